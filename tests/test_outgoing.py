@@ -24,10 +24,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from mcpkit import Client
-from mcpkit._utils import outgoing
-from mcpkit._utils.fetch import fetch_json
-from mcpkit._utils.outgoing import reason_of, tls_for
-from mcpkit._utils.requests import get_json
+from mcpkit._utils import fetch as fetch_module
+from mcpkit._utils.fetch import fetch_json, reason_of, tls_for
+from mcpkit.client.auth.base import request
 
 # --- whom they trust ------------------------------------------------------------------------------
 
@@ -109,7 +108,7 @@ async def of_clients(url: str) -> str:
 
 async def of_issuers(url: str) -> str:
     try:
-        return str(await get_json(url, "the metadata", ""))
+        return str((await request(url, "the metadata", "")).document)
     except Exception as error:
         return str(error)
 
@@ -163,7 +162,7 @@ def test_certificates_are_read_once_and_only_for_what_is_encrypted(
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     monkeypatch.setattr(httpx2, "create_ssl_context", create)
-    monkeypatch.setattr(outgoing, "_believed", None)
+    monkeypatch.setattr(fetch_module, "_trusted", None)
     assert tls_for("http://a") is tls_for("http://b") is not tls_for("https://a")
     assert tls_for("https://a") is tls_for("https://b")
     assert len(read) == 1

@@ -1,59 +1,81 @@
-"""Requests to authorization servers, with bounds on addresses, times and sizes."""
+"""The HTTP requests of OAuth: bounded in time, size and address; TLS settings; reasons in words."""
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
-from collections.abc import Callable, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
-from typing import Any, Final, Generic, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from urllib.parse import quote, urlsplit
 
-from mcpkit._utils.json import is_object
-from mcpkit._utils.outgoing import tls_for
-from mcpkit._utils.targets import is_loopback_name
-
-__all__ = [
-    "Answer",
-    "PerEventLoop",
-    "Unreachable",
-    "ask",
-    "check_address",
-    "fetch_document",
-    "fetch_json",
-]
+if TYPE_CHECKING:
+    import ssl
 
 T = TypeVar("T")
 
-_PATIENCE: Final = 5.0
-"""Seconds for a whole request."""
+TIMEOUT: Final = 5.0
+"""Default seconds for a whole request."""
 
-_LARGEST: Final = 1024 * 1024
+MAX_BODY: Final = 1024 * 1024
+"""Default limit of a response's body, in bytes."""
+
+_MAX_TEXT: Final = 200
+_MAX_ERRORS: Final = 100
+"""Errors examined for a reason: one for each address that was tried, and their causes."""
+
 _NEEDS: Final = (
-    'Fetching from an authorization server needs the auth extra: pip install "mcpkit[auth]"'
+    'Requests to an authorization server need an HTTP client: pip install "mcpkit[auth]" or '
+    '"mcpkit[client]"'
 )
+_SECRET_FIELDS: Final = (
+    "client_secret",
+    "client_assertion",
+    "assertion",
+    "subject_token",
+    "refresh_token",
+    "token",
+    "code",
+    "code_verifier",
+)
+"""Fields of a form that no error may repeat (SEC-13)."""
 
 
-class Unreachable(Exception):
-    """An authorization server has not answered, or not with JSON."""
+class FetchError(Exception):
+    """A request failed; the message says where and why, and contains nothing that was sent."""
 
 
-class Answer(NamedTuple):
-    """An answer of an authorization server.
+@dataclass(frozen=True)
+class Response:
+    """The response of an authorization server.
 
     Args:
-        status: Of it.
-        document: The JSON object in it; empty if it is a refusal without one.
+        status: The HTTP status.
+        document: The JSON object in the body; empty if the body is not one.
+        headers: By name in lower case.
+        is_json: True if the body is a JSON object.
     """
 
     status: int
-    document: dict[str, Any]
+    document: dict[str, Any] = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    is_json: bool = True
+
+    @property
+    def is_temporary(self) -> bool:
+        """True if the failure says nothing about the request: the server is busy or has failed."""
+        return self.status in (408, 425, 429) or self.status >= 500
 
 
 class PerEventLoop(Generic[T]):
-    """A value for each event loop, for what may not be shared by several.
+    """A value for each event loop, for objects that event loops cannot share.
 
     Args:
-        make: Makes the value of a loop.
+        make: Makes the value for an event loop.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -61,7 +83,7 @@ class PerEventLoop(Generic[T]):
         self._variable: Any = None
 
     def get(self) -> T:
-        """Return the value of the loop that runs."""
+        """Return the value of the running event loop."""
         if self._variable is None:
             from anyio.lowlevel import RunVar  # importing an app should not load an event loop
 
@@ -74,129 +96,71 @@ class PerEventLoop(Generic[T]):
         return found
 
 
-def check_address(url: object, option: str) -> None:
-    """Refuse a URL that answers and secrets may not travel to (SEC-16).
+# --- addresses ------------------------------------------------------------------------------------
+
+
+def check_address(url: object, option: str) -> str:
+    """Return a URL that secrets and responses may be sent to (SEC-16).
 
     Args:
         url: Absolute; https, or http on a loopback address.
         option: For messages.
 
     Raises:
-        ValueError: It is something else, or has what cannot stand in a header (SEC-18).
+        ValueError: The URL is something else, or has characters that a header cannot (SEC-18).
     """
     if not isinstance(url, str) or not url.isascii() or not url.isprintable():
-        raise ValueError(f"{option}: {url!r} is no URL")
+        raise ValueError(f"{option}: {url!r} is not a URL")
     if not set(url).isdisjoint(' "\\<>{}|^`') or "#" in url:
-        raise ValueError(f"{option}: {url!r} is no URL without a fragment")
+        raise ValueError(f"{option}: {url!r} is not a URL without a fragment")
     try:
         parts = urlsplit(url)
         host = parts.hostname
         _ = parts.port
     except ValueError:
-        raise ValueError(f"{option}: {url!r} is no URL") from None
+        raise ValueError(f"{option}: {url!r} is not a URL") from None
     if not host or parts.scheme not in ("https", "http") or "@" in parts.netloc:
-        raise ValueError(f"{option}: {url!r} is no URL, which looks like https://example.com/path")
+        raise ValueError(
+            f"{option}: {url!r} is not a URL, which looks like https://example.com/path"
+        )
     if parts.scheme == "http" and not is_loopback_name(host):
-        raise ValueError(f"{option}: {url!r} is not safe on its way; use https")
+        raise ValueError(f"{option}: {url!r} is not encrypted; use https")
+    return url
 
 
-async def fetch_json(
-    url: str,
-    *,
-    form: Mapping[str, str] | None = None,
-    credentials: tuple[str, str] | None = None,
-) -> dict[str, Any]:
-    """Return the JSON object at a URL. Redirects are not followed.
-
-    Args:
-        url: As `check_address` allows it.
-        form: Sent with POST; None: GET.
-        credentials: A client id and its secret, sent as RFC 6749 has it (section 2.3.1).
-
-    Raises:
-        Unreachable: There is none; the message says why, without what was sent.
-        ImportError: The HTTP client is not installed.
-    """
-    return _accepted(url, await ask(url, form=form, credentials=credentials))
-
-
-async def ask(
-    url: str,
-    *,
-    form: Mapping[str, str] | None = None,
-    credentials: tuple[str, str] | None = None,
-    token: str | None = None,
-) -> Answer:
-    """Return what is answered at a URL, refusals too. Redirects are not followed.
-
-    Args:
-        url: As `check_address` allows it.
-        form: Sent with POST; None: GET.
-        credentials: A client id and its secret, sent as RFC 6749 has it (section 2.3.1).
-        token: Sent in the header (RFC 6750).
-
-    Raises:
-        Unreachable: Nobody answers, or the answer is no JSON; the message says why, without what
-            was sent.
-        ImportError: The HTTP client is not installed.
-    """
-    options: dict[str, Any] = {"data": form}
-    headers: dict[str, str] = {}
-    if credentials is not None:
-        from urllib.parse import quote
-
-        httpx2 = _library()
-        options["auth"] = httpx2.BasicAuth(*(quote(each, safe="") for each in credentials))
-    if token is not None:
-        headers["Authorization"] = f"Bearer {token}"
-    method = "GET" if form is None else "POST"
-    return await _ask(url, method, options, _LARGEST, headers)
-
-
-def _accepted(url: str, answer: Answer) -> dict[str, Any]:
-    if answer.status != 200:
-        raise Unreachable(f"{url} answers {answer.status}")
-    return answer.document
-
-
-async def fetch_document(url: str, largest: int) -> dict[str, Any]:
-    """Return the JSON object at a URL that somebody unknown has named.
-
-    It has to be on the public internet: of the addresses of its host the first is connected to, and
-    none may be of this machine or of a private network, however it is written. So nobody can have
-    this server ask others in its network (SSRF). Redirects are not followed, and proxies not used.
-
-    Args:
-        url: It begins with ``https://``.
-        largest: Bytes that it may have.
-
-    Raises:
-        Unreachable: There is none, or it must not be asked.
-        ImportError: The HTTP client is not installed.
-    """
-    import anyio
-
-    parts = urlsplit(url)
-    host = parts.hostname or ""
+def is_loopback_name(host: str) -> bool:
+    """Return True if the host of a URL is this machine, for every reader (RFC 6761, 6.3)."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
     try:
-        with anyio.fail_after(_PATIENCE):
-            addresses = await addresses_of(host, parts.port or 443)
-    except (OSError, UnicodeError, ValueError):
-        addresses = []
-    if not addresses or not all(map(is_public, addresses)):
-        # Whether it is there at all would tell anybody what names a network has inside.
-        raise Unreachable("its host is not on the public internet")
-    first = addresses[0]
-    # Exactly the address that was looked at: another answer of the name server is too late.
-    port = "" if parts.port is None else f":{parts.port}"
-    place = f"[{first}]{port}" if ":" in first else f"{first}{port}"
-    options: dict[str, Any] = {"extensions": {"sni_hostname": host}}
-    pinned = parts._replace(netloc=place).geturl()
-    headers = {"Host": parts.netloc}
-    return _accepted(pinned, await _ask(pinned, "GET", options, largest, headers, proxies=False))
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
-async def addresses_of(host: str, port: int) -> list[str]:
+def is_public(address: str) -> bool:
+    """Return True if an IP address is on the public internet, in whatever notation."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(found, IPv6Address):
+        # IPv4 inside IPv6: mapped, 6to4, Teredo, NAT64 (RFC 6052).
+        inner = found.ipv4_mapped or found.sixtofour
+        if found.teredo is not None:
+            inner = found.teredo[1]
+        if found in ip_network("64:ff9b::/96") or int(found) >> 32 == 0:
+            inner = IPv4Address(int(found) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(str(inner))
+        if found not in ip_network("2000::/3"):
+            return False  # a local network may route it anywhere
+    elif found in ip_network("192.0.0.0/24"):
+        return False
+    return found.is_global and not found.is_multicast
+
+
+async def resolve(host: str, port: int) -> list[str]:
     """Return the addresses of a host.
 
     Raises:
@@ -208,76 +172,256 @@ async def addresses_of(host: str, port: int) -> list[str]:
     return [str(each[4][0]) for each in found]
 
 
-def is_public(address: str) -> bool:
-    """Return True if an address is on the public internet, in whatever way it is written."""
-    import ipaddress
+# --- requests -------------------------------------------------------------------------------------
 
+
+async def fetch_json(url: str, **options: Any) -> dict[str, Any]:
+    """Return the JSON object in a response with status 200.
+
+    Args:
+        url: As `check_address` allows it.
+        options: Those of `fetch`.
+
+    Raises:
+        FetchError: There is none; the message says why, without anything that was sent.
+        ImportError: No HTTP client is installed.
+    """
+    response = await fetch(url, **options)
+    if response.status != 200:
+        raise FetchError(f"{url} answered {response.status}")
+    if not response.is_json:
+        raise FetchError(f"{url} answered with something that is not a JSON object")
+    return response.document
+
+
+async def fetch_public(url: str, max_body: int) -> dict[str, Any]:
+    """Return the JSON object at a URL that an unknown client has named.
+
+    Its host has to be on the public internet: the first of its addresses is connected to, and none
+    may belong to this machine or to a private network, in whatever notation. So this server cannot
+    be made to send requests into its own network (SSRF). Proxies are not used.
+
+    Args:
+        url: It begins with ``https://``.
+        max_body: Limit of the body, in bytes.
+
+    Raises:
+        FetchError: There is no such object, or the URL must not be requested.
+        ImportError: No HTTP client is installed.
+    """
+    import anyio
+
+    parts = urlsplit(url)
+    host = parts.hostname or ""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    if isinstance(found, ipaddress.IPv6Address):
-        # Ways to write an address of the older kind: mapped, 6to4, Teredo, NAT64 (RFC 6052).
-        inner = found.ipv4_mapped or found.sixtofour
-        if found.teredo is not None:
-            inner = found.teredo[1]
-        if found in ipaddress.ip_network("64:ff9b::/96") or int(found) >> 32 == 0:
-            inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_public(str(inner))
-        if found not in ipaddress.ip_network("2000::/3"):
-            return False  # whatever a local network makes of them
-    elif found in ipaddress.ip_network("192.0.0.0/24"):
-        return False
-    return found.is_global and not found.is_multicast
+        with anyio.fail_after(TIMEOUT):
+            addresses = await resolve(host, parts.port or 443)
+    except (OSError, UnicodeError, ValueError):
+        addresses = []
+    if not addresses or not all(map(is_public, addresses)):
+        # Same error for "no such host": otherwise anyone could probe internal DNS names.
+        raise FetchError("its host is not on the public internet")
+    # Exactly the address that was checked: the name server may answer differently the next time.
+    location = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
+    if parts.port is not None:
+        location = f"{location}:{parts.port}"
+    return await fetch_json(
+        parts._replace(netloc=location).geturl(),
+        headers={"Host": parts.netloc},
+        max_body=max_body,
+        tls_name=host,
+    )
 
 
-def _library() -> Any:
+async def fetch(
+    url: str,
+    *,
+    form: Mapping[str, str] | None = None,
+    json: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout: float = TIMEOUT,
+    max_body: int = MAX_BODY,
+    tls_name: str | None = None,
+) -> Response:
+    """Send a request, and return the response, whatever its status. Redirects are not followed.
+
+    Args:
+        url: As `check_address` allows it.
+        form: Sent with POST.
+        json: Sent with POST; without it and without a form, the method is GET.
+        headers: Additional headers.
+        timeout: Seconds for the whole request.
+        max_body: Limit of the response's body, in bytes.
+        tls_name: The name that the certificate has to be for, and no proxies; by default the host
+            of the URL, and the proxies of the environment.
+
+    Raises:
+        FetchError: There is no response, or one that is too large; the message says why, without
+            anything that was sent.
+        ImportError: No HTTP client is installed.
+    """
+    import anyio
+    from pydantic_core import from_json
+
     try:
         import httpx2
     except ModuleNotFoundError:
         raise ImportError(_NEEDS) from None
-    return httpx2
-
-
-async def _ask(
-    url: str,
-    method: str,
-    options: Mapping[str, Any],
-    largest: int,
-    headers: Mapping[str, str],
-    *,
-    proxies: bool = True,
-) -> Answer:
-    import anyio
-    from pydantic_core import from_json
-
-    httpx2 = _library()
-    context = tls_for(url)
+    where = shorten(url.partition("?")[0])
+    # No compression: a few bytes may unpack to any number of them.
+    sent = {"Accept": "application/json", "Accept-Encoding": "identity", **(headers or {})}
+    options: dict[str, Any] = {"data": form, "json": json, "headers": sent}
+    if tls_name is not None:
+        options["extensions"] = {"sni_hostname": tls_name}
+    method = "GET" if form is None and json is None else "POST"
     body = bytearray()
-    sent = {"Accept": "application/json", **headers}
+    client = _new_client(url, timeout, tls_name is None)
     try:
-        with anyio.fail_after(_PATIENCE):
-            client: Any = httpx2.AsyncClient(verify=context, timeout=_PATIENCE, trust_env=proxies)
-            async with client:
-                asked = client.stream(method, url, headers=sent, **options)
-                async with asked as response:
-                    status: int = response.status_code
-                    async with aclosing(response.aiter_bytes()) as parts:
-                        async for part in parts:
-                            body += part
-                            if len(body) > largest:
-                                raise Unreachable(f"{url} answers with more than {largest} bytes")
-    except TimeoutError:
-        raise Unreachable(f"{url} has not answered within {_PATIENCE:g} seconds") from None
-    except httpx2.HTTPError as error:
-        raise Unreachable(f"{url} cannot be reached: {type(error).__name__}") from None
+        with anyio.fail_after(timeout):
+            async with client, client.stream(method, url, **options) as response:
+                if response.headers.get("content-encoding", "identity").lower() != "identity":
+                    raise FetchError(f"{where} answered with a compressed body")
+                async with aclosing(response.aiter_bytes()) as parts:
+                    async for part in parts:
+                        body += part
+                        if len(body) > max_body:
+                            raise FetchError(f"{where} answered with more than {max_body} bytes")
+    except (TimeoutError, httpx2.TimeoutException):
+        raise FetchError(f"{where} did not answer within {timeout:g} seconds") from None
+    except httpx2.NetworkError as error:
+        why = reason_of(error) or type(error).__name__
+        raise FetchError(f"cannot connect to {where}: {why}") from None
+    except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:  # may quote a secret
+        raise FetchError(f"{where} did not answer as HTTP does ({type(error).__name__})") from None
     try:
         found: Any = from_json(bytes(body), allow_inf_nan=False)
     except ValueError:
         found = None
-    if is_object(found):
-        return Answer(status, found)
-    if status == 200:
-        raise Unreachable(f"{url} answers with what is no JSON object")
-    return Answer(status, {})
+    is_json = isinstance(found, dict)
+    document = cast("dict[str, Any]", found) if is_json else {}
+    redact(document, (form[name] for name in _SECRET_FIELDS if form and name in form))
+    names: dict[str, str] = {name.lower(): value for name, value in response.headers.items()}
+    return Response(response.status_code, document, names, is_json)
+
+
+def _new_client(url: str, timeout: float, uses_proxies: bool) -> Any:
+    import httpx2
+
+    return httpx2.AsyncClient(
+        verify=tls_for(url), timeout=timeout, trust_env=uses_proxies, follow_redirects=False
+    )
+
+
+def basic_credentials(client_id: str, secret: str) -> str:
+    """Return the header ``Authorization`` of a client with a secret (RFC 6749, 2.3.1)."""
+    text = f"{quote(client_id, safe='')}:{quote(secret, safe='')}"
+    return f"Basic {b64encode(text.encode()).decode('ascii')}"
+
+
+def redact(document: dict[str, Any], secrets: Iterable[str]) -> None:
+    """Remove every secret from the error in a response, because servers repeat what they got."""
+    secrets = [each for each in secrets if each]
+    for name in ("error", "error_description"):
+        said = document.get(name)
+        if isinstance(said, str):
+            for each in secrets:
+                said = said.replace(each, "…")
+            document[name] = said
+
+
+def shorten(text: object) -> str:
+    """Return foreign text as an error may repeat it: short, printable, and in one line."""
+    said = " ".join(str(text)[: 8 * _MAX_TEXT].split())
+    return "".join(each for each in said if each.isprintable())[:_MAX_TEXT]
+
+
+# --- TLS and reasons ------------------------------------------------------------------------------
+
+_NO_NAME: Final = {
+    getattr(socket, name)
+    for name in ("EAI_NONAME", "EAI_NODATA", "EAI_ADDRFAMILY")
+    if hasattr(socket, name)
+}
+_UNREACHABLE: Final = {
+    errno.EADDRNOTAVAIL,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+}
+
+_trusted: tuple[object, ssl.SSLContext] | None = None
+_trusting_none: ssl.SSLContext | None = None
+
+
+def tls_for(url: str) -> ssl.SSLContext:
+    """Return the TLS context with which an HTTP client verifies the certificates of servers.
+
+    Loading the trusted certificates takes longer than many requests, so all clients share one
+    context, made by the first that needs it: the certificates of the system, or those that
+    ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` name. A URL with http needs none; if the connection
+    becomes encrypted after all, as by a redirect, it fails because nothing is trusted.
+
+    Args:
+        url: The URL of the requests.
+
+    Raises:
+        OSError: There is no such file.
+    """
+    global _trusted, _trusting_none
+    if url.partition(":")[0].lower() == "http":
+        import ssl  # which loads OpenSSL
+
+        if _trusting_none is None:
+            _trusting_none = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        return _trusting_none
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    # A file may be replaced while this process runs; a folder is read at every handshake.
+    key = file, folder, os.stat(file).st_mtime_ns if file else None
+    if _trusted is None or _trusted[0] != key:
+        import httpx2
+
+        context: Any = httpx2.create_ssl_context()
+        _trusted = key, context
+    return _trusted[1]
+
+
+def reason_of(error: BaseException) -> str:
+    """Return in plain words why a host could not be reached, without anything that was sent.
+
+    Event loops and HTTP clients wrap the system's error in errors that say less, and some in a
+    group with one error for each address.
+
+    Args:
+        error: Of the HTTP client.
+
+    Returns:
+        The rest of a sentence; empty if the system gives no reason.
+    """
+    errors = [error]
+    for found in errors:  # which grows meanwhile
+        if reason := _reason(found):
+            return reason
+        around = (*getattr(found, "exceptions", ()), found.__cause__, found.__context__)
+        if len(errors) < _MAX_ERRORS:
+            errors += [each for each in around if each is not None and each not in errors]
+    return ""
+
+
+def _reason(error: BaseException) -> str:
+    import ssl  # as above
+
+    if isinstance(error, socket.gaierror):
+        return "its name is not known" if error.errno in _NO_NAME else str(error.strerror)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not valid ({error.verify_message})"
+    if isinstance(error, ssl.SSLError):
+        # Some have no reason, and those made elsewhere not even the attribute.
+        return f"TLS fails ({getattr(error, 'reason', None) or type(error).__name__})"
+    if isinstance(error, ConnectionRefusedError):
+        return "the connection is refused"
+    if isinstance(error, ConnectionError):
+        return "the connection is broken off"
+    if isinstance(error, OSError) and error.errno in _UNREACHABLE:
+        return os.strerror(error.errno)
+    return ""

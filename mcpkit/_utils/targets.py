@@ -10,7 +10,6 @@ from typing import TypeGuard
 
 __all__ = [
     "command_of",
-    "is_loopback_name",
     "is_remote",
     "is_url",
     "names_file",
@@ -66,21 +65,11 @@ def is_url(target: object) -> TypeGuard[str]:
     return isinstance(target, str) and target.lower().startswith(("http://", "https://"))
 
 
-def is_loopback_name(host: str) -> bool:
-    """Return True if the host of a URL is this machine, whoever reads the URL (RFC 6761, 6.3)."""
-    import ipaddress  # only those who are given URLs pay for it
-
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def is_remote(target: str) -> bool:
     """Return True if a target is a URL that other machines may reach."""
     from urllib.parse import urlsplit
+
+    from mcpkit._utils.fetch import is_loopback_name  # only URLs need an HTTP client's module
 
     try:
         parts = urlsplit(target)

@@ -1,10 +1,10 @@
-"""Verifiers of bearer tokens, for servers that are resource servers of OAuth.
+"""Verifiers of bearer tokens for MCP servers, and an authorization server.
 
     from mcpkit.auth import JWT
 
     app = MCPKit("notes", auth=JWT(issuer="https://login.example.com", audience="notes"))
 
-The README of this folder says what is in which file.
+The README of this folder says which file contains what.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
         UpstreamTokens,
         User,
     )
-    from mcpkit.auth.server.providers import PROVIDERS, Provider
+    from mcpkit.auth.server.providers import PROVIDERS, Provider, UpstreamLogin
     from mcpkit.auth.server.server import AuthorizationServer
     from mcpkit.auth.server.store import AuthStore, MemoryAuthStore, SqliteAuthStore
-    from mcpkit.auth.server.upstream import UpstreamLogin
     from mcpkit.auth.server.users import Users, hash_password
 
 __all__ = [
@@ -79,10 +78,9 @@ __getattr__ = importer(
             "UpstreamTokens",
             "User",
         ],
-        "mcpkit.auth.server.providers": ["PROVIDERS", "Provider"],
+        "mcpkit.auth.server.providers": ["PROVIDERS", "Provider", "UpstreamLogin"],
         "mcpkit.auth.server.server": ["AuthorizationServer"],
         "mcpkit.auth.server.store": ["AuthStore", "MemoryAuthStore", "SqliteAuthStore"],
-        "mcpkit.auth.server.upstream": ["UpstreamLogin"],
         "mcpkit.auth.server.users": ["Users", "hash_password"],
     },
     renamed={

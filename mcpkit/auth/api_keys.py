@@ -1,4 +1,4 @@
-"""Keys that the author of a server hands out: opaque, and known here by their hashes only."""
+"""API keys that the author of a server hands out: opaque, and stored as hashes only."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from mcpkit._utils.names import with_suggestions
 from mcpkit.auth.verifiers import Verifier
 from mcpkit.types import Principal
 
-__all__ = ["Keys", "NewKey", "hash_key", "new_key"]
-
-_SHORTEST: Final = 16
+_MIN_LENGTH: Final = 16
 _HASH: Final = re.compile(r"sha256:([0-9a-f]{64})")
 
 
 class NewKey(NamedTuple):
-    """A key that was just made.
+    """A new key.
 
     Args:
-        key: For whoever is to use it; it is kept nowhere else.
+        key: For its user; it is not stored anywhere.
         hash: For `Keys`.
     """
 
@@ -29,7 +27,7 @@ class NewKey(NamedTuple):
 
 
 def new_key() -> NewKey:
-    """Return a new random key, and the hash by which `Keys` knows it."""
+    """Return a new random key, and its hash for `Keys`."""
     import secrets
 
     key = f"mk_{secrets.token_urlsafe(32)}"
@@ -37,34 +35,33 @@ def new_key() -> NewKey:
 
 
 def hash_key(key: str) -> str:
-    """Return the hash of a key, as `Keys` takes it.
+    """Return the hash of a key for `Keys`.
 
-    One round of SHA-256 is enough for keys that are random, and for no others: a password would be
-    guessed.
+    One round of SHA-256 is enough for random keys only: a password could be guessed.
 
     Args:
-        key: Of 16 characters at least.
+        key: At least 16 characters.
 
     Raises:
         ValueError: It is shorter.
     """
-    from hashlib import sha256  # loaded when needed: it brings OpenSSL along
+    from hashlib import sha256  # deferred: it loads OpenSSL
 
-    if len(key) < _SHORTEST:
-        raise ValueError(f"a key has at least {_SHORTEST} characters; new_key() makes one")
+    if len(key) < _MIN_LENGTH:
+        raise ValueError(f"a key has at least {_MIN_LENGTH} characters; new_key() makes one")
     return f"sha256:{sha256(key.encode()).hexdigest()}"
 
 
 class Keys(Verifier):
-    """Opaque keys as tokens: for a server of your own, and for programs that call it.
+    """Opaque API keys as tokens: for your own servers, and for the programs that call them.
 
     Args:
-        keys: Whoever each key belongs to, by the hash of the key (`hash_key`): a `Principal`, or
-            the id of one who has no scopes.
-        required_scopes: The scopes that every key needs.
+        keys: The owner of each key, by the hash of the key (`hash_key`): a `Principal`, or the id
+            of one without scopes.
+        required_scopes: The scopes that every key must have.
 
     Raises:
-        ValueError: A hash is none, such as a key that was not hashed.
+        ValueError: A hash is malformed, such as a key that was not hashed.
     """
 
     @with_suggestions()
@@ -74,7 +71,7 @@ class Keys(Verifier):
         known: list[tuple[bytes, Principal]] = []
         for hash, owner in keys.items():
             found = _HASH.fullmatch(hash)
-            if found is None:  # which may be the key itself, and is not repeated
+            if found is None:  # it may be the key itself, and is not repeated
                 raise ValueError("Keys: a hash looks like sha256:…; hash_key(key) makes it")
             principal = Principal(owner) if isinstance(owner, str) else owner
             known.append((bytes.fromhex(found[1]), principal))
@@ -82,10 +79,10 @@ class Keys(Verifier):
         self.required_scopes = required_scopes
 
     async def verify(self, token: str, resource: str | None) -> Principal | None:
-        """Return whoever a key belongs to.
+        """Return the owner of a key.
 
-        Each key is compared, and each in the same time, so that the time of an answer tells
-        nothing of any (AUTH-16).
+        Every key is compared, in constant time, so that the response time reveals nothing about any
+        of them (AUTH-16).
         """
         from hashlib import sha256
         from hmac import compare_digest

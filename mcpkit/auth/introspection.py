@@ -1,4 +1,4 @@
-"""Tokens that an authorization server is asked about (RFC 7662)."""
+"""Opaque tokens that their authorization server is asked about (RFC 7662)."""
 
 from __future__ import annotations
 
@@ -7,41 +7,44 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from mcpkit._scopes import scopes_of
-from mcpkit._utils.fetch import PerEventLoop, Unreachable, check_address, fetch_json
+from mcpkit._utils.fetch import (
+    FetchError,
+    PerEventLoop,
+    basic_credentials,
+    check_address,
+    fetch_json,
+)
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
-from mcpkit.auth.claims import principal_of
-from mcpkit.auth.verifiers import Verifier, VerifierUnavailable
+from mcpkit.auth.verifiers import Verifier, VerifierUnavailable, principal_of
 from mcpkit.types import Principal
-
-__all__ = ["Introspection"]
 
 log = get_logger("mcpkit.auth")
 
-_MOST_AT_ONCE: Final = 20
-"""Questions that an authorization server is asked at the same time."""
+MAX_AT_ONCE: Final = 20
+"""Concurrent requests to an authorization server."""
 
 
 class Introspection(Verifier):
-    """Tokens that only their authorization server understands, which is asked about each.
+    """Tokens that only their authorization server can read, which is asked about each.
 
     Needs ``pip install "mcpkit[auth]"``.
 
     Args:
-        url: Of the introspection endpoint; https, or on a loopback address.
-        client_id: Of this server, at the authorization server.
-        client_secret: That goes with it.
-        issuer: Of the tokens. It is shown in the metadata, is part of the ids of principals, and
-            an answer that names another is refused.
-        audience: The value of ``aud``, or several of which one has to be there; ``public_url`` of
-            the endpoint by default (RFC 8707). ``"*"`` takes tokens whatever they are for, which is
-            right only if the authorization server tells of those alone that are for this server.
-        required_scopes: The scopes that every token needs.
-        cache_time: Seconds for which an answer is believed: so long a token that was revoked may
-            go on.
+        url: The introspection endpoint; https, or on a loopback address.
+        client_id: The id of this server at the authorization server.
+        client_secret: Its secret.
+        issuer: The issuer of the tokens. It is listed in the metadata, is part of the ids of
+            principals, and a response that names another one is rejected.
+        audience: The value of ``aud``, or several of which one must be present; by default
+            ``public_url`` of the endpoint (RFC 8707). ``"*"`` accepts every audience, which is safe
+            only if the authorization server answers about tokens for this server alone.
+        required_scopes: The scopes that every token must have.
+        cache_time: Seconds for which a response is cached, and so for which a revoked token may
+            stay valid.
 
     Raises:
-        ValueError: An option makes no sense; the message names it.
+        ValueError: An option is not valid; the message names it.
     """
 
     @with_suggestions()
@@ -56,43 +59,41 @@ class Introspection(Verifier):
         required_scopes: Iterable[str] = (),
         cache_time: float = 60,
     ) -> None:
-        check_address(url, "url")
-        check_address(issuer, "issuer")
-        self._url = url
-        self._credentials = (client_id, client_secret)
-        self._issuer = issuer
+        self._url = check_address(url, "url")
+        self._issuer = check_address(issuer, "issuer")
+        self._credentials = client_id, client_secret
         self._audience = (audience,) if isinstance(audience, str) else tuple(audience or ())
         self.authorization_servers = (issuer,)
         self.required_scopes = scopes_of(required_scopes, "required_scopes")
         self.cache_time = cache_time
         self.needs_resource = not self._audience
-        self._limit: PerEventLoop[Any] = PerEventLoop(_make_limit)
-        self._asking: PerEventLoop[dict[str, Any]] = PerEventLoop(dict)
+        self._limit: PerEventLoop[Any] = PerEventLoop(_new_limiter)
+        self._pending: PerEventLoop[dict[str, _Pending]] = PerEventLoop(dict)
 
     def __repr__(self) -> str:
         return f"<Introspection: {self._url}>"
 
     async def verify(self, token: str, resource: str | None) -> Principal | None:
-        """Ask whoever has issued a token; several requests with the same one ask once."""
+        """Ask the authorization server; concurrent requests with the same token ask once."""
         import anyio
 
-        asking = self._asking.get()
-        found = asking.get(token)
+        pending = self._pending.get()
+        found = pending.get(token)
         if found is None:
-            found = asking[token] = _Asked(anyio.Event())
-            # Whoever leaves must not make others ask again.
+            found = pending[token] = _Pending(anyio.Event())
+            # Others wait for the same response, even if this caller is cancelled.
             with anyio.CancelScope(shield=True):
                 try:
                     async with self._limit.get():
                         found.claims = await fetch_json(
                             self._url,
                             form={"token": token, "token_type_hint": "access_token"},
-                            credentials=self._credentials,
+                            headers={"Authorization": basic_credentials(*self._credentials)},
                         )
-                except Unreachable as error:
+                except FetchError as error:
                     log.warning("tokens cannot be verified: %s", error)
                 finally:
-                    del asking[token]
+                    del pending[token]
                     found.answered.set()
         else:
             await found.answered.wait()
@@ -101,9 +102,7 @@ class Introspection(Verifier):
         return self._principal(found.claims, resource)
 
     def _principal(self, claims: dict[str, Any], resource: str | None) -> Principal | None:
-        if claims.get("active") is not True:
-            return None
-        if claims.get("iss", self._issuer) != self._issuer:
+        if claims.get("active") is not True or claims.get("iss", self._issuer) != self._issuer:
             return None
         wanted = self._audience or (resource,)
         named: Any = claims.get("aud")
@@ -111,26 +110,24 @@ class Introspection(Verifier):
         if "*" not in wanted and not any(each in wanted for each in audience):
             return None
         now = time.time()
-        for name in ("exp", "nbf"):
-            value = claims.get(name)
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, (int, float))
-            ):
+        for value in (claims.get("exp"), claims.get("nbf")):
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if value is not None and not is_number:
                 return None
         if claims.get("exp", now + 1) <= now or claims.get("nbf", 0) > now:
             return None
         return principal_of(claims, self._issuer, claims.get("exp"))
 
 
-class _Asked:
-    """A question about a token: its answer, once there is one."""
+class _Pending:
+    """A request about a token, and the claims in its response."""
 
     def __init__(self, answered: Any) -> None:
         self.answered = answered
         self.claims: dict[str, Any] | None = None
 
 
-def _make_limit() -> Any:
+def _new_limiter() -> Any:
     import anyio
 
-    return anyio.CapacityLimiter(_MOST_AT_ONCE)
+    return anyio.CapacityLimiter(MAX_AT_ONCE)

@@ -1,4 +1,4 @@
-"""The keys of an issuer: fetched when they are needed, and again when they rotate."""
+"""The keys of an issuer: fetched when needed, cached, and fetched again when they rotate."""
 
 from __future__ import annotations
 
@@ -7,34 +7,32 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from mcpkit._utils.fetch import PerEventLoop, Unreachable, check_address, fetch_json
+from mcpkit._utils.fetch import FetchError, PerEventLoop, check_address, fetch_json
 from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.logs import get_logger
 from mcpkit.auth.verifiers import VerifierUnavailable
 
-__all__ = ["KeySet"]
-
 log = get_logger("mcpkit.auth")
 
 _AGAIN_S: Final = 10.0
-"""Seconds between two requests for keys at least, whatever tokens arrive."""
+"""Minimum seconds between two requests for keys."""
 
 _FRESH_S: Final = 3600.0
-"""Seconds after which keys are asked for again though all are known: some may be revoked."""
+"""Seconds after which keys are fetched again: some may have been revoked."""
 
 _STALE_S: Final = 24 * 3600.0
-"""Seconds for which keys are used while nobody answers."""
+"""Seconds for which keys are used while the issuer does not answer."""
 
-_MOST: Final = 100
-_LONGEST_KID: Final = 512
+MAX_KEYS: Final = 100
+MAX_KID: Final = 512
 
 
 class KeySet:
     """The keys that an issuer signs with.
 
     Args:
-        issuer: Whose metadata names the address of the keys, if there is neither of the others.
-        url: Of the keys (RFC 7517, section 5).
+        issuer: Its metadata name the URL of the keys, if neither of the others is given.
+        url: The URL of the keys (RFC 7517, section 5).
         keys: The keys themselves, each a JSON Web Key; nothing is fetched then.
     """
 
@@ -47,22 +45,21 @@ class KeySet:
         self._keys: list[dict[str, Any]] = [dict(each) for each in keys or ()]
         self._fetched = 0.0
         self._tried = 0.0
-        self._lock: PerEventLoop[Any] = PerEventLoop(_make_lock)
+        self._lock: PerEventLoop[Any] = PerEventLoop(_new_lock)
 
     async def find(self, kid: object) -> Sequence[Mapping[str, Any]]:
-        """Return the keys that a token may be signed with; none if the issuer has no such key.
+        """Return the keys that may have signed a token; none if the issuer has no such key.
 
-        A key that is unknown is looked for at the issuer, but not more often than every ten
-        seconds, and by one request at a time: whoever sends many tokens with made-up keys causes
-        nothing else.
+        The issuer is asked for an unknown key at most every ten seconds, and by one request at a
+        time, so that a flood of tokens with made-up keys causes no flood of requests.
 
         Args:
-            kid: The id of the key, as the token says; None if it does not.
+            kid: The id of the key in the token; None if there is none.
 
         Raises:
             VerifierUnavailable: There are no keys, and the issuer does not answer.
         """
-        if kid is not None and (not isinstance(kid, str) or len(kid) > _LONGEST_KID):
+        if kid is not None and (not isinstance(kid, str) or len(kid) > MAX_KID):
             return ()
         found = self._known(kid)
         now = time.monotonic()
@@ -79,7 +76,7 @@ class KeySet:
     def _known(self, kid: str | None) -> Sequence[Mapping[str, Any]]:
         if kid is None:
             return self._keys
-        # Whoever writes keys down need not name them.
+        # Keys of the author need no id.
         unnamed = kid if self._static else None
         return [each for each in self._keys if each.get("kid", unnamed) == kid]
 
@@ -89,61 +86,55 @@ class KeySet:
         before = self._tried
         async with self._lock.get():
             if self._tried != before:
-                return  # somebody else has asked meanwhile
-            # A client that leaves must not make others wait for the next one.
+                return  # another task has fetched them meanwhile
+            # Others wait for the keys too, even if this caller is cancelled.
             with anyio.CancelScope(shield=True):
                 try:
-                    self._take(await self._fetch())
+                    self._use(await self._fetch())
                     self._fetched = time.monotonic()
-                except Unreachable as error:
+                except FetchError as error:
                     log.warning("the keys of %s cannot be fetched: %s", self._issuer, error)
                 finally:
                     self._tried = time.monotonic()
 
     async def _fetch(self) -> dict[str, Any]:
-        if self._url is not None:
-            return await fetch_json(self._url)
-        url = await self._discover()
-        return await fetch_json(url)
+        return await fetch_json(self._url or await self._discover())
 
     async def _discover(self) -> str:
-        """Return the address of the keys, as the metadata of the issuer says.
+        """Return the URL of the keys in the metadata of the issuer.
 
         Raises:
-            Unreachable: There is no metadata, or it is not of this issuer (RFC 8414, 3.3).
+            FetchError: There are no metadata, or not of this issuer (RFC 8414, 3.3).
         """
         parts = urlsplit(self._issuer)
         path = parts.path.rstrip("/")
         origin = f"{parts.scheme}://{parts.netloc}"
-        why = Unreachable("it has no metadata")
+        why = FetchError("it has no metadata")
         for url in (
             f"{origin}/.well-known/oauth-authorization-server{path}",
             f"{origin}{path}/.well-known/openid-configuration",
         ):
             try:
                 metadata = await fetch_json(url)
-            except Unreachable as error:
+            except FetchError as error:
                 why = error
                 continue
             if metadata.get("issuer") != self._issuer:
-                raise Unreachable(f"{url} is the metadata of another issuer")
-            found = metadata.get("jwks_uri")
+                raise FetchError(f"{url} is the metadata of another issuer")
             try:
-                check_address(found, "jwks_uri")
+                return check_address(metadata.get("jwks_uri"), "jwks_uri")
             except ValueError as error:
-                raise Unreachable(str(error)) from None
-            assert isinstance(found, str)
-            return found
+                raise FetchError(str(error)) from None
         raise why
 
-    def _take(self, found: Mapping[str, Any]) -> None:
+    def _use(self, found: Mapping[str, Any]) -> None:
         keys: Any = found.get("keys")
         if not is_array(keys):
-            raise Unreachable("the answer is no set of keys")
-        self._keys = [each for each in keys[:_MOST] if is_object(each)]
+            raise FetchError("the response is not a set of keys")
+        self._keys = [each for each in keys[:MAX_KEYS] if is_object(each)]
 
 
-def _make_lock() -> Any:
+def _new_lock() -> Any:
     import anyio
 
     return anyio.Lock()

@@ -9,12 +9,9 @@ from mcpkit._scopes import scopes_of
 from mcpkit._utils.fetch import check_address
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
-from mcpkit.auth.claims import principal_of
 from mcpkit.auth.jwks import KeySet
-from mcpkit.auth.verifiers import Verifier
+from mcpkit.auth.verifiers import Verifier, principal_of
 from mcpkit.types import Principal
-
-__all__ = ["JWT"]
 
 log = get_logger("mcpkit.auth")
 
@@ -33,10 +30,10 @@ _KINDS: Final[Mapping[str, str]] = {
     "HS384": "oct",
     "HS512": "oct",
 }
-"""Algorithms of signatures, and the kind of key that each needs: no key is used for another."""
+"""The key type that each algorithm requires: no key is used with another algorithm."""
 
-_MOST_KEYS: Final = 8
-"""Keys that a token is tried with that does not say which."""
+MAX_KEYS: Final = 8
+"""Keys tried for a token without ``kid``."""
 
 _NEEDS: Final = 'JWT(…) needs the auth extra: pip install "mcpkit[auth]"'
 
@@ -44,26 +41,25 @@ _NEEDS: Final = 'JWT(…) needs the auth extra: pip install "mcpkit[auth]"'
 class JWT(Verifier):
     """Signed tokens of one issuer, such as an identity provider.
 
-    The signature, the issuer, the audience and the times of a token are checked. The keys are
-    fetched from the issuer, and again when it signs with a new one. Needs
-    ``pip install "mcpkit[auth]"``.
+    Signature, issuer, audience and times of a token are checked. The keys are fetched from the
+    issuer, and again when it signs with a new one. Needs ``pip install "mcpkit[auth]"``.
 
     Args:
-        issuer: The claim ``iss`` of its tokens, exactly.
-        audience: The claim ``aud``, or several of which one has to be there; ``public_url`` of the
-            endpoint by default (RFC 8707).
-        jwks_url: The address of the issuer's keys; its metadata says by default. It is https, or
-            on a loopback address.
-        keys: The keys themselves, where nothing is to be fetched: JSON Web Keys, or a set of them.
-        algorithms: Those that the issuer signs with. Those with a shared secret (``HS256``) need
-            ``keys``.
+        issuer: The exact claim ``iss`` of its tokens.
+        audience: The claim ``aud``, or several of which one must be present; by default
+            ``public_url`` of the endpoint (RFC 8707).
+        jwks_url: The URL of the issuer's keys, https or on a loopback address; by default the one
+            in its metadata.
+        keys: The keys themselves, if they are not to be fetched: JSON Web Keys, or a set of them.
+        algorithms: The algorithms that the issuer signs with. Those with a shared secret
+            (``HS256``) need ``keys``.
         leeway: Seconds by which clocks may differ.
-        required_scopes: The scopes that every token needs.
-        cache_time: Seconds for which a token that was verified is known, unless it expires before.
+        required_scopes: The scopes that every token must have.
+        cache_time: Seconds for which the principal of a token is cached, unless it expires before.
 
     Raises:
         ImportError: The extra is not installed.
-        ValueError: An option makes no sense; the message names it.
+        ValueError: An option is not valid; the message names it.
     """
 
     @with_suggestions()
@@ -80,7 +76,7 @@ class JWT(Verifier):
         cache_time: float = 300,
     ) -> None:
         _library()
-        check_address(issuer, "issuer")
+        self._issuer = check_address(issuer, "issuer")
         if jwks_url is not None:
             check_address(jwks_url, "jwks_url")
             if keys is not None:
@@ -91,11 +87,10 @@ class JWT(Verifier):
             raise ValueError("algorithms with a shared secret, such as HS256, need keys=")
         if not 0 <= leeway <= 600:
             raise ValueError("leeway must be from 0 to 600 seconds")
-        self._issuer = issuer
         self._audience = (audience,) if isinstance(audience, str) else tuple(audience or ())
         self._algorithms = frozenset(algorithms)
         self._leeway = leeway
-        self._keys = KeySet(issuer, jwks_url, None if keys is None else _several(keys))
+        self._keys = KeySet(issuer, jwks_url, None if keys is None else _key_list(keys))
         self.authorization_servers = (issuer,)
         self.required_scopes = scopes_of(required_scopes, "required_scopes")
         self.cache_time = cache_time
@@ -105,7 +100,7 @@ class JWT(Verifier):
         return f"<JWT: {self._issuer}>"
 
     async def verify(self, token: str, resource: str | None) -> Principal | None:
-        """Return whoever a token belongs to, if this issuer has signed it for this server."""
+        """Return the principal of a token that this issuer has signed for this server."""
         jwt = _library()
         try:
             header: dict[str, Any] = jwt.get_unverified_header(token)
@@ -113,24 +108,24 @@ class JWT(Verifier):
                 return None  # an extension that has to be understood (RFC 7515, 4.1.11)
             algorithm: Any = header.get("alg")
             if algorithm not in self._algorithms:
-                _note("its algorithm is not allowed")
+                _log("its algorithm is not allowed")
                 return None
-            # Nothing of this is believed yet; it only spares others requests for keys.
+            # Not trusted yet: this only avoids requests for the keys of other issuers.
             unverified: dict[str, Any] = jwt.decode(token, options={"verify_signature": False})
             if unverified.get("iss") != self._issuer:
-                _note("another issuer")
+                _log("it has another issuer")
                 return None
             found = await self._keys.find(header.get("kid"))
-            fitting = [each for each in found if _fits(each, algorithm)]
-            for each in fitting[:_MOST_KEYS]:
+            usable = [each for each in found if _is_usable(each, algorithm)]
+            for each in usable[:MAX_KEYS]:
                 claims = self._decode(jwt, token, each, algorithm, resource)
                 if claims is not None:
                     expires_at = float(claims["exp"]) + self._leeway
                     return principal_of(claims, self._issuer, expires_at)
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
-            _note(type(error).__name__)
+            _log(type(error).__name__)
             return None
-        _note("no key fits")
+        _log("no key matches")
         return None
 
     def _decode(
@@ -139,7 +134,7 @@ class JWT(Verifier):
         """Return the claims of a token; None if another key may have signed it.
 
         Raises:
-            PyJWTError: It is not valid, whoever has signed it.
+            PyJWTError: The token is not valid under any key.
         """
         audience = self._audience or (resource,)
         try:
@@ -157,8 +152,8 @@ class JWT(Verifier):
         return claims
 
 
-def _fits(key: Mapping[str, Any], algorithm: str) -> bool:
-    """Return True if a key is made for an algorithm, and for signatures (RFC 8725, 3.1)."""
+def _is_usable(key: Mapping[str, Any], algorithm: str) -> bool:
+    """Return True if a key is for an algorithm, and for signatures (RFC 8725, 3.1)."""
     return (
         key.get("kty") == _KINDS[algorithm]
         and key.get("alg", algorithm) == algorithm
@@ -166,18 +161,16 @@ def _fits(key: Mapping[str, Any], algorithm: str) -> bool:
     )
 
 
-def _several(keys: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    found: Any = keys
-    if isinstance(keys, Mapping):
-        found = keys.get("keys", [keys])
+def _key_list(keys: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    found: Any = keys.get("keys", [keys]) if isinstance(keys, Mapping) else keys
     several: list[Any] = list(found)
     if not several or not all(isinstance(each, Mapping) and "kty" in each for each in several):
         raise ValueError("keys must be JSON Web Keys: dicts with a member kty")
     return several
 
 
-def _note(why: str) -> None:
-    """Note why a token is not valid: never the token, nor what is in it (SEC-13)."""
+def _log(why: str) -> None:
+    """Log why a token is not valid, but neither the token nor its content (SEC-13)."""
     log.debug("a token is not valid: %s", why)
 
 
@@ -187,6 +180,6 @@ def _library() -> Any:
         from jwt.algorithms import has_crypto
     except ModuleNotFoundError:
         raise ImportError(_NEEDS) from None
-    if not has_crypto:  # there is nothing but shared secrets then
+    if not has_crypto:  # only shared secrets work without it
         raise ImportError(_NEEDS)
     return jwt

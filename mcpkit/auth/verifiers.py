@@ -1,4 +1,4 @@
-"""Verifiers of tokens, and the settings of a resource server that has some."""
+"""Verifiers of tokens, the principals that they return, and the settings of a resource server."""
 
 from __future__ import annotations
 
@@ -9,75 +9,66 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from mcpkit._scopes import scopes_of
 from mcpkit._utils.fetch import check_address
+from mcpkit._utils.json import is_array
 from mcpkit._utils.names import with_suggestions
 from mcpkit.errors import MCPKitError
 from mcpkit.types import Principal
 
-__all__ = [
-    "LOGINS",
-    "Auth",
-    "EmbeddedServer",
-    "Place",
-    "ResourceServer",
-    "Verifier",
-    "VerifierUnavailable",
-    "Verify",
-    "resource_server",
-]
-
-
 LOGINS: Final = "MCPKIT_LOGINS"
-"""The environment variable with the store of an authorization server that does not say its own."""
+"""The environment variable with the default store of an authorization server."""
+
+MAX_SUBJECT: Final = 1024
+"""Characters of a subject, which is part of session ids and of the keys of quotas."""
 
 
 class VerifierUnavailable(MCPKitError):
-    """A verifier could not find out whether a token is valid; the request is answered with 503."""
+    """A verifier cannot check tokens at the moment; the request is answered with status 503."""
 
 
 class Verifier(ABC):
-    """Finds out whose token it is that a request brings along.
+    """Checks the token of a request, and returns the principal that it belongs to.
 
-    Derive from it what `JWT`, `Introspection` and `Keys` do not know.
+    Subclass it for tokens that `JWT`, `Introspection` and `Keys` do not know.
     """
 
     authorization_servers: Sequence[str] = ()
-    """The issuers whose tokens it takes, for the metadata of the resource."""
+    """The issuers whose tokens it accepts, for the metadata of the resource."""
 
     required_scopes: tuple[str, ...] = ()
-    """The scopes that every token needs."""
+    """The scopes that every token must have."""
 
     cache_time: float = 300
-    """Seconds for which a token that was verified is known, unless it expires before."""
+    """Seconds for which the principal of a token is cached, unless the token expires before."""
 
     needs_resource: bool = False
-    """True if it cannot do without the URL of the resource."""
+    """True if it requires the URL of the resource."""
 
     @abstractmethod
     async def verify(self, token: str, resource: str | None) -> Principal | None:
-        """Return whoever a token belongs to; None if it is not valid.
+        """Return the principal that a token belongs to; None if the token is not valid.
 
         Args:
-            token: As it was sent.
-            resource: The URL of the endpoint, as ``public_url`` says; None if it does not.
+            token: The token from the request.
+            resource: The URL of the endpoint (``public_url``); None if it is not configured.
 
         Raises:
-            VerifierUnavailable: Nobody can tell at the moment.
+            VerifierUnavailable: The token cannot be checked at the moment.
         """
 
     async def aclose(self) -> None:  # noqa: B027  # most have nothing open
-        """Let go of what is open when a server ends; the next use opens it again."""
+        """Close what is open when a server ends; the next use opens it again."""
 
 
-class Place(NamedTuple):
-    """Where an endpoint is, and what it is, for an authorization server beside it.
+class EndpointUrls(NamedTuple):
+    """The URLs and the name of an endpoint, for an authorization server beside it.
 
     Args:
-        base: The URL that everything of the app is below; the issuer.
+        base: The URL that all paths of the app are below; the issuer.
         resource: The URL of the endpoint.
-        name: Of the app, for people.
-        scopes: That something needs.
-        required: That everything needs.
-        caller: The network that the request comes from, to count it by.
+        name: The name of the app, for people.
+        scopes: The scopes that some entry requires.
+        required: The scopes that every request requires.
+        caller: The network of the request, the key of its rate limits.
     """
 
     base: str
@@ -89,41 +80,38 @@ class Place(NamedTuple):
 
 
 class EmbeddedServer(Verifier):
-    """A verifier that is an authorization server itself, and answers beside the endpoint."""
+    """A verifier that is an authorization server itself, beside the endpoint."""
 
     paths: Collection[str] = ()
-    """Where it answers, below everything of the app."""
+    """The paths that it serves, below the base of the app."""
 
     is_alone: bool = False
-    """True if another process of the same app would know nothing of what this one has issued."""
+    """True if another process of the same app would not know the tokens that this one issues."""
 
     @abstractmethod
     async def serve(
-        self, path: str, place: Place, scope: Mapping[str, Any], receive: Any, send: Any
+        self, path: str, urls: EndpointUrls, scope: Mapping[str, Any], receive: Any, send: Any
     ) -> None:
-        """Answer a request, as an ASGI application.
+        """Serve a request, as an ASGI application.
 
         Args:
             path: One of `paths`.
-            place: Where all of this is.
-            scope: Of the request.
-            receive: Its body.
-            send: Takes the answer.
+            urls: The endpoint.
+            scope: The ASGI scope.
+            receive: Returns the body.
+            send: Sends the response.
         """
 
 
 Verify: TypeAlias = Callable[[str], "Principal | Awaitable[Principal | None] | None"]
-"""A function, async or not, from a token to whoever it belongs to; None if it is not valid."""
+"""A function, async or not, from a token to its principal; None if the token is not valid."""
 
 
-class _Function(Verifier):
-    """A function as a verifier."""
-
+class _FunctionVerifier(Verifier):
     def __init__(self, function: Verify) -> None:
         self._function = function
 
     async def verify(self, token: str, resource: str | None) -> Principal | None:
-        """Call the function."""
         del resource
         found = self._function(token)
         if inspect.isawaitable(found):
@@ -136,22 +124,22 @@ class _Function(Verifier):
 
 
 class ResourceServer:
-    """The settings of a server that takes tokens; ``auth=`` takes its verifiers alone as well.
+    """The settings of a server that accepts tokens; ``auth=`` also takes verifiers alone.
 
     Args:
-        verifiers: Whoever knows tokens; they are asked in turn until one knows it.
-        required_scopes: The scopes that every token needs, whatever it is for.
-        authorization_servers: The issuers that clients may get tokens from; those of the verifiers
-            by default. Without any, no metadata is served.
-        scopes_supported: The scopes that are shown in the metadata; those that are needed anywhere
-            by default.
+        verifiers: Asked in turn until one knows a token.
+        required_scopes: The scopes that every token must have, whatever it is used for.
+        authorization_servers: The issuers that clients may get tokens from; by default those of the
+            verifiers. Without any, no metadata is served.
+        scopes_supported: The scopes listed in the metadata; by default all that are required
+            anywhere.
         documentation: The URL of a page for developers.
-        metadata_url: The URL of the metadata, where it is not the one that follows from the URL of
-            the endpoint.
-        cache_size: Tokens that are known at once.
+        metadata_url: The URL of the metadata, where it does not follow from the URL of the
+            endpoint.
+        cache_size: Limit of cached tokens.
 
     Raises:
-        TypeError: There is no verifier, or something that is none.
+        TypeError: There is no verifier, or something that is not a verifier.
         ValueError: A scope or a URL is malformed.
     """
 
@@ -169,10 +157,10 @@ class ResourceServer:
         if not verifiers:
             raise TypeError("ResourceServer needs a verifier, such as JWT(…) or Keys(…)")
         self.verifiers = tuple(map(_verifier, verifiers))
-        needed = [*scopes_of(required_scopes, "required_scopes")]
+        required = [*scopes_of(required_scopes, "required_scopes")]
         for each in self.verifiers:
-            needed += each.required_scopes
-        self.required_scopes = tuple(dict.fromkeys(needed))
+            required += each.required_scopes
+        self.required_scopes = tuple(dict.fromkeys(required))
         if authorization_servers is None:
             found = [one for each in self.verifiers for one in each.authorization_servers]
             authorization_servers = list(dict.fromkeys(found))
@@ -198,14 +186,14 @@ class ResourceServer:
 
 
 Auth: TypeAlias = "ResourceServer | Verifier | Verify | Sequence[Verifier | Verify]"
-"""Whoever knows tokens: one verifier or several, or a `ResourceServer` with settings."""
+"""The option ``auth``: one verifier or several, or a `ResourceServer` with settings."""
 
 
 def resource_server(auth: Any) -> ResourceServer:
-    """Return the resource server that the option ``auth`` means.
+    """Return the resource server for the option ``auth``.
 
     Raises:
-        TypeError: It means none.
+        TypeError: The option is none of `Auth`.
     """
     if isinstance(auth, ResourceServer):
         return auth
@@ -217,13 +205,51 @@ def resource_server(auth: Any) -> ResourceServer:
 def _verifier(given: Any) -> Verifier:
     if isinstance(given, Verifier):
         return given
-    if callable(given) and not isinstance(given, type):
-        return _Function(cast("Verify", given))
     is_class = isinstance(given, type)
-    named = given.__name__ if is_class else type(given).__name__
-    instead = f"; call it: {named}(…)" if is_class else ""
+    if callable(given) and not is_class:
+        return _FunctionVerifier(cast("Verify", given))
+    wrong = f"the class {given.__name__}; call it: {given.__name__}(…)" if is_class else None
     raise TypeError(
         f"auth= takes an AuthorizationServer(login=…), verifiers (JWT, Introspection, Keys) and "
-        f"functions of a token, "
-        f"not {'the class ' if is_class else ''}{named}{instead}"
+        f"functions of a token, not {wrong or type(given).__name__}"
+    )
+
+
+# --- claims ---------------------------------------------------------------------------------------
+
+
+def scopes_in(claims: Mapping[str, Any]) -> frozenset[str]:
+    """Return the scopes in claims: ``scope`` (RFC 8693, 4.2), or ``scp`` of some issuers."""
+    found: Any = claims.get("scope", claims.get("scp"))
+    if isinstance(found, str):
+        return frozenset(found.split())
+    if is_array(found):
+        return frozenset(each for each in found if isinstance(each, str))
+    return frozenset()
+
+
+def principal_of(
+    claims: Mapping[str, Any], issuer: str, expires_at: float | None
+) -> Principal | None:
+    """Return the principal for verified claims; None if they have no usable subject.
+
+    Its id consists of issuer and subject, because the same subject of another issuer is another
+    user (AUTH-17).
+
+    Args:
+        claims: The claims of the token.
+        issuer: Its issuer.
+        expires_at: When the authentication ends.
+    """
+    subject = claims.get("sub")
+    if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT:
+        return None
+    client = claims.get("client_id", claims.get("azp"))
+    return Principal(
+        f"{issuer}|{subject}",
+        scopes_in(claims),
+        expires_at,
+        claims,
+        issuer=issuer,
+        client_id=client if isinstance(client, str) else None,
     )

@@ -6,15 +6,20 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from mcpkit._utils.fetch import check_address
-from mcpkit._utils.requests import shown
+from mcpkit._utils.fetch import check_address, shorten
 from mcpkit.cli._options import SECRET, TOKEN
 from mcpkit.cli._terminal import fail
 from mcpkit.client.auth.authorization_code import OAuth
-from mcpkit.client.auth.base import Answer, BearerToken, HttpAuth, HttpRequest, place_of
+from mcpkit.client.auth.base import (
+    AuthorizationFailed,
+    BearerToken,
+    HttpAuth,
+    HttpRequest,
+    ResponseHeaders,
+    server_key,
+)
 from mcpkit.client.auth.client_credentials import ClientCredentials
 from mcpkit.client.auth.discovery import Issuer, Resource, read_challenge
-from mcpkit.client.auth.errors import AuthorizationFailed
 from mcpkit.client.auth.storage import Credentials, FileTokenStore, default_store
 
 __all__ = ["KEY", "GivenToken", "KeptLogin", "access_to", "kept_logins", "machine_for"]
@@ -89,14 +94,14 @@ class GivenToken(BearerToken):
         self._source = source
 
     async def refused(
-        self, request: HttpRequest, sent: Mapping[str, str], status: int, answer: Answer
+        self, request: HttpRequest, sent: Mapping[str, str], status: int, answer: ResponseHeaders
     ) -> bool:
         """Say why the token is of no use."""
         del sent
         challenge = read_challenge(answer.get("www-authenticate", []))
-        place = place_of(request.server)
+        place = server_key(request.server)
         if status == 401:
-            why = f": {shown(challenge.error)}" if challenge.error else ""
+            why = f": {shorten(challenge.error)}" if challenge.error else ""
             raise AuthorizationFailed(f"{place} does not accept the token of {self._source}{why}")
         if challenge.error == _INSUFFICIENT and challenge.scopes:
             raise AuthorizationFailed(
@@ -127,10 +132,10 @@ class KeptLogin(OAuth):
         return found
 
     async def refused(
-        self, request: HttpRequest, sent: Mapping[str, str], status: int, answer: Answer
+        self, request: HttpRequest, sent: Mapping[str, str], status: int, answer: ResponseHeaders
     ) -> bool:
         """Get another token, if nobody has to log in for that; or say who logs in, and how."""
-        place = place_of(request.server)
+        place = server_key(request.server)
         challenge = read_challenge(answer.get("www-authenticate", []))
         kept = await self._store.get(place)
         if status == 403 and challenge.error == _INSUFFICIENT and not _is_machine(kept):

@@ -20,10 +20,9 @@ from mcpkit.cli._credentials import KEY, KeptLogin, kept_logins, machine_for
 from mcpkit.cli._options import SECRET, TOKEN
 from mcpkit.cli._terminal import BAD_NEWS, fail, note, say
 from mcpkit.client.auth.authorization_code import OAuth
-from mcpkit.client.auth.base import HttpRequest, place_of
+from mcpkit.client.auth.base import AuthorizationFailed, HttpRequest, server_key
 from mcpkit.client.auth.browser import open_browser
 from mcpkit.client.auth.discovery import Challenge, Issuer, Resource, find_resource
-from mcpkit.client.auth.errors import AuthorizationFailed
 from mcpkit.client.auth.storage import (
     Credentials,
     FileTokenStore,
@@ -216,7 +215,7 @@ class _Wish:
     @property
     def place(self) -> str:
         """The URL of the server, as credentials are kept for it."""
-        return place_of(self.url)
+        return server_key(self.url)
 
     def is_met_by(self, kept: Credentials) -> bool:
         """Return True if a login that there is will do."""

@@ -12,8 +12,7 @@ from mcpkit.cli._connection import run_async
 from mcpkit.cli._credentials import KeptLogin, kept_logins
 from mcpkit.cli._options import TOKEN
 from mcpkit.cli._terminal import fail, note, say
-from mcpkit.client.auth.base import place_of
-from mcpkit.client.auth.errors import AuthorizationFailed
+from mcpkit.client.auth.base import AuthorizationFailed, server_key
 from mcpkit.client.auth.storage import FileTokenStore
 
 __all__ = ["logout"]
@@ -34,7 +33,7 @@ def logout(url: Annotated[str, typer.Argument(metavar="URL", help="Of the server
 
     async def main() -> None:
         store = kept_logins()
-        place = place_of(url)
+        place = server_key(url)
         # A server may have sent the login on, from one of these to the other.
         twin = place[:-1] if place.endswith("/") else f"{place}/"
         try:

@@ -23,9 +23,9 @@ from mcpkit._protocol.headers import (
     encode_value,
     parameter_headers,
 )
+from mcpkit._utils.fetch import reason_of, tls_for
 from mcpkit._utils.json import is_object
 from mcpkit._utils.logs import get_logger
-from mcpkit._utils.outgoing import reason_of, tls_for
 from mcpkit._utils.text import truncate
 from mcpkit.client.event_stream import MAX_EVENT_BYTES, EventStream, EventTooLarge
 from mcpkit.errors import ConnectionClosed, ProtocolError

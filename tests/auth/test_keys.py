@@ -119,7 +119,7 @@ async def test_only_one_may_say_who_asks() -> None:
     [
         ({"authorization_servers": "https://a.example.com"}, TypeError, "a list"),
         ({"authorization_servers": ["http://a.example.com"]}, ValueError, "use https"),
-        ({"metadata_url": 'https://a.example.com/"'}, ValueError, "no URL"),
+        ({"metadata_url": 'https://a.example.com/"'}, ValueError, "not a URL"),
         ({"required_scopes": ["a b"]}, ValueError, "no scope"),
         ({"scopes_supported": ["a\n"]}, ValueError, "no scope"),
         ({"cache_size": -1}, ValueError, "cache_size"),

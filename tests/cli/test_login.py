@@ -253,7 +253,7 @@ def test_the_browser_comes_back_to_the_port_that_is_named(person: Person, site: 
         port = str(listener.getsockname()[1])
         taken = person.runs("login", site.url, "--redirect-port", port)
     assert single_line(taken).endswith(
-        f"the browser cannot come back to port {port}: somebody listens there already"
+        f"port {port}, to which the browser is redirected, is in use"
     )
     with person.logging_in(site.url, "--redirect-port", port) as (_, address):
         assert fields_of(address)["redirect_uri"] == f"http://127.0.0.1:{port}/callback"
@@ -285,7 +285,7 @@ def test_nobody_logs_in(person: Person, site: Site) -> None:
     ended = person.runs("login", site.url, "--no-browser", "--timeout", "0.2")
     *_, line = ended.stderr.splitlines()
     assert (ended.code, ended.stdout) == (2, "")
-    assert line == f"mcpkit: {site.url}: nobody has logged in within 0.2 seconds"
+    assert line == f"mcpkit: {site.url}: no login within 0.2 seconds"
     assert person.files == []
 
 
@@ -316,8 +316,8 @@ def test_connections_that_say_nothing_do_not_end_a_login(person: Person, site: S
 
 REFUSED: Final = {
     "server.py": "login is for URLs, and 'server.py' is none",
-    "http://example.com/mcp": "URL: 'http://example.com/mcp' is not safe on its way; use https",
-    "https://ada:pass@example.com/": "URL: 'https://ada:pass@example.com/' is no URL",
+    "http://example.com/mcp": "URL: 'http://example.com/mcp' is not encrypted; use https",
+    "https://ada:pass@example.com/": "URL: 'https://ada:pass@example.com/' is not a URL",
     "URL --scope offline_access": "--scope: offline_access is between clients and their issuer",
     'URL --scope a"b': "--scope: 'a\"b' is no scope",
     "URL --timeout 0": "--timeout must be more than 0, not 0",
@@ -343,7 +343,7 @@ def test_a_folder_that_is_none(person: Person, site: Site, command: list[str]) -
     person.folder.write_text("a file")
     ended = mcpkit(*command, site.url, env=person.variables())
     assert ended.code == 2
-    assert f"credentials cannot be kept in {person.folder}: " in single_line(ended)
+    assert f"credentials cannot be stored in {person.folder}: " in single_line(ended)
 
 
 def test_a_server_that_cannot_be_reached(person: Person) -> None:
@@ -500,7 +500,7 @@ def test_one_that_is_not_good_for_what_is_wanted(person: Person, site: Site) -> 
     ("target", "options", "message"),
     [
         ("server.py", [], "--token is for URLs, and 'server.py' is none; see --env"),
-        ("http://example.com/mcp", [], "--token: 'http://example.com/mcp' is not safe on its way"),
+        ("http://example.com/mcp", [], "--token: 'http://example.com/mcp' is not encrypted"),
         ("http://x/mcp", ["-H", "Authorization: Basic x"], "--token and --header 'Authorization"),
     ],
 )

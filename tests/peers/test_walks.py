@@ -27,7 +27,7 @@ import pytest
 from mcpkit import Context, MCPKit
 from mcpkit.auth import JWT, AuthorizationServer, ResourceServer, Users, hash_password
 from mcpkit.auth import jwks as jwks_module
-from mcpkit.auth.server.grants import ON_ITS_WAY
+from mcpkit.auth.server.grants import EXTRA_LIFETIME
 from tests.auth.browser import browsing
 from tests.peers.installed import INSTALLED, NODE, ROOT, copy_scripts, node, require
 from tests.uvicorns import listen, running
@@ -53,7 +53,7 @@ REVISIONS: Final = {
 LIFETIME: Final = 4
 """Seconds of a token: enough for some calls on a busy machine, and not to be waited for long."""
 
-LEEWAY: Final = ON_ITS_WAY
+LEEWAY: Final = EXTRA_LIFETIME
 """Seconds for which the server takes it afterwards: clients that can know by themselves do."""
 
 PLACES: Final = ("certified", "our own")

@@ -1,4 +1,4 @@
-"""The clients of an authorization server: given, registered, or described by a document."""
+"""The clients of an authorization server: configured, registered, or described by a document."""
 
 from __future__ import annotations
 
@@ -8,67 +8,64 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from mcpkit._utils.fetch import Unreachable, fetch_document
+from mcpkit._utils.fetch import FetchError, fetch_public, is_loopback_name
 from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.quota import RateLimit
-from mcpkit._utils.targets import is_loopback_name
-from mcpkit.auth.server.errors import OAuthError, check_rate
+from mcpkit.auth.server.messages import OAuthError, check_rate
 from mcpkit.auth.server.store import AuthStore
 
-__all__ = ["Clients", "RegisteredClient", "is_allowed", "is_secret_of", "origin_of"]
-
-_MOST_URIS: Final = 10
-_LONGEST_URI: Final = 2000
-_LONGEST_NAME: Final = 100
+MAX_URIS: Final = 10
+MAX_URI: Final = 2000
+MAX_NAME: Final = 100
 _DANGEROUS: Final = frozenset(
     {
         *("about", "blob", "chrome", "data", "file", "filesystem", "ftp", "javascript"),
         *("mailto", "tel", "vbscript", "view-source", "ws", "wss"),
     }
 )
-"""Schemes whose URLs a browser runs, or shows as if they were somebody else's."""
+"""Schemes that a browser executes, or shows as if another site had sent them."""
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
-_METHODS: Final = ("none", "client_secret_basic", "client_secret_post")
+METHODS: Final = ("none", "client_secret_basic", "client_secret_post")
 _GRANTS: Final = ("authorization_code", "refresh_token")
 
 _DAY: Final = 24 * 3600.0
 _UNUSED: Final = _DAY
-"""Seconds after which a client is forgotten that has registered and never got a token."""
+"""Seconds after which a registered client is deleted that has never got a token."""
 
-_KEPT: Final = 180 * _DAY
-"""Seconds after which it is forgotten otherwise, since its last token or half of it before."""
+_USED: Final = 180 * _DAY
+"""Seconds since its last token (or up to half as many) after which a client is deleted."""
 
-_MOST_CLIENTS: Final = 10_000
-_REGISTRATIONS: Final = 20
-"""Clients that one address may register in an hour."""
+MAX_CLIENTS: Final = 10_000
+MAX_REGISTRATIONS: Final = 20
+"""Registrations of one address in an hour."""
 
-_FETCHES: Final = 60
-"""Documents that one address may have fetched in ten minutes."""
+MAX_FETCHES: Final = 60
+"""Documents fetched for one address in ten minutes."""
 
 _DOCUMENT_AGE: Final = 3600.0
-_MOST_DOCUMENTS: Final = 1_000
-_LARGEST_DOCUMENT: Final = 16 * 1024
+MAX_DOCUMENTS: Final = 1_000
+MAX_DOCUMENT: Final = 16 * 1024
 
 
 @dataclass(frozen=True)
 class RegisteredClient:
-    """A client that the author knows, or that has registered.
+    """A client that the author configures, or that has registered.
 
     Args:
-        id: By which it is known.
-        redirect_uris: Where its users may be sent back to, exactly; the port of a loopback address
-            is free (RFC 8252, 7.3). Empty for a program that acts for itself.
-        name: Shown to users when they are asked for their consent.
-        secret_hash: Of its secret (`mcpkit.auth.hash_key`); None if it can keep none.
-        scopes: That it may have; None: any.
-        machine: It may get tokens for itself, with its secret (``client_credentials``).
+        id: The ``client_id``.
+        redirect_uris: The exact URIs that users may be redirected to; the port of a loopback
+            address is free (RFC 8252, 7.3). Empty for a program that acts for itself.
+        name: Shown to users on the consent page.
+        secret_hash: The hash of its secret (`mcpkit.auth.hash_key`); None if it has none.
+        scopes: The scopes that it may have; None: any.
+        machine: True if it may get tokens for itself, with its secret (``client_credentials``).
     """
 
     id: str
@@ -78,25 +75,25 @@ class RegisteredClient:
     scopes: frozenset[str] | None = None
     machine: bool = False
     method: str = ""
-    """How it authenticates; empty if by any of the two ways to send a secret."""
+    """How it authenticates; empty for either of the two ways to send a secret."""
     is_document: bool = False
-    """True if its id is the URL of a document that it is described by."""
+    """True if its id is the URL of a client metadata document."""
     is_given: bool = False
-    """True if the author of the server has given it."""
+    """True if the author of the server has configured it."""
 
 
 class Clients:
     """Finds clients and registers them.
 
     Args:
-        store: Where registrations are kept.
-        given: Those of the author.
+        store: Stores the registrations.
+        given: The clients that the author configures.
         dynamic: Clients may register themselves (RFC 7591).
-        documents: The id of a client may be the URL of a document.
+        documents: A client id may be the URL of a document.
         clock: Seconds since the epoch.
 
     Raises:
-        ValueError: One of those given is malformed.
+        ValueError: A configured client is malformed.
     """
 
     def __init__(
@@ -114,18 +111,18 @@ class Clients:
         self.documents = documents
         self._clock = clock
         self._known: OrderedDict[str, tuple[RegisteredClient, float]] = OrderedDict()
-        self._registrations = RateLimit(_REGISTRATIONS, _REGISTRATIONS / 3600, clock)
-        self._fetches = RateLimit(_FETCHES, _FETCHES / 600, clock)
+        self._registrations = RateLimit(MAX_REGISTRATIONS, MAX_REGISTRATIONS / 3600, clock)
+        self._fetches = RateLimit(MAX_FETCHES, MAX_FETCHES / 600, clock)
 
     async def find(self, id: str, address: str) -> RegisteredClient:
         """Return a client.
 
         Args:
-            id: Of the client.
-            address: The network of whoever asks for it.
+            id: The ``client_id``.
+            address: The network of the caller.
 
         Raises:
-            OAuthError: There is none of this id.
+            OAuthError: There is no client with this id.
         """
         given = self._given.get(id)
         if given is not None:
@@ -138,7 +135,7 @@ class Clients:
         return _from_record(id, json.loads(kept))
 
     async def note_use(self, client: RegisteredClient) -> None:
-        """Keep a registration for longer: its client has got a token."""
+        """Prolong the registration of a client that has got a token."""
         if client.is_given or client.is_document:
             return
         kept = await self._store.get("client", client.id)
@@ -146,35 +143,35 @@ class Clients:
             return
         record = json.loads(kept)
         now = self._clock()
-        if record["until"] - now < _KEPT / 2:
-            record["until"] = now + _KEPT
+        if record["until"] - now < _USED / 2:
+            record["until"] = now + _USED
             changed = json.dumps(record).encode()
             await self._store.change("client", client.id, kept, changed, record["until"])
 
     # --- registration (RFC 7591) ------------------------------------------------------------------
 
     async def register(self, body: bytes, address: str) -> dict[str, Any]:
-        """Register a client, and return what it is told.
+        """Register a client, and return the members of the response.
 
         Args:
-            body: JSON, as it was sent.
-            address: The network that it comes from.
+            body: The JSON body.
+            address: The network of the caller.
 
         Raises:
-            OAuthError: It cannot be registered.
+            OAuthError: The client cannot be registered.
         """
         try:
-            wish: Any = json.loads(body)
+            metadata: Any = json.loads(body)
         except (ValueError, RecursionError):
-            wish = None
-        if not is_object(wish):
-            raise OAuthError("invalid_client_metadata", "The body is no JSON object")
-        record = _registration(wish)
+            metadata = None
+        if not is_object(metadata):
+            raise OAuthError("invalid_client_metadata", "The body is not a JSON object")
+        record = _registration(metadata)
         check_rate(self._registrations, address, "registrations")
         id = f"c_{secrets.token_urlsafe(24)}"
         now = self._clock()
         until = now + _UNUSED
-        told: dict[str, Any] = {
+        members: dict[str, Any] = {
             "client_id": id,
             "client_id_issued_at": int(now),
             "redirect_uris": record["redirect_uris"],
@@ -183,16 +180,16 @@ class Clients:
             "response_types": ["code"],
         }
         if record["name"]:
-            told["client_name"] = record["name"]
+            members["client_name"] = record["name"]
         if record["method"] != "none":
             secret = secrets.token_urlsafe(32)
             record["secret"] = _hash(secret)
-            told |= {"client_secret": secret, "client_secret_expires_at": 0}
+            members |= {"client_secret": secret, "client_secret_expires_at": 0}
         record["until"] = until
         kept = json.dumps(record).encode()
-        if not await self._store.add("client", id, kept, until, _MOST_CLIENTS):
+        if not await self._store.add("client", id, kept, until, MAX_CLIENTS):
             raise OAuthError("temporarily_unavailable", "Too many clients are registered", 503)
-        return told
+        return members
 
     # --- documents --------------------------------------------------------------------------------
 
@@ -205,29 +202,31 @@ class Clients:
         check_rate(self._fetches, address, "clients with a document")
         client = await self._fetched(url)
         self._known[url] = client, now + _DOCUMENT_AGE
-        while len(self._known) > _MOST_DOCUMENTS:
+        while len(self._known) > MAX_DOCUMENTS:
             self._known.popitem(last=False)
         return client
 
     async def _fetched(self, url: str) -> RegisteredClient:
         parts = _parts(url)
         if (
-            len(url) > _LONGEST_URI
+            len(url) > MAX_URI
             or parts is None
             or parts.path in ("", "/")
             or parts.fragment
             or "@" in parts.netloc
             or any(each in (".", "..") for each in parts.path.split("/"))
         ):
-            raise OAuthError("invalid_client", "The client id is no URL of a document")
+            raise OAuthError(
+                "invalid_client", "client_id is not the URL of a client metadata document"
+            )
         try:
-            document = await fetch_document(url, _LARGEST_DOCUMENT)
-        except Unreachable as error:
+            document = await fetch_public(url, MAX_DOCUMENT)
+        except FetchError as error:
             raise OAuthError("invalid_client", f"The document of the client: {error}") from None
         if document.get("client_id") != url:
-            raise OAuthError("invalid_client", "The document is not that of this client id")
+            raise OAuthError("invalid_client", "The document has another client_id")
         if document.get("client_secret") is not None:
-            raise OAuthError("invalid_client", "A document for everybody has no secret")
+            raise OAuthError("invalid_client", "A public document must not have a secret")
         if document.get("token_endpoint_auth_method", "none") != "none":
             raise OAuthError(
                 "invalid_client", "Clients with a document authenticate with PKCE only"
@@ -246,36 +245,22 @@ class Clients:
 
 
 def is_allowed(uri: str, registered: Sequence[str]) -> bool:
-    """Return True if users may be sent to a URI: exactly one that is registered (SEC-16).
+    """Return True if a redirect URI is exactly one of the registered ones (SEC-16).
 
-    Only the port of a loopback address is free, because native clients take any (RFC 8252, 7.3).
+    Only the port of a loopback address is free, because native clients use any (RFC 8252, 7.3).
     """
     if uri in registered:
         return True
     parts = _parts(uri)
     if parts is None or not _is_loopback_ip(parts) or uri.count("@"):
         return False
-    wanted = parts.scheme, parts.hostname, parts.path, parts.query, parts.fragment
-    for each in registered:
-        known = _parts(each)
-        if (
-            known is not None
-            and _is_loopback_ip(known)
-            and wanted
-            == (
-                known.scheme,
-                known.hostname,
-                known.path,
-                known.query,
-                known.fragment,
-            )
-        ):
-            return True
-    return False
+    known = (_parts(each) for each in registered)
+    loopback = [each for each in known if each is not None and _is_loopback_ip(each)]
+    return _without_port(parts) in map(_without_port, loopback)
 
 
 def origin_of(uri: str) -> str:
-    """Return where a redirect goes, for a policy and for people: an origin, or ``scheme:``."""
+    """Return the target of a redirect, for a policy and for people: an origin, or ``scheme:``."""
     parts = urlsplit(uri)
     if parts.scheme in ("http", "https"):
         return f"{parts.scheme}://{parts.netloc}"
@@ -284,6 +269,10 @@ def origin_of(uri: str) -> str:
 
 def _is_loopback_ip(parts: SplitResult) -> bool:
     return parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
+
+
+def _without_port(parts: SplitResult) -> SplitResult:
+    return parts._replace(netloc=parts.hostname or "")
 
 
 def _parts(uri: str) -> SplitResult | None:
@@ -301,57 +290,58 @@ def _check_redirect(uri: object) -> str:
     """Return a redirect URI that may be registered.
 
     Raises:
-        OAuthError: Users must not be sent there.
+        OAuthError: Users must not be redirected there.
     """
-    parts = _parts(uri) if isinstance(uri, str) and len(uri) <= _LONGEST_URI else None
+    parts = _parts(uri) if isinstance(uri, str) and len(uri) <= MAX_URI else None
     if parts is None or not isinstance(uri, str) or not set(uri).isdisjoint('"<>`{}|^'):
-        raise OAuthError("invalid_redirect_uri", "A redirect URI is no URI")
+        raise OAuthError("invalid_redirect_uri", "A redirect URI is malformed")
     if parts.fragment or "#" in uri or "@" in parts.netloc or "*" in parts.netloc:
-        raise OAuthError("invalid_redirect_uri", "A redirect URI has no fragment and no user")
+        raise OAuthError(
+            "invalid_redirect_uri", "A redirect URI must not have a fragment or a user"
+        )
     scheme = parts.scheme
-    if not set(parts.netloc).isdisjoint(";,'"):
-        raise OAuthError("invalid_redirect_uri", "A redirect URI has a host")
+    # Without a host, a browser finds one in the path.
+    if not set(parts.netloc).isdisjoint(";,'") or (scheme == "https" and not parts.hostname):
+        raise OAuthError("invalid_redirect_uri", "A redirect URI needs a valid host")
     if scheme == "https":
-        if parts.hostname:
-            return uri
-        # Browsers find a host in what follows.
-        raise OAuthError("invalid_redirect_uri", "A redirect URI has a host")
+        return uri
     if scheme == "http":
         if parts.hostname and is_loopback_name(parts.hostname):
             return uri
         raise OAuthError("invalid_redirect_uri", "http is for loopback addresses only; use https")
     if scheme in _DANGEROUS or scheme.startswith("web+") or _SCHEME.fullmatch(scheme) is None:
-        raise OAuthError("invalid_redirect_uri", "This scheme is not for redirects")
+        raise OAuthError("invalid_redirect_uri", "This scheme is not allowed for redirects")
     return uri
 
 
 # --- registrations --------------------------------------------------------------------------------
 
 
-def _registration(wish: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of the metadata of a client (RFC 7591, 2).
+def _registration(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record for the metadata of a client (RFC 7591, 2).
 
-    Its ``scope`` is not: clients register with that of the first challenge that they see, and need
-    more later. Who may be given what, the user says.
+    Without ``scope``: clients register with the scopes of the first challenge that they see, and
+    need more later. The user decides which scopes a client gets.
 
     Raises:
-        OAuthError: It cannot be had here.
+        OAuthError: The metadata are not valid or not supported.
     """
-    uris: Any = wish.get("redirect_uris")
-    if not is_array(uris) or not 0 < len(uris) <= _MOST_URIS:
-        raise OAuthError("invalid_redirect_uri", f"redirect_uris has 1 to {_MOST_URIS} URIs")
-    method = wish.get("token_endpoint_auth_method", "client_secret_basic")
-    if method not in _METHODS:
+    uris: Any = metadata.get("redirect_uris")
+    if not is_array(uris) or not 0 < len(uris) <= MAX_URIS:
+        raise OAuthError("invalid_redirect_uri", f"redirect_uris must have 1 to {MAX_URIS} URIs")
+    method = metadata.get("token_endpoint_auth_method", "client_secret_basic")
+    if method not in METHODS:
         raise OAuthError(
-            "invalid_client_metadata", f"token_endpoint_auth_method is one of {', '.join(_METHODS)}"
+            "invalid_client_metadata",
+            f"token_endpoint_auth_method must be one of {', '.join(METHODS)}",
         )
     for member, known in (("grant_types", _GRANTS), ("response_types", ("code",))):
-        asked: Any = wish.get(member, list(known))
-        if not is_array(asked) or known[0] not in asked:
-            raise OAuthError("invalid_client_metadata", f"{member} has {known[0]}")
-    name: Any = wish.get("client_name", "")
+        found: Any = metadata.get(member, list(known))
+        if not is_array(found) or known[0] not in found:
+            raise OAuthError("invalid_client_metadata", f"{member} must include {known[0]}")
+    name: Any = metadata.get("client_name", "")
     if not isinstance(name, str):
-        raise OAuthError("invalid_client_metadata", "client_name is a text")
+        raise OAuthError("invalid_client_metadata", "client_name must be a string")
     return {
         "redirect_uris": [_check_redirect(each) for each in uris],
         "method": method,
@@ -360,9 +350,9 @@ def _registration(wish: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(name: str) -> str:
-    """Return a name without what does not print, or turns the direction of writing."""
+    """Return a name without control characters and marks of writing direction."""
     kept = "".join(each for each in name if each.isprintable())
-    return " ".join(kept.split())[:_LONGEST_NAME]
+    return " ".join(kept.split())[:MAX_NAME]
 
 
 def _from_record(id: str, record: Mapping[str, Any]) -> RegisteredClient:
@@ -385,8 +375,6 @@ def _checked(client: RegisteredClient) -> RegisteredClient:
         raise ValueError(f"the client {client.id!r}: a machine needs a secret (secret_hash=…)")
     if client.secret_hash is not None and not client.secret_hash.startswith("sha256:"):
         raise ValueError(f"the client {client.id!r}: hash_key(secret) makes the secret_hash")
-    from dataclasses import replace
-
     method = "" if client.secret_hash is not None else "none"
     return replace(client, method=method, is_given=True)
 
@@ -396,5 +384,5 @@ def _hash(secret: str) -> str:
 
 
 def is_secret_of(client: RegisteredClient, secret: str) -> bool:
-    """Return True if a secret is that of a client, in a time that tells nothing (AUTH-16)."""
+    """Return True if a secret is that of a client, compared in constant time (AUTH-16)."""
     return client.secret_hash is not None and compare_digest(client.secret_hash, _hash(secret))

@@ -1,8 +1,8 @@
-"""Grants: what a user has allowed a client, and the codes and tokens that stand for it.
+"""Authorization requests, and the grants, codes and tokens that follow from them.
 
-A grant is one record. Its refresh tokens are numbered: the text of each follows from the grant and
-its number by a key of the server, so that none is kept anywhere. Whoever brings one of an old
-number has found or stolen it, and ends the grant (RFC 9700, 4.14.2).
+A grant is one record. Its refresh tokens are numbered: each is derived from the grant and its
+number with a key of the server, so that none is stored. A refresh token with an old number is
+stolen, and ends the grant (RFC 9700, 4.14.2).
 """
 
 from __future__ import annotations
@@ -20,59 +20,114 @@ from typing import Any, Final
 
 import anyio
 
-from mcpkit.auth.claims import principal_of
-from mcpkit.auth.server.errors import OAuthError
 from mcpkit.auth.server.keys import ALGORITHM, KeyStore
 from mcpkit.auth.server.login import LoginRefused, ProviderUnavailable, UpstreamTokens, User
+from mcpkit.auth.server.messages import OAuthError
 from mcpkit.auth.server.store import AuthStore
+from mcpkit.auth.verifiers import principal_of
 from mcpkit.types import Principal
-
-__all__ = ["ON_ITS_WAY", "Code", "Grants", "IssuedTokens", "Upstream", "challenge_of", "tokens_of"]
 
 _CODE_S: Final = 60.0
 """Seconds for which a code can be redeemed."""
 
 _CODE_KNOWN_S: Final = 600.0
-"""Seconds for which it is known, so that whoever brings it again ends what it gave."""
+"""Seconds for which a code is stored, so that its second use ends the grant."""
 
 _GRACE_S: Final = 20.0
-"""Seconds for which the last refresh token does once more: the answer may have been lost."""
+"""Seconds for which the previous refresh token is valid: its response may have been lost."""
 
 _EARLY_S: Final = 30.0
-"""Seconds before its end at which a token of a provider is renewed."""
+"""Seconds before its expiry at which a token of a provider is refreshed."""
 
-ON_ITS_WAY: Final = 2
-"""Seconds that a token is good for beside those that its client is told: it counts them from when
-it gets the token, and the claim has no parts of a second."""
+EXTRA_LIFETIME: Final = 2
+"""Seconds that a token is valid beyond ``expires_in``: its client counts from when it receives the
+token, and the claim is a whole number."""
 
-_RENEWING_S: Final = 15.0
-"""Seconds after which whoever renews a token of a provider has died."""
+_LOCK_S: Final = 15.0
+"""Seconds after which the lock of a process that refreshes a provider's token expires."""
 
-_GLANCE_S: Final = 0.05
-"""Seconds between two looks at whether somebody else has renewed it."""
+_POLL_S: Final = 0.05
+"""Seconds between two checks of that lock."""
 
 _FOREVER: Final = 1e9
-_MOST_GRANTS: Final = 100_000
-_MOST_CODES: Final = 10_000
+MAX_GRANTS: Final = 100_000
+MAX_CODES: Final = 10_000
 _VERIFIER: Final = re.compile(r"[A-Za-z0-9\-._~]{43,128}")
-_CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
+CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
+"""The challenge of PKCE by S256 (RFC 7636, 4.2)."""
+
 _REFRESH: Final = re.compile(r"r_([A-Za-z0-9_-]{16,64})\.([0-9]{1,9})\.([A-Za-z0-9_-]{43})")
 _OWN_CLAIMS: Final = frozenset({"iss", "sub", "aud", "exp", "iat", "jti", "client_id", "scope"})
 
 
 @dataclass(frozen=True)
-class Code:
-    """What a code is bound to.
+class AuthorizationRequest:
+    """A client's request for a code (OAuth 2.1, 4.1.1)."""
+
+    client_id: str
+    client_name: str
+    client_host: str
+    redirect_uri: str
+    state: str | None
+    challenge: str
+    scopes: tuple[str, ...] = ()
+
+
+@dataclass
+class LoginState:
+    """The state of an unfinished login; its record is encrypted, because it may contain a user."""
+
+    request: dict[str, Any]
+    browser: str
+    expires: float
+    memory: dict[str, Any] = field(default_factory=dict[str, Any])
+    answers: int = 0
+    user: User | None = None
+
+    @property
+    def wanted(self) -> AuthorizationRequest:
+        """The request of the client."""
+        found = dict(self.request)
+        found["scopes"] = tuple(found["scopes"])
+        return AuthorizationRequest(**found)
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The requested scopes that the user may grant."""
+        limits = None if self.user is None else self.user.scopes
+        return tuple(each for each in self.wanted.scopes if limits is None or each in limits)
+
+    def dump(self, keys: KeyStore) -> bytes:
+        """Return the encrypted record."""
+        return keys.seal(json.dumps(asdict(self), default=sorted).encode())
+
+    @classmethod
+    def load(cls, keys: KeyStore, record: bytes) -> LoginState:
+        """Return the state in a record."""
+        found: dict[str, Any] = json.loads(keys.open(record))
+        user: dict[str, Any] | None = found["user"]
+        if user is not None:
+            if user["scopes"] is not None:
+                user["scopes"] = frozenset(user["scopes"])
+            if user["upstream"] is not None:
+                user["upstream"] = _tokens_in(user["upstream"])
+            found["user"] = User(**user)
+        return cls(**found)
+
+
+@dataclass(frozen=True)
+class AuthorizationCode:
+    """The record of a code.
 
     Args:
-        client_id: That it was issued to.
-        redirect_uri: That it was sent to.
-        challenge: Of PKCE, by S256.
-        resource: That the token will be for.
-        scopes: That the user has consented to.
+        client_id: The client that it was issued to.
+        redirect_uri: Where it was sent.
+        challenge: The challenge of PKCE, by S256.
+        resource: The resource of the token.
+        scopes: The scopes that the user has granted.
         grant: The id of the grant.
-        until: When it ends, in seconds since the epoch.
-        used: Whether it was redeemed.
+        until: When it expires, in seconds since the epoch.
+        used: True if it was redeemed.
     """
 
     client_id: str
@@ -102,15 +157,16 @@ class _Grant:
 
 @dataclass
 class IssuedTokens:
-    """Tokens, as a client is told of them (RFC 6749, 5.1)."""
+    """Tokens for a client."""
 
     access_token: str = field(repr=False)
     expires_in: int
     scopes: tuple[str, ...]
     refresh_token: str | None = field(default=None, repr=False)
 
-    def told(self) -> dict[str, Any]:
-        """Return the answer."""
+    @property
+    def members(self) -> dict[str, Any]:
+        """The members of a token response (RFC 6749, 5.1)."""
         found: dict[str, Any] = {
             "access_token": self.access_token,
             "token_type": "Bearer",
@@ -122,8 +178,8 @@ class IssuedTokens:
         return found
 
 
-class Upstream:
-    """What a provider has issued for a user, from which nothing reaches any client.
+class UpstreamAccess:
+    """The tokens that a provider has issued for a user, which no client receives.
 
     Handlers find it as ``ctx.principal.upstream``.
     """
@@ -136,40 +192,36 @@ class Upstream:
         return "<Upstream>"
 
     async def token(self) -> str:
-        """Return an access token for the API of the provider, renewed if it is about to end.
+        """Return an access token for the API of the provider, refreshed if it is about to expire.
 
         Raises:
             LoginRefused: The provider has ended the login; the user has to log in again.
-            ProviderUnavailable: It does not answer.
+            ProviderUnavailable: The provider does not answer.
         """
         return (await self._grants.upstream_tokens(self._grant)).access_token
 
     async def tokens(self) -> UpstreamTokens:
-        """Return all that the provider has issued, renewed as `token` does.
-
-        Raises:
-            LoginRefused: As for `token`.
-        """
+        """Return all tokens of the provider, refreshed as by `token`, with the same exceptions."""
         return await self._grants.upstream_tokens(self._grant)
 
 
 class Grants:
-    """Issues codes and tokens, and ends what they stand for.
+    """Issues codes and tokens, and ends grants.
 
     Args:
-        store: Where grants are kept.
-        vault: The keys.
+        store: Stores the grants.
+        keys: Sign and encrypt.
         token_lifetime: Seconds of an access token.
         refresh_lifetime: Seconds of a grant since it was last used.
-        refresh: Renews the tokens of a provider.
-        still: Says whether a user may still come in.
+        refresh: Refreshes the tokens of a provider.
+        still: Returns a user who may still log in.
         clock: Seconds since the epoch.
     """
 
     def __init__(
         self,
         store: AuthStore,
-        vault: KeyStore,
+        keys: KeyStore,
         *,
         token_lifetime: float,
         refresh_lifetime: float,
@@ -178,7 +230,7 @@ class Grants:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
-        self._vault = vault
+        self._keys = keys
         self._token_lifetime = token_lifetime
         self._refresh_lifetime = refresh_lifetime
         self._refresh = refresh
@@ -190,15 +242,13 @@ class Grants:
     async def begin(
         self,
         user: User,
+        request: AuthorizationRequest,
         *,
-        client_id: str,
-        redirect_uri: str,
-        challenge: str,
         issuer: str,
         resource: str,
         scopes: tuple[str, ...],
     ) -> str:
-        """Note what a user has allowed, and return the code for the client.
+        """Store a grant, and return the code for the client.
 
         Raises:
             OAuthError: There are too many.
@@ -206,10 +256,10 @@ class Grants:
         grant = secrets.token_urlsafe(18)
         now = self._clock()
         if user.upstream is not None:
-            sealed = self._vault.seal(_written(user.upstream))
+            sealed = self._keys.seal(_dump_tokens(user.upstream))
             await self._store.add("upstream", grant, sealed, now + self._refresh_lifetime)
         record = _Grant(
-            client_id,
+            request.client_id,
             user.id,
             {name: each for name, each in user.claims.items() if name not in _OWN_CLAIMS},
             scopes,
@@ -224,9 +274,17 @@ class Grants:
             await self._store.take("upstream", grant)
             raise
         text = f"a_{secrets.token_urlsafe(32)}"
-        code = Code(client_id, redirect_uri, challenge, resource, scopes, grant, now + _CODE_S)
+        code = AuthorizationCode(
+            request.client_id,
+            request.redirect_uri,
+            request.challenge,
+            resource,
+            scopes,
+            grant,
+            now + _CODE_S,
+        )
         if not await self._store.add(
-            "code", _hash(text), _json(asdict(code)), now + _CODE_KNOWN_S, _MOST_CODES
+            "code", _hash(text), _json(asdict(code)), now + _CODE_KNOWN_S, MAX_CODES
         ):
             raise OAuthError("temporarily_unavailable", "Too many logins at the moment", 503)
         return text
@@ -237,15 +295,13 @@ class Grants:
         """Return tokens for a code.
 
         Raises:
-            OAuthError: The code is not the client's, or was redeemed before, which ends all that it
-                gave.
+            OAuthError: The code is not the client's, or was redeemed before, which ends the grant.
         """
         refused = OAuthError("invalid_grant", "The code is not valid")
         kept = await self._store.get("code", _hash(text))
         if kept is None:
             raise refused
-        record: dict[str, Any] = json.loads(kept)
-        code = Code(**record)
+        code = AuthorizationCode(**json.loads(kept))
         if code.used:
             await self.end(code.grant)
             raise refused
@@ -256,12 +312,12 @@ class Grants:
         if verifier is None or _VERIFIER.fullmatch(verifier) is None:
             raise OAuthError("invalid_grant", "code_verifier is missing or malformed")
         if not compare_digest(_challenge(verifier), code.challenge):
-            raise OAuthError("invalid_grant", "code_verifier does not fit")
+            raise OAuthError("invalid_grant", "code_verifier does not match code_challenge")
         used = _json(asdict(replace(code, used=True)))
         if not await self._store.change(
             "code", _hash(text), kept, used, self._clock() + _CODE_KNOWN_S
         ):
-            await self.end(code.grant)  # somebody was faster with the same code
+            await self.end(code.grant)  # redeemed by another request meanwhile
             raise refused
         grant = await self._grant(code.grant)
         if grant is None:
@@ -273,19 +329,19 @@ class Grants:
     async def refresh(
         self, text: str, *, client_id: str, scopes: tuple[str, ...] | None
     ) -> IssuedTokens:
-        """Return new tokens for a refresh token, which does no more then.
+        """Return new tokens for a refresh token, which becomes invalid.
 
         Args:
-            text: The token.
-            client_id: Of whoever has sent it.
-            scopes: Fewer than before, if the client wants that.
+            text: The refresh token.
+            client_id: The client that has sent it.
+            scopes: Fewer than before; None: the same.
 
         Raises:
-            OAuthError: It is not the client's, or was used before.
+            OAuthError: The token is not the client's, or was used before.
         """
         refused = OAuthError("invalid_grant", "The refresh token is not valid")
         for _ in range(2):
-            found = await self._refreshing(text)
+            found = await self._grant_of(text)
             if found is None:
                 raise refused
             id, number, kept, grant = found
@@ -294,7 +350,7 @@ class Grants:
             now = self._clock()
             wanted = grant.scopes if scopes is None else scopes
             if not set(wanted) <= set(grant.scopes):
-                raise OAuthError("invalid_scope", "These scopes were not given")
+                raise OAuthError("invalid_scope", "These scopes were not granted")
             user = await self._still(User(grant.user, claims=grant.claims))
             if user is None:
                 await self.end(id)
@@ -308,7 +364,7 @@ class Grants:
                     if grant.has_upstream:
                         await self._prolong(id, until)
                     return await self._issued(id, rotated, wanted)
-                continue  # by another request of the same client, perhaps
+                continue  # another request of the client may have used it
             if number == grant.number - 1 and now - grant.rotated <= _GRACE_S:
                 return await self._issued(id, grant, wanted)
             await self.end(id)
@@ -325,7 +381,7 @@ class Grants:
         """
         id = secrets.token_urlsafe(18)
         now = self._clock()
-        # A program is no user, whatever users are called (RFC 9700, 4.15).
+        # No user can have this subject (RFC 9700, 4.15).
         subject = f"client:{client_id}"
         grant = _Grant(client_id, subject, {}, scopes, issuer, resource, made=now, machine=True)
         await self._add_grant(id, grant, self._token_lifetime)
@@ -334,8 +390,8 @@ class Grants:
         return issued
 
     async def revoke(self, text: str, client_id: str) -> None:
-        """End what a token stands for, if it is the client's (RFC 7009)."""
-        found = await self._refreshing(text)
+        """End the grant of a token, if the token is the client's (RFC 7009)."""
+        found = await self._grant_of(text)
         if found is not None:
             if found[3].client_id == client_id:
                 await self.end(found[0])
@@ -345,22 +401,22 @@ class Grants:
             await self.end(str(claims["gid"]))
 
     async def end_of(self, user: str) -> None:
-        """End all grants of a user that there are now."""
+        """End all present grants of a user."""
         value, until = _json({"at": self._clock()}), self._clock() + _FOREVER
         while not await self._store.add("ended", _hash(user), value, until):
             await self._store.take("ended", _hash(user))
 
     async def end(self, grant: str) -> None:
-        """End a grant, with all tokens of it."""
+        """End a grant and all its tokens."""
         await self._store.take("grant", grant)
         await self._store.take("upstream", grant)
 
     async def verify(self, token: str, is_ours: Callable[[str, str], bool]) -> Principal | None:
-        """Return whoever an access token belongs to, if its grant has not ended.
+        """Return the principal of an access token, if its grant has not ended.
 
         Args:
-            token: As it was sent.
-            is_ours: Whether issuer and audience are those of this server.
+            token: The token.
+            is_ours: Returns True for the issuer and audience of this server.
         """
         claims = await self._claims(token)
         if claims is None or not is_ours(claims["iss"], claims["aud"]):
@@ -368,10 +424,9 @@ class Grants:
         grant = await self._grant(str(claims["gid"]))
         if grant is None:
             return None
-        told = {**grant[1].claims, **claims}
-        principal = principal_of(told, claims["iss"], float(claims["exp"]))
+        principal = principal_of({**grant[1].claims, **claims}, claims["iss"], float(claims["exp"]))
         if principal is not None and grant[1].has_upstream:
-            principal = replace(principal, upstream=Upstream(self, str(claims["gid"])))
+            principal = replace(principal, upstream=UpstreamAccess(self, str(claims["gid"])))
         return principal
 
     async def _claims(self, token: str) -> dict[str, Any] | None:
@@ -381,7 +436,7 @@ class Grants:
             header = jwt.get_unverified_header(token)
             if header.get("typ") != "at+jwt" or header.get("alg") != ALGORITHM or "crit" in header:
                 return None
-            key = await self._vault.public_key(header.get("kid"))
+            key = await self._keys.public_key(header.get("kid"))
             if key is None:
                 return None
             claims: dict[str, Any] = jwt.decode(
@@ -390,7 +445,7 @@ class Grants:
                 algorithms=[ALGORITHM],
                 options={
                     "require": ["exp", "iss", "aud", "sub", "gid"],
-                    "verify_aud": False,  # by whoever knows the address of the server
+                    "verify_aud": False,  # by `is_ours`
                     "verify_exp": False,
                     "verify_iat": False,
                 },
@@ -405,12 +460,12 @@ class Grants:
         import jwt
 
         now = int(self._clock())
-        key = await self._vault.signing_key()
+        key = await self._keys.signing_key()
         claims = {
             "iss": grant.issuer,
             "sub": grant.user,
             "aud": grant.resource,
-            "exp": now + int(self._token_lifetime) + ON_ITS_WAY,
+            "exp": now + int(self._token_lifetime) + EXTRA_LIFETIME,
             "iat": now,
             "jti": secrets.token_urlsafe(12),
             "client_id": grant.client_id,
@@ -424,10 +479,10 @@ class Grants:
         return IssuedTokens(token, int(self._token_lifetime), scopes, refresh)
 
     async def _refresh_token(self, id: str, number: int) -> str:
-        return f"r_{id}.{number}.{await self._vault.mac(f'refresh {id} {number}')}"
+        return f"r_{id}.{number}.{await self._keys.mac(f'refresh {id} {number}')}"
 
-    async def _refreshing(self, text: str) -> tuple[str, int, bytes, _Grant] | None:
-        """Return what a refresh token says, and its grant; None if it is none, or has ended."""
+    async def _grant_of(self, text: str) -> tuple[str, int, bytes, _Grant] | None:
+        """Return id, number, record and grant of a refresh token; None if it is not valid."""
         match = _REFRESH.fullmatch(text)
         if match is None:
             return None
@@ -451,39 +506,39 @@ class Grants:
 
     async def _add_grant(self, id: str, grant: _Grant, lifetime: float) -> None:
         until = self._clock() + lifetime
-        if not await self._store.add("grant", id, _json(asdict(grant)), until, _MOST_GRANTS):
+        if not await self._store.add("grant", id, _json(asdict(grant)), until, MAX_GRANTS):
             raise OAuthError("temporarily_unavailable", "Too many grants", 503)
 
     # --- providers --------------------------------------------------------------------------------
 
     async def upstream_tokens(self, grant: str) -> UpstreamTokens:
-        """Return what a provider has issued, renewed if it is about to end.
+        """Return the tokens of a provider, refreshed if they are about to expire.
 
         Raises:
-            LoginRefused: The provider has ended the login; the grant has ended with it.
-            ProviderUnavailable: It does not answer, and the token has ended.
+            LoginRefused: The provider has ended the login, and so the grant has ended.
+            ProviderUnavailable: The provider does not answer, and the token has expired.
         """
         gone = LoginRefused("The login has ended; log in again")
-        for _ in range(int(_RENEWING_S / _GLANCE_S) + 1):
-            kept, tokens = await self._kept_upstream(grant)
+        for _ in range(int(_LOCK_S / _POLL_S) + 1):
+            kept, tokens = await self._upstream_of(grant)
             if kept is None or tokens is None:
                 raise gone
             if not self._is_ending(tokens):
                 return tokens
-            # One at a time, of all processes: a refresh token may be good for one use only.
-            if not await self._store.add("renewing", grant, b"", self._clock() + _RENEWING_S):
-                await anyio.sleep(_GLANCE_S)
+            # One of all processes at a time: a refresh token may be good for one use only.
+            if not await self._store.add("renewing", grant, b"", self._clock() + _LOCK_S):
+                await anyio.sleep(_POLL_S)
                 continue
-            # Whoever has used it must keep what it brings, however soon their caller leaves.
+            # The new tokens must be stored, even if the caller is cancelled.
             with anyio.CancelScope(shield=True):
                 try:
-                    return await self._renewed(grant)
+                    return await self._refreshed(grant)
                 finally:
                     await self._store.take("renewing", grant)
-        raise ProviderUnavailable("The tokens of the provider are being renewed; try again")
+        raise ProviderUnavailable("The tokens of the provider are being refreshed; try again")
 
-    async def _renewed(self, grant: str) -> UpstreamTokens:
-        kept, tokens = await self._kept_upstream(grant)
+    async def _refreshed(self, grant: str) -> UpstreamTokens:
+        kept, tokens = await self._upstream_of(grant)
         if kept is None or tokens is None:
             raise LoginRefused("The login has ended; log in again")
         if not self._is_ending(tokens):
@@ -494,14 +549,16 @@ class Grants:
             await self.end(grant)
             raise
         until = self._clock() + self._refresh_lifetime
-        await self._store.change("upstream", grant, kept, self._vault.seal(_written(fresh)), until)
+        await self._store.change(
+            "upstream", grant, kept, self._keys.seal(_dump_tokens(fresh)), until
+        )
         return fresh
 
-    async def _kept_upstream(self, grant: str) -> tuple[bytes | None, UpstreamTokens | None]:
+    async def _upstream_of(self, grant: str) -> tuple[bytes | None, UpstreamTokens | None]:
         kept = await self._store.get("upstream", grant)
         if kept is None:
             return None, None
-        return kept, tokens_of(json.loads(self._vault.open(kept)))
+        return kept, _tokens_in(json.loads(self._keys.open(kept)))
 
     def _is_ending(self, tokens: UpstreamTokens) -> bool:
         return tokens.expires_at is not None and tokens.expires_at - _EARLY_S <= self._clock()
@@ -516,23 +573,17 @@ def _json(value: Mapping[str, Any]) -> bytes:
     return json.dumps(value).encode()
 
 
-def _written(tokens: UpstreamTokens) -> bytes:
+def _dump_tokens(tokens: UpstreamTokens) -> bytes:
     return _json({**asdict(tokens), "scopes": sorted(tokens.scopes)})
 
 
-def tokens_of(record: dict[str, Any]) -> UpstreamTokens:
-    """Return tokens that were written as JSON."""
+def _tokens_in(record: dict[str, Any]) -> UpstreamTokens:
     record["scopes"] = frozenset(record["scopes"])
     return UpstreamTokens(**record)
 
 
 def _hash(text: str) -> str:
     return sha256(text.encode()).hexdigest()
-
-
-def challenge_of(text: str) -> str:
-    """Return a challenge of PKCE by S256; empty if a text is none (RFC 7636, 4.2)."""
-    return text if _CHALLENGE.fullmatch(text) else ""
 
 
 def _challenge(verifier: str) -> str:

@@ -1,4 +1,4 @@
-"""The keys of an authorization server: those it signs with, and the one it seals with."""
+"""The keys of an authorization server, which sign and encrypt, and their rotation."""
 
 from __future__ import annotations
 
@@ -16,25 +16,23 @@ import anyio
 from mcpkit._utils.fetch import PerEventLoop
 from mcpkit.auth.server.store import AuthStore
 
-__all__ = ["NEEDS", "KeyStore", "SigningKey"]
-
 NEEDS: Final = 'AuthorizationServer(…) needs the auth extra: pip install "mcpkit[auth]"'
 
 ALGORITHM: Final = "ES256"
 _FOREVER: Final = 1e12
-_GLANCE_S: Final = 60.0
-"""Seconds for which the keys are known without a look into the store."""
+_CACHE_S: Final = 60.0
+"""Seconds for which the keys of the store are cached."""
 
-_MOST_TRIES: Final = 20
+MAX_TRIES: Final = 20
 
 
 class SigningKey(NamedTuple):
-    """A key that tokens are signed with.
+    """A key that signs tokens.
 
     Args:
         kid: Its id.
-        private: In PEM.
-        made: When, in seconds since the epoch.
+        private: The private key in PEM.
+        made: When it was created, in seconds since the epoch.
     """
 
     kid: str
@@ -46,13 +44,13 @@ class SigningKey(NamedTuple):
 
 
 class KeyStore:
-    """Keeps the keys of a server in its store, sealed, and makes new ones in time.
+    """Stores the keys of a server, encrypted, and rotates them.
 
     Args:
-        store: That all processes of the server share.
-        given: The secrets that seal them, the current one first.
+        store: Shared by all processes of the server.
+        given: The secrets that encrypt them, the current one first.
         lifetime: Seconds for which a key signs.
-        overlap: Seconds for which it is published after that: those of a token.
+        overlap: Seconds for which a key is published after that: the lifetime of a token.
         clock: Seconds since the epoch.
     """
 
@@ -71,7 +69,7 @@ class KeyStore:
         self._lifetime = lifetime
         self._overlap = overlap
         self._clock = clock
-        # Secrets are long and random: one round of a hash makes keys of them (RFC 5869, 3.3).
+        # Secrets are long and random, so one round of a hash derives the keys (RFC 5869, 3.3).
         derived = (digest(each.encode(), b"mcpkit auth", "sha256") for each in given)
         self._fernet = MultiFernet([Fernet(urlsafe_b64encode(each)) for each in derived])
         self._keys: tuple[SigningKey, ...] = ()
@@ -79,17 +77,17 @@ class KeyStore:
         self._looked = 0.0
         self._lock = PerEventLoop(anyio.Lock)
 
-    # --- sealing ----------------------------------------------------------------------------------
+    # --- encryption -------------------------------------------------------------------------------
 
     def seal(self, value: bytes) -> bytes:
-        """Return bytes encrypted, so that nobody can read or change them where they are kept."""
+        """Encrypt and authenticate bytes."""
         return self._fernet.encrypt(value)
 
     def open(self, sealed: bytes) -> bytes:
-        """Return what was sealed.
+        """Return sealed bytes.
 
         Raises:
-            ValueError: With another secret, or it was changed.
+            ValueError: They were sealed with another secret, or changed.
         """
         from cryptography.fernet import InvalidToken
 
@@ -99,27 +97,26 @@ class KeyStore:
             raise ValueError("sealed with another secret, or changed") from None
 
     def check(self, kept: bytes | None, where: str) -> None:
-        """Check that the keys that are kept can be read.
+        """Check that the stored keys can be read.
 
         Args:
-            kept: As they are kept; None if there are none yet.
-            where: For the message.
+            kept: The record of the keys; None if there is none yet.
+            where: The store, for the message.
 
         Raises:
             ValueError: They were sealed with another secret.
         """
-        if kept is None:
-            return
         try:
-            self.open(kept)
+            if kept is not None:
+                self.open(kept)
         except ValueError:
             raise ValueError(
-                f"{where} was sealed with another secret: set MCPKIT_SECRET, or secret=, as it was "
-                f"(or both, the new one first), or delete the file, which ends all logins"
+                f"{where} was sealed with another secret: set MCPKIT_SECRET, or secret=, to that "
+                f"secret (or to both, the new one first), or delete the file, which ends all logins"
             ) from None
 
     async def mac(self, text: str) -> str:
-        """Return what only this server can make of a text."""
+        """Return a message authentication code that only this server can make."""
         await self._load()
         found = digest(self._mac, text.encode(), "sha256")
         return urlsafe_b64encode(found).decode("ascii").rstrip("=")
@@ -132,7 +129,7 @@ class KeyStore:
         return self._keys[-1]
 
     async def public_keys(self) -> list[dict[str, Any]]:
-        """Return the JSON Web Keys of all that may have signed a token that is valid."""
+        """Return the JSON Web Keys that may have signed a valid token."""
         import jwt
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -146,7 +143,7 @@ class KeyStore:
         return found
 
     async def public_key(self, kid: object) -> Any:
-        """Return the public key of an id; None if there is none."""
+        """Return the public key with an id; None if there is none."""
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         await self._load()
@@ -158,31 +155,31 @@ class KeyStore:
 
     async def _load(self) -> None:
         now = self._clock()
-        if self._keys and now - self._looked < _GLANCE_S and not self._is_due(now):
+        if self._keys and now - self._looked < _CACHE_S and not self._is_due(now):
             return
         async with self._lock.get():
-            for _ in range(_MOST_TRIES):
-                if await self._look(now):
+            for _ in range(MAX_TRIES):
+                if await self._read(now):
                     self._looked = now
                     return
-        raise RuntimeError("the keys of the authorization server cannot be kept")
+        raise RuntimeError("the keys of the authorization server cannot be stored")
 
     def _is_due(self, now: float) -> bool:
         return now - self._keys[-1].made >= self._lifetime
 
-    async def _look(self, now: float) -> bool:
-        """Take the keys from the store, with a new one if it is time; False: look again."""
+    async def _read(self, now: float) -> bool:
+        """Load the keys, and add a new one if it is time; return False to load them again."""
         kept = await self._store.get("keys", "keys")
         if kept is None:
             self._mac = secrets.token_bytes(32)
             made = self._written((_new_key(now),))
-            return await self._store.add("keys", "keys", made, _FOREVER) and await self._look(now)
+            return await self._store.add("keys", "keys", made, _FOREVER) and await self._read(now)
         try:
             known = json.loads(self.open(kept))
         except ValueError:
             raise RuntimeError(
                 "the keys of the authorization server were sealed with another secret; pass that "
-                "secret, or begin with a new store"
+                "secret, or use a new store"
             ) from None
         self._mac = bytes.fromhex(known["mac"])
         self._keys = tuple(SigningKey(*each) for each in known["keys"])
@@ -192,7 +189,7 @@ class KeyStore:
         living = [each for each in self._keys if each.made > since]
         made = self._written((*living, _new_key(now)))
         await self._store.change("keys", "keys", kept, made, _FOREVER)
-        return False  # whoever was first: look again
+        return False  # this or another process has added a key
 
     def _written(self, keys: tuple[SigningKey, ...]) -> bytes:
         return self.seal(json.dumps({"mac": self._mac.hex(), "keys": keys}).encode())

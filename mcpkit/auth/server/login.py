@@ -1,9 +1,8 @@
-"""Logins: how an authorization server finds out who somebody is.
+"""The interface of logins: how an authorization server authenticates users.
 
-The server knows clients, codes and tokens; a `Login` knows users. For each attempt the server makes
-a `LoginAttempt`
-and asks `Login.begin`. What comes back is a page, the address of another site, or the
-user. The answers of the browser (a form, or the return from another site) go to `Login.answer`.
+The server knows clients, codes and tokens; a `Login` knows users. For each attempt the server
+creates a `LoginAttempt` and calls `Login.begin`, which returns a page, a redirect, or the user. The
+browser's answers (a form, or the redirect back) go to `Login.answer`.
 """
 
 from __future__ import annotations
@@ -15,37 +14,25 @@ from typing import Any, TypeAlias
 
 from mcpkit.errors import MCPKitError
 
-__all__ = [
-    "Login",
-    "LoginAttempt",
-    "LoginRefused",
-    "Outcome",
-    "Page",
-    "ProviderUnavailable",
-    "Redirect",
-    "UpstreamTokens",
-    "User",
-]
-
 
 class LoginRefused(MCPKitError):
-    """Somebody may not log in; the client is told ``access_denied`` (RFC 6749, 4.1.2.1)."""
+    """The user may not log in; the client gets ``access_denied`` (RFC 6749, 4.1.2.1)."""
 
 
 class ProviderUnavailable(MCPKitError):
-    """A provider does not answer, so its tokens cannot be renewed at the moment."""
+    """A provider does not answer, so its tokens cannot be refreshed at the moment."""
 
 
 @dataclass(frozen=True)
 class UpstreamTokens:
-    """What another authorization server has issued for a user; it never leaves the server.
+    """Tokens that a provider has issued for a user; they never leave the server.
 
     Args:
-        access_token: For the API of that provider.
-        refresh_token: To get another one, if there is one.
-        expires_at: When the access token ends, in seconds since the epoch; None: not known.
-        scopes: That it is good for.
-        provider: The `Login.key` of the login that they came from.
+        access_token: For the API of the provider.
+        refresh_token: For the next access token, if there is one.
+        expires_at: When the access token expires, in seconds since the epoch; None: unknown.
+        scopes: The scopes of the access token.
+        provider: The `Login.key` of the login with that provider.
     """
 
     access_token: str = field(repr=False)
@@ -57,14 +44,14 @@ class UpstreamTokens:
 
 @dataclass(frozen=True)
 class User:
-    """Whoever has logged in.
+    """A user who has logged in.
 
     Args:
-        id: Theirs alone and for ever; it becomes the subject of their tokens.
-        name: Shown to them on the page that asks for their consent; the id by default.
-        claims: Facts about them, for `Principal.claims`.
-        scopes: The most that they may be given; None: whatever they consent to.
-        upstream: What the provider has issued that they came from.
+        id: Unique, and never reused; it becomes the subject of their tokens.
+        name: Shown to them on the consent page; the id by default.
+        claims: For `Principal.claims`.
+        scopes: The scopes that they may grant; None: all.
+        upstream: The tokens of the provider that they logged in with.
     """
 
     id: str
@@ -76,12 +63,12 @@ class User:
 
 @dataclass(frozen=True)
 class Page:
-    """A page to show, sent with the headers that all pages of the server have.
+    """A page to show, sent with the headers of all pages of the server.
 
     Args:
-        body: HTML for the element ``<main>``; every text of others in it is escaped.
-        title: Of the page, escaped by the server.
-        status: Of the answer.
+        body: HTML for the element ``<main>``; escape all foreign text in it.
+        title: The title of the page, which the server escapes.
+        status: The HTTP status.
     """
 
     body: str
@@ -91,7 +78,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Redirect:
-    """The address of another site, where the browser goes next; https, or http on loopback."""
+    """A redirect to another site; its URL is https, or http on loopback."""
 
     url: str
 
@@ -101,17 +88,16 @@ class LoginAttempt:
     """One attempt of a browser to log in. It lasts ten minutes, and belongs to that browser.
 
     Args:
-        state: Stands for the visit: the ``state`` that another site must return, and the value of
+        state: The id of the attempt: the ``state`` that another site must return, and the value of
             the hidden field ``state`` of a form.
-        action: The absolute URL that forms are posted to, and that other sites return to.
-        client_name: What the client calls itself; not to be believed, and to be escaped.
-        server_name: What the MCP server is called.
-        scopes: That the client asks for.
-        fields: What the browser sent: the fields of a form or a query, each once. Empty in `begin`.
-        place: What stands behind the path that it was sent to: the `Login.key` of a login that is
-            one of several, or nothing.
-        posted: True if it was a form.
-        memory: JSON that the login wants back in the next step, such as a nonce. It is kept on the
+        action: The absolute URL for forms, and for redirects back from other sites.
+        client_name: The client's name for itself: do not trust it, and escape it.
+        server_name: The name of the MCP server.
+        scopes: The scopes that the client requests.
+        fields: The fields of the form or the query, each once. Empty in `begin`.
+        place: The end of the request's path: the `Login.key` of one of several logins, or empty.
+        posted: True if the fields are those of a form.
+        memory: JSON that the login needs in the next step, such as a nonce. It is stored on the
             server.
     """
 
@@ -130,46 +116,46 @@ Outcome: TypeAlias = "User | Page | Redirect"
 
 
 class Login(ABC):
-    """Finds out who sits before a browser."""
+    """Authenticates the user of a browser."""
 
     label = "Log in"
-    """What users choose it by, where there are several."""
+    """Shown to users who choose among several logins."""
 
     key = ""
-    """What it is known by to the tokens of its provider, if it has one."""
+    """The name of its provider in tokens and ids of users; empty if it has none."""
 
     @abstractmethod
-    async def begin(self, visit: LoginAttempt) -> Outcome:
-        """Show a page with a form, send the browser elsewhere, or say who it is at once.
+    async def begin(self, attempt: LoginAttempt) -> Outcome:
+        """Return a page with a form, a redirect to another site, or the user.
 
         Raises:
-            LoginRefused: Nobody may log in.
+            LoginRefused: The user may not log in.
         """
 
     @abstractmethod
-    async def answer(self, visit: LoginAttempt) -> Outcome:
-        """Take what the browser has sent; a page again if it does not do.
+    async def answer(self, attempt: LoginAttempt) -> Outcome:
+        """Handle a submitted form or a redirect. Returns the user, or the form with an error.
 
-        There are 50 answers to a visit at most, but visits are cheap: whoever can guess an answer
-        has to count guesses by what they are about, as `Users` does.
+        An attempt has at most 50 answers, but attempts are cheap: a login whose answers could be
+        guessed has to count failures by user, as `Users` does.
 
         Raises:
-            LoginRefused: They may not log in; the message is for them.
+            LoginRefused: The user may not log in; the message is for the user.
         """
 
     async def still(self, user: User) -> User | None:
-        """Return a user as they are now; None if they may no longer come in.
+        """Return the current state of a user; None if they may no longer log in.
 
-        The server asks whenever a client renews a token of theirs. Of the user it knows the id and
-        the claims; what counts of the answer are its scopes.
+        Called at each token refresh, with a user who has an id and claims only. Of the result only
+        the scopes are used.
         """
         return user
 
     async def refresh(self, tokens: UpstreamTokens) -> UpstreamTokens:
-        """Get new tokens of the provider.
+        """Return new tokens of the provider.
 
         Raises:
             LoginRefused: The provider has ended the login.
-            ProviderUnavailable: It does not answer at the moment.
+            ProviderUnavailable: The provider does not answer at the moment.
         """
         raise LoginRefused("This login has no provider")

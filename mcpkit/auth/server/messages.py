@@ -1,4 +1,4 @@
-"""Requests to an authorization server: their parameters, credentials and cookies."""
+"""Requests to an authorization server, its responses, and OAuth errors."""
 
 from __future__ import annotations
 
@@ -8,46 +8,86 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
 import anyio
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from mcpkit.auth.server.errors import OAuthError
-from mcpkit.auth.verifiers import Place
+from mcpkit._utils.quota import RateLimit
+from mcpkit.auth.server import pages
+from mcpkit.auth.verifiers import EndpointUrls
 
-__all__ = ["VISIT_S", "Request", "read_body"]
+MAX_BODY: Final = 64 * 1024
+MAX_QUERY: Final = 16 * 1024
+LOGIN_S: Final = 600.0
+"""Seconds from the first page of a login to the last."""
 
-_LARGEST_BODY: Final = 64 * 1024
-_LONGEST_QUERY: Final = 16 * 1024
 _BODY_S: Final = 30.0
-"""Seconds that a body may take to arrive."""
+"""Seconds for a body to arrive."""
 
-VISIT_S: Final = 600.0
-"""Seconds that a user has from the first page to the last."""
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
+class OAuthError(Exception):
+    """A rejected request (RFC 6749, 4.1.2.1 and 5.2).
+
+    Args:
+        code: The error code of the standard.
+        description: For developers; it contains nothing from the request.
+        status: The HTTP status of a JSON response.
+    """
+
+    def __init__(self, code: str, description: str, status: int = 400) -> None:
+        super().__init__(description)
+        self.code = code
+        self.status = status
+
+    @property
+    def members(self) -> dict[str, str]:
+        """The members of an error response."""
+        return {"error": self.code, "error_description": str(self)}
+
+
+def check_rate(limit: RateLimit, address: str, what: str) -> None:
+    """Count a request of an address.
+
+    Args:
+        limit: The rate limit of these requests.
+        address: The network of the caller.
+        what: The noun for the requests, for the message.
+
+    Raises:
+        OAuthError: The address has made too many.
+    """
+    if limit.take(address):
+        raise OAuthError("temporarily_unavailable", f"Too many {what}; try later", 429)
+
+
+# --- requests -------------------------------------------------------------------------------------
 
 
 class Request:
     """A request to one of the endpoints.
 
     Args:
-        place: Where all of this is.
-        scope: Of the connection.
-        body: Of the request.
+        urls: The endpoint beside which the server is.
+        scope: The ASGI scope.
+        body: The body.
 
     Raises:
-        OAuthError: Its parameters cannot be read.
+        OAuthError: The parameters cannot be read.
     """
 
-    def __init__(self, place: Place, scope: Mapping[str, Any], body: bytes) -> None:
-        self.place = place
+    def __init__(self, urls: EndpointUrls, scope: Mapping[str, Any], body: bytes) -> None:
+        self.urls = urls
         self.body = body
-        self.posted = scope["method"] == "POST"
+        self.is_post = scope["method"] == "POST"
         self._headers: list[tuple[bytes, bytes]] = scope["headers"]
         query: bytes = scope.get("query_string") or b""
-        if len(query) > _LONGEST_QUERY:
+        if len(query) > MAX_QUERY:
             raise OAuthError("invalid_request", "The query is too long", 414)
-        self._media = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
-        is_form = self._media == "application/x-www-form-urlencoded"
-        text = (body if self.posted else query).decode("latin-1")
+        media_type = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
+        self._is_form = media_type == _FORM
+        text = (body if self.is_post else query).decode("latin-1")
         pairs: list[tuple[str, str]] = []
-        if not self.posted or is_form:
+        if not self.is_post or self._is_form:
             try:
                 pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=100, errors="strict")
             except ValueError:
@@ -55,93 +95,104 @@ class Request:
         self.resources = [value for name, value in pairs if name == "resource" and value]
         names = [name for name, _ in pairs if name != "resource"]
         self.repeated = frozenset(each for each in names if names.count(each) > 1)
-        # Without a value is as if it were not there (RFC 6749, 3.1).
+        # A parameter without a value is ignored (RFC 6749, 3.1).
         self.fields = {name: value for name, value in pairs if value and name != "resource"}
 
     @property
     def origin(self) -> str:
         """The origin of the pages."""
-        parts = urlsplit(self.place.base)
+        parts = urlsplit(self.urls.base)
         return f"{parts.scheme}://{parts.netloc}"
 
     def header(self, name: bytes) -> str | None:
-        """Return a header; None if it is not there."""
+        """Return a header; None if it is missing."""
         found = [value for each, value in self._headers if each == name]
         return found[0].decode("latin-1") if found else None
 
-    def check_form(self) -> None:
-        """Refuse what is no form, or has a parameter twice (RFC 6749, 3.2).
+    def check_repeated(self) -> None:
+        """Reject a repeated parameter (RFC 6749, 3.1 and 3.2).
 
         Raises:
-            OAuthError: It is refused.
+            OAuthError: There is one.
         """
-        if self._media != "application/x-www-form-urlencoded":
-            raise OAuthError("invalid_request", "The body has to be a form")
         if self.repeated:
             raise OAuthError("invalid_request", "A parameter is there more than once")
 
-    def check_resource(self) -> None:
-        """Refuse a request for a token that is for another server (RFC 8707, 2).
+    def check_form(self) -> None:
+        """Reject a body that is not a form, or repeats a parameter (RFC 6749, 3.2).
 
         Raises:
-            OAuthError: It is refused.
+            OAuthError: It is rejected.
+        """
+        if not self._is_form:
+            raise OAuthError("invalid_request", "The body has to be a form")
+        self.check_repeated()
+
+    def check_resource(self) -> None:
+        """Reject a request for a token for another server (RFC 8707, 2).
+
+        Raises:
+            OAuthError: It is rejected.
         """
         for each in self.resources:
             try:
-                is_ours = plain_url(each) == plain_url(self.place.resource)
+                is_ours = plain_url(each) == plain_url(self.urls.resource)
             except ValueError:
                 is_ours = False
             if not is_ours:
                 raise OAuthError("invalid_target", "Tokens are issued for this server only")
 
     def credentials(self) -> tuple[str, str] | None:
-        """Return the id and the secret of the header Authorization; None if there is none.
+        """Return the id and the secret in the header ``Authorization``; None if it is missing.
 
         Raises:
-            OAuthError: They cannot be read.
+            OAuthError: The header is malformed.
         """
         sent = self.header(b"authorization")
         if sent is None:
             return None
         kind, _, rest = sent.partition(" ")
-        malformed = OAuthError("invalid_client", "The header Authorization is malformed", 401)
-        if kind.lower() != "basic":
-            raise malformed
         try:
             text = b64decode(rest.strip(), validate=True).decode()
         except ValueError:
-            raise malformed from None
+            text = ""
         id, colon, secret = text.partition(":")
-        if not colon:
-            raise malformed
+        if kind.lower() != "basic" or not colon:
+            raise OAuthError("invalid_client", "The header Authorization is malformed", 401)
         return unquote_plus(id), unquote_plus(secret)
 
     # --- the browser ------------------------------------------------------------------------------
 
     @property
+    def _is_secure(self) -> bool:
+        return self.urls.base.startswith("https:")
+
+    @property
     def _cookie_name(self) -> str:
-        # Browsers take this name from https alone, and from this host alone.
-        secure = self.place.base.startswith("https:")
-        return "__Host-mcpkit-visit" if secure else "mcpkit-visit"
+        # Browsers accept this prefix over https only, and from this host only.
+        return "__Host-mcpkit-visit" if self._is_secure else "mcpkit-visit"
 
     def browser(self) -> str | None:
-        """Return what a browser is known by; None if it has not been here."""
+        """Return the id of the browser; None if it has no cookie of this server."""
         for each, value in self._headers:
-            if each != b"cookie" or len(value) >= _LONGEST_QUERY:
+            if each != b"cookie" or len(value) >= MAX_QUERY:
                 continue
-            # Cookies of others may be malformed; they stand beside ours on every shared host.
+            # Cookies of other applications on the same host may be malformed.
             for pair in value.decode("latin-1").split(";"):
                 name, _, found = pair.strip().partition("=")
                 if name == self._cookie_name and 32 <= len(found) <= 64:
                     return found
         return None
 
-    def cookie(self, browser: str) -> str:
-        """Return the header that a browser is known by from now on."""
-        secure = "; Secure" if self.place.base.startswith("https:") else ""
-        age = int(VISIT_S)
-        return (
-            f"{self._cookie_name}={browser}; Path=/; HttpOnly; SameSite=Lax; Max-Age={age}{secure}"
+    def set_browser(self, response: Response, browser: str) -> None:
+        """Add the cookie with the id of the browser to a response."""
+        response.set_cookie(
+            self._cookie_name,
+            browser,
+            max_age=int(LOGIN_S),
+            secure=self._is_secure,
+            httponly=True,
+            samesite="lax",
         )
 
 
@@ -158,9 +209,9 @@ async def read_body(scope: Mapping[str, Any], receive: Any) -> bytes:
         while True:
             event = await receive()
             if event["type"] == "http.disconnect":
-                raise OAuthError("invalid_request", "The request was not sent to its end")
+                raise OAuthError("invalid_request", "The request is not complete")
             body += event.get("body", b"")
-            if len(body) > _LARGEST_BODY:
+            if len(body) > MAX_BODY:
                 raise OAuthError("invalid_request", "The request is too large", 413)
             if not event.get("more_body"):
                 return bytes(body)
@@ -168,5 +219,29 @@ async def read_body(scope: Mapping[str, Any], receive: Any) -> bytes:
 
 
 def plain_url(url: str) -> str:
+    """Return a URL without query, in lower case up to its path, and without a slash at its end.
+
+    Raises:
+        ValueError: It is not a URL.
+    """
     parts = urlsplit(url)
     return f"{parts.scheme.lower()}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
+
+
+# --- responses ------------------------------------------------------------------------------------
+
+
+def json_response(value: Mapping[str, Any], status: int = 200) -> Response:
+    """Return JSON, which must not be cached unless the caller changes the header."""
+    return JSONResponse(value, status, {"Cache-Control": "no-store"})
+
+
+def page_response(html: str, status: int = 200, targets: tuple[str, ...] = ()) -> Response:
+    """Return a page; `targets` are the origins to which its forms may redirect."""
+    return HTMLResponse(html, status, pages.headers_of(targets))
+
+
+def redirect(url: str) -> Response:
+    """Redirect the browser, with GET (RFC 9700, 4.12)."""
+    headers = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+    return RedirectResponse(url, 303, headers)

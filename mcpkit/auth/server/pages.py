@@ -1,4 +1,4 @@
-"""The pages of an authorization server: no script, no picture, nothing from elsewhere."""
+"""The HTML pages of an authorization server, without scripts, images or foreign resources."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from html import escape
 from typing import Final
 
 from mcpkit.auth.server.login import LoginAttempt
-
-__all__ = ["consent", "error", "headers_of", "heading", "whole"]
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --line: #8886; --strong: #2456d6; --on-strong: #fff; }
@@ -55,11 +53,10 @@ def whole(title: str, body: str) -> str:
 
 
 def headers_of(form_targets: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the headers of a page: it runs nothing, fetches nothing, and stands in no frame.
+    """Return the headers of a page without scripts and requests, which no frame may contain.
 
     Args:
-        form_targets: Where its forms lead in the end, beside this site: browsers look at the
-            redirects as well.
+        form_targets: The other origins to which its forms may redirect: browsers check these too.
     """
     targets = " ".join(("'self'", *form_targets))
     policy = (
@@ -76,20 +73,20 @@ def headers_of(form_targets: tuple[str, ...] = ()) -> dict[str, str]:
     }
 
 
-def heading(visit: LoginAttempt) -> str:
-    """Return the beginning of a page on which somebody logs in: to what, and for what."""
-    server = f" to {escape(visit.server_name)}" if visit.server_name else ""
-    client = escape(visit.client_name or "a program")
+def heading(attempt: LoginAttempt) -> str:
+    """Return the heading of a login page: the server and the client."""
+    server = f" to {escape(attempt.server_name)}" if attempt.server_name else ""
+    client = escape(attempt.client_name or "a program")
     return f"<h1>Log in{server}</h1><p>to connect {client}</p>"
 
 
 def error(problem: str, back: str = "", target: str = "") -> str:
-    """Return the page of a request that cannot be sent back to its client, or not by itself.
+    """Return the page for a request that must not be redirected to its client automatically.
 
     Args:
         problem: For the user.
-        back: The address that tells the client, if the user wants that.
-        target: Where that is, for the user.
+        back: A URL that passes the error to the client, as a link.
+        target: The origin of that URL, for the user.
     """
     link = (
         f'<a class="button" href="{escape(back)}">Tell the program, at {escape(target)}</a>'
@@ -99,7 +96,7 @@ def error(problem: str, back: str = "", target: str = "") -> str:
     body = (
         "<h1>This link does not work</h1>"
         f'<p class="problem" role="alert">{escape(problem)}</p>'
-        f"<p>Go back to the program that has brought you here, and connect it again.</p>{link}"
+        f"<p>Return to the program that sent you here, and connect again.</p>{link}"
     )
     return whole("This link does not work", body)
 
@@ -120,7 +117,7 @@ def consent(
 
     Args:
         action: Where the form goes.
-        state: That stands for the visit.
+        state: That stands for the attempt.
         server: The name of the MCP server.
         client_name: What the client calls itself; empty if it does not.
         client_host: The host of its document; empty if it has registered itself.
@@ -133,7 +130,7 @@ def consent(
     known = (
         f"<dt>Described at</dt><dd>{escape(client_host)}</dd>"
         if client_host
-        else f"<dt>Name</dt><dd>{name} (chosen by the program itself; nobody has checked it)</dd>"
+        else f"<dt>Name</dt><dd>{name} (chosen by the program itself, and not verified)</dd>"
     )
     place = "A program on this device" if is_local else escape(redirect_to)
     items = "".join(
@@ -146,7 +143,7 @@ def consent(
     body = (
         f"<h1>Let {name} use {escape(server)}?</h1>"
         f"<p>You are <strong>{escape(user)}</strong>. It will act in your name.</p>"
-        f"{asked}<dl>{known}<dt>You are sent to</dt><dd>{place}</dd></dl>"
+        f"{asked}<dl>{known}<dt>You will be redirected to</dt><dd>{place}</dd></dl>"
         f'<form method="post" action="{escape(action)}">'
         f'<input type="hidden" name="state" value="{escape(state)}">'
         '<button class="strong" name="answer" value="allow">Allow</button>'

@@ -1,45 +1,106 @@
-"""Providers that users may come from, in one table."""
+"""Logins with a provider: OpenID Connect, or OAuth with an endpoint for the user's claims.
+
+This server is a client of the provider, which redirects browsers to ``/authorize/login``. The
+provider's tokens stay here; the clients of this server get tokens of this server.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import json
+import re
+import secrets
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from hashlib import sha256
+from hmac import compare_digest
+from html import escape
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from mcpkit._utils.fetch import check_address
+from mcpkit._scopes import is_scope, scopes_of
+from mcpkit._utils.fetch import (
+    FetchError,
+    Response,
+    basic_credentials,
+    check_address,
+    fetch,
+    fetch_json,
+)
+from mcpkit._utils.json import is_array
+from mcpkit._utils.logs import get_logger
+from mcpkit._utils.names import with_suggestions
+from mcpkit.auth.jwt import JWT
+from mcpkit.auth.server.login import (
+    Login,
+    LoginAttempt,
+    LoginRefused,
+    Outcome,
+    Page,
+    ProviderUnavailable,
+    Redirect,
+    UpstreamTokens,
+    User,
+)
+from mcpkit.auth.server.pages import heading
+from mcpkit.auth.verifiers import VerifierUnavailable
 
-__all__ = ["OPENID", "PROVIDERS", "Provider"]
+log = get_logger("mcpkit.auth")
+
+_FRESH_S: Final = 3600.0
+"""Seconds for which the metadata of a provider are cached."""
+
+MAX_NAME: Final = 100
+MAX_CLAIMS: Final = 32 * 1024
+"""Characters of a user's claims as JSON: they are stored with each grant."""
+
+MAX_LIFETIME: Final = 1e10
+_CONSUMERS: Final = "9188040d-6c67-4c5b-b112-36a304b66dad"
+"""The tenant of all personal accounts of Microsoft."""
+
+_TENANT: Final = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE
+)
+_ALGORITHMS: Final = ("RS256", "ES256", "EdDSA", "PS256")
+_TOKEN_CLAIMS: Final = frozenset(
+    {"iss", "aud", "azp", "exp", "iat", "nbf", "nonce", "jti", "at_hash", "c_hash", "auth_time"}
+)
+"""Claims about an ID token, not about its user."""
+
+# --- providers ------------------------------------------------------------------------------------
 
 OPENID: Final = ("openid", "profile", "email")
-"""The scopes that OpenID Connect has for who somebody is (Core, 5.4)."""
+"""The scopes of OpenID Connect for the identity of a user (Core, 5.4)."""
 
 
 @dataclass(frozen=True)
 class Provider:
-    """An authorization server that knows users, and where it says what of them.
+    """An authorization server that authenticates users, and how it describes them.
 
-    Either `issuer` is given, and all else is found there (OpenID Connect Discovery), or the three
+    Either `issuer` is given, and all else is discovered (OpenID Connect Discovery), or the three
     endpoints are.
 
     Args:
         name: Shown to users.
-        issuer: Of ID tokens. ``{tenant}`` in it is replaced by what `UpstreamLogin` is given.
-        authorization_endpoint: Where browsers are sent.
+        issuer: The issuer of ID tokens. ``{tenant}`` in it is replaced by that of `UpstreamLogin`.
+        authorization_endpoint: Where browsers are redirected.
         token_endpoint: Where codes are redeemed.
-        user_endpoint: Where an access token gets the facts about its user, as a JSON object.
-        scopes: To ask for.
-        id: The claim that is one user's alone and for ever.
-        names: The claims that ``allow=`` may name users by. Of ``email`` only what the provider has
-            verified counts.
+        user_endpoint: Returns the claims of an access token's user, as a JSON object.
+        scopes: To request.
+        id: The claim that identifies a user, and is never reused.
+        names: The claims by which ``allow=`` may name users; ``email`` only if the provider has
+            verified it.
         domain: The claim with the domain of a user's organization; "" for that of the e-mail
             address.
-        parameters: More parameters for browsers to bring along.
-        offline: And more, if `UpstreamLogin` asks for scopes of its own: so that the tokens outlive
-            the visit of the user.
-        needs_secret: No client of it works without a secret.
+        parameters: More parameters of the authorization request.
+        offline: And more, if `UpstreamLogin` requests scopes of its own, so that the tokens can be
+            refreshed after the login.
+        needs_secret: True if every client needs a secret.
 
     Raises:
-        ValueError: An address is missing, or not safe.
+        ValueError: A URL is missing, or not safe.
     """
 
     name: str
@@ -62,7 +123,7 @@ class Provider:
 
 
 PROVIDERS: Final[Mapping[str, Provider]] = {
-    # Accounts can be renamed, and old names taken by others: the number stays.
+    # Accounts can be renamed, and old names reused: only the number is stable.
     "github": Provider(
         "GitHub",
         authorization_endpoint="https://github.com/login/oauth/authorize",
@@ -73,8 +134,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         names=("login",),
         needs_secret=True,
     ),
-    # "hd" is there for accounts of an organization only, which it has not left. A refresh token
-    # comes with a consent only.
+    # Only accounts of an organization have "hd". A refresh token requires a consent.
     "google": Provider(
         "Google",
         issuer="https://accounts.google.com",
@@ -82,8 +142,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         offline={"access_type": "offline", "prompt": "consent"},
         needs_secret=True,
     ),
-    # Addresses and names of users can be changed there without proof. A client may be a public
-    # one, without a secret.
+    # Addresses and names of users can be changed without proof. A client may have no secret.
     "entra": Provider(
         "Microsoft",
         issuer="https://login.microsoftonline.com/{tenant}/v2.0",
@@ -92,4 +151,481 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         names=("oid",),
     ),
 }
-"""Name → provider, as `UpstreamLogin` takes it."""
+"""Providers by the names that `UpstreamLogin` takes."""
+
+
+# --- logins ---------------------------------------------------------------------------------------
+
+Allowed: TypeAlias = "bool | User | Awaitable[bool | User]"
+"""Whether a user may log in, or the user with changed name, claims or scopes."""
+
+Allow: TypeAlias = Iterable[str] | Mapping[str, "Iterable[str] | None"] | Callable[[User], Allowed]
+"""Who may log in: names, names with the scopes that they may grant, or a function."""
+
+
+@dataclass(frozen=True)
+class _Endpoints:
+    """The endpoints of a provider, and what it supports."""
+
+    authorization: str
+    token: str
+    user: str
+    id_tokens: JWT | None
+    names_itself: bool
+    takes_basic: bool
+
+
+class UpstreamLogin(Login):
+    """Users log in with their account at a provider.
+
+    Register this server as a client of the provider, with the redirect URI ``/authorize/login``
+    below its own URL, such as ``https://notes.example.com/authorize/login``.
+
+    Args:
+        provider: ``"github"``, ``"google"``, ``"entra"``; the issuer of OpenID Connect, such as
+            ``"https://login.example.com"``; or a `Provider`.
+        client_id: The id of that client.
+        client_secret: Its secret; None if it has none, which GitHub and Google do not allow.
+        allow: Who may log in: names, with or without the scopes that they may grant, or a function,
+            async or not, from the `User` to True, False, or a changed `User`. A name is a claim of
+            the provider (the login for GitHub; elsewhere a verified e-mail address), the id of the
+            `User`, such as ``github:583231``, or ``@example.com`` for a whole domain. None: every
+            account in a directory of Entra; required for all other providers.
+        scopes: The provider's scopes for ``ctx.principal.upstream``, in addition to those for the
+            identity of the user.
+        tenant: The id of the directory, for ``"entra"``.
+        clock: Seconds since the epoch.
+
+    Raises:
+        ValueError: An option is not valid or missing, or anyone could log in without ``allow``.
+    """
+
+    @with_suggestions()
+    def __init__(
+        self,
+        provider: str | Provider,
+        *,
+        client_id: str,
+        client_secret: str | None = None,
+        allow: Allow | None = None,
+        scopes: Iterable[str] = (),
+        tenant: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._key, self._provider = _found(provider)
+        name = self._provider.name
+        self._issuer = self._provider.issuer
+        if "{tenant}" in self._issuer:
+            if tenant is None or _TENANT.fullmatch(tenant) is None:
+                # Names such as "common" would allow all tenants.
+                raise ValueError(f"{name} needs tenant=, the id of a directory, such as 8f3e…-…")
+            self._issuer = self._issuer.replace("{tenant}", tenant.lower())
+        elif tenant is not None:
+            raise ValueError(f"tenant= is not an option of {name}")
+        if not client_id:
+            raise ValueError(f"client_id= is missing: register this server with {name} first")
+        if self._provider.needs_secret and not client_secret:
+            raise ValueError(f"client_secret= is missing: {name} requires it for every login")
+        if allow is None and not ("{tenant}" in self._provider.issuer and tenant != _CONSUMERS):
+            raise ValueError(
+                f"anyone can have an account with {name}: say who may log in, with allow=[…]; "
+                f"allow=lambda user: True allows everyone"
+            )
+        self._client = client_id, client_secret
+        self._may = _allowing(allow, self._provider, self._key)
+        self._more = _checked(scopes)
+        self._scopes = tuple(dict.fromkeys((*self._provider.scopes, *self._more)))
+        self._clock = clock
+        self._known: tuple[float, _Endpoints] | None = None
+        self.key = self._key
+        self.label = f"Log in with {name}"
+
+    def __repr__(self) -> str:
+        return f"<UpstreamLogin: {self._provider.name}>"
+
+    # --- redirects (OpenID Connect Core, 3.1) -----------------------------------------------------
+
+    async def begin(self, attempt: LoginAttempt) -> Outcome:
+        """Redirect the browser to the provider."""
+        try:
+            endpoints = await self._endpoints()
+        except FetchError as error:
+            return self._problem(attempt, "does not answer", str(error))
+        verifier, nonce = secrets.token_urlsafe(48), secrets.token_urlsafe(32)
+        attempt.memory.clear()
+        attempt.memory.update(verifier=verifier, nonce=nonce)
+        digest = sha256(verifier.encode("ascii")).digest()
+        query = {
+            **self._provider.parameters,
+            "response_type": "code",
+            "client_id": self._client[0],
+            "redirect_uri": attempt.action,
+            "scope": " ".join(self._scopes),
+            "state": attempt.state,
+            "code_challenge": urlsafe_b64encode(digest).decode("ascii").rstrip("="),
+            "code_challenge_method": "S256",
+        }
+        if endpoints.id_tokens is not None:
+            query["nonce"] = nonce
+        if self._more:
+            query.update(self._provider.offline)
+        if "offline_access" in self._more:
+            query["prompt"] = "consent"  # required (OpenID Connect Core, 11)
+        parts = urlsplit(endpoints.authorization)
+        encoded = urlencode([*parse_qsl(parts.query), *query.items()])
+        return Redirect(parts._replace(query=encoded).geturl())
+
+    async def answer(self, attempt: LoginAttempt) -> Outcome:
+        """Handle the redirect from the provider."""
+        fields = attempt.fields
+        verifier, nonce = attempt.memory.get("verifier"), attempt.memory.get("nonce")
+        attempt.memory.clear()  # both are for one use
+        if attempt.posted or verifier is None or not fields.keys() & {"code", "error"}:
+            return await self.begin(attempt)
+        try:
+            endpoints = await self._endpoints()
+            self._check_sender(fields, endpoints)
+            if "error" in fields:
+                raise LoginRefused(f"{self._provider.name} has refused the login")
+            form = {
+                "grant_type": "authorization_code",
+                "code": fields.get("code", ""),
+                "redirect_uri": attempt.action,
+                "code_verifier": verifier,
+            }
+            response = await self._request(endpoints, form)
+            tokens = self._tokens(response)
+            if tokens is None:
+                why = _error_of(response)
+                return self._problem(attempt, "has not confirmed the login", why)
+            claims = await self._claims(endpoints, response.document, tokens, nonce)
+        except (FetchError, VerifierUnavailable) as error:
+            return self._problem(attempt, "does not answer", str(error))
+        if claims is None:
+            return self._problem(
+                attempt, "has not confirmed the login", "its response is not valid"
+            )
+        return await self._admitted(claims, tokens)
+
+    def _check_sender(self, fields: Mapping[str, str], endpoints: _Endpoints) -> None:
+        """Reject a redirect from another provider (RFC 9207)."""
+        named = fields.get("iss")
+        if named is None and not endpoints.names_itself:
+            return
+        if named is None or not compare_digest(named.encode(), self._issuer.encode()):
+            raise LoginRefused(f"The redirect is not from {self._provider.name}")
+
+    def _problem(self, attempt: LoginAttempt, problem: str, why: str) -> Page:
+        log.warning("a login with %s has failed: %s", self._provider.name, why)
+        attempt.memory.clear()
+        again = f"{attempt.action}?{urlencode({'state': attempt.state})}"
+        body = (
+            f"{heading(attempt)}"
+            f'<p class="problem" role="alert">{escape(self._provider.name)} {escape(problem)}.</p>'
+            f'<a class="button" href="{escape(again)}">Try again</a>'
+        )
+        return Page(body, "Log in", 502)
+
+    # --- users and their tokens -------------------------------------------------------------------
+
+    async def _claims(
+        self,
+        endpoints: _Endpoints,
+        document: Mapping[str, Any],
+        tokens: UpstreamTokens,
+        nonce: str | None,
+    ) -> dict[str, Any] | None:
+        """Return the claims of a user; None if they are not valid."""
+        found: dict[str, Any] = {}
+        if endpoints.id_tokens is not None:
+            id_token: Any = document.get("id_token")
+            if not isinstance(id_token, str):
+                return None
+            principal = await endpoints.id_tokens.verify(id_token, None)
+            if principal is None:
+                return None
+            found = dict(principal.claims)
+            sent: Any = found.get("nonce")
+            if not nonce or not isinstance(sent, str):
+                return None
+            if not compare_digest(sent.encode(), nonce.encode()):
+                return None
+            party: Any = found.get("azp", self._client[0])
+            if party != self._client[0]:
+                return None
+        # The ID token may contain nothing but the subject (Core, 5.3).
+        if endpoints.user and not ("name" in found and "email" in found):
+            headers = {"Authorization": f"Bearer {tokens.access_token}"}
+            more = await fetch_json(endpoints.user, headers=headers)
+            if found and more.get("sub") != found["sub"]:
+                return None  # the claims of another user (Core, 5.3.2)
+            if "email" in found:
+                more.pop("email_verified", None)  # it may be about another address
+            found = {**more, **found}
+        return {name: value for name, value in found.items() if name not in _TOKEN_CLAIMS}
+
+    async def _admitted(self, claims: dict[str, Any], tokens: UpstreamTokens) -> User:
+        """Return the user, if they may log in.
+
+        Raises:
+            LoginRefused: They may not, or their id is unknown.
+        """
+        id: Any = claims.get(self._provider.id)
+        if isinstance(id, bool) or not isinstance(id, (str, int)) or id == "":
+            raise LoginRefused(f"{self._provider.name} does not identify the user")
+        if len(json.dumps(claims)) > MAX_CLAIMS:
+            raise LoginRefused(f"{self._provider.name} sends too many claims")
+        names = (claims.get(each) for each in ("name", *self._provider.names))
+        name = next((each for each in names if isinstance(each, str) and each), None)
+        name = name and name.encode("utf-8", "replace").decode()[:MAX_NAME]
+        user = User(f"{self._key}:{id}", name, claims, upstream=tokens)
+        found = await self.still(user)
+        if found is None:
+            log.info("%s of %s may not log in", user.id, self._provider.name)
+            raise LoginRefused("This account may not log in here")
+        return found
+
+    def _tokens(
+        self, response: Response, before: UpstreamTokens | None = None
+    ) -> UpstreamTokens | None:
+        """Return the tokens in a response; None if there are none."""
+        document = response.document
+        token: Any = document.get("access_token")
+        if response.status != 200 or not isinstance(token, str) or not token.isascii():
+            return None
+        if not token.isprintable() or " " in token:
+            return None
+        lifetime: Any = document.get("expires_in")
+        refresh: Any = document.get("refresh_token")
+        scope: Any = document.get("scope")
+        # GitHub separates them by commas.
+        granted = scope.replace(",", " ").split() if isinstance(scope, str) else None
+        usual = self._scopes if before is None else before.scopes
+        is_number = isinstance(lifetime, (int, float)) and 0 <= lifetime <= MAX_LIFETIME
+        return UpstreamTokens(
+            token,
+            refresh if isinstance(refresh, str) else getattr(before, "refresh_token", None),
+            self._clock() + float(lifetime) if is_number else None,
+            frozenset(usual if granted is None else granted),
+            self._key,
+        )
+
+    async def still(self, user: User) -> User | None:
+        """Return a user if ``allow`` still allows them, by their stored claims."""
+        found = self._may(user)
+        if inspect.isawaitable(found):
+            found = await found
+        if isinstance(found, User):
+            return found
+        return user if found is True else None
+
+    async def refresh(self, tokens: UpstreamTokens) -> UpstreamTokens:
+        """Return new tokens of the provider.
+
+        Raises:
+            LoginRefused: The provider has ended the login.
+            ProviderUnavailable: The provider does not answer.
+        """
+        ended = LoginRefused(f"{self._provider.name} has ended the login; log in again")
+        if tokens.refresh_token is None:
+            raise ended
+        form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token}
+        try:
+            response = await self._request(await self._endpoints(), form)
+        except FetchError as error:
+            raise ProviderUnavailable(f"{self._provider.name} does not answer: {error}") from None
+        if response.is_temporary:
+            raise ProviderUnavailable(f"{self._provider.name} answers {response.status}")
+        found = self._tokens(response, tokens)
+        if found is None:
+            log.info("a login with %s has ended: %s", self._provider.name, _error_of(response))
+            raise ended
+        return found
+
+    async def _request(self, endpoints: _Endpoints, form: Mapping[str, str]) -> Response:
+        """Request tokens, authenticated as the provider's client (RFC 6749, 2.3.1)."""
+        id, secret = self._client
+        headers: dict[str, str] = {}
+        if secret is not None and endpoints.takes_basic:
+            headers["Authorization"] = basic_credentials(id, secret)
+        else:
+            form = {**form, "client_id": id}
+            if secret is not None:
+                form["client_secret"] = secret
+        response = await fetch(endpoints.token, form=form, headers=headers)
+        if response.status == 200 and not response.is_json:
+            raise FetchError(f"{endpoints.token} answered without JSON")
+        return response
+
+    # --- discovery --------------------------------------------------------------------------------
+
+    async def _endpoints(self) -> _Endpoints:
+        """Return the endpoints, discovered again from time to time.
+
+        Raises:
+            FetchError: They have never been discovered.
+        """
+        now = time.monotonic()
+        if self._known is not None and now - self._known[0] < _FRESH_S:
+            return self._known[1]
+        try:
+            found = await self._discovered() if self._issuer else self._given()
+        except FetchError:
+            if self._known is None:
+                raise
+            found = self._known[1]
+        self._known = now, found
+        return found
+
+    def _given(self) -> _Endpoints:
+        provider = self._provider
+        return _Endpoints(
+            provider.authorization_endpoint,
+            provider.token_endpoint,
+            provider.user_endpoint,
+            id_tokens=None,
+            names_itself=False,
+            takes_basic=False,
+        )
+
+    async def _discovered(self) -> _Endpoints:
+        """Return the endpoints in the metadata (OpenID Connect Discovery, 4)."""
+        url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
+        metadata = await fetch_json(url)
+        if metadata.get("issuer") != self._issuer:
+            raise FetchError(f"{url} is the metadata of another issuer")
+
+        def address(name: str, *, needed: bool = True) -> str:
+            found: Any = metadata.get(name)
+            if found is None and not needed:
+                return ""
+            try:
+                return check_address(found, name)
+            except ValueError as error:
+                raise FetchError(str(error)) from None
+
+        known: Any = metadata.get("id_token_signing_alg_values_supported")
+        usable = [each for each in _ALGORITHMS if not is_array(known) or each in known]
+        methods: Any = metadata.get("token_endpoint_auth_methods_supported")
+        return _Endpoints(
+            address("authorization_endpoint"),
+            address("token_endpoint"),
+            address("userinfo_endpoint", needed=False),
+            JWT(
+                issuer=self._issuer,
+                audience=self._client[0],
+                jwks_url=address("jwks_uri"),
+                algorithms=usable or _ALGORITHMS,
+            ),
+            metadata.get("authorization_response_iss_parameter_supported") is True,
+            not is_array(methods) or "client_secret_basic" in methods,
+        )
+
+
+def _found(provider: Any) -> tuple[str, Provider]:
+    """Return the key of a provider in ids of users, and the provider."""
+    if isinstance(provider, Provider):
+        if provider.issuer:
+            return _key_of(provider.issuer), provider
+        return urlsplit(provider.authorization_endpoint).netloc.lower(), provider
+    if not isinstance(provider, str):
+        raise TypeError(
+            f"provider= takes a name, an issuer or a Provider, not {type(provider).__name__}"
+        )
+    known = PROVIDERS.get(provider)
+    if known is not None:
+        return provider, known
+    if "://" not in provider:
+        raise ValueError(
+            f"there is no provider {provider!r}: use {', '.join(PROVIDERS)}, or the URL of an "
+            f"issuer of OpenID Connect"
+        )
+    for name, each in PROVIDERS.items():
+        if each.issuer == provider.rstrip("/"):
+            return name, each
+    host = urlsplit(provider).netloc
+    return _key_of(provider), Provider(host, issuer=provider)
+
+
+def _key_of(url: str) -> str:
+    """Return the key of a provider: its URL without a scheme, as one host may have several."""
+    parts = urlsplit(url)
+    return f"{parts.netloc.lower()}{parts.path.rstrip('/')}"
+
+
+def _checked(scopes: Iterable[str]) -> tuple[str, ...]:
+    found = (scopes,) if isinstance(scopes, str) else tuple(scopes)
+    for each in found:
+        if not is_scope(each):
+            raise ValueError(f"scopes: {each!r} is not a scope, which is a text without blanks")
+    return found
+
+
+def _allowing(allow: Allow | None, provider: Provider, key: str) -> Callable[[User], Allowed]:
+    """Return a function that decides whether a user may log in."""
+    if allow is None:
+        return lambda user: True
+    if isinstance(allow, str):
+        raise ValueError(f"allow= takes a list of names: [{allow!r}]")
+    if callable(allow):
+        return allow
+    given: Any = allow
+    has_scopes = isinstance(allow, Mapping)
+    several: dict[Any, Any] = dict(given) if has_scopes else dict.fromkeys(given)
+    limits: dict[str, frozenset[str] | None] = {}
+    for name, scopes in several.items():
+        if not isinstance(name, str) or not name.strip("@ "):
+            raise ValueError(f"allow: {name!r} is not a name")
+        has_mail = "email" in provider.names
+        if name.startswith("@") and not (has_mail or provider.domain):
+            raise ValueError(
+                f"allow: {provider.name} does not say the domains of its users: {name!r}"
+            )
+        if "@" in name[1:] and ":" not in name and not has_mail:
+            known = ", ".join(provider.names)
+            raise ValueError(f"allow: {provider.name} names its users by {known}: {name!r}")
+        if name.isdigit() and "sub" not in provider.names:
+            raise ValueError(f"allow: {name!r} is not a name; an id is written {key}:{name}")
+        limit = None if scopes is None else frozenset(scopes_of(scopes, f"allow[{name!r}]"))
+        limits[_plain(name)] = limit
+
+    def may(user: User) -> bool | User:
+        # A user takes precedence over their domain.
+        for name in _names_of(user, provider):
+            if name in limits:
+                return User(user.id, user.name, user.claims, limits[name], user.upstream)
+        return False
+
+    return may
+
+
+def _names_of(user: User, provider: Provider) -> list[str]:
+    """Return the names of a user for ``allow``."""
+    found: list[str] = []
+    email: Any = user.claims.get("email")
+    verified = isinstance(email, str) and user.claims.get("email_verified") is True
+    for claim in provider.names:
+        value: Any = user.claims.get(claim)
+        # A name that a user chooses must not be the id of another user, or a domain.
+        is_name = isinstance(value, str) and ":" not in value and not value.startswith("@")
+        if is_name and value and (claim != "email" or verified):
+            found.append(value)
+    domain: Any = user.claims.get(provider.domain) if provider.domain else None
+    if not provider.domain and "email" in provider.names and verified:
+        domain = email.rpartition("@")[2]
+    if isinstance(domain, str) and domain:
+        found.append(f"@{domain}")
+    # The id is exact, and begins with the key: a name may equal the number of another user.
+    return [user.id, *map(_plain, found)]
+
+
+def _plain(name: str) -> str:
+    """Return a name in lower case, if it is ASCII and not an id."""
+    return name.lower() if name.isascii() and ":" not in name else name
+
+
+def _error_of(response: Response) -> str:
+    """Return the status and the error code, which contain no secret."""
+    code: Any = response.document.get("error")
+    known = isinstance(code, str) and re.fullmatch(r"[A-Za-z0-9_.-]{1,60}", code) is not None
+    return f"it answers {response.status}" + (f" ({code})" if known else "")

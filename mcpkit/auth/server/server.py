@@ -1,10 +1,8 @@
-"""An authorization server beside the endpoint: OAuth 2.1, for those who have no other.
-
-The README of this folder says what is where, and which library does what.
-"""
+"""An authorization server beside the endpoint (OAuth 2.1)."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import secrets
 import time
@@ -12,27 +10,35 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from hashlib import sha256
+from importlib.util import find_spec
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import urlencode, urlsplit
 
+from starlette.responses import Response
+
 from mcpkit._scopes import is_scope
-from mcpkit._utils.fetch import check_address
+from mcpkit._utils.fetch import check_address, is_loopback_name
 from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
 from mcpkit._utils.quota import RateLimit
-from mcpkit._utils.targets import is_loopback_name
+from mcpkit._utils.sealing import SECRET, new_secret, secret_weakness, secrets_from_environment
 from mcpkit.auth.server import pages
-from mcpkit.auth.server.choice import Choice
 from mcpkit.auth.server.clients import (
+    METHODS,
     Clients,
     RegisteredClient,
     is_allowed,
     is_secret_of,
     origin_of,
 )
-from mcpkit.auth.server.errors import OAuthError, check_rate
-from mcpkit.auth.server.grants import ON_ITS_WAY, Grants, challenge_of
+from mcpkit.auth.server.grants import (
+    CHALLENGE,
+    EXTRA_LIFETIME,
+    AuthorizationRequest,
+    Grants,
+    LoginState,
+)
 from mcpkit.auth.server.keys import NEEDS, KeyStore
 from mcpkit.auth.server.login import (
     Login,
@@ -43,19 +49,25 @@ from mcpkit.auth.server.login import (
     Redirect,
     User,
 )
-from mcpkit.auth.server.messages import VISIT_S, Request, read_body
-from mcpkit.auth.server.replies import ANY_ORIGIN, Reply, json_of, page, see
+from mcpkit.auth.server.messages import (
+    LOGIN_S,
+    OAuthError,
+    Request,
+    check_rate,
+    json_response,
+    page_response,
+    read_body,
+    redirect,
+)
 from mcpkit.auth.server.store import AuthStore, MemoryAuthStore, SqliteAuthStore
-from mcpkit.auth.server.visits import LoginState, Wish, scopes_given
-from mcpkit.auth.verifiers import LOGINS, EmbeddedServer, Place
+from mcpkit.auth.server.users import LoginChooser
+from mcpkit.auth.verifiers import LOGINS, EmbeddedServer, EndpointUrls
 from mcpkit.types import Principal
-
-__all__ = ["AuthorizationServer"]
 
 log = get_logger("mcpkit.auth")
 
 Ask: TypeAlias = Callable[[LoginAttempt], "Outcome | Awaitable[Outcome]"]
-"""A function that is all of a login: asked first without fields, then with what was sent."""
+"""A function as a login: called first without fields, then with the fields of its form."""
 
 AUTHORIZE: Final = "/authorize"
 LOGIN: Final = "/authorize/login"
@@ -67,47 +79,46 @@ KEYS: Final = "/.well-known/jwks.json"
 METADATA: Final = "/.well-known/oauth-authorization-server"
 OPENID: Final = "/.well-known/openid-configuration"
 
-_MOST_VISITS: Final = 10_000
-"""Logins that are on their way; one address has a tenth of them."""
+MAX_LOGINS: Final = 10_000
+"""Unfinished logins; one address may have a tenth of them."""
 
-_ANSWERS_OF_ONE: Final = 300
+MAX_ANSWERS_EACH: Final = 300
 """Answers of one address to all its logins in ten minutes."""
 
-_MOST_ANSWERS: Final = 50
+MAX_ANSWERS: Final = 50
 """Answers of a browser to one login."""
 
-_SHORTEST_SECRET: Final = 16
-_WAYS: Final = ("none", "client_secret_basic", "client_secret_post")
+_LOGIN: Final = "visit"
+"""The kind of the records of unfinished logins."""
 
 
 class AuthorizationServer(EmbeddedServer):
-    """An authorization server of the app's own, which serves beside the endpoint.
+    """An authorization server of the app's own, beside its endpoint.
 
-    It speaks OAuth 2.1: codes with PKCE, refresh tokens that are used once, tokens for this server
+    It implements OAuth 2.1: codes with PKCE, refresh tokens for one use, tokens for this server
     only (RFC 8707), registration of clients (RFC 7591, and by documents), revocation, and metadata.
     Needs ``pip install "mcpkit[auth]"``, and ``public_url`` for the endpoint, except on loopback.
 
     Args:
         login: How users log in: a `Login`, several to choose from, or a function.
-        store: Where clients, grants and keys are kept: the path of a file of SQLite, or a store.
-            None: in the file that ``MCPKIT_LOGINS`` names, or in this process, which forgets them
-            when it ends.
-        secret: Seals what is kept, 16 bytes at least; several to rotate them, the current one
+        store: Where clients, grants and keys are stored: the path of a SQLite file, or a store.
+            None: the file in ``MCPKIT_LOGINS``, or else the memory of this process.
+        secret: Encrypts what is stored, at least 16 bytes; several to rotate them, the current one
             first. ``MCPKIT_SECRET`` if None. A store that outlives the process needs one.
-        clients: Those that need not register.
-        scopes: The scopes that users can give, with what each means to them. Those that entries of
-            the app need are always among them.
+        clients: Clients that need not register.
+        scopes: The scopes that users can grant, each with its meaning for them. Scopes that entries
+            of the app require are always included.
         dynamic_registration: Any client may register itself.
-        client_documents: The id of a client may be the https URL of a document about it.
+        client_documents: A client id may be the https URL of a client metadata document.
         token_lifetime: Seconds of an access token.
-        refresh_lifetime: Seconds after which a login ends that is not used.
+        refresh_lifetime: Seconds after which an unused login expires.
         key_lifetime: Seconds after which tokens are signed with a new key.
-        cache_time: Seconds for which a token is believed without a look whether it was revoked.
+        cache_time: Seconds for which a token is valid without checking whether it was revoked.
 
     Raises:
         ImportError: The extra is not installed.
-        TypeError: ``login`` or ``store`` is none.
-        ValueError: An option makes no sense; the message names it.
+        TypeError: ``login`` or ``store`` has a wrong type.
+        ValueError: An option is not valid; the message names it.
     """
 
     paths = frozenset({AUTHORIZE, LOGIN, CONSENT, TOKEN, REGISTER, REVOKE, KEYS, METADATA, OPENID})
@@ -130,15 +141,16 @@ class AuthorizationServer(EmbeddedServer):
         cache_time: float = 30,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        _check_extra()
-        for name, given, least in (
+        if find_spec("jwt") is None or find_spec("cryptography") is None:
+            raise ImportError(NEEDS)
+        for name, given, minimum in (
             ("token_lifetime", token_lifetime, 1),
             ("refresh_lifetime", refresh_lifetime, token_lifetime),
             ("key_lifetime", key_lifetime, token_lifetime),
             ("cache_time", cache_time, 0),
         ):
-            if not least <= given < 1e9:
-                raise ValueError(f"{name} must be at least {least:g} seconds, not {given!r}")
+            if not minimum <= given < 1e9:
+                raise ValueError(f"{name} must be at least {minimum:g} seconds, not {given!r}")
         self._login = _login_of(login)
         named = os.environ.get(LOGINS) or None
         self._store = _store_of(named if store is None else store, clock)
@@ -146,18 +158,18 @@ class AuthorizationServer(EmbeddedServer):
         self._scopes = dict(scopes or {})
         for each in self._scopes:
             if not is_scope(each):
-                raise ValueError(f"scopes: {each!r} is no scope")
+                raise ValueError(f"scopes: {each!r} is not a scope")
         self._clock = clock
         self.cache_time = cache_time
-        self._vault = KeyStore(
+        self._keys = KeyStore(
             self._store,
             _secrets_of(secret, self._store),
             lifetime=key_lifetime,
-            overlap=token_lifetime + ON_ITS_WAY,
+            overlap=token_lifetime + EXTRA_LIFETIME,
             clock=clock,
         )
         if isinstance(self._store, SqliteAuthStore):
-            self._vault.check(self._store.peek("keys", "keys"), repr(self._store))
+            self._keys.check(self._store.peek("keys", "keys"), repr(self._store))
         self._clients = Clients(
             self._store,
             clients,
@@ -165,15 +177,16 @@ class AuthorizationServer(EmbeddedServer):
             documents=client_documents,
             clock=clock,
         )
-        self._visits = RateLimit(_MOST_VISITS // 10, _MOST_VISITS // 10 / VISIT_S, clock)
-        self._answers = RateLimit(_ANSWERS_OF_ONE, _ANSWERS_OF_ONE / VISIT_S, clock)
-        self._places = {f"{LOGIN}/{key}": key for key in _keys_of(self._login)}
-        """Where answers of logins come that are one of several, and whose they are."""
+        self._logins = RateLimit(MAX_LOGINS // 10, MAX_LOGINS // 10 / LOGIN_S, clock)
+        self._answers = RateLimit(MAX_ANSWERS_EACH, MAX_ANSWERS_EACH / LOGIN_S, clock)
+        keys = self._login.keys if isinstance(self._login, LoginChooser) else []
+        self._login_keys = {f"{LOGIN}/{key}": key for key in keys}
+        """Paths for the redirects of providers, where there are several logins."""
 
-        self.paths = frozenset((*self.paths, *self._places))
+        self.paths = frozenset((*self.paths, *self._login_keys))
         self._grants = Grants(
             self._store,
-            self._vault,
+            self._keys,
             token_lifetime=token_lifetime,
             refresh_lifetime=refresh_lifetime,
             refresh=self._login.refresh,
@@ -185,19 +198,19 @@ class AuthorizationServer(EmbeddedServer):
         return f"<AuthorizationServer: {type(self._login).__name__.lstrip('_')}>"
 
     async def verify(self, token: str, resource: str | None) -> Principal | None:
-        """Return whoever a token belongs to that this server has issued, and not revoked."""
+        """Return the principal of a token that this server has issued and not revoked."""
 
         def is_ours(issuer: str, audience: str) -> bool:
             if resource is not None:
                 return audience == resource
-            # Without public_url: it has been issued on loopback, and is good there.
+            # Without public_url: issued on loopback, and valid there.
             hosts = urlsplit(issuer).hostname, urlsplit(audience).hostname
             return all(host is not None and is_loopback_name(host) for host in hosts)
 
         return await self._grants.verify(token, is_ours)
 
     async def end_logins(self, user: str) -> None:
-        """End all logins of a user: their tokens do no more, within ``cache_time``.
+        """End all logins of a user: their tokens become invalid within ``cache_time``.
 
         Args:
             user: The `User.id`, which is the claim ``sub`` of ``ctx.principal``.
@@ -205,86 +218,102 @@ class AuthorizationServer(EmbeddedServer):
         await self._grants.end_of(user)
 
     async def aclose(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         await self._store.aclose()
 
     # --- requests ---------------------------------------------------------------------------------
 
     async def serve(
-        self, path: str, place: Place, scope: Mapping[str, Any], receive: Any, send: Any
+        self, path: str, urls: EndpointUrls, scope: Mapping[str, Any], receive: Any, send: Any
     ) -> None:
-        """Answer a request at one of the paths."""
+        """Serve a request at one of the paths."""
         if path in _FOR_PROGRAMS:
-            methods, answer = _FOR_PROGRAMS[path]
-            reply = await self._for_programs(answer, methods, place, scope, receive)
+            methods, endpoint = _FOR_PROGRAMS[path]
+            response = await self._for_programs(endpoint, methods, urls, scope, receive)
+        elif path in self._login_keys:
+            methods, _ = _FOR_PEOPLE[LOGIN]
+            endpoint = partial(AuthorizationServer._log_in, key=self._login_keys[path])
+            response = await self._for_people(endpoint, methods, urls, scope, receive)
         else:
-            methods, answer = _FOR_PEOPLE[LOGIN if path in self._places else path]
-            if path in self._places:
-                answer = partial(AuthorizationServer._log_in, at=self._places[path])
-            reply = await self._for_people(answer, methods, place, scope, receive)
-        await reply.send(scope["method"], send)
+            methods, endpoint = _FOR_PEOPLE[path]
+            response = await self._for_people(endpoint, methods, urls, scope, receive)
+        if scope["method"] == "HEAD":
+            response.body = b""
+        await response(cast("Any", scope), receive, send)
 
     async def _for_programs(
-        self, answer: _Answer, methods: str, place: Place, scope: Mapping[str, Any], receive: Any
-    ) -> Reply:
-        """Answer with JSON; pages of any origin may read it, as no cookie is looked at."""
+        self,
+        endpoint: _Endpoint,
+        methods: str,
+        urls: EndpointUrls,
+        scope: Mapping[str, Any],
+        receive: Any,
+    ) -> Response:
+        """Respond with JSON; pages of any origin may read it, because no cookie is looked at."""
         method = scope["method"]
         if method == "OPTIONS":
-            allowed = {
+            headers = {
                 "Access-Control-Allow-Methods": methods,
                 "Access-Control-Allow-Headers": "*, Authorization",
                 "Access-Control-Max-Age": "3600",
             }
-            return Reply(204, headers={**ANY_ORIGIN, **allowed})
-        if method not in methods.split(", "):
-            return Reply(405, headers={**ANY_ORIGIN, "Allow": methods})
-        try:
-            request = Request(place, scope, await read_body(scope, receive))
-            reply = await answer(self, request)
-        except OAuthError as error:
-            reply = json_of({"error": error.code, "error_description": str(error)}, error.status)
-            if error.status == 401:
-                reply.headers["WWW-Authenticate"] = "Basic"
-        except Exception:
-            log.exception("the authorization server has failed")
-            reply = json_of({"error": "server_error"}, 500)
-        reply.headers.update(ANY_ORIGIN)
-        return reply
+            response = Response(status_code=204, headers=headers)
+        elif method not in methods.split(", "):
+            response = Response(status_code=405, headers={"Allow": methods})
+        else:
+            try:
+                response = await endpoint(
+                    self, Request(urls, scope, await read_body(scope, receive))
+                )
+            except OAuthError as error:
+                response = json_response(error.members, error.status)
+                if error.status == 401:
+                    response.headers["WWW-Authenticate"] = "Basic"
+            except Exception:
+                log.exception("the authorization server has failed")
+                response = json_response({"error": "server_error"}, 500)
+        response.headers["Access-Control-Allow-Origin"] = "*"
+        return response
 
     async def _for_people(
-        self, answer: _Answer, methods: str, place: Place, scope: Mapping[str, Any], receive: Any
-    ) -> Reply:
-        """Answer with a page, or send the browser elsewhere."""
+        self,
+        endpoint: _Endpoint,
+        methods: str,
+        urls: EndpointUrls,
+        scope: Mapping[str, Any],
+        receive: Any,
+    ) -> Response:
+        """Respond with a page, or with a redirect."""
         if scope["method"] not in methods.split(", "):
-            return Reply(405, headers={"Allow": methods})
+            return Response(status_code=405, headers={"Allow": methods})
         try:
-            request = Request(place, scope, await read_body(scope, receive))
+            request = Request(urls, scope, await read_body(scope, receive))
             origin = request.header(b"origin")
-            if request.posted and origin not in (None, "null", request.origin):
-                raise OAuthError("access_denied", "This form is not from here", 403)
-            return await answer(self, request)
+            if request.is_post and origin not in (None, "null", request.origin):
+                raise OAuthError("access_denied", "This form is from another site", 403)
+            return await endpoint(self, request)
         except OAuthError as error:
-            return page(pages.error(str(error)), error.status)
+            return page_response(pages.error(str(error)), error.status)
         except Exception:
             log.exception("the authorization server has failed")
-            return page(pages.error("Something has gone wrong on this server"), 500)
+            return page_response(pages.error("Something has gone wrong on this server"), 500)
 
     # --- metadata (RFC 8414) ----------------------------------------------------------------------
 
-    async def _metadata(self, request: Request) -> Reply:
-        base = request.place.base
+    async def _metadata(self, request: Request) -> Response:
+        base = request.urls.base
         document: dict[str, Any] = {
             "issuer": base,
             "authorization_endpoint": base + AUTHORIZE,
             "token_endpoint": base + TOKEN,
             "jwks_uri": base + KEYS,
             "revocation_endpoint": base + REVOKE,
-            "scopes_supported": self._known_scopes(request.place),
+            "scopes_supported": self._known_scopes(request.urls),
             "response_types_supported": ["code"],
             "response_modes_supported": ["query"],
             "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
-            "token_endpoint_auth_methods_supported": list(_WAYS),
-            "revocation_endpoint_auth_methods_supported": list(_WAYS),
+            "token_endpoint_auth_methods_supported": list(METHODS),
+            "revocation_endpoint_auth_methods_supported": list(METHODS),
             "code_challenge_methods_supported": ["S256"],
             "authorization_response_iss_parameter_supported": True,
             "client_id_metadata_document_supported": self._clients.documents,
@@ -293,294 +322,259 @@ class AuthorizationServer(EmbeddedServer):
         }
         if self._clients.dynamic:
             document["registration_endpoint"] = base + REGISTER
-        return json_of(document)
+        return json_response(document)
 
-    async def _keys(self, request: Request) -> Reply:
+    async def _jwks(self, request: Request) -> Response:
         del request
-        reply = json_of({"keys": await self._vault.public_keys()})
-        reply.headers["Cache-Control"] = "public, max-age=300"
-        return reply
+        response = json_response({"keys": await self._keys.public_keys()})
+        response.headers["Cache-Control"] = "public, max-age=300"
+        return response
 
-    def _known_scopes(self, place: Place) -> list[str]:
-        return list(dict.fromkeys((*place.required, *place.scopes, *self._scopes)))
+    def _known_scopes(self, urls: EndpointUrls) -> list[str]:
+        return list(dict.fromkeys((*urls.required, *urls.scopes, *self._scopes)))
 
-    # --- the beginning of a login (OAuth 2.1, 4.1.1) ----------------------------------------------
+    # --- authorization requests (OAuth 2.1, 4.1.1) ------------------------------------------------
 
-    async def _authorize(self, request: Request) -> Reply:
-        """Begin a visit, if users may be sent back to the client that has sent them."""
-        given = request.fields
+    async def _authorize(self, request: Request) -> Response:
+        """Start a login, if the client and its redirect URI are valid."""
+        fields = request.fields
         if not request.repeated.isdisjoint(("client_id", "redirect_uri")):
-            raise OAuthError("invalid_request", "The program has sent two addresses, or two names")
-        client = await self._find(request, given.get("client_id", ""))
-        redirect_uri = given.get("redirect_uri", "")
+            raise OAuthError(
+                "invalid_request", "The program has sent client_id or redirect_uri twice"
+            )
+        client = await self._find(request, fields.get("client_id", ""))
+        redirect_uri = fields.get("redirect_uri", "")
         if not redirect_uri and len(client.redirect_uris) == 1:
             redirect_uri = client.redirect_uris[0]
         if not is_allowed(redirect_uri, client.redirect_uris):
-            raise OAuthError(
-                "invalid_request", "The program wants its answer where it is not registered"
-            )
-        wish = Wish(
+            raise OAuthError("invalid_request", "The program has not registered this redirect_uri")
+        wanted = AuthorizationRequest(
             client.id,
             client.name,
-            _host_of(client),
+            (urlsplit(client.id).hostname or "") if client.is_document else "",
             redirect_uri,
-            given.get("state"),
-            challenge=given.get("code_challenge", ""),
+            fields.get("state"),
+            challenge=fields.get("code_challenge", ""),
         )
         try:
-            self._check_wish(request, given)
-            wish = replace(wish, scopes=self._scopes_for(request.place, client, given.get("scope")))
-            return await self._begin(request, wish)
+            _check_authorization(request)
+            scopes = self._scopes_for(request.urls, client, fields.get("scope"))
+            return await self._start(request, replace(wanted, scopes=scopes))
         except OAuthError as error:
-            told = {"error": error.code, "error_description": str(error)}
-            back = self._back(request.place, wish, **told)
+            back = _redirect_back(request.urls, wanted, **error.members)
             if client.is_given:
                 return back
-            # Whoever registers itself must not have users sent anywhere by a link (RFC 9700, 4.11).
-            text = pages.error(str(error), back.headers["Location"], origin_of(redirect_uri))
-            return page(text, 400)
-
-    def _check_wish(self, request: Request, given: Mapping[str, str]) -> None:
-        if request.repeated:
-            raise OAuthError("invalid_request", "A parameter is there more than once")
-        if given.get("response_type") != "code":
-            raise OAuthError("unsupported_response_type", "response_type has to be code")
-        if given.get("response_mode", "query") != "query":
-            raise OAuthError("invalid_request", "response_mode has to be query")
-        if given.get("code_challenge_method") != "S256" or not challenge_of(
-            given.get("code_challenge", "")
-        ):
-            raise OAuthError("invalid_request", "PKCE is needed, with the method S256 (RFC 7636)")
-        if "request" in given or "request_uri" in given:
-            raise OAuthError("request_not_supported", "Requests are sent as parameters here")
-        request.check_resource()
+            # A client that anyone can register must not redirect users by a link (RFC 9700, 4.11).
+            html = pages.error(str(error), back.headers["Location"], origin_of(redirect_uri))
+            return page_response(html, 400)
 
     def _scopes_for(
-        self, place: Place, client: RegisteredClient, asked: str | None
+        self, urls: EndpointUrls, client: RegisteredClient, scope: str | None
     ) -> tuple[str, ...]:
-        """Return the scopes that a user is asked for: those that a client wants and may have."""
-        known = self._known_scopes(place)
-        wanted = place.required if asked is None else tuple(dict.fromkeys(asked.split()))
+        """Return the requested scopes that exist and that the client may have."""
+        known = self._known_scopes(urls)
+        wanted = urls.required if scope is None else tuple(dict.fromkeys(scope.split()))
         found = [each for each in wanted if each in known]
         if client.scopes is not None:
             found = [each for each in found if each in client.scopes]
         unknown = [each for each in wanted if each not in found and each != "offline_access"]
         if unknown and not found:
-            raise OAuthError("invalid_scope", "None of these scopes can be had")
+            raise OAuthError("invalid_scope", "None of these scopes is available")
         return tuple(found)
 
-    async def _begin(self, request: Request, wish: Wish) -> Reply:
-        check_rate(self._visits, request.place.caller, "logins at the moment")
+    async def _start(self, request: Request, wanted: AuthorizationRequest) -> Response:
+        check_rate(self._logins, request.urls.caller, "logins at the moment")
         browser = request.browser() or secrets.token_urlsafe(32)
-        state = secrets.token_urlsafe(32)
-        until = self._clock() + VISIT_S
-        visit = LoginState(asdict(wish), sha256(browser.encode()).hexdigest(), until)
-        kept = visit.written(self._vault)
-        if not await self._store.add("visit", state, kept, until, _MOST_VISITS):
+        id = secrets.token_urlsafe(32)
+        expires = self._clock() + LOGIN_S
+        state = LoginState(asdict(wanted), _hash(browser), expires)
+        record = state.dump(self._keys)
+        if not await self._store.add(_LOGIN, id, record, expires, MAX_LOGINS):
             raise OAuthError("temporarily_unavailable", "Too many logins at the moment")
-        reply = await self._ask(self._login.begin, request, state, kept, visit)
-        reply.cookies.append(request.cookie(browser))
-        return reply
+        response = await self._ask_login(self._login.begin, request, id, record, state)
+        request.set_browser(response, browser)
+        return response
 
     # --- logging in -------------------------------------------------------------------------------
 
-    async def _log_in(self, request: Request, at: str = "") -> Reply:
-        """Hand what a browser has sent to the login."""
-        check_rate(self._answers, request.place.caller, "attempts")
-        state, kept, visit = await self._visit(request)
-        if visit.user is not None:
-            return see(f"{request.place.base}{CONSENT}?{urlencode({'state': state})}")
-        if visit.answers >= _MOST_ANSWERS:
+    async def _log_in(self, request: Request, key: str = "") -> Response:
+        """Pass the browser's answer to the login."""
+        check_rate(self._answers, request.urls.caller, "attempts")
+        id, record, state = await self._state(request)
+        if state.user is not None:
+            return redirect(f"{request.urls.base}{CONSENT}?{urlencode({'state': id})}")
+        if state.answers >= MAX_ANSWERS:
             raise OAuthError("access_denied", "There were too many attempts", 429)
-        visit.answers += 1
-        # Before the login is asked: many at once are counted each, and see what those before saw.
-        counted = visit.written(self._vault)
-        if not await self._store.change("visit", state, kept, counted, visit.until):
+        state.answers += 1
+        # Stored before the login is asked: concurrent answers are counted one by one, and each sees
+        # the memory of those before it.
+        counted = state.dump(self._keys)
+        if not await self._store.change(_LOGIN, id, record, counted, state.expires):
             raise OAuthError("invalid_request", "This page was sent twice at once", 409)
-        return await self._ask(self._login.answer, request, state, counted, visit, at)
+        return await self._ask_login(self._login.answer, request, id, counted, state, key)
 
-    async def _ask(
+    async def _ask_login(
         self,
         ask: Callable[[LoginAttempt], Awaitable[Outcome]],
         request: Request,
-        state: str,
-        kept: bytes,
-        visiting: LoginState,
-        at: str = "",
-    ) -> Reply:
-        """Ask the login, and do what it says."""
-        wish = visiting.wanted
-        visit = LoginAttempt(
-            state,
-            request.place.base + LOGIN,
-            wish.client_name,
-            wish.scopes,
-            request.fields if visiting.answers else {},
-            request.posted,
-            visiting.memory,
-            at,
-            request.place.name,
+        id: str,
+        record: bytes,
+        state: LoginState,
+        key: str = "",
+    ) -> Response:
+        """Ask the login, and turn its outcome into a response."""
+        wanted = state.wanted
+        attempt = LoginAttempt(
+            id,
+            request.urls.base + LOGIN,
+            wanted.client_name,
+            wanted.scopes,
+            request.fields if state.answers else {},
+            request.is_post,
+            state.memory,
+            key,
+            request.urls.name,
         )
         try:
-            outcome = await ask(visit)
+            outcome = await ask(attempt)
         except LoginRefused as error:
-            await self._store.take("visit", state)
+            await self._store.take(_LOGIN, id)
             log.info("a login was refused")
-            return self._back(
-                request.place, wish, error="access_denied", error_description=_safe(str(error))
+            why = _description(str(error))
+            return _redirect_back(
+                request.urls, wanted, error="access_denied", error_description=why
             )
-        visiting.memory = visit.memory
+        state.memory = attempt.memory
         if isinstance(outcome, User):
-            # What follows has a name that nobody can have known before (fixation).
-            if await self._store.take("visit", state) is None:
+            # A new id, which an attacker cannot have known before (session fixation).
+            if await self._store.take(_LOGIN, id) is None:
                 raise OAuthError("invalid_request", "This page was sent twice at once", 409)
-            visiting.user = outcome
-            visiting.until = self._clock() + VISIT_S
-            state = secrets.token_urlsafe(32)
-            await self._store.add("visit", state, visiting.written(self._vault), visiting.until)
-            return see(f"{request.place.base}{CONSENT}?{urlencode({'state': state})}")
-        changed = visiting.written(self._vault)
-        await self._store.change("visit", state, kept, changed, visiting.until)
+            state.user = outcome
+            state.expires = self._clock() + LOGIN_S
+            id = secrets.token_urlsafe(32)
+            await self._store.add(_LOGIN, id, state.dump(self._keys), state.expires)
+            return redirect(f"{request.urls.base}{CONSENT}?{urlencode({'state': id})}")
+        await self._store.change(_LOGIN, id, record, state.dump(self._keys), state.expires)
         if isinstance(outcome, Redirect):
             check_address(outcome.url.partition("#")[0], "Redirect")
-            return see(outcome.url)
-        return page(pages.whole(outcome.title, outcome.body), outcome.status)
+            return redirect(outcome.url)
+        return page_response(pages.whole(outcome.title, outcome.body), outcome.status)
 
-    async def _visit(
+    async def _state(
         self, request: Request, *, take: bool = False
     ) -> tuple[str, bytes, LoginState]:
-        """Return the visit that a request belongs to, if its browser has begun it.
+        """Return the login of a request: its id, its record, and the state in it.
 
         Raises:
-            OAuthError: There is none, or it is another browser's.
+            OAuthError: There is none, or another browser has started it.
         """
-        gone = OAuthError("invalid_request", "This page has been open for too long, or was used")
-        state = request.fields.get("state", "")
-        kept = await self._store.get("visit", state)
+        gone = OAuthError("invalid_request", "This page has expired, or was used already")
+        id = request.fields.get("state", "")
+        record = await self._store.get(_LOGIN, id)
         browser = request.browser()
-        if kept is None or browser is None or request.repeated:
+        if record is None or browser is None or request.repeated:
             raise gone
-        visit = LoginState.read(self._vault, kept)
-        if not secrets.compare_digest(visit.browser, sha256(browser.encode()).hexdigest()):
+        state = LoginState.load(self._keys, record)
+        if not secrets.compare_digest(state.browser, _hash(browser)):
             raise gone
-        if take and await self._store.take("visit", state) is None:
+        if take and await self._store.take(_LOGIN, id) is None:
             raise gone
-        return state, kept, visit
+        return id, record, state
 
     # --- consent ----------------------------------------------------------------------------------
 
-    async def _consent(self, request: Request) -> Reply:
-        """Ask the user, or take the answer."""
-        place = request.place
-        if not request.posted:
-            state, _, visit = await self._visit(request)
-            user, wish = visit.user, visit.wanted
-            if user is None:
-                raise OAuthError("invalid_request", "Nobody has logged in")
-            target = origin_of(wish.redirect_uri)
-            text = pages.consent(
-                action=place.base + CONSENT,
-                state=state,
-                server=place.name,
-                client_name=wish.client_name,
-                client_host=wish.client_host,
+    async def _consent(self, request: Request) -> Response:
+        """Show the consent page, or handle its form."""
+        urls = request.urls
+        id, _, state = await self._state(request, take=request.is_post)
+        user, wanted = state.user, state.wanted
+        if user is None:
+            raise OAuthError("invalid_request", "The login is not complete")
+        if not request.is_post:
+            target = origin_of(wanted.redirect_uri)
+            html = pages.consent(
+                action=urls.base + CONSENT,
+                state=id,
+                server=urls.name,
+                client_name=wanted.client_name,
+                client_host=wanted.client_host,
                 redirect_to=target,
                 is_local=target.startswith("http:"),
                 user=user.name or user.id,
-                scopes=tuple((each, self._scopes.get(each, each)) for each in scopes_given(visit)),
+                scopes=tuple((each, self._scopes.get(each, each)) for each in state.scopes),
             )
-            return page(text, targets=(target,))
-        _, _, visit = await self._visit(request, take=True)
-        user, wish = visit.user, visit.wanted
-        if user is None:
-            raise OAuthError("invalid_request", "Nobody has logged in")
+            return page_response(html, targets=(target,))
         if request.fields.get("answer") != "allow":
-            return self._back(
-                place, wish, error="access_denied", error_description="The user has not allowed it"
-            )
+            why = "The user has not allowed it"
+            return _redirect_back(urls, wanted, error="access_denied", error_description=why)
         try:
             code = await self._grants.begin(
-                user,
-                client_id=wish.client_id,
-                redirect_uri=wish.redirect_uri,
-                challenge=wish.challenge,
-                issuer=place.base,
-                resource=place.resource,
-                scopes=scopes_given(visit),
+                user, wanted, issuer=urls.base, resource=urls.resource, scopes=state.scopes
             )
         except OAuthError as error:
-            return self._back(place, wish, error=error.code, error_description=str(error))
-        return self._back(place, wish, code=code)
-
-    def _back(self, place: Place, wish: Wish, **answer: str) -> Reply:
-        """Send the browser back to the client, with the issuer's name (RFC 9207)."""
-        if wish.state is not None:
-            answer["state"] = wish.state
-        answer["iss"] = place.base
-        separator = "&" if "?" in wish.redirect_uri else "?"
-        return see(f"{wish.redirect_uri}{separator}{urlencode(answer)}")
+            return _redirect_back(urls, wanted, **error.members)
+        return _redirect_back(urls, wanted, code=code)
 
     # --- tokens (OAuth 2.1, 3.2) ------------------------------------------------------------------
 
-    async def _token(self, request: Request) -> Reply:
+    async def _token(self, request: Request) -> Response:
         request.check_form()
         client = await self._authenticated(request)
-        given = request.fields
-        kind = given.get("grant_type")
+        fields = request.fields
+        grant_type = fields.get("grant_type")
         request.check_resource()
-        if kind == "authorization_code":
+        if grant_type == "authorization_code":
             issued = await self._grants.redeem(
-                given.get("code", ""),
+                fields.get("code", ""),
                 client_id=client.id,
-                redirect_uri=given.get("redirect_uri"),
-                verifier=given.get("code_verifier"),
+                redirect_uri=fields.get("redirect_uri"),
+                verifier=fields.get("code_verifier"),
             )
-        elif kind == "refresh_token":
-            scope = given.get("scope")
+        elif grant_type == "refresh_token":
+            scope = fields.get("scope")
             issued = await self._grants.refresh(
-                given.get("refresh_token", ""),
+                fields.get("refresh_token", ""),
                 client_id=client.id,
                 scopes=None if scope is None else tuple(dict.fromkeys(scope.split())),
             )
-        elif kind == "client_credentials":
+        elif grant_type == "client_credentials":
             if not client.machine:
                 raise OAuthError("unauthorized_client", "This client cannot act for itself")
-            scopes = self._scopes_for(request.place, client, given.get("scope"))
-            place = request.place
-            issued = await self._grants.for_machine(client.id, place.base, place.resource, scopes)
+            urls = request.urls
+            scopes = self._scopes_for(urls, client, fields.get("scope"))
+            issued = await self._grants.for_machine(client.id, urls.base, urls.resource, scopes)
         else:
-            raise OAuthError("unsupported_grant_type", "This grant_type is not served")
+            raise OAuthError("unsupported_grant_type", "This grant_type is not supported")
         await self._clients.note_use(client)
-        return json_of(issued.told())
+        return json_response(issued.members)
 
-    async def _revoke(self, request: Request) -> Reply:
+    async def _revoke(self, request: Request) -> Response:
         request.check_form()
         client = await self._authenticated(request)
         await self._grants.revoke(request.fields.get("token", ""), client.id)
-        return Reply(200, headers={"Cache-Control": "no-store"})
+        return Response(headers={"Cache-Control": "no-store"})
 
     async def _authenticated(self, request: Request) -> RegisteredClient:
-        """Return the client that has sent a request, by the one way that it has (RFC 6749, 2.3).
+        """Return the client of a request, authenticated by its one method (RFC 6749, 2.3).
 
         Raises:
-            OAuthError: It has not proven that it is.
+            OAuthError: The client is not authenticated.
         """
-        refused = OAuthError("invalid_client", "The client is not known by what it has sent", 401)
-        given = request.fields
+        refused = OAuthError("invalid_client", "The client is not authenticated", 401)
+        fields = request.fields
         sent = request.credentials()
-        id, secret, way = given.get("client_id", ""), given.get("client_secret"), "none"
-        if secret is not None:
-            way = "client_secret_post"
+        id, secret = fields.get("client_id", ""), fields.get("client_secret")
+        method = "none" if secret is None else "client_secret_post"
         if sent is not None:
             if secret is not None or id not in ("", sent[0]):
                 raise OAuthError("invalid_request", "The client authenticates in two ways")
-            (id, secret), way = sent, "client_secret_basic"
+            (id, secret), method = sent, "client_secret_basic"
         try:
             client = await self._find(request, id)
         except OAuthError as error:
-            # What may change says nothing of the client, which would forget what it is known by.
+            # A temporary failure must not make the client delete its registration.
             raise (error if error.status in (429, 503) else refused) from None
-        if client.method not in ("", way) or (way == "none") != (client.secret_hash is None):
+        if client.method not in ("", method) or (method == "none") != (client.secret_hash is None):
             raise refused
         if secret is not None and not is_secret_of(client, secret):
             raise refused
@@ -588,51 +582,79 @@ class AuthorizationServer(EmbeddedServer):
 
     async def _find(self, request: Request, id: str) -> RegisteredClient:
         if not id or not id.isascii() or not id.isprintable():
-            raise OAuthError("invalid_client", "There is no client_id, or a malformed one")
-        return await self._clients.find(id, request.place.caller)
+            raise OAuthError("invalid_client", "client_id is missing or malformed")
+        return await self._clients.find(id, request.urls.caller)
 
-    async def _register(self, request: Request) -> Reply:
+    async def _register(self, request: Request) -> Response:
         if not self._clients.dynamic:
-            raise OAuthError("access_denied", "Clients are registered by the owner here", 403)
-        told = await self._clients.register(request.body, request.place.caller)
-        return json_of(told, 201)
+            raise OAuthError("access_denied", "Clients cannot register themselves here", 403)
+        members = await self._clients.register(request.body, request.urls.caller)
+        return json_response(members, 201)
 
 
-_Answer: TypeAlias = Callable[[AuthorizationServer, Request], Awaitable[Reply]]
+_Endpoint: TypeAlias = Callable[[AuthorizationServer, Request], Awaitable[Response]]
 
-_FOR_PROGRAMS: Final[Mapping[str, tuple[str, _Answer]]] = {
+_FOR_PROGRAMS: Final[Mapping[str, tuple[str, _Endpoint]]] = {
     METADATA: ("GET, HEAD", AuthorizationServer._metadata),
     OPENID: ("GET, HEAD", AuthorizationServer._metadata),
-    KEYS: ("GET, HEAD", AuthorizationServer._keys),
+    KEYS: ("GET, HEAD", AuthorizationServer._jwks),
     TOKEN: ("POST", AuthorizationServer._token),
     REGISTER: ("POST", AuthorizationServer._register),
     REVOKE: ("POST", AuthorizationServer._revoke),
 }
-_FOR_PEOPLE: Final[Mapping[str, tuple[str, _Answer]]] = {
+_FOR_PEOPLE: Final[Mapping[str, tuple[str, _Endpoint]]] = {
     AUTHORIZE: ("GET", AuthorizationServer._authorize),
     LOGIN: ("GET, POST", AuthorizationServer._log_in),
     CONSENT: ("GET, POST", AuthorizationServer._consent),
 }
 
 
+def _check_authorization(request: Request) -> None:
+    """Reject an authorization request that this server does not support."""
+    fields = request.fields
+    request.check_repeated()
+    if fields.get("response_type") != "code":
+        raise OAuthError("unsupported_response_type", "response_type has to be code")
+    if fields.get("response_mode", "query") != "query":
+        raise OAuthError("invalid_request", "response_mode has to be query")
+    is_challenge = CHALLENGE.fullmatch(fields.get("code_challenge", "")) is not None
+    if fields.get("code_challenge_method") != "S256" or not is_challenge:
+        raise OAuthError("invalid_request", "PKCE with the method S256 is required (RFC 7636)")
+    if "request" in fields or "request_uri" in fields:
+        raise OAuthError("request_not_supported", "request and request_uri are not supported")
+    request.check_resource()
+
+
+def _redirect_back(urls: EndpointUrls, wanted: AuthorizationRequest, **answer: str) -> Response:
+    """Redirect the browser to the client, with the name of the issuer (RFC 9207)."""
+    if wanted.state is not None:
+        answer["state"] = wanted.state
+    answer["iss"] = urls.base
+    separator = "&" if "?" in wanted.redirect_uri else "?"
+    return redirect(f"{wanted.redirect_uri}{separator}{urlencode(answer)}")
+
+
+def _description(text: str) -> str:
+    """Return a text with the characters that error_description may have (RFC 6749, 4.1.2.1)."""
+    return "".join(each for each in text if " " <= each <= "~" and each not in '"\\')[:200]
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
 # --- options --------------------------------------------------------------------------------------
 
 
-class _Asked(Login):
-    """A function as a login."""
-
+class _FunctionLogin(Login):
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
-    async def begin(self, visit: LoginAttempt) -> Outcome:
-        """Ask the function."""
-        return await self.answer(visit)
+    async def begin(self, attempt: LoginAttempt) -> Outcome:
+        return await self.answer(attempt)
 
-    async def answer(self, visit: LoginAttempt) -> Outcome:
-        """Ask the function."""
-        import inspect
-
-        found = self._ask(visit)
+    async def answer(self, attempt: LoginAttempt) -> Outcome:
+        found = self._ask(attempt)
         if inspect.isawaitable(found):
             found = await found
         if not isinstance(found, (User, Page, Redirect)):
@@ -647,21 +669,16 @@ def _login_of(given: Any) -> Login:
     if is_array(given):
         several = [_login_of(each) for each in given]
         if not several:
-            raise ValueError("login= needs a Login at least")
+            raise ValueError("login= needs at least one Login")
         keys = [each.key for each in several if each.key]
         if len(set(keys)) < len(keys):
             raise ValueError("login= has two logins with the same provider")
-        return several[0] if len(several) == 1 else Choice(several)
+        return several[0] if len(several) == 1 else LoginChooser(several)
     if isinstance(given, Login):
         return given
     if callable(given) and not isinstance(given, type):
-        return _Asked(cast("Ask", given))
+        return _FunctionLogin(cast("Ask", given))
     raise TypeError("login= takes a Login, several, or a function from a LoginAttempt to a User")
-
-
-def _keys_of(login: Login) -> list[str]:
-    """Return the keys of logins that are some of several, with a place for the answers of each."""
-    return login.keys if isinstance(login, Choice) else []
 
 
 def _store_of(given: Any, clock: Callable[[], float]) -> AuthStore:
@@ -677,34 +694,14 @@ def _store_of(given: Any, clock: Callable[[], float]) -> AuthStore:
 def _secrets_of(given: str | Sequence[str] | None, store: AuthStore) -> list[str]:
     found = [given] if isinstance(given, str) else [*(given or ())]
     if given is None:
-        found = os.environ.get("MCPKIT_SECRET", "").split()
+        found = secrets_from_environment()
     if not found:
         if isinstance(store, MemoryAuthStore):
-            return [secrets.token_urlsafe(32)]
+            return [new_secret()]
         raise ValueError(
-            "AuthorizationServer keeps its keys in its store, sealed with a secret: pass "
-            "secret=…, or set MCPKIT_SECRET; make one with: "
-            'python -c "import secrets; print(secrets.token_hex(32))"'
+            "AuthorizationServer stores its keys encrypted with a secret: pass secret=…, or set "
+            f'{SECRET}; make one with: python -c "import secrets; print(secrets.token_hex(32))"'
         )
-    if any(len(each.encode()) < _SHORTEST_SECRET for each in found):
-        where = "MCPKIT_SECRET" if given is None else "secret="
-        raise ValueError(
-            f"{where} has a secret of fewer than {_SHORTEST_SECRET} bytes, which can be guessed"
-        )
+    if weakness := secret_weakness(found):
+        raise ValueError(f"{SECRET if given is None else 'secret='} {weakness}")
     return found
-
-
-def _host_of(client: RegisteredClient) -> str:
-    return (urlsplit(client.id).hostname or "") if client.is_document else ""
-
-
-def _safe(text: str) -> str:
-    """Return a text as a description may be (RFC 6749, 4.1.2.1)."""
-    return "".join(each for each in text if " " <= each <= "~" and each not in '"\\')[:200]
-
-
-def _check_extra() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("jwt") is None or find_spec("cryptography") is None:
-        raise ImportError(NEEDS)

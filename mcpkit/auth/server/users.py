@@ -1,4 +1,4 @@
-"""A list of users with passwords, for a server of one's own or of a few."""
+"""A list of users with passwords, and the choice among several logins."""
 
 from __future__ import annotations
 
@@ -6,54 +6,62 @@ import re
 import time
 from base64 import b64decode, b64encode
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
-from typing import Final
+from typing import Any, Final
+from urllib.parse import urlencode
 
 import anyio
 from anyio import to_thread
 
 from mcpkit._utils.fetch import PerEventLoop
 from mcpkit._utils.names import with_suggestions
-from mcpkit.auth.server.login import Login, LoginAttempt, Outcome, Page, User
+from mcpkit.auth.server.login import (
+    Login,
+    LoginAttempt,
+    LoginRefused,
+    Outcome,
+    Page,
+    UpstreamTokens,
+    User,
+)
 from mcpkit.auth.server.pages import heading
-
-__all__ = ["Users", "hash_password"]
 
 _COST: Final = 2**15
 _BLOCK: Final = 8
-_SHORTEST: Final = 8
-_LONGEST: Final = 1024
+_MIN_PASSWORD: Final = 8
+MAX_PASSWORD: Final = 1024
 _HASH: Final = re.compile(
     r"scrypt:([0-9]{4,7}):([0-9]{1,2}):([A-Za-z0-9+/=]{22,88}):([A-Za-z0-9+/=]{43,88})"
 )
-_AT_ONCE: Final = 2
-"""Passwords that are hashed at the same time: each takes a tenth of a second and 32 MiB."""
+MAX_HASHING: Final = 2
+"""Passwords hashed concurrently: each takes a tenth of a second and 32 MiB."""
 
-_MOST_WAITING: Final = 20
-"""Passwords that may wait for that."""
+MAX_WAITING: Final = 20
+"""Passwords waiting to be hashed."""
 
-_LONGEST_NAME: Final = 200
-_FREE: Final = 5
-"""Wrong passwords of a name before it has to wait."""
+MAX_NAME: Final = 200
+_FREE_FAILURES: Final = 5
+"""Wrong passwords for a name before it has to wait."""
 
-_LONGEST_WAIT: Final = 60.0
-_MOST_NAMES: Final = 1_000
+MAX_WAIT: Final = 60.0
+MAX_NAMES: Final = 1_000
 
 
 def hash_password(password: str) -> str:
-    """Return the hash of a password, as `Users` takes it; another one each time (RFC 7914).
+    """Return a salted hash of a password for `Users` (RFC 7914).
 
     Args:
-        password: Of 8 characters at least.
+        password: At least 8 characters.
 
     Raises:
-        ValueError: It is shorter, or very long.
+        ValueError: It is shorter, or longer than 1,024 characters.
     """
     import os
 
-    if not _SHORTEST <= len(password) <= _LONGEST:
-        raise ValueError(f"a password has at least {_SHORTEST} characters")
+    if not _MIN_PASSWORD <= len(password) <= MAX_PASSWORD:
+        raise ValueError(f"a password has at least {_MIN_PASSWORD} characters")
     salt = os.urandom(16)
     made = _scrypt(password, salt, _COST, _BLOCK)
     return f"scrypt:{_COST}:{_BLOCK}:{_text(salt)}:{_text(made)}"
@@ -63,12 +71,12 @@ class Users(Login):
     """Users who log in with a name and a password.
 
     Args:
-        users: The hash of each one's password (`hash_password`), by name; or a pair of the hash and
-            a `User`, who may have claims and scopes.
-        clock: Seconds, for the time that wrong passwords cost.
+        users: The hash of each password (`hash_password`) by name, or a pair of the hash and a
+            `User` with claims and scopes.
+        clock: Seconds, for the delay after wrong passwords.
 
     Raises:
-        ValueError: A hash is none, such as a password that was not hashed.
+        ValueError: A hash is malformed, such as a password that was not hashed.
     """
 
     label = "Log in with a password"
@@ -81,77 +89,76 @@ class Users(Login):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not users:
-            raise ValueError("Users needs at least one: {name: hash_password(…)}")
+            raise ValueError("Users needs at least one user: {name: hash_password(…)}")
         self._users: dict[str, tuple[str, User]] = {}
         for name, given in users.items():
             hash, user = (given, User(name)) if isinstance(given, str) else given
-            if _HASH.fullmatch(hash) is None:  # which may be the password, and is not repeated
+            if _HASH.fullmatch(hash) is None:  # it may be the password, and is not repeated
                 raise ValueError(
-                    f"Users: what stands for {name!r} is no hash, which looks like scrypt:… and is "
-                    f"made by hash_password(…)"
+                    f"Users: the value for {name!r} is not a hash, which looks like scrypt:…; "
+                    f"hash_password(…) makes it"
                 )
             self._users[name] = hash, user
         self._clock = clock
-        self._nobody = next(iter(self._users.values()))[0]
-        self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
-        self._places = PerEventLoop(lambda: anyio.CapacityLimiter(_AT_ONCE))
+        self._any_hash = next(iter(self._users.values()))[0]
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._limiter = PerEventLoop(lambda: anyio.CapacityLimiter(MAX_HASHING))
 
-    async def begin(self, visit: LoginAttempt) -> Outcome:
+    async def begin(self, attempt: LoginAttempt) -> Outcome:
         """Show the form."""
-        return _form(visit)
+        return _form(attempt)
 
-    async def answer(self, visit: LoginAttempt) -> Outcome:
+    async def answer(self, attempt: LoginAttempt) -> Outcome:
         """Check name and password.
 
-        A name that nobody has takes as long as one that somebody has. After a few wrong passwords a
-        name has to wait, longer each time, but never for more than a minute, because somebody else
-        may be guessing and not its owner.
+        Unknown names take as long as known ones. After a few wrong passwords a name has to wait,
+        longer each time, but at most a minute, because the guesses may not be those of its owner.
         """
-        name, password = visit.fields.get("name", ""), visit.fields.get("password", "")
-        if not visit.posted or not name or not password or len(name) > _LONGEST_NAME:
-            return _form(visit, name=name[:_LONGEST_NAME])
+        name, password = attempt.fields.get("name", ""), attempt.fields.get("password", "")
+        if not attempt.posted or not name or not password or len(name) > MAX_NAME:
+            return _form(attempt, name=name[:MAX_NAME])
         wait = self._wait_of(name)
         if wait > 0:
-            return _form(visit, f"Too many wrong passwords: wait {wait:.0f} seconds", name, 429)
-        places = self._places.get()
-        if places.statistics().tasks_waiting >= _MOST_WAITING:
-            return _form(visit, "Too many logins at once: try again", name, 503)
-        hash, user = self._users.get(name, (self._nobody, None))
-        # Counted before it is known, or many at once would count as one.
+            return _form(attempt, f"Too many wrong passwords: wait {wait:.0f} seconds", name, 429)
+        limiter = self._limiter.get()
+        if limiter.statistics().tasks_waiting >= MAX_WAITING:
+            return _form(attempt, "Too many logins at once: try again", name, 503)
+        hash, user = self._users.get(name, (self._any_hash, None))
+        # Counted before hashing, or concurrent guesses would count as one.
         self._count(name)
-        fits = len(password) <= _LONGEST and await to_thread.run_sync(
-            _fits, password, hash, limiter=places
+        matches = len(password) <= MAX_PASSWORD and await to_thread.run_sync(
+            _matches, password, hash, limiter=limiter
         )
-        if user is None or not fits:
-            return _form(visit, "The name or the password is wrong", name, 403)
-        self._wrong.pop(name, None)
+        if user is None or not matches:
+            return _form(attempt, "The name or the password is wrong", name, 403)
+        self._failures.pop(name, None)
         return user
 
     async def still(self, user: User) -> User | None:
-        """Return a user of the list; None if they are there no more."""
+        """Return a user of the list; None if they are not in it."""
         return next((each for _, each in self._users.values() if each.id == user.id), None)
 
     def _wait_of(self, name: str) -> float:
-        wrong, since = self._wrong.get(name, (0, 0.0))
-        if wrong < _FREE:
+        wrong, since = self._failures.get(name, (0, 0.0))
+        if wrong < _FREE_FAILURES:
             return 0
-        return since + min(2.0 ** (wrong - _FREE), _LONGEST_WAIT) - self._clock()
+        return since + min(2.0 ** (wrong - _FREE_FAILURES), MAX_WAIT) - self._clock()
 
     def _count(self, name: str) -> None:
-        wrong, _ = self._wrong.pop(name, (0, 0.0))
-        self._wrong[name] = wrong + 1, self._clock()
-        while len(self._wrong) > _MOST_NAMES:
-            # Names that nobody has make no room for guesses at those that somebody has.
-            victim = next((each for each in self._wrong if each not in self._users), None)
-            self._wrong.pop(next(iter(self._wrong)) if victim is None else victim)
+        wrong, _ = self._failures.pop(name, (0, 0.0))
+        self._failures[name] = wrong + 1, self._clock()
+        while len(self._failures) > MAX_NAMES:
+            # Unknown names are dropped first: they must not hide guesses for known ones.
+            victim = next((each for each in self._failures if each not in self._users), None)
+            self._failures.pop(next(iter(self._failures)) if victim is None else victim)
 
 
-def _form(visit: LoginAttempt, problem: str = "", name: str = "", status: int = 200) -> Page:
+def _form(attempt: LoginAttempt, problem: str = "", name: str = "", status: int = 200) -> Page:
     said = f'<p class="problem" role="alert">{escape(problem)}</p>' if problem else ""
     body = (
-        f"{heading(visit)}{said}"
-        f'<form method="post" action="{escape(visit.action)}">'
-        f'<input type="hidden" name="state" value="{escape(visit.state)}">'
+        f"{heading(attempt)}{said}"
+        f'<form method="post" action="{escape(attempt.action)}">'
+        f'<input type="hidden" name="state" value="{escape(attempt.state)}">'
         f'<label>Name<input name="name" value="{escape(name)}" autocomplete="username" required '
         f'autocapitalize="none" spellcheck="false"></label>'
         f'<label>Password<input name="password" type="password" autocomplete="current-password" '
@@ -160,7 +167,7 @@ def _form(visit: LoginAttempt, problem: str = "", name: str = "", status: int = 
     return Page(body, "Log in", status)
 
 
-def _fits(password: str, hash: str) -> bool:
+def _matches(password: str, hash: str) -> bool:
     from hmac import compare_digest
 
     match = _HASH.fullmatch(hash)
@@ -174,11 +181,75 @@ def _scrypt(password: str, salt: bytes, cost: int, block: int) -> bytes:
     from hashlib import scrypt
     from unicodedata import normalize
 
-    # As keyboards differ in how they write the same character (RFC 8265, 4.2).
+    # Keyboards differ in how they write the same character (RFC 8265, 4.2).
     text = normalize("NFC", password).encode()
-    most = 128 * block * cost + 1024 * 1024
-    return scrypt(text, salt=salt, n=cost, r=block, p=1, maxmem=most, dklen=32)
+    memory = 128 * block * cost + 1024 * 1024
+    return scrypt(text, salt=salt, n=cost, r=block, p=1, maxmem=memory, dklen=32)
 
 
 def _text(value: bytes) -> str:
     return b64encode(value).decode("ascii")
+
+
+class LoginChooser(Login):
+    """A choice among several logins.
+
+    Args:
+        logins: Two or more, in the order in which they are shown.
+    """
+
+    def __init__(self, logins: Sequence[Login]) -> None:
+        self._logins = tuple(logins)
+        self.keys = [each.key for each in logins if each.key]
+        """The keys of logins with providers, each of which redirects to a path of its own."""
+
+    async def begin(self, attempt: LoginAttempt) -> Outcome:
+        """Show the logins."""
+        attempt.memory.clear()
+        links: list[str] = []
+        for number, each in enumerate(self._logins):
+            url = f"{attempt.action}?{urlencode({'state': attempt.state, 'chosen': number})}"
+            links.append(f'<a class="button" href="{escape(url)}">{escape(each.label)}</a>')
+        return Page(f"{heading(attempt)}{''.join(links)}")
+
+    async def answer(self, attempt: LoginAttempt) -> Outcome:
+        """Start the chosen login, or pass it the browser's answer."""
+        number: int | None = attempt.memory.get("login")
+        wanted = None if attempt.posted else attempt.fields.get("chosen")
+        if wanted is not None and wanted in map(str, range(len(self._logins))):
+            number = int(wanted)
+            inner = self._inner(number, attempt, fields={}, memory={})
+            outcome: Outcome = await self._logins[number].begin(inner)
+        elif number is None or attempt.place != self._logins[number].key:
+            # Or one provider could replay the answer of another one (RFC 9700, 4.4.2).
+            return await self.begin(attempt)
+        else:
+            inner = self._inner(number, attempt, memory=attempt.memory["memory"])
+            outcome = await self._logins[number].answer(inner)
+        attempt.memory.update(login=number, memory=inner.memory)
+        return outcome
+
+    def _inner(self, number: int, attempt: LoginAttempt, **changed: Any) -> LoginAttempt:
+        """Return the attempt for one login, with the path of its own answers."""
+        key = self._logins[number].key
+        return replace(
+            attempt, action=f"{attempt.action}/{key}" if key else attempt.action, **changed
+        )
+
+    async def still(self, user: User) -> User | None:
+        """Ask the login of a user."""
+        for each in self._logins:
+            if each.key and user.id.startswith(f"{each.key}:"):
+                return await each.still(user)
+        for each in self._logins:
+            found = None if each.key else await each.still(user)
+            if found is not None:
+                return found
+        return None
+
+    async def refresh(self, tokens: UpstreamTokens) -> UpstreamTokens:
+        """Ask the login that the tokens are from."""
+        for each in self._logins:
+            if each.key == tokens.provider:
+                return await each.refresh(tokens)
+        raise LoginRefused("The provider of these tokens is not configured any more")

@@ -1,11 +1,11 @@
-"""The client's side of authorization: how programs get tokens for servers, and keep them.
+"""The client's side of OAuth: how programs get tokens for servers, and store them.
 
     from mcpkit import Client
     from mcpkit.client.auth import OAuth
 
     async with Client("https://notes.example.com/mcp", auth=OAuth()) as client: ...
 
-The README of this folder says what is in which file.
+The README of this folder says which file contains what.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from mcpkit._utils.lazy import importer
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mcpkit.client.auth.authorization_code import OAuth
-    from mcpkit.client.auth.base import BearerToken, HttpAuth, HttpRequest
+    from mcpkit.client.auth.base import AuthorizationFailed, BearerToken, HttpAuth, HttpRequest
     from mcpkit.client.auth.client_credentials import (
         ClientCredentials,
         IdentityAssertion,
         JwtBearer,
     )
-    from mcpkit.client.auth.errors import AuthorizationFailed
     from mcpkit.client.auth.storage import Credentials, FileTokenStore, MemoryTokenStore, TokenStore
 
 __all__ = [
@@ -43,13 +42,17 @@ __getattr__ = importer(
     __name__,
     {
         "mcpkit.client.auth.authorization_code": ["OAuth"],
-        "mcpkit.client.auth.base": ["BearerToken", "HttpAuth", "HttpRequest"],
+        "mcpkit.client.auth.base": [
+            "AuthorizationFailed",
+            "BearerToken",
+            "HttpAuth",
+            "HttpRequest",
+        ],
         "mcpkit.client.auth.client_credentials": [
             "ClientCredentials",
             "IdentityAssertion",
             "JwtBearer",
         ],
-        "mcpkit.client.auth.errors": ["AuthorizationFailed"],
         "mcpkit.client.auth.storage": [
             "Credentials",
             "FileTokenStore",

@@ -1,4 +1,4 @@
-"""Logging a user in, in the browser: codes with PKCE (OAuth 2.1, 4.1)."""
+"""Logins in the user's browser: authorization codes with PKCE (OAuth 2.1, 4.1)."""
 
 from __future__ import annotations
 
@@ -14,47 +14,49 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import anyio
 
-from mcpkit._utils.fetch import check_address
+from mcpkit._utils.fetch import check_address, shorten
 from mcpkit._utils.json import is_array
-from mcpkit._utils.requests import check_named, post_form, post_json, refusal, shown
-from mcpkit.client.auth.base import place_of
-from mcpkit.client.auth.browser import Return, Show, open_browser, waiting
+from mcpkit.client.auth.base import (
+    AuthorizationFailed,
+    check_named,
+    describe_error,
+    request,
+    server_key,
+)
+from mcpkit.client.auth.browser import Callback, Show, listening, open_browser
 from mcpkit.client.auth.discovery import Issuer, Resource, is_same_issuer
-from mcpkit.client.auth.errors import AuthorizationFailed
 from mcpkit.client.auth.storage import Credentials, TokenStore
 from mcpkit.client.auth.tokens import TokenSource
 
-__all__ = ["OAuth"]
-
-_WAYS: Final = ("none", "client_secret_basic", "client_secret_post")
+_METHODS: Final = ("none", "client_secret_basic", "client_secret_post")
 
 
 class OAuth(TokenSource):
-    """Logs the user in, in their browser, when a server wants that.
+    """Logs the user in, in their browser, when a server requires it.
 
-    Who issues the tokens, and how a client is known there, is found out: the client is the one
-    given, or described by a document, or registers itself.
+    The issuer is discovered. The client is the one given, or described by a document, or registers
+    itself.
 
     Args:
-        client_id: Of a client that is registered already.
-        client_secret: Of it, if it has one.
+        client_id: The id of a client that is registered already.
+        client_secret: Its secret, if it has one.
         client_document: The https URL of a document that describes the client, for issuers that
-            take one (``client_id_metadata_document_supported``).
+            accept one (``client_id_metadata_document_supported``).
         client_name: Shown to users, where the client registers itself.
-        scopes: To ask for, beside those that the server wants.
-        store: Where credentials are kept; in this process by default.
-        show: Shows the user an address: by default it opens the browser, and prints the address.
-            It must not wait for what the user does.
-        redirect_port: The port on this machine that the browser comes back to; any by default. A
-            login fails if somebody else listens on it.
-        timeout: Seconds that the user has.
-        interactive: False to use what is kept, and to fail where a login is needed.
-        proof: Have only tokens that are bound to a key of this client (DPoP, RFC 9449).
-        issuer: Whoever may issue tokens, and knows the client that is given; by default whoever the
-            server names first.
+        scopes: To request, in addition to those that the server requires.
+        store: Where credentials are stored; in this process by default.
+        show: Shows a URL to the user: by default it opens the browser, and prints the URL. It must
+            not wait for the user.
+        redirect_port: The port on this machine for the redirect; any by default. A login fails if
+            another process listens on it.
+        timeout: Seconds for the user to log in.
+        interactive: False to use stored credentials, and to fail where a login is needed.
+        proof: Accept only tokens that are bound to a key of this client (DPoP, RFC 9449).
+        issuer: The only issuer that is accepted, and that knows the client given; by default the
+            first that the server names.
 
     Raises:
-        ValueError: An option makes no sense.
+        ValueError: An option is not valid.
     """
 
     _asks_user = True
@@ -79,8 +81,7 @@ class OAuth(TokenSource):
         if client_secret is not None and client_id is None:
             raise ValueError("client_secret= needs client_id=")
         if client_document is not None:
-            check_address(client_document, "client_document")
-            parts = urlsplit(client_document)
+            parts = urlsplit(check_address(client_document, "client_document"))
             if parts.scheme != "https" or parts.path in ("", "/"):
                 raise ValueError("client_document= is an https URL with a path")
         self._client_id = client_id
@@ -101,172 +102,174 @@ class OAuth(TokenSource):
         _check_issuer(issuer, resource)
         if scopes is not None and "offline_access" in issuer.scopes:
             scopes = tuple(dict.fromkeys((*scopes, "offline_access")))
-        kept = await self._store.get(place)
-        if kept is not None and not is_same_issuer(kept.issuer, issuer.id):
-            kept = None
-        wished = 0 if kept is None else _port_of(kept.redirect_uri)
+        stored = await self._store.get(place)
+        if stored is not None and not is_same_issuer(stored.issuer, issuer.id):
+            stored = None
+        port = self._port or (0 if stored is None else _port_of(stored.redirect_uri))
         try:
-            async with waiting(self._port or wished, strict=bool(self._port)) as back:
-                client = await self._registered(kept, issuer, resource, back.redirect_uri)
+            async with listening(port, strict=bool(self._port)) as callback:
+                client = await self._registered(stored, issuer, resource, callback.redirect_uri)
                 verifier = secrets.token_urlsafe(48)
-                code = await self._code(issuer, client, back, verifier, scopes)
+                code = await self._code(issuer, client, callback, verifier, scopes)
         except AuthorizationFailed:
-            if kept is not None and kept.access_token is None:
-                # Perhaps the issuer does not know the client any more, and tells the user so.
+            if stored is not None and stored.access_token is None:
+                # The issuer may have forgotten the client, and say so in the browser only.
                 await self._store.set(place, None)
             raise
         fields = {
             "grant_type": "authorization_code",
             "code": code,
-            "redirect_uri": back.redirect_uri,
+            "redirect_uri": callback.redirect_uri,
             "code_verifier": verifier,
         }
-        answer = await self.ask(issuer, client, fields)
-        if answer.document.get("error") == "invalid_client":
+        response = await self.request_token(issuer, client, fields)
+        if response.document.get("error") == "invalid_client":
             await self._store.set(place, None)
-        return self.taken(client, answer, scopes)
+        return self.credentials_in(response, client, scopes)
 
     def _check_new_issuer(self, resource: Resource) -> None:
         if self._client_id is not None:
             raise AuthorizationFailed(
-                f"the server wants tokens of another issuer now, {shown(resource.issuer)}, which "
-                "client_id= does not belong to"
+                f"the server now requires tokens of another issuer, {shorten(resource.issuer)}, "
+                "to which client_id= does not belong"
             )
 
     async def _code(
         self,
         issuer: Issuer,
         client: Credentials,
-        back: Return,
+        callback: Callback,
         verifier: str,
         scopes: tuple[str, ...] | None,
     ) -> str:
-        """Send the user to the issuer, and return the code that they come back with."""
-        back.state = secrets.token_urlsafe(32)
+        """Send the user to the issuer, and return the code from the redirect."""
+        callback.state = secrets.token_urlsafe(32)
         digest = sha256(verifier.encode("ascii")).digest()
-        asked = {
+        query = {
             "response_type": "code",
             "client_id": client.client_id,
-            "redirect_uri": back.redirect_uri,
-            "state": back.state,
+            "redirect_uri": callback.redirect_uri,
+            "state": callback.state,
             "code_challenge": urlsafe_b64encode(digest).decode("ascii").rstrip("="),
             "code_challenge_method": "S256",
         }
         if client.resource:
-            asked["resource"] = client.resource
+            query["resource"] = client.resource
         if scopes:
-            asked["scope"] = " ".join(scopes)
+            query["scope"] = " ".join(scopes)
             if "offline_access" in scopes:
-                asked["prompt"] = "consent"  # OpenID Connect Core, 11
+                query["prompt"] = "consent"  # OpenID Connect Core, 11
         parts = urlsplit(issuer.authorization_endpoint)
-        query = urlencode([*parse_qsl(parts.query), *asked.items()])
+        url = parts._replace(query=urlencode([*parse_qsl(parts.query), *query.items()])).geturl()
         with anyio.move_on_after(self._timeout):
-            shown_to_user = self._show(parts._replace(query=query).geturl())
-            if inspect.isawaitable(shown_to_user):
-                await shown_to_user
-            return _code_in(await back.wait(), issuer)
-        raise AuthorizationFailed(f"nobody has logged in within {self._timeout:g} seconds")
+            shown = self._show(url)
+            if inspect.isawaitable(shown):
+                await shown
+            return _code_in(await callback.wait(), issuer)
+        raise AuthorizationFailed(f"no login within {self._timeout:g} seconds")
 
-    # --- being known ------------------------------------------------------------------------------
+    # --- registration -----------------------------------------------------------------------------
 
     async def _registered(
-        self, kept: Credentials | None, issuer: Issuer, resource: Resource, redirect_uri: str
+        self, stored: Credentials | None, issuer: Issuer, resource: Resource, redirect_uri: str
     ) -> Credentials:
-        """Return the client as the issuer knows it, registered if need be."""
-        begun = Credentials(issuer.id, resource.id, redirect_uri=redirect_uri)
+        """Return the client as the issuer knows it, registered if necessary."""
+        client = Credentials(issuer.id, resource.id, redirect_uri=redirect_uri)
         if self._client_id is not None:
-            method = "none" if self._client_secret is None else _way(issuer, has_secret=True)
+            method = "none"
+            if self._client_secret is not None:
+                method = _method(issuer, _METHODS[1:])
             return replace(
-                begun,
+                client,
                 client_id=self._client_id,
                 client_secret=self._client_secret,
                 client_method=method,
             )
         if self._client_document is not None and issuer.takes_documents:
-            return replace(begun, client_id=self._client_document)
-        if kept is not None and kept.client_id and kept.redirect_uri == redirect_uri:
-            return replace(kept.without_tokens(), resource=resource.id)
+            return replace(client, client_id=self._client_document)
+        if stored is not None and stored.client_id and stored.redirect_uri == redirect_uri:
+            return replace(stored.without_tokens(), resource=resource.id)
         if not issuer.registration_endpoint:
             raise AuthorizationFailed(
-                "the issuer registers no clients by itself; pass client_id= of one that it knows"
+                "the issuer does not let clients register; pass the client_id= of one that it knows"
             )
-        return await self._register(begun, issuer, resource.server)
+        return await self._register(client, issuer, resource.server)
 
-    async def _register(self, begun: Credentials, issuer: Issuer, server: str) -> Credentials:
+    async def _register(self, client: Credentials, issuer: Issuer, server: str) -> Credentials:
         """Register the client (RFC 7591)."""
-        method = _way(issuer, has_secret=False)
-        wish = {
+        method = _method(issuer, _METHODS)
+        metadata = {
             "client_name": self._client_name,
             "application_type": "native",
-            "redirect_uris": [begun.redirect_uri],
+            "redirect_uris": [client.redirect_uri],
             "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],
             "token_endpoint_auth_method": method,
         }
-        answer = await post_json(issuer.registration_endpoint, "the issuer", server, wish)
-        told: Mapping[str, Any] = answer.document
-        id, secret = told.get("client_id"), told.get("client_secret")
-        if answer.status not in (200, 201) or not isinstance(id, str) or not id:
-            said = shown(told.get("error_description", told.get("error", answer.status)))
-            raise AuthorizationFailed(f"the issuer does not register this client: {said}")
+        endpoint = issuer.registration_endpoint
+        response = await request(endpoint, "the issuer", server, json=metadata)
+        document: Mapping[str, Any] = response.document
+        id, secret = document.get("client_id"), document.get("client_secret")
+        if response.status not in (200, 201) or not isinstance(id, str) or not id:
+            error = document.get("error_description", document.get("error", response.status))
+            raise AuthorizationFailed(f"the issuer does not register this client: {shorten(error)}")
         if not isinstance(secret, str):
-            return replace(begun, client_id=id)
-        given: Any = told.get("token_endpoint_auth_method", method)
+            return replace(client, client_id=id)
+        given: Any = document.get("token_endpoint_auth_method", method)
         return replace(
-            begun,
+            client,
             client_id=id,
             client_secret=secret,
-            client_method=given if given in _WAYS else method,
+            client_method=given if given in _METHODS else method,
         )
 
-    # --- leaving ----------------------------------------------------------------------------------
+    # --- logging out ------------------------------------------------------------------------------
 
     async def log_out(self, url: str) -> bool:
-        """Revoke the tokens for a server, if the issuer takes that, and forget them.
+        """Revoke the tokens for a server, if the issuer supports that, and delete them.
 
         Returns:
             True if there were any.
         """
-        place = place_of(url)
-        kept = await self._store.get(place)
-        if kept is None:
+        key = server_key(url)
+        if await self._store.get(key) is None:
             return False
-        await self.revoke(url)  # and if it is not, it is forgotten here all the same
-        await self._store.set(place, None)
+        await self.revoke(url)
+        await self._store.set(key, None)
         return True
 
     async def revoke(self, url: str) -> bool:
-        """Tell the issuer that the tokens for a server are to be good no more (RFC 7009).
+        """Ask the issuer to revoke the tokens for a server (RFC 7009).
 
         Returns:
-            True if it has taken that; False if there are none, or it does not.
+            True if the issuer has done it.
         """
-        place = place_of(url)
-        kept = await self._store.get(place)
-        token = None if kept is None else kept.refresh_token or kept.access_token
-        if kept is None or token is None:
+        key = server_key(url)
+        stored = await self._store.get(key)
+        token = None if stored is None else stored.refresh_token or stored.access_token
+        if stored is None or token is None:
             return False
         try:
-            issuer = await self._issuer(Resource(kept.resource, kept.issuer, server=place))
+            issuer = await self._issuer(Resource(stored.resource, stored.issuer, server=key))
             if not issuer.revocation_endpoint:
                 return False
-            fields, headers = self.authenticated(issuer, kept)
-            sent = {**fields, "token": token}
+            fields, headers = self.authenticate(issuer, stored)
+            form = {**fields, "token": token}
             endpoint = issuer.revocation_endpoint
-            answer = await post_form(endpoint, "the issuer", place, sent, headers)
+            response = await request(endpoint, "the issuer", key, form=form, headers=headers)
         except AuthorizationFailed:
             return False
-        return answer.status == 200
+        return response.status == 200
 
 
 def _check_issuer(issuer: Issuer, resource: Resource) -> None:
-    """Refuse an issuer that users cannot safely be sent to."""
+    """Reject an issuer to which users cannot safely be sent."""
     check_named(issuer.authorization_endpoint, "authorization_endpoint", resource.server)
     methods: Any = issuer.document.get("code_challenge_methods_supported")
     if methods is None and not resource.is_described:
-        return  # nobody said so in 2025-03-26
+        return  # 2025-03-26 did not require this member
     if not is_array(methods) or "S256" not in methods:
-        raise AuthorizationFailed("the issuer does not say that it takes PKCE with S256")
+        raise AuthorizationFailed("the issuer does not declare support for PKCE with S256")
 
 
 def _port_of(url: str) -> int:
@@ -277,26 +280,24 @@ def _port_of(url: str) -> int:
 
 
 def _code_in(fields: Mapping[str, str], issuer: Issuer) -> str:
-    """Return the code that a browser has come back with.
+    """Return the code in a redirect.
 
     Raises:
-        AuthorizationFailed: There is none, or another issuer has sent it (RFC 9207).
+        AuthorizationFailed: There is none, or the redirect is from another issuer (RFC 9207).
     """
     named = fields.get("iss")
     if named is None and issuer.names_itself:
-        raise AuthorizationFailed("the answer does not say who has sent it (RFC 9207)")
+        raise AuthorizationFailed("the redirect does not name its issuer (RFC 9207)")
     if named is not None and not compare_digest(named.encode(), issuer.id.encode()):
-        raise AuthorizationFailed("the answer is another issuer's (RFC 9207)")
+        raise AuthorizationFailed("the redirect is from another issuer (RFC 9207)")
     if "error" in fields:
-        raise AuthorizationFailed(f"the login has failed: {refusal(fields)}")
-    code = fields.get("code", "")
-    if not code:
-        raise AuthorizationFailed("the browser has come back without a code")
-    return code
+        raise AuthorizationFailed(f"the login has failed: {describe_error(fields)}")
+    if not fields.get("code"):
+        raise AuthorizationFailed("the redirect has no code")
+    return fields["code"]
 
 
-def _way(issuer: Issuer, *, has_secret: bool) -> str:
-    """Return how a client authenticates: as simply as the issuer lets it."""
+def _method(issuer: Issuer, methods: tuple[str, ...]) -> str:
+    """Return the first of several ways to authenticate that the issuer supports."""
     known = issuer.client_methods or ("client_secret_basic",)
-    ways = _WAYS[1:] if has_secret else _WAYS
-    return next((each for each in ways if each in known), ways[0])
+    return next((each for each in methods if each in known), methods[0])

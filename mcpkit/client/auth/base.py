@@ -1,28 +1,45 @@
-"""Where the tokens of a client come from, as its way to a server sees it."""
+"""Where the token of a request comes from, and the requests to issuers."""
 
 from __future__ import annotations
 
 import inspect
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
+from ipaddress import ip_address
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from mcpkit._utils.fetch import check_address
+from mcpkit._utils.fetch import (
+    FetchError,
+    Response,
+    check_address,
+    fetch,
+    is_loopback_name,
+    is_public,
+    shorten,
+)
+from mcpkit.errors import ConnectionClosed
 
-__all__ = ["BearerToken", "HttpAuth", "HttpRequest", "http_auth", "is_token", "place_of"]
+DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
+TIMEOUT: Final = 15.0
+"""Seconds for a request to an issuer."""
 
-_USUAL: Final = {"http": ":80", "https": ":443"}
+MAX_BODY: Final = 256 * 1024
+
+
+class AuthorizationFailed(ConnectionClosed):
+    """The client cannot get a token; the message says why, and contains no secret."""
 
 
 class HttpRequest(NamedTuple):
-    """A request that is about to be sent, or was refused.
+    """A request that is about to be sent, or was rejected.
 
     Args:
-        method: Of HTTP.
-        url: Where it goes.
-        server: The URL of the server, as the client was told it. Requests go elsewhere on the same
-            host where the server says so: by a redirect, or by HTTP+SSE.
+        method: The HTTP method.
+        url: The URL of the request.
+        server: The URL of the server as the client was given it. Some requests go to another URL of
+            the same host, because of a redirect or of HTTP+SSE.
     """
 
     method: str
@@ -30,46 +47,47 @@ class HttpRequest(NamedTuple):
     server: str
 
 
+ResponseHeaders: TypeAlias = Mapping[str, "list[str]"]
+"""Names in lower case, each with all of its values."""
+
+
 class HttpAuth(ABC):
-    """Adds a token to the requests of a client, and gets another one if it is refused."""
+    """Adds a token to the requests of a client, and gets another one if it is rejected."""
 
     @abstractmethod
     async def headers(self, request: HttpRequest) -> Mapping[str, str]:
-        """Return what to add to a request; empty if there is no token yet.
+        """Return the headers to add to a request; empty if there is no token yet.
 
         Raises:
-            AuthorizationFailed: There is no token to be had.
+            AuthorizationFailed: The client cannot get a token.
         """
 
     async def refused(
-        self, request: HttpRequest, sent: Mapping[str, str], status: int, answer: Answer
+        self, request: HttpRequest, sent: Mapping[str, str], status: int, answer: ResponseHeaders
     ) -> bool:
-        """Return True if a request that was refused may be sent again, with another token.
+        """Return True if a rejected request may be sent again, with another token.
 
         Args:
             request: The request.
-            sent: What `headers` had returned for it.
+            sent: The headers that `headers` returned for it.
             status: 401 or 403.
-            answer: The headers of the answer, by name in lower case, with all values of each.
+            answer: The headers of the response.
 
         Raises:
-            AuthorizationFailed: There is no token to be had.
+            AuthorizationFailed: The client cannot get a token.
         """
         del request, sent, status, answer
         return False
 
 
-Answer: TypeAlias = Mapping[str, "list[str]"]
-
-
 class BearerToken(HttpAuth):
-    """A token that somebody else has got.
+    """A token from elsewhere.
 
     Args:
         token: The token, or a function, async or not, that returns it for every request.
 
     Raises:
-        ValueError: The token cannot stand in a header.
+        ValueError: The token has characters that a header cannot have.
     """
 
     def __init__(self, token: str | Callable[[], str | Awaitable[str]]) -> None:
@@ -81,12 +99,12 @@ class BearerToken(HttpAuth):
         return "<BearerToken>"
 
     async def headers(self, request: HttpRequest) -> Mapping[str, str]:
-        """Return the token, unless others could read it on its way (SEC-16).
+        """Return the token, unless it would be sent unencrypted (SEC-16).
 
         Raises:
-            ValueError: They could, or the function has returned what is no token.
+            ValueError: It would, or the function has returned something that is not a token.
         """
-        check_address(place_of(request.url), "the URL of a server that gets a token")
+        check_address(server_key(request.url), "the URL of a server that gets a token")
         found: Any = self._token if isinstance(self._token, str) else self._token()
         if inspect.isawaitable(found):
             found = await found
@@ -94,8 +112,24 @@ class BearerToken(HttpAuth):
         return {"Authorization": f"Bearer {found}"}
 
 
+def http_auth(auth: Any) -> HttpAuth:
+    """Return the `HttpAuth` for the option ``auth`` of a client.
+
+    Raises:
+        TypeError: The option is neither an `HttpAuth`, nor a token, nor a function.
+    """
+    if isinstance(auth, HttpAuth):
+        return auth
+    if isinstance(auth, str) or (callable(auth) and not isinstance(auth, type)):
+        return BearerToken(cast("str | Callable[[], str | Awaitable[str]]", auth))
+    raise TypeError(
+        f"auth= takes an OAuth(…), a token, or a function that returns one, "
+        f"not {type(auth).__name__}"
+    )
+
+
 def is_token(text: object) -> bool:
-    """Return True if a text can be a token, and so stand in a header (SEC-18)."""
+    """Return True if a value can be a token in a header (SEC-18)."""
     return (
         isinstance(text, str)
         and text.isascii()
@@ -110,25 +144,89 @@ def _check_token(token: object) -> None:
         raise ValueError("a token is a text of printable ASCII without blanks")
 
 
-def place_of(url: str) -> str:
-    """Return the URL of a server as it is kept by: without what is no part of its name."""
+def server_key(url: str) -> str:
+    """Return the normalized URL under which the credentials for a server are stored."""
     parts = urlsplit(url)
     scheme = parts.scheme.lower()
-    host = parts.netloc.lower().rpartition("@")[2].removesuffix(_USUAL.get(scheme, ""))
+    host = parts.netloc.lower().rpartition("@")[2].removesuffix(DEFAULT_PORTS.get(scheme, ""))
     return f"{scheme}://{host}{parts.path or '/'}"
 
 
-def http_auth(given: Any) -> HttpAuth:
-    """Return what the option ``auth`` of a client means.
+# --- requests to issuers --------------------------------------------------------------------------
+
+
+async def request(url: str, name: str, server: str, **options: Any) -> Response:
+    """Send a request to an issuer or for metadata.
+
+    Args:
+        url: The URL of the request.
+        name: What it belongs to, for messages.
+        server: The URL of the server that the token is for; empty for a URL from this program's own
+            settings.
+        options: Those of `mcpkit._utils.fetch.fetch`.
 
     Raises:
-        TypeError: It means nothing.
+        AuthorizationFailed: There is no response, or `check_named` rejects the URL.
     """
-    if isinstance(given, HttpAuth):
-        return given
-    if isinstance(given, str) or (callable(given) and not isinstance(given, type)):
-        return BearerToken(cast("str | Callable[[], str | Awaitable[str]]", given))
-    raise TypeError(
-        f"auth= takes an OAuth(…), a token, or a function that returns one, "
-        f"not {type(given).__name__}"
-    )
+    check_named(url, name, server)
+    try:
+        return await fetch(url, timeout=TIMEOUT, max_body=MAX_BODY, **options)
+    except FetchError as error:
+        raise AuthorizationFailed(f"{name}: {error}") from None
+
+
+def check_named(url: object, name: str, server: str) -> None:
+    """Reject an address to which a server, or its issuer, must not send this client or its user.
+
+    A remote server must not name addresses on this machine, nor addresses in private networks
+    unless its own is one (SSRF). Names are not resolved: their hosts have to prove by a certificate
+    that the name is theirs before they receive anything (SEC-16), and behind a proxy this machine
+    could not resolve them.
+
+    Args:
+        url: The address.
+        name: What it belongs to, for messages.
+        server: The URL of the server; empty for a URL from this program's own settings.
+
+    Raises:
+        AuthorizationFailed: The address must not be used.
+    """
+    try:
+        check_address(url, name)
+    except ValueError as error:
+        raise AuthorizationFailed(shorten(error)) from None
+    own = urlsplit(server).hostname or ""
+    if not server or is_loopback_name(own):
+        return
+    host = urlsplit(str(url)).hostname or ""
+    address, own_address = _literal(host), _literal(own)
+    if is_loopback_name(host) or (address is not None and is_loopback_name(address)):
+        where = "on this machine"
+    elif (
+        address is None
+        or is_public(address)
+        or (own_address is not None and not is_public(own_address))
+    ):
+        return
+    else:
+        where = "in a private network"
+    raise AuthorizationFailed(f"{name}: a remote server names {shorten(url)}, {where}")
+
+
+def _literal(host: str) -> str | None:
+    """Return the IP address that a host is written as, in any notation; None for a name."""
+    try:
+        return str(ip_address(host.partition("%")[0]))
+    except ValueError:
+        pass
+    try:
+        return socket.inet_ntoa(socket.inet_aton(host))  # 127.1, 0x7f000001, 2130706433
+    except (OSError, UnicodeError, ValueError):
+        return None
+
+
+def describe_error(document: Mapping[str, Any]) -> str:
+    """Return the error in an issuer's response: its description, if there is one, and its code."""
+    code = shorten(document.get("error", ""))
+    description = shorten(document.get("error_description", "")).strip(" .")
+    return f"{description} ({code})" if description else code

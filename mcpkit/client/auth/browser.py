@@ -1,4 +1,4 @@
-"""The user's browser: where it is sent, and the place on this machine that it comes back to."""
+"""The user's browser: opened with a URL, and redirected back to a port on this machine."""
 
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ from urllib.parse import parse_qsl, urlsplit
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
 
-from mcpkit.client.auth.errors import AuthorizationFailed
-
-__all__ = ["PATH", "Return", "Show", "open_browser", "waiting"]
+from mcpkit.client.auth.base import AuthorizationFailed
 
 PATH: Final = "/callback"
 _HOST: Final = "127.0.0.1"
-_LONGEST_HEAD: Final = 32 * 1024
+MAX_HEAD: Final = 32 * 1024
 _HEAD_S: Final = 10.0
 _BROKEN: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
 Show: TypeAlias = Callable[[str], "Awaitable[object] | object"]
-"""Shows an address to the user: given the URL, it opens a browser, or prints it."""
+"""Shows a URL to the user: opens a browser, or prints the URL."""
 
 _PAGE: Final = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
@@ -37,48 +35,48 @@ _PAGE: Final = (
 
 
 def open_browser(url: str) -> None:
-    """Open a URL in the user's browser, and say where it is, for whoever has none here.
+    """Open a URL in the user's browser, and print it for users without a browser here.
 
-    Only http and https are opened, and through no shell (SEC-19).
+    Only http and https are opened, and without a shell (SEC-19).
 
     Raises:
-        AuthorizationFailed: It is something else.
+        AuthorizationFailed: The URL has another scheme.
     """
     if urlsplit(url).scheme not in ("http", "https"):
-        raise AuthorizationFailed("the address for the login is no web address")
+        raise AuthorizationFailed("the URL for the login is not a web address")
     sys.stderr.write(f"Log in here, if no browser opens: {url}\n")
     sys.stderr.flush()
 
-    def begin() -> None:
+    def start() -> None:
         with suppress(webbrowser.Error):
             webbrowser.open(url)
 
-    # Some of them only return when the user closes them.
-    threading.Thread(target=begin, name="mcpkit-browser", daemon=True).start()
+    # Some browsers return only when the user closes them.
+    threading.Thread(target=start, name="mcpkit-browser", daemon=True).start()
 
 
-class Return:
-    """The place on this machine that the browser comes back to.
+class Callback:
+    """The URL on this machine to which the browser is redirected.
 
     Args:
-        port: It listens on.
+        port: The port that listens.
     """
 
     def __init__(self, port: int) -> None:
         self.redirect_uri = f"http://{_HOST}:{port}{PATH}"
         self.state = ""
-        """What the browser has to bring along; anything else is not for us."""
+        """The ``state`` that the redirect must have; requests without it are rejected."""
         self._arrived = anyio.Event()
         self._fields: dict[str, str] = {}
 
     async def wait(self) -> dict[str, str]:
-        """Return the parameters that the browser comes back with."""
+        """Return the parameters of the redirect."""
         await self._arrived.wait()
         return self._fields
 
     async def serve(self, stream: SocketStream) -> None:
         """Answer one connection."""
-        # Browsers open connections that they do not need, and anybody here may come along.
+        # Browsers open connections that they do not use, and other programs may connect too.
         with suppress(anyio.EndOfStream, *_BROKEN):
             async with stream:
                 with anyio.move_on_after(_HEAD_S):
@@ -86,7 +84,7 @@ class Return:
 
     async def _serve(self, stream: SocketStream) -> None:
         head = b""
-        while b"\r\n\r\n" not in head and len(head) < _LONGEST_HEAD:
+        while b"\r\n\r\n" not in head and len(head) < MAX_HEAD:
             head += await stream.receive()
         fields, (status, title, text) = self._take(head)
         body = _PAGE.format(title=escape(title), text=escape(text)).encode()
@@ -100,51 +98,50 @@ class Return:
         try:
             await stream.send(lines.encode("ascii") + body)
         finally:
-            # Nobody listens any more once this is known: the user is to see the page before.
+            # The listener closes once this is set: the user has to see the page first.
             if fields is not None and not self._arrived.is_set():
                 self._fields = fields
                 self._arrived.set()
 
     def _take(self, head: bytes) -> tuple[dict[str, str] | None, tuple[str, str, str]]:
-        """Return what a request brings, if it is the one, and how it is answered."""
+        """Return the parameters of a request, if it is the redirect, and its response."""
         line = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         path, _, query = line[1].partition("?") if len(line) == 3 else ("", "", "")
         if line[0] != "GET" or path != PATH:
-            return None, ("404 Not Found", "Nothing is here", "This page is not there.")
+            return None, ("404 Not Found", "Not found", "There is no such page.")
         pairs = parse_qsl(query, keep_blank_values=True)
         fields = dict(pairs)
         state = fields.get("state", "").encode()
         is_ours = self.state != "" and compare_digest(state, self.state.encode())
         if len(fields) != len(pairs) or not is_ours:
             # Another page, or another program, has sent the browser here (CSRF).
-            said = "400 Bad Request", "This is not what was asked for", "Nothing was done."
-            return None, said
-        back = "Go back to your program, which says more. You can close this page."
+            return None, ("400 Bad Request", "Unexpected request", "Nothing was done.")
         title = "The login has failed" if "error" in fields else "Your program has the answer"
-        return fields, ("200 OK", title, back)
+        text = "Return to your program for details. You can close this page."
+        return fields, ("200 OK", title, text)
 
 
 @asynccontextmanager
-async def waiting(port: int = 0, *, strict: bool = False) -> AsyncGenerator[Return, None]:
-    """Listen on this machine for the browser to come back, inside the ``async with``.
+async def listening(port: int = 0, *, strict: bool = False) -> AsyncGenerator[Callback, None]:
+    """Listen on this machine for the redirect, inside the ``async with``.
 
     Args:
         port: To listen on, if it is free; 0 for any.
-        strict: Take no other one: the issuer knows this one.
+        strict: Use no other port, because the issuer knows this one.
 
     Raises:
-        AuthorizationFailed: It is not free.
+        AuthorizationFailed: The port is in use.
     """
     try:
         listener = await anyio.create_tcp_listener(local_host=_HOST, local_port=port)
     except OSError:
         if strict:
             raise AuthorizationFailed(
-                f"the browser cannot come back to port {port}: somebody listens there already"
+                f"port {port}, to which the browser is redirected, is in use"
             ) from None
         listener = await anyio.create_tcp_listener(local_host=_HOST, local_port=0)
     bound: Any = listener.extra(SocketAttribute.local_port)
-    found = Return(int(bound))
+    found = Callback(int(bound))
     failure: BaseException | None = None
     async with listener, anyio.create_task_group() as group:
         group.start_soon(listener.serve, found.serve)
@@ -153,7 +150,7 @@ async def waiting(port: int = 0, *, strict: bool = False) -> AsyncGenerator[Retu
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:
-            failure = error  # raised below: a task group would put it into a group
+            failure = error  # raised below: a task group would wrap it in an exception group
         finally:
             group.cancel_scope.cancel()
     if failure is not None:

@@ -1,7 +1,7 @@
-"""Finding out who issues tokens for a server, from its challenge and from well-known places.
+"""Which issuer gives tokens for a server: challenges, and metadata at well-known URLs.
 
-RFC 9728 for the server, RFC 8414 and OpenID Connect Discovery for the issuer; and, for servers of
-2025-03-26, the server itself as the issuer.
+RFC 9728 for the server, RFC 8414 and OpenID Connect Discovery for the issuer; a server of
+2025-03-26 without metadata is its own issuer.
 """
 
 from __future__ import annotations
@@ -13,102 +13,98 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from mcpkit._scopes import is_scope
+from mcpkit._utils.fetch import shorten
 from mcpkit._utils.json import is_array
-from mcpkit._utils.requests import get_json, shown
-from mcpkit.client.auth.base import place_of
-from mcpkit.client.auth.errors import AuthorizationFailed
+from mcpkit.client.auth.base import AuthorizationFailed, request, server_key
 
-__all__ = [
-    "Challenge",
-    "Issuer",
-    "Resource",
-    "find_issuer",
-    "find_resource",
-    "is_same_issuer",
-    "read_challenge",
-]
+MAX_CHALLENGE: Final = 8192
+MAX_SCOPES: Final = 200
 
 _RESOURCE: Final = "/.well-known/oauth-protected-resource"
 _SERVER: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE: Final = re.compile(r'[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s",]*))')
-_LONGEST_CHALLENGE: Final = 8192
-_MOST_SCOPES: Final = 200
+
+
+# --- challenges -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Challenge:
-    """What a server says of the token that it wants (RFC 6750, 3)."""
+    """A server's challenge for a token (RFC 6750, 3)."""
 
     error: str = ""
     scopes: tuple[str, ...] | None = None
     metadata_url: str = ""
     has_proof: bool = False
-    """True if it wants tokens that are bound to a key (RFC 9449)."""
+    """True if the server requires tokens that are bound to a key (RFC 9449)."""
 
 
 def read_challenge(values: Sequence[str], *, has_proof: bool = False) -> Challenge:
-    """Return the challenge for tokens among the headers ``WWW-Authenticate``.
+    """Return the challenge for a token in the headers ``WWW-Authenticate``.
 
     Args:
         values: The headers, each with any number of challenges (RFC 9110, 11.6.1).
-        has_proof: True if the refused token was bound to a key, whose challenge it is then.
+        has_proof: True if the rejected token was bound to a key: prefer the challenge ``DPoP``.
     """
     found: dict[str, dict[str, str]] = {}
     for value in values:
-        for scheme, parameters in _challenges_in(value[:_LONGEST_CHALLENGE]):
+        for scheme, parameters in _challenges_in(value[:MAX_CHALLENGE]):
             found.setdefault(scheme, parameters)
     bearer, proof = found.get("bearer"), found.get("dpop")
     chosen = proof if proof is not None and (has_proof or bearer is None) else bearer
     if chosen is None:
         return Challenge()
-    # What is true of the server may stand in one of them only.
+    # A server may put its metadata URL or its scopes into one of the two only.
     both = {**(bearer or {}), **(proof or {}), **chosen}
     scope = both.get("scope")
     return Challenge(
         chosen.get("error", ""),
-        None if scope is None else scopes_in(scope.split()),
+        None if scope is None else valid_scopes(scope.split()),
         both.get("resource_metadata", ""),
         bearer is None,
     )
 
 
 def _challenges_in(text: str) -> list[tuple[str, dict[str, str]]]:
-    """Return the schemes that a header names, in lower case, with the parameters of each."""
+    """Return the schemes in a header, in lower case, with the parameters of each."""
     found: list[tuple[str, dict[str, str]]] = []
-    place = 0
-    while place < len(text):
-        name = _TOKEN.match(text, place)
+    position = 0
+    while position < len(text):
+        name = _TOKEN.match(text, position)
         if name is None:
-            place += 1
+            position += 1
             continue
-        place = name.end()
-        value = _VALUE.match(text, place)
+        position = name.end()
+        value = _VALUE.match(text, position)
         if value is None:
             found.append((name[0].lower(), {}))
             continue
-        place = value.end()
+        position = value.end()
         if found:
             quoted, plain = value.groups()
-            said = plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
-            found[-1][1].setdefault(name[0].lower(), said)
+            unquoted = plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+            found[-1][1].setdefault(name[0].lower(), unquoted)
     return found
 
 
-def scopes_in(given: Sequence[Any]) -> tuple[str, ...]:
-    """Return those of a list that are scopes, each once."""
-    return tuple(dict.fromkeys(each for each in given if is_scope(each)))[:_MOST_SCOPES]
+def valid_scopes(scopes: Sequence[Any]) -> tuple[str, ...]:
+    """Return the valid scopes of a list, each once."""
+    return tuple(dict.fromkeys(each for each in scopes if is_scope(each)))[:MAX_SCOPES]
+
+
+# --- the server -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Resource:
-    """A server, as it describes itself.
+    """A server's description of itself.
 
     Args:
-        id: As it is to be named in requests for tokens, exactly; empty if it is not.
-        issuer: Whoever issues them.
-        scopes: That it knows; None if it does not say.
+        id: Its identifier in requests for tokens; empty if it has no metadata.
+        issuer: The issuer of its tokens.
+        scopes: The scopes that it lists; None if it lists none.
         server: Its URL.
     """
 
@@ -119,8 +115,22 @@ class Resource:
 
     @property
     def is_described(self) -> bool:
-        """False if it has no metadata, and is its own issuer (2025-03-26)."""
+        """False if the server has no metadata, and is its own issuer (2025-03-26)."""
         return self.id != ""
+
+
+async def _metadata(url: str, name: str, server: str) -> Mapping[str, Any] | None:
+    """Return the JSON object at a URL; None if there is none.
+
+    Raises:
+        AuthorizationFailed: The host does not answer at the moment, or the URL must not be used.
+    """
+    response = await request(url, name, server)
+    if response.is_temporary:
+        raise AuthorizationFailed(
+            f"{name}: {shorten(url.partition('?')[0])} answered {response.status}"
+        )
+    return response.document or None if response.status == 200 else None
 
 
 async def find_resource(
@@ -129,26 +139,24 @@ async def find_resource(
     """Return the server at a URL as a protected resource.
 
     Args:
-        url: Where a request was refused.
-        server: Where the server is.
-        challenge: Its answer.
-        wanted: Names of issuers: of several that the server has, the first of these is taken.
+        url: The URL of the rejected request.
+        server: The URL of the server.
+        challenge: Its challenge.
+        wanted: Issuers to prefer if the server names several.
 
     Raises:
-        AuthorizationFailed: It says that it is another one, or nothing that is of use.
+        AuthorizationFailed: The metadata are those of another server, or not usable.
     """
-    asked = tuple(dict.fromkeys((place_of(url), place_of(server))))
+    asked = tuple(dict.fromkeys((server_key(url), server_key(server))))
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(asked[0]))
     paths = [urlsplit(each).path.rstrip("/") for each in asked]
-    places = [challenge.metadata_url] if challenge.metadata_url else []
-    if not places:
-        places = [f"{origin}{_RESOURCE}{path}" for path in dict.fromkeys((*paths, ""))]
-    for place in places:
-        document = await get_json(place, "the metadata of the server", server)
+    urls = [f"{origin}{_RESOURCE}{path}" for path in dict.fromkeys((*paths, ""))]
+    for each in [challenge.metadata_url] if challenge.metadata_url else urls:
+        document = await _metadata(each, "the metadata of the server", server)
         if document is not None:
             return _resource(asked, server, document, wanted)
     if challenge.metadata_url:
-        raise AuthorizationFailed("the metadata that the server names is not there")
+        raise AuthorizationFailed("the server names a URL for its metadata where there are none")
     return Resource("", origin, server=server)
 
 
@@ -159,27 +167,24 @@ def _resource(
     if not isinstance(id, str) or not any(_covers(id, each) for each in asked):
         # Or a server could get tokens for another one (RFC 9728, 3.3).
         raise AuthorizationFailed(
-            f"the server says that it is {shown(id)}, which is not where it was asked"
+            f"the server says that it is {shorten(id)}, which is not the URL of the request"
         )
     issuers: Any = document.get("authorization_servers")
     found = [each for each in issuers if isinstance(each, str)] if is_array(issuers) else []
     if not found:
-        raise AuthorizationFailed("the server names nobody who issues tokens for it")
+        raise AuthorizationFailed("the server names no issuer for its tokens")
     known = (one for name in wanted for one in found if is_same_issuer(one, name))
     scopes: Any = document.get("scopes_supported")
     return Resource(
-        id,
-        next(known, found[0]),
-        scopes_in(scopes) if is_array(scopes) else None,
-        server,
+        id, next(known, found[0]), valid_scopes(scopes) if is_array(scopes) else None, server
     )
 
 
 def _covers(id: str, url: str) -> bool:
-    """Return True if a resource is the one at a URL, or what is above it."""
+    """Return True if a resource is the one at a URL, or above it."""
     try:
         parts = urlsplit(id)
-        known, asked = urlsplit(place_of(id)), urlsplit(url)
+        known, asked = urlsplit(server_key(id)), urlsplit(url)
     except ValueError:
         return False
     above = known.path.rstrip("/")
@@ -192,36 +197,39 @@ def _covers(id: str, url: str) -> bool:
     )
 
 
+# --- the issuer -----------------------------------------------------------------------------------
+
+
 def is_same_issuer(one: str, other: str) -> bool:
-    """Return True if two names are of one issuer.
+    """Return True if two identifiers are of one issuer.
 
-    They are compared as they are (RFC 8414, 3.3), but that an issuer without a path may have a
-    slash at its end, which is the same URL, or none.
+    They have to be equal (RFC 8414, 3.3), except that an issuer without a path may have a slash at
+    its end, because the URL is the same.
     """
-    return _without_slash(one) == _without_slash(other)
 
+    def plain(id: str) -> str:
+        return id[:-1] if id.endswith("/") and id.count("/") == 3 else id
 
-def _without_slash(id: str) -> str:
-    return id[:-1] if id.endswith("/") and id.count("/") == 3 else id
+    return plain(one) == plain(other)
 
 
 @dataclass(frozen=True)
 class Issuer:
-    """Whoever issues tokens, as its metadata says (RFC 8414)."""
+    """An issuer of tokens, by its metadata (RFC 8414)."""
 
     id: str
-    """As it names itself."""
+    """Its own spelling of its identifier."""
     authorization_endpoint: str
     token_endpoint: str
     registration_endpoint: str = ""
     revocation_endpoint: str = ""
     scopes: tuple[str, ...] = ()
     client_methods: tuple[str, ...] = ()
-    """How clients may authenticate; empty if it does not say."""
+    """How clients may authenticate; empty if the metadata do not say."""
     names_itself: bool = False
-    """True if its answers have its name (RFC 9207)."""
+    """True if its responses name it (RFC 9207)."""
     takes_documents: bool = False
-    """True if the id of a client may be the URL of a document."""
+    """True if a client id may be the URL of a client metadata document."""
     grants: tuple[str, ...] = ()
     document: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, hash=False)
 
@@ -230,34 +238,24 @@ async def find_issuer(resource: Resource) -> Issuer:
     """Return the issuer of a server's tokens.
 
     Raises:
-        AuthorizationFailed: It has no metadata, or those of another one, or cannot do what is
-            needed.
+        AuthorizationFailed: The issuer has no metadata, or those of another one.
     """
     id = resource.issuer
     try:
         parts = urlsplit(id)
     except ValueError:
-        raise AuthorizationFailed(f"the issuer {shown(id)} is no URL") from None
+        raise AuthorizationFailed(f"the issuer {shorten(id)} is not a URL") from None
     if parts.query or parts.fragment:
-        raise AuthorizationFailed(f"the issuer {shown(id)} is more than a URL (RFC 8414, 2)")
+        raise AuthorizationFailed(f"the issuer {shorten(id)} has a query or fragment (RFC 8414, 2)")
     origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
-    if path:
-        places = [
-            f"{origin}{_SERVER}{path}",
-            f"{origin}{_OPENID}{path}",
-            f"{origin}{path}{_OPENID}",
-        ]
-    else:
-        places = [f"{origin}{_SERVER}", f"{origin}{_OPENID}"]
-    if not resource.is_described:
-        places = places[:1]
-    for place in places:
-        document = await get_json(place, "the metadata of the issuer", resource.server)
+    urls = [f"{origin}{_SERVER}{path}", f"{origin}{_OPENID}{path}", f"{origin}{path}{_OPENID}"]
+    for url in list(dict.fromkeys(urls)) if resource.is_described else urls[:1]:
+        document = await _metadata(url, "the metadata of the issuer", resource.server)
         if document is not None:
             return _issuer(id, document)
     if resource.is_described:
-        raise AuthorizationFailed(f"the issuer {shown(id)} has no metadata")
-    # The places of 2025-03-26, for servers that say nothing at all.
+        raise AuthorizationFailed(f"the issuer {shorten(id)} has no metadata")
+    # The default endpoints of 2025-03-26.
     return Issuer(id, f"{origin}/authorize", f"{origin}/token", f"{origin}/register")
 
 
@@ -265,7 +263,7 @@ def _issuer(id: str, document: Mapping[str, Any]) -> Issuer:
     named: Any = document.get("issuer")
     if not isinstance(named, str) or not is_same_issuer(named, id):
         raise AuthorizationFailed(
-            f"the metadata of the issuer {shown(id)} are those of {shown(named)}"
+            f"the metadata of the issuer {shorten(id)} are those of {shorten(named)}"
         )
 
     def text(name: str) -> str:

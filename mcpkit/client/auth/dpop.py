@@ -1,4 +1,4 @@
-"""DPoPProofs that a token is used by whoever it was issued to (DPoP, RFC 9449)."""
+"""Proofs that the sender of a token is the client that it was issued to (DPoP, RFC 9449)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-__all__ = ["DPoPProofs", "origin_of"]
-
 _NEEDS: Final = 'Tokens that are bound to a key need the auth extra: pip install "mcpkit[auth]"'
 
 
 class DPoPProofs:
-    """A key of the client, the proofs that it makes with it, and what servers want in them.
+    """A key of the client, the proofs that it signs, and the nonces that servers require in them.
 
     Args:
         key: The private key in PEM; a new one by default.
-        nonces: What servers want to see, by their origins.
+        nonces: By the origins of their servers.
 
     Raises:
         ValueError: The key cannot be read.
@@ -28,30 +26,24 @@ class DPoPProofs:
     def __init__(self, key: str | None = None, nonces: dict[str, str] | None = None) -> None:
         try:
             import jwt
-            from cryptography.hazmat.primitives.asymmetric.ec import (
-                SECP256R1,
-                generate_private_key,
-            )
-            from cryptography.hazmat.primitives.serialization import (
-                Encoding,
-                NoEncryption,
-                PrivateFormat,
-                load_pem_private_key,
-            )
+            from cryptography.hazmat.primitives import serialization
+            from cryptography.hazmat.primitives.asymmetric import ec
         except ModuleNotFoundError:
             raise ImportError(_NEEDS) from None
-        made: Any
-        made = (
-            generate_private_key(SECP256R1())
+        private: Any = (
+            ec.generate_private_key(ec.SECP256R1())
             if key is None
-            else load_pem_private_key(key.encode(), None)
+            else serialization.load_pem_private_key(key.encode(), None)
         )
-        self.key = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(
-            "ascii"
+        pem: bytes = private.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
         )
-        self._private = made
-        kind: Any = jwt.get_algorithm_by_name("ES256")
-        self._public: dict[str, Any] = kind.to_jwk(made.public_key(), as_dict=True)
+        algorithm: Any = jwt.get_algorithm_by_name("ES256")
+        self.key = pem.decode("ascii")
+        self._private = private
+        self._public: dict[str, Any] = algorithm.to_jwk(private.public_key(), as_dict=True)
         self._nonces: dict[str, str] = {} if nonces is None else nonces
 
     def make(self, method: str, url: str, token: str | None = None) -> str:

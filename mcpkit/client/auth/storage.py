@@ -1,4 +1,4 @@
-"""What a client keeps of its logins: registrations, tokens, and whose they are."""
+"""Stores for the credentials of a client: registrations and tokens, by server."""
 
 from __future__ import annotations
 
@@ -21,45 +21,42 @@ from anyio import to_thread
 from mcpkit._scopes import is_scope
 from mcpkit._utils.fetch import PerEventLoop
 from mcpkit._utils.json import is_array, is_object
-from mcpkit.client.auth.base import is_token
-from mcpkit.client.auth.errors import AuthorizationFailed
-
-__all__ = ["Credentials", "FileTokenStore", "MemoryTokenStore", "TokenStore", "default_store"]
+from mcpkit.client.auth.base import AuthorizationFailed, is_token
 
 _SERVICE: Final = "mcpkit"
-_BEGUN: Final = ".begun"
+_PARTIAL: Final = ".begun"
 _EARLY_S: Final = 30.0
-"""Seconds before its end at which a token is renewed, if it lasts for much longer."""
+"""Seconds before expiry at which a token is refreshed, if it lasts for much longer."""
 
 _LOCKED_S: Final = 60.0
-"""Seconds after which nobody waits any more for somebody else who renews."""
+"""Seconds to wait for another process that refreshes a token."""
 
 _PAUSE_S: Final = 0.02
 _LEFT_S: Final = 60.0
-"""Seconds after which a file that was begun is somebody's who has died."""
+"""Seconds after which a temporary file belongs to a process that was killed."""
 
-_LARGEST: Final = 1024 * 1024
+MAX_FILE: Final = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """All that is kept for one server.
+    """The registration and the tokens of a client for one server.
 
     Args:
-        issuer: Whose credentials these are: for another issuer they do not exist.
+        issuer: The issuer of these credentials: for another one they do not exist.
         resource: The server that the tokens are for.
-        client_id: Of the registration.
-        client_secret: Of it, if there is one.
+        client_id: The id of the client at the issuer.
+        client_secret: Its secret, if it has one.
         client_method: How the client authenticates.
-        redirect_uri: That it has registered.
+        redirect_uri: The redirect URI that it has registered.
         access_token: The token.
-        expires_at: When it ends, in seconds since the epoch; None: not known.
-        lifetime: Seconds that it has from its beginning to its end; None: not known.
-        refresh_token: To get another one.
-        scopes: That were asked for.
-        granted: That were given; None: those that were asked for (RFC 6749, 5.1).
-        grant: How a program gets another token without a user, such as ``client_credentials``;
-            empty if a user has logged in.
+        expires_at: When the token expires, in seconds since the epoch; None: unknown.
+        lifetime: Seconds from the issue of the token to its expiry; None: unknown.
+        refresh_token: For the next token.
+        scopes: The scopes that were requested.
+        granted: The scopes that were granted; None: those requested (RFC 6749, 5.1).
+        grant: The grant of a program that needs no user, such as ``client_credentials``; empty if a
+            user has logged in.
         proof_key: The private key that the tokens are bound to.
     """
 
@@ -80,7 +77,7 @@ class Credentials:
 
     @property
     def is_fresh(self) -> bool:
-        """True if there is a token that does not end at once."""
+        """True if there is a token that does not expire soon."""
         if self.access_token is None:
             return False
         early = _EARLY_S if self.lifetime is None else min(_EARLY_S, self.lifetime / 4)
@@ -88,7 +85,7 @@ class Credentials:
 
     @property
     def has_ended(self) -> bool:
-        """True if there is a token whose time is over."""
+        """True if there is a token that has expired."""
         return self.expires_at is not None and self.expires_at <= time.time()
 
     def without_tokens(self) -> Credentials:
@@ -105,14 +102,14 @@ class Credentials:
         )
 
     def to_json(self) -> str:
-        """Return it as text, with everything that is secret in it."""
+        """Return the credentials as JSON, including all secrets."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Credentials | None:
-        """Return what was written; None if it is not readable.
+        """Return the credentials in a JSON text; None if it is not valid.
 
-        Members that this version does not know are passed over.
+        Members that this version does not know are ignored.
         """
         try:
             found: Any = json.loads(text)
@@ -121,7 +118,9 @@ class Credentials:
         if not is_object(found):
             return None
         known = {each.name: found[each.name] for each in fields(cls) if each.name in found}
-        if not all(_FITS[name](value) for name, value in known.items()) or "issuer" not in known:
+        if "issuer" not in known or any(known[name] is None for name in _REQUIRED & known.keys()):
+            return None
+        if not all(_CHECKS.get(name, _is_text)(value) for name, value in known.items()):
             return None
         for name in ("scopes", "granted"):
             if known.get(name) is not None:
@@ -130,10 +129,6 @@ class Credentials:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_text_or_none(value: object) -> bool:
     return value is None or isinstance(value, str)
 
 
@@ -145,50 +140,42 @@ def _are_scopes(value: object) -> bool:
     return value is None or (is_array(value) and all(map(is_scope, value)))
 
 
-def _is_token_or_none(value: object) -> bool:
-    return value is None or is_token(value)
-
-
-_FITS: Final[dict[str, Callable[[object], bool]]] = {
-    "issuer": _is_text,
-    "resource": _is_text,
-    "client_id": _is_text,
-    "client_secret": _is_text_or_none,
-    "client_method": _is_text,
-    "redirect_uri": _is_text,
-    "access_token": _is_token_or_none,
+_CHECKS: Final[dict[str, Callable[[object], bool]]] = {
+    "access_token": lambda value: value is None or is_token(value),
     "expires_at": _is_time,
     "lifetime": _is_time,
-    "refresh_token": _is_text_or_none,
     "scopes": _are_scopes,
     "granted": _are_scopes,
-    "grant": _is_text,
-    "proof_key": _is_text_or_none,
 }
-"""What each member may be: whoever can write the file can write anything."""
+"""Checks of members that are not just a text: anyone who can write the file can write anything."""
+
+_REQUIRED: Final = frozenset(
+    {"issuer", "resource", "client_id", "client_method", "redirect_uri", "grant"}
+)
+"""Members that cannot be null."""
 
 
 class TokenStore(Protocol):
-    """Keeps credentials by the URL of the server that they are for."""
+    """Stores credentials by the URL of their server."""
 
     async def get(self, url: str) -> Credentials | None:
-        """Return what is kept for a server; None if nothing is."""
+        """Return the credentials for a server; None if there are none."""
         ...
 
     async def set(self, url: str, credentials: Credentials | None) -> None:
-        """Keep credentials for a server; None forgets them."""
+        """Store the credentials for a server; None deletes them."""
         ...
 
     def lock(self, url: str) -> Any:
-        """Return an async context manager that only one has at a time, of all processes.
+        """Return an async context manager: a lock that one task of all processes holds at a time.
 
-        A refresh token may be used once only: whoever renews one holds this.
+        A refresh token may be good for one use only, so it is redeemed under this lock.
         """
         ...
 
 
 class MemoryTokenStore:
-    """Keeps credentials in this process, for one event loop at a time."""
+    """Stores credentials in this process, for one event loop at a time."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Credentials] = {}
@@ -198,11 +185,11 @@ class MemoryTokenStore:
         return f"<MemoryTokenStore: {len(self._kept)}>"
 
     async def get(self, url: str) -> Credentials | None:
-        """Return what is kept for a server."""
+        """Return the credentials for a server."""
         return self._kept.get(url)
 
     async def set(self, url: str, credentials: Credentials | None) -> None:
-        """Keep credentials for a server."""
+        """Store the credentials for a server."""
         if credentials is None:
             self._kept.pop(url, None)
         else:
@@ -210,19 +197,19 @@ class MemoryTokenStore:
 
     @asynccontextmanager
     async def lock(self, url: str) -> AsyncGenerator[None, None]:
-        """Hold what one at a time has in this process."""
+        """Hold the lock of a server in this process."""
         async with self._locks.get().setdefault(url, anyio.Lock()):
             yield
 
 
 class FileTokenStore:
-    """Keeps credentials in files that only the user can read; or in the platform's keyring.
+    """Stores credentials in files that only the user can read, or in the platform's keyring.
 
     Args:
-        folder: Where the files are; made if it is not there. By default ``mcpkit/credentials`` in
+        folder: The folder of the files, created if necessary. By default ``mcpkit/credentials`` in
             the user's configuration.
         keyring: A module such as `keyring`, with `get_password`, `set_password` and
-            `delete_password`; the files have locks only then.
+            `delete_password`; the folder has only locks then.
 
     Each method raises `AuthorizationFailed` if the files, or the keyring, cannot be used.
     """
@@ -235,11 +222,11 @@ class FileTokenStore:
         return f"<FileTokenStore: {'the keyring' if self._keyring else self._folder}>"
 
     def place(self, url: str) -> str:
-        """Return where credentials for a server are kept, in words for people."""
+        """Return where the credentials for a server are stored, for messages."""
         return str(self._path(url)) if self._keyring is None else "the keyring of this machine"
 
     async def get(self, url: str) -> Credentials | None:
-        """Return what is kept for a server."""
+        """Return the credentials for a server."""
 
         def read() -> str | None:
             if self._keyring is not None:
@@ -247,7 +234,7 @@ class FileTokenStore:
                 return found if isinstance(found, str) else None
             try:
                 with open(self._path(url), encoding="utf-8") as file:
-                    return file.read(_LARGEST)
+                    return file.read(MAX_FILE)
             except (FileNotFoundError, UnicodeError):
                 return None
 
@@ -256,7 +243,7 @@ class FileTokenStore:
         return None if text is None else Credentials.from_json(text)
 
     async def set(self, url: str, credentials: Credentials | None) -> None:
-        """Keep credentials for a server, whole or not at all."""
+        """Store the credentials for a server atomically; None deletes them."""
 
         def write() -> None:
             if self._keyring is not None:
@@ -274,45 +261,47 @@ class FileTokenStore:
 
     @asynccontextmanager
     async def lock(self, url: str) -> AsyncGenerator[None, None]:
-        """Hold the lock of a file beside the credentials, which ends with the process.
+        """Hold a file lock beside the credentials, which is released when the process ends.
 
         Raises:
-            AuthorizationFailed: Somebody else does not let go of it, or there can be none.
+            AuthorizationFailed: Another process holds it for too long, or it cannot be created.
         """
         path = self._path(url).with_suffix(".lock")
         deadline = time.monotonic() + _LOCKED_S
         while True:
             with self._readable():
                 self._make_folder()
-                descriptor = take_lock(path)
+                descriptor = acquire(path)
             if descriptor is not None:
                 break
             if time.monotonic() > deadline:
-                raise AuthorizationFailed("another process does not finish renewing the token")
+                raise AuthorizationFailed("another process has not finished refreshing the token")
             await anyio.sleep(_PAUSE_S)
         try:
             yield
         finally:
-            give_lock(path, descriptor)
+            release(path, descriptor)
 
     def _path(self, url: str) -> Path:
         return self._folder / f"{sha256(url.encode()).hexdigest()[:32]}.json"
 
     @contextmanager
     def _readable(self) -> Generator[None, None, None]:
-        """Say in one line what the system says of the files, or of the keyring, in here."""
+        """Translate errors of the files, or of the keyring, to `AuthorizationFailed`."""
         try:
             yield
         except AuthorizationFailed:
             raise
         except Exception as error:
-            if self._keyring is not None:  # it is locked, or its user says no
-                raise AuthorizationFailed(f"the keyring refuses: {type(error).__name__}") from None
+            if self._keyring is not None:  # locked, or the user denied access
+                raise AuthorizationFailed(
+                    f"the keyring cannot be used: {type(error).__name__}"
+                ) from None
             if not isinstance(error, OSError):
                 raise
             why = error.strerror or type(error).__name__
             raise AuthorizationFailed(
-                f"credentials cannot be kept in {self._folder}: {why}"
+                f"credentials cannot be stored in {self._folder}: {why}"
             ) from None
 
     def _make_folder(self) -> None:
@@ -320,8 +309,8 @@ class FileTokenStore:
 
     def _replace(self, path: Path, text: str) -> None:
         self._make_folder()
-        # Only the owner may read what this makes.
-        descriptor, name = tempfile.mkstemp(_BEGUN, path.stem, self._folder)
+        # Readable by its owner only.
+        descriptor, name = tempfile.mkstemp(_PARTIAL, path.stem, self._folder)
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
@@ -332,19 +321,19 @@ class FileTokenStore:
             with suppress(OSError):
                 os.unlink(name)
             raise
-        for each in self._folder.glob(f"{path.stem}*{_BEGUN}"):
+        for each in self._folder.glob(f"{path.stem}*{_PARTIAL}"):
             with suppress(OSError):
                 if time.time() - each.stat().st_mtime > _LEFT_S:
-                    each.unlink()  # whoever began it was killed
+                    each.unlink()  # the process that wrote it was killed
 
 
 if sys.platform == "win32":
 
-    def take_lock(path: Path) -> int | None:
-        """Lock a file; None if somebody else has it.
+    def acquire(path: Path) -> int | None:
+        """Lock a file, and return its descriptor; None if another process holds the lock.
 
         Raises:
-            OSError: It cannot be made.
+            OSError: The file cannot be created.
         """
         import msvcrt
 
@@ -356,18 +345,18 @@ if sys.platform == "win32":
             return None
         return descriptor
 
-    def give_lock(path: Path, descriptor: int) -> None:
-        """Let go of a file, which stays: one that is open cannot be removed."""
+    def release(path: Path, descriptor: int) -> None:
+        """Unlock a file, and keep it: Windows does not remove an open file."""
         del path
         os.close(descriptor)
 
 else:
 
-    def take_lock(path: Path) -> int | None:
-        """Lock a file; None if somebody else has it.
+    def acquire(path: Path) -> int | None:
+        """Lock a file, and return its descriptor; None if another process holds the lock.
 
         Raises:
-            OSError: It cannot be made.
+            OSError: The file cannot be created.
         """
         import fcntl
 
@@ -379,21 +368,21 @@ else:
             if (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino):
                 return descriptor
         except (BlockingIOError, FileNotFoundError):
-            pass  # somebody else has it, or has just removed it
+            pass  # another process holds it, or has just removed it
         except BaseException:
             os.close(descriptor)
             raise
         os.close(descriptor)
         return None
 
-    def give_lock(path: Path, descriptor: int) -> None:
-        """Let go of a file, and remove it, as long as nobody else can have it."""
+    def release(path: Path, descriptor: int) -> None:
+        """Remove a file while it is locked, and unlock it."""
         path.unlink(missing_ok=True)
         os.close(descriptor)
 
 
 def default_store(environment: Mapping[str, str] | None = None) -> FileTokenStore:
-    """Return where the commands keep credentials: the platform's keyring, or files."""
+    """Return the store of the commands: the platform's keyring, or files."""
     given = (os.environ if environment is None else environment).get("MCPKIT_CREDENTIALS")
     if given:
         return FileTokenStore(given)
@@ -404,7 +393,7 @@ def default_store(environment: Mapping[str, str] | None = None) -> FileTokenStor
         backend: Any = keyring.get_keyring()
         if getattr(backend, "priority", 0) > 0:
             return FileTokenStore(keyring=keyring)
-    except Exception:  # not installed, or nothing of it works here
+    except Exception:  # not installed, or without a backend that works here
         pass
     return FileTokenStore()
 

@@ -1,4 +1,4 @@
-"""What all ways of getting a token have in common: when one is got, renewed, and used."""
+"""When a token is requested, refreshed and used: the part that all ways to get one share."""
 
 from __future__ import annotations
 
@@ -10,16 +10,30 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import quote
 
 import anyio
 
 from mcpkit._scopes import scopes_of
-from mcpkit._utils.fetch import PerEventLoop, check_address
-from mcpkit._utils.requests import Answer, hide, is_temporary, post_form, refusal, shown
-from mcpkit.client.auth.base import Answer as RefusedAnswer
-from mcpkit.client.auth.base import HttpAuth, HttpRequest, is_token, place_of
+from mcpkit._utils.fetch import (
+    PerEventLoop,
+    Response,
+    basic_credentials,
+    check_address,
+    redact,
+    shorten,
+)
+from mcpkit.client.auth.base import (
+    AuthorizationFailed,
+    HttpAuth,
+    HttpRequest,
+    ResponseHeaders,
+    describe_error,
+    is_token,
+    request,
+    server_key,
+)
 from mcpkit.client.auth.discovery import (
+    MAX_SCOPES,
     Challenge,
     Issuer,
     Resource,
@@ -27,42 +41,38 @@ from mcpkit.client.auth.discovery import (
     find_resource,
     is_same_issuer,
     read_challenge,
-    scopes_in,
+    valid_scopes,
 )
 from mcpkit.client.auth.dpop import DPoPProofs, origin_of
-from mcpkit.client.auth.errors import AuthorizationFailed
 from mcpkit.client.auth.storage import Credentials, MemoryTokenStore, TokenStore
 
-__all__ = ["TokenSource", "client_of"]
-
-_MOST_LOGINS: Final = 3
+MAX_LOGINS: Final = 3
 """Logins at one server within `_PAUSE_S`."""
 
-_PAUSE_S: Final = 30.0
-"""Seconds after which logins are counted anew; a token that is refused sooner after it was renewed
-is not renewed once more."""
+MAX_LIFETIME: Final = 1e15
+"""Limit of a token's lifetime, in seconds."""
 
-_MOST_SCOPES: Final = 200
-_LONGEST_S: Final = 1e15
-"""Seconds that a token lasts at most, whatever is said: for ever, and still a time."""
+_PAUSE_S: Final = 30.0
+"""Seconds after which the count of logins starts again, and for which a token that was refreshed is
+not refreshed once more when the server rejects it."""
 
 
 class TokenSource(HttpAuth):
     """A token that an issuer gives for one server.
 
     Args:
-        scopes: To ask for, beside those that the server wants.
-        store: Where credentials are kept; in this process by default.
-        proof: Have only tokens that are bound to a key of this client (DPoP, RFC 9449), also where
-            the server does not want that.
-        issuer: Whoever may issue tokens; by default whoever the server names.
+        scopes: To request, in addition to those that the server requires.
+        store: Where credentials are stored; in this process by default.
+        proof: Accept only tokens that are bound to a key of this client (DPoP, RFC 9449), also
+            where the server does not require that.
+        issuer: The only issuer that is accepted; by default the one that the server names.
 
     Raises:
-        ValueError: An option makes no sense.
+        ValueError: An option is not valid.
     """
 
     _asks_user = False
-    """True if somebody has to do something for a token."""
+    """True if a user has to act for each token."""
 
     def __init__(
         self,
@@ -85,7 +95,7 @@ class TokenSource(HttpAuth):
         self._own_proofs: DPoPProofs | None = DPoPProofs(None, self._nonces) if proof else None
         self._logins: dict[str, tuple[int, float]] = {}
         self._failures: dict[str, AuthorizationFailed] = {}
-        self._renewals: dict[str, tuple[str, float]] = {}
+        self._refreshes: dict[str, tuple[str, float]] = {}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -97,143 +107,128 @@ class TokenSource(HttpAuth):
         """Return credentials with a new token.
 
         Args:
-            place: The server, as credentials are kept by.
-            resource: The server, as it describes itself.
-            issuer: Of its tokens.
-            scopes: To ask for; None: the issuer's choice.
+            place: The key of the server in the store.
+            resource: The server's description of itself.
+            issuer: The issuer of its tokens.
+            scopes: To request; None: the issuer's choice.
 
         Raises:
-            AuthorizationFailed: There are none to be had.
+            AuthorizationFailed: The client cannot get a token.
         """
 
-    # --- the way to a server ----------------------------------------------------------------------
+    # --- requests to a server ---------------------------------------------------------------------
 
     async def headers(self, request: HttpRequest) -> Mapping[str, str]:
-        """Return the token for a request, renewed if it is about to end."""
-        place = place_of(request.server)
-        kept = await self._store.get(place)
-        if kept is not None and kept.refresh_token is not None and not kept.is_fresh:
-            try:
-                kept = await self._renewed(place, kept)
-            except AuthorizationFailed:
-                pass  # the server may still take it; if not, its challenge is the way on
-        if kept is None or kept.access_token is None:
+        """Return the token for a request, refreshed if it is about to expire."""
+        key = server_key(request.server)
+        stored = await self._store.get(key)
+        if stored is not None and stored.refresh_token is not None and not stored.is_fresh:
+            # The server may still accept the token; if not, its challenge starts a login.
+            with suppress(AuthorizationFailed):
+                stored = await self._refreshed(key, stored)
+        if stored is None or stored.access_token is None:
             return {}
-        check_address(place, "the URL of a server that gets a token")
-        token = kept.access_token
-        proofs = self._proofs_for(kept)
-        if kept.proof_key is None or proofs is None:
+        check_address(key, "the URL of a server that gets a token")
+        token = stored.access_token
+        proofs = self._proofs_for(stored)
+        if stored.proof_key is None or proofs is None:
             return {"Authorization": f"Bearer {token}"}
-        proof = proofs.make(request.method, place_of(request.url), token)
+        proof = proofs.make(request.method, server_key(request.url), token)
         return {"Authorization": f"DPoP {token}", "DPoP": proof}
 
     async def refused(
-        self, request: HttpRequest, sent: Mapping[str, str], status: int, answer: RefusedAnswer
+        self, request: HttpRequest, sent: Mapping[str, str], status: int, answer: ResponseHeaders
     ) -> bool:
         """Get another token, if that may help."""
-        place = place_of(request.server)
+        key = server_key(request.server)
         scheme, _, old = sent.get("Authorization", "").partition(" ")
         challenge = read_challenge(answer.get("www-authenticate", []), has_proof=scheme == "DPoP")
-        is_new = self._note_nonce(request.url, answer.get("dpop-nonce", [""])[0])
+        is_new = self._store_nonce(request.url, answer.get("dpop-nonce", [""])[0])
         if challenge.error == "use_dpop_nonce" and scheme == "DPoP":
             return is_new
         if status == 403 and challenge.error != "insufficient_scope":
             return False
-        check_address(place, "the URL of a server that gets a token")
-        failure = self._failures.get(place)
+        check_address(key, "the URL of a server that gets a token")
+        failure = self._failures.get(key)
         async with self._lock.get():
-            newer = self._failures.get(place)
+            newer = self._failures.get(key)
             if newer is not None and newer is not failure:
-                raise copy(newer)  # the login that this one has waited for
-            kept = await self._store.get(place)
-            if kept is not None and kept.access_token not in (None, old):
-                return True  # somebody else was faster
+                raise copy(newer)  # of the login that this request has waited for
+            stored = await self._store.get(key)
+            if stored is not None and stored.access_token not in (None, old):
+                return True  # another request has got a new token meanwhile
             try:
-                return await self._get(request, kept, status, challenge)
+                return await self._get_token(request, stored, status, challenge)
             except AuthorizationFailed as error:
-                self._failures[place] = copy(error)  # without what it has come through
+                self._failures[key] = copy(error)  # without its traceback
                 raise
 
-    async def _get(
-        self,
-        request: HttpRequest,
-        kept: Credentials | None,
-        status: int,
-        challenge: Challenge,
+    async def _get_token(
+        self, request: HttpRequest, stored: Credentials | None, status: int, challenge: Challenge
     ) -> bool:
-        """Get a token: with what is kept, or a new one; False if none would help."""
-        place = place_of(request.server)
-        had = () if kept is None else kept.scopes or ()
+        """Refresh the token, or log in; return False if neither would help."""
+        key = server_key(request.server)
+        had = () if stored is None else stored.scopes or ()
         if status == 403 and set(challenge.scopes or ()) <= set(had):
-            return False  # these have been asked for, and were not enough
-        resource = await self._resource(request, challenge, kept)
-        if kept is not None and not is_same_issuer(kept.issuer, resource.issuer):
+            return False  # these were requested already
+        resource = await self._resource(request, challenge, stored)
+        if stored is not None and not is_same_issuer(stored.issuer, resource.issuer):
             self._check_new_issuer(resource)
-            kept, had = None, ()  # credentials are their issuer's, and nobody else's
-        may_renew = status == 401 and kept is not None and kept.refresh_token is not None
-        if may_renew and kept is not None and not self._was_renewed(place, kept):
-            renewed = await self._renewed(place, kept)
-            if renewed is not None and renewed.access_token is not None:
-                return True
+            stored, had = None, ()  # credentials belong to their issuer alone
+        if status == 401 and stored is not None and stored.refresh_token is not None:
+            token, since = self._refreshes.get(key, ("", 0.0))
+            just_now = time.monotonic() - since < _PAUSE_S
+            if not (just_now and token == stored.access_token):
+                refreshed = await self._refreshed(key, stored)
+                if refreshed is not None and refreshed.access_token is not None:
+                    return True
         needed = resource.scopes if challenge.scopes is None else challenge.scopes
-        scopes = None if needed is None else _joined(had, needed)  # AUTH-6: all that was there
-        await self._log_in(place, resource, challenge, scopes, kept)
-        return True
-
-    async def _log_in(
-        self,
-        place: str,
-        resource: Resource,
-        challenge: Challenge,
-        scopes: tuple[str, ...] | None,
-        kept: Credentials | None,
-    ) -> None:
-        if kept is None or kept.access_token is None or not kept.has_ended or self._asks_user:
-            self._count(place)
+        scopes = None if needed is None else _joined(had, needed)  # AUTH-6: all that it had
+        if stored is None or not stored.has_ended or stored.access_token is None or self._asks_user:
+            self._count_login(key)
         issuer = await self._issuer(resource)
         if challenge.has_proof and self._own_proofs is None:
             self._own_proofs = DPoPProofs(None, self._nonces)
         if self._scopes:
             scopes = _joined(scopes or (), self._scopes)
-        found = await self.obtain(place, resource, issuer, scopes)
+        found = await self.obtain(key, resource, issuer, scopes)
         if (challenge.has_proof or self._wants_proof) and found.proof_key is None:
-            raise AuthorizationFailed("the issuer gives no tokens that are bound to a key")
-        await self._store.set(place, found)
+            raise AuthorizationFailed("the issuer does not bind tokens to a key (DPoP)")
+        await self._store.set(key, found)
+        return True
 
-    def _count(self, place: str) -> None:
+    def _count_login(self, key: str) -> None:
         now = time.monotonic()
-        count, since = self._logins.get(place, (0, now))
+        count, since = self._logins.get(key, (0, now))
         if now - since > _PAUSE_S:
             count, since = 0, now
-        if count >= _MOST_LOGINS:
+        if count >= MAX_LOGINS:
             raise AuthorizationFailed(
-                f"{count} logins within {_PAUSE_S:g} seconds have not been enough for the server"
+                f"the server still rejects the token after {count} logins within "
+                f"{_PAUSE_S:g} seconds"
             )
-        self._logins[place] = count + 1, since
+        self._logins[key] = count + 1, since
 
     # --- servers and issuers ----------------------------------------------------------------------
 
     async def _resource(
-        self, request: HttpRequest, challenge: Challenge, kept: Credentials | None
+        self, request: HttpRequest, challenge: Challenge, stored: Credentials | None
     ) -> Resource:
-        """Return the server as it describes itself now."""
-        wanted = [] if self._wanted_issuer is None else [self._wanted_issuer]
-        if kept is not None and not wanted:
-            wanted.append(kept.issuer)
-        found = await find_resource(request.url, place_of(request.server), challenge, wanted)
-        if self._wanted_issuer is not None and not is_same_issuer(
-            found.issuer, self._wanted_issuer
-        ):
+        wanted = self._wanted_issuer
+        preferred = wanted or (stored.issuer if stored is not None else None)
+        issuers = [] if preferred is None else [preferred]
+        found = await find_resource(request.url, server_key(request.server), challenge, issuers)
+        if wanted is not None and not is_same_issuer(found.issuer, wanted):
             raise AuthorizationFailed(
-                f"the server wants tokens of another issuer, {shown(found.issuer)}"
+                f"the server requires tokens of another issuer, {shorten(found.issuer)}"
             )
         return found
 
     def _check_new_issuer(self, resource: Resource) -> None:
-        """Refuse an issuer other than before, if the client can have nothing to do with it.
+        """Reject an issuer other than before, if this client cannot be known to it.
 
         Raises:
-            AuthorizationFailed: It must not be asked.
+            AuthorizationFailed: The issuer must not be sent this client's credentials.
         """
 
     async def _issuer(self, resource: Resource) -> Issuer:
@@ -241,121 +236,123 @@ class TokenSource(HttpAuth):
         self._issuers[found.id] = found
         return found
 
-    # --- renewing ---------------------------------------------------------------------------------
+    # --- refreshing -------------------------------------------------------------------------------
 
-    def _was_renewed(self, place: str, kept: Credentials) -> bool:
-        """Return True if a token was renewed just now."""
-        token, since = self._renewals.get(place, ("", 0.0))
-        return token == kept.access_token and time.monotonic() - since < _PAUSE_S
-
-    async def _renewed(self, place: str, seen: Credentials) -> Credentials | None:
-        """Return credentials whose token was renewed, by whoever was first; or none.
+    async def _refreshed(self, key: str, seen: Credentials) -> Credentials | None:
+        """Return credentials with a refreshed token, by this or by another process; or none.
 
         Args:
-            place: The server.
-            seen: The credentials whose token has ended.
+            key: The key of the server in the store.
+            seen: The credentials whose token has expired.
 
         Raises:
-            AuthorizationFailed: The issuer cannot say now.
+            AuthorizationFailed: The issuer cannot refresh the token at the moment.
         """
-        async with self._store.lock(place):
-            kept = await self._store.get(place)
-            if kept is None or kept.refresh_token is None or kept.access_token is None:
-                return kept
-            if kept.access_token != seen.access_token:
-                return kept
-            issuer = self._issuers.get(kept.issuer)
+        async with self._store.lock(key):
+            stored = await self._store.get(key)
+            if stored is None or stored.refresh_token is None or stored.access_token is None:
+                return stored
+            if stored.access_token != seen.access_token:
+                return stored
+            issuer = self._issuers.get(stored.issuer)
             if issuer is None:
-                issuer = await self._issuer(Resource(kept.resource, kept.issuer, server=place))
-            # Whoever has used a refresh token must keep the next one, however soon they leave.
+                issuer = await self._issuer(Resource(stored.resource, stored.issuer, server=key))
+            # A refresh token may be good for one use: what it brings is stored in any case, even if
+            # the caller is cancelled.
             with anyio.CancelScope(shield=True):
-                await self._refresh(place, issuer, kept)
-            return await self._store.get(place)
+                await self._refresh(key, issuer, stored)
+            return await self._store.get(key)
 
-    async def _refresh(self, place: str, issuer: Issuer, kept: Credentials) -> None:
-        """Use the refresh token, and keep what it brings; nothing if it does no more."""
-        fields = {"grant_type": "refresh_token", "refresh_token": kept.refresh_token or ""}
-        answer = await self.ask(issuer, kept, fields)
-        if is_temporary(answer.status):
-            # Which says nothing of the refresh token.
-            raise AuthorizationFailed(f"the issuer cannot renew the token now: {answer.status}")
-        fresh = replace(kept.without_tokens(), scopes=kept.scopes)
-        if answer.status == 200:
-            with suppress(AuthorizationFailed):  # it has been used, and has brought nothing
-                fresh = self.taken(kept, answer, kept.scopes)
-                self._renewals[place] = fresh.access_token or "", time.monotonic()
-        elif answer.document.get("error") in ("invalid_client", "unauthorized_client"):
+    async def _refresh(self, key: str, issuer: Issuer, stored: Credentials) -> None:
+        """Redeem the refresh token and store the new tokens, or none if the issuer rejects it."""
+        fields = {"grant_type": "refresh_token", "refresh_token": stored.refresh_token or ""}
+        response = await self.request_token(issuer, stored, fields)
+        if response.is_temporary:
+            raise AuthorizationFailed(f"the issuer cannot refresh the token now: {response.status}")
+        fresh = replace(stored.without_tokens(), scopes=stored.scopes)
+        if response.status == 200:
+            with suppress(AuthorizationFailed):  # the refresh token is used up all the same
+                fresh = self.credentials_in(response, stored, stored.scopes)
+                self._refreshes[key] = fresh.access_token or "", time.monotonic()
+        elif response.document.get("error") in ("invalid_client", "unauthorized_client"):
             fresh = replace(fresh, client_id="", client_secret=None, redirect_uri="")
-        await self._store.set(place, fresh)
+        await self._store.set(key, fresh)
 
     # --- requests for tokens ----------------------------------------------------------------------
 
-    async def ask(self, issuer: Issuer, client: Credentials, fields: Mapping[str, str]) -> Answer:
-        """Ask an issuer for a token, as a client.
+    async def request_token(
+        self, issuer: Issuer, client: Credentials, fields: Mapping[str, str]
+    ) -> Response:
+        """Send a request to the token endpoint, authenticated as a client.
 
         Raises:
-            AuthorizationFailed: Nobody answers.
+            AuthorizationFailed: There is no response.
         """
         if not issuer.token_endpoint:
             raise AuthorizationFailed("the issuer has no token endpoint")
-        sent, headers = self.authenticated(issuer, client)
-        given = {**fields, **sent}
-        if client.resource:
-            given["resource"] = client.resource
+        url, server = issuer.token_endpoint, client.resource or client.issuer
         proofs = self._proofs_for(client)
-        url, what, server = issuer.token_endpoint, "the issuer", client.resource or client.issuer
-        if proofs is not None:
-            headers["DPoP"] = proofs.make("POST", url)
-        answer = await post_form(url, what, server, given, headers)
-        is_new = self._note_nonce(url, answer.headers.get("dpop-nonce"))
-        if proofs is not None and answer.status != 200 and is_new:
-            given.update(self.authenticated(issuer, client)[0])  # an assertion is used once
-            headers["DPoP"] = proofs.make("POST", url)
-            answer = await post_form(url, what, server, given, headers)
-            self._note_nonce(url, answer.headers.get("dpop-nonce"))
-        hide(answer, [client.client_secret or ""])
-        return answer
+        attempts = 0
+        while True:
+            credentials, headers = self.authenticate(issuer, client)  # an assertion is used once
+            form = {**fields, **credentials}
+            if client.resource:
+                form["resource"] = client.resource
+            if proofs is not None:
+                headers["DPoP"] = proofs.make("POST", url)
+            response = await request(url, "the issuer", server, form=form, headers=headers)
+            is_new = self._store_nonce(url, response.headers.get("dpop-nonce"))
+            attempts += 1
+            if attempts == 2 or proofs is None or response.status == 200 or not is_new:
+                break
+        redact(response.document, [client.client_secret or ""])
+        return response
 
-    def authenticated(
+    def authenticate(
         self, issuer: Issuer, client: Credentials
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the fields and headers that a client authenticates with (RFC 6749, 2.3)."""
+        """Return the form fields and headers that authenticate a client (RFC 6749, 2.3)."""
         del issuer
-        return client_of(client)
+        id, secret = client.client_id, client.client_secret
+        if secret is not None and client.client_method == "client_secret_basic":
+            return {}, {"Authorization": basic_credentials(id, secret)}
+        if secret is not None and client.client_method == "client_secret_post":
+            return {"client_id": id, "client_secret": secret}, {}
+        return {"client_id": id}, {}
 
-    def taken(
-        self, client: Credentials, answer: Answer, scopes: tuple[str, ...] | None
+    def credentials_in(
+        self, response: Response, client: Credentials, scopes: tuple[str, ...] | None
     ) -> Credentials:
-        """Return the credentials that an issuer's answer gives.
+        """Return the credentials in a response of the token endpoint (RFC 6749, 5.1).
 
         Raises:
-            AuthorizationFailed: It gives none.
+            AuthorizationFailed: There is no usable token in it.
         """
-        told = answer.document
-        if answer.status != 200:
-            said = refusal({"error": answer.status, **told})
-            raise AuthorizationFailed(f"the issuer gives no token: {said}")
-        token: Any = told.get("access_token")
-        kind: Any = told.get("token_type")
+        document = response.document
+        if response.status != 200:
+            error = describe_error({"error": response.status, **document})
+            raise AuthorizationFailed(f"the issuer gives no token: {error}")
+        token: Any = document.get("access_token")
+        kind: Any = document.get("token_type")
         if not is_token(token):
             raise AuthorizationFailed("the issuer answers without a token")
         name = kind.lower() if isinstance(kind, str) else ""
         proofs = self._proofs_for(client)
         if name not in ("bearer", "dpop") or (name == "dpop" and proofs is None):
-            raise AuthorizationFailed(f"the issuer gives a token of the kind {shown(kind)}")
+            raise AuthorizationFailed(f"the issuer gives a token of the type {shorten(kind)}")
         if name == "bearer" and (client.proof_key is not None or self._wants_proof):
-            raise AuthorizationFailed("the issuer gives no tokens that are bound to a key")
-        lasts = _seconds(told.get("expires_in"))
-        refresh: Any = told.get("refresh_token")
-        given: Any = told.get("scope")
-        granted = scopes_in(given.split()) if isinstance(given, str) else None
+            raise AuthorizationFailed("the issuer does not bind tokens to a key (DPoP)")
+        lifetime = _seconds(document.get("expires_in"))
+        refresh: Any = document.get("refresh_token")
+        scope: Any = document.get("scope")
+        granted = valid_scopes(scope.split()) if isinstance(scope, str) else None
         if granted is None and scopes == client.scopes:
-            granted = client.granted  # a renewed token is good for the same
+            granted = client.granted  # a refreshed token has the same scopes
         return replace(
             client,
             access_token=token,
-            expires_at=None if lasts is None else time.time() + lasts,
-            lifetime=lasts,
+            expires_at=None if lifetime is None else time.time() + lifetime,
+            lifetime=lifetime,
             refresh_token=refresh if is_token(refresh) else client.refresh_token,
             scopes=scopes,
             granted=granted,
@@ -364,8 +361,8 @@ class TokenSource(HttpAuth):
 
     # --- proofs -----------------------------------------------------------------------------------
 
-    def _note_nonce(self, url: str, nonce: str | None) -> bool:
-        """Keep what a server wants to see in the next proof; True if that is new."""
+    def _store_nonce(self, url: str, nonce: str | None) -> bool:
+        """Store the nonce that a server requires in the next proof; return True if it is new."""
         origin = origin_of(url)
         if not nonce or self._nonces.get(origin) == nonce:
             return False
@@ -373,11 +370,9 @@ class TokenSource(HttpAuth):
         return True
 
     def _proofs_for(self, client: Credentials) -> DPoPProofs | None:
-        """Return what makes the proofs of a client: with the key of its token, if it has one."""
+        """Return the maker of proofs for a client: with the key of its token, if that has one."""
         key = client.proof_key
-        if key is None:
-            return self._own_proofs
-        if self._own_proofs is not None and self._own_proofs.key == key:
+        if key is None or (self._own_proofs is not None and self._own_proofs.key == key):
             return self._own_proofs
         if key not in self._proofs:
             try:
@@ -387,30 +382,18 @@ class TokenSource(HttpAuth):
         return self._proofs[key]
 
 
-def client_of(client: Credentials) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the fields and headers of a client with a secret, or of one without."""
-    if client.client_method == "client_secret_basic" and client.client_secret is not None:
-        from base64 import b64encode
-
-        both = f"{quote(client.client_id, safe='')}:{quote(client.client_secret, safe='')}"
-        return {}, {"Authorization": f"Basic {b64encode(both.encode()).decode('ascii')}"}
-    if client.client_method == "client_secret_post" and client.client_secret is not None:
-        return {"client_id": client.client_id, "client_secret": client.client_secret}, {}
-    return {"client_id": client.client_id}, {}
-
-
 def _joined(some: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*some, *others)))[:_MOST_SCOPES]
+    return tuple(dict.fromkeys((*some, *others)))[:MAX_SCOPES]
 
 
-def _seconds(given: object) -> float | None:
-    """Return how long a token lasts; None if nobody says so."""
-    if isinstance(given, str) and given.isascii() and given.isdigit():
-        given = int(given[:20])  # some write it so
-    if isinstance(given, bool) or not isinstance(given, (int, float)):
+def _seconds(value: object) -> float | None:
+    """Return the lifetime of a token; None if the issuer states none."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value[:20])  # some issuers send a string
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
-        seconds = float(given)
+        seconds = float(value)
     except OverflowError:
-        return _LONGEST_S
-    return min(max(seconds, 0.0), _LONGEST_S) if math.isfinite(seconds) else None
+        return MAX_LIFETIME
+    return min(max(seconds, 0.0), MAX_LIFETIME) if math.isfinite(seconds) else None

@@ -13,9 +13,8 @@ from urllib.parse import quote, urlsplit
 from mcpkit._protocol.messages import encode
 from mcpkit._scopes import is_scope
 from mcpkit._server.server import log
-from mcpkit._utils.fetch import check_address
-from mcpkit._utils.targets import is_loopback_name
-from mcpkit.auth.verifiers import EmbeddedServer, Place, VerifierUnavailable, resource_server
+from mcpkit._utils.fetch import check_address, is_loopback_name
+from mcpkit.auth.verifiers import EmbeddedServer, EndpointUrls, VerifierUnavailable, resource_server
 from mcpkit.errors import Forbidden
 from mcpkit.http import HttpRequest, Scope
 from mcpkit.transports.http.http_error import (
@@ -386,7 +385,7 @@ class Authorization:
             problem = "Set public_url, so that this server knows by which URL it is reached"
             await send_error(send, HttpError(400, problem))
             return
-        place = Place(
+        urls = EndpointUrls(
             self._base(scope, found),
             self.resource or "".join(found),
             "" if self._server is None else self._server.info.title or self._server.info.name,
@@ -394,7 +393,7 @@ class Authorization:
             self.resource_server.required_scopes,
             owner_of(HttpRequest(scope)),
         )
-        await embedded.serve(path, place, scope, receive, send)
+        await embedded.serve(path, urls, scope, receive, send)
 
 
 def forbidden_challenge(

@@ -56,17 +56,17 @@ def attack(
 # --- what the browser comes back with -------------------------------------------------------------
 
 
-@attack("mix-up: another issuer answers", "another issuer's", logins=1)
+@attack("mix-up: another issuer answers", "from another issuer", logins=1)
 def mix_up(world: World, evil: World) -> None:
     world.back = lambda fields: {**fields, "iss": evil.origin}
 
 
-@attack("mix-up: an issuer that looks alike answers", "another issuer's", logins=1)
+@attack("mix-up: an issuer that looks alike answers", "from another issuer", logins=1)
 def looks_alike(world: World, evil: World) -> None:
     world.back = lambda fields: {**fields, "iss": f"{world.origin}/tenant"}
 
 
-@attack("mix-up: an issuer answers whose name has a slash more", "another issuer's", logins=1)
+@attack("mix-up: an issuer answers whose name has a slash more", "from another issuer", logins=1)
 def slash_more(world: World, evil: World) -> None:
     """RFC 9207, 2.4: names in answers are compared as they are."""
     world.back = lambda fields: {**fields, "iss": f"{world.origin}/"}
@@ -77,7 +77,7 @@ def unnamed(world: World, evil: World) -> None:
     world.back = lambda fields: {name: fields[name] for name in ("code", "state")}
 
 
-@attack("an error of another issuer", "another issuer's", logins=1)
+@attack("an error of another issuer", "from another issuer", logins=1)
 def error_of_another(world: World, evil: World) -> None:
     world.back = lambda fields: {
         "error": "access_denied",
@@ -86,17 +86,17 @@ def error_of_another(world: World, evil: World) -> None:
     }
 
 
-@attack("the state of somebody else", "nobody has logged in", logins=1, timeout=0.2)
+@attack("the state of somebody else", "no login within", logins=1, timeout=0.2)
 def wrong_state(world: World, evil: World) -> None:
     world.back = lambda fields: {**fields, "state": "s" * len(fields["state"])}
 
 
-@attack("no state", "nobody has logged in", logins=1, timeout=0.2)
+@attack("no state", "no login within", logins=1, timeout=0.2)
 def no_state(world: World, evil: World) -> None:
     world.back = lambda fields: {"code": fields["code"], "iss": fields["iss"]}
 
 
-@attack("an error without state", "nobody has logged in", logins=1, timeout=0.2)
+@attack("an error without state", "no login within", logins=1, timeout=0.2)
 def error_without_state(world: World, evil: World) -> None:
     world.back = lambda fields: {"error": "access_denied", "iss": fields["iss"]}
 
@@ -115,10 +115,10 @@ def twice(name: str) -> Prepare:
 
 
 for each in ("code", "state", "iss"):
-    attack(f"{each} is there twice", "nobody has logged in", logins=1, timeout=0.2)(twice(each))
+    attack(f"{each} is there twice", "no login within", logins=1, timeout=0.2)(twice(each))
 
 
-@attack("neither code nor error", "without a code", logins=1)
+@attack("neither code nor error", "no code", logins=1)
 def no_code(world: World, evil: World) -> None:
     world.back = lambda fields: {"state": fields["state"], "iss": fields["iss"]}
 
@@ -155,7 +155,7 @@ for title, value in {
     "a host with a user": lambda world, evil: world.url.replace("//", "//evil@"),
     "a query": lambda world, evil: f"{world.url}?tenant=evil",
     "a fragment": lambda world, evil: f"{world.url}#evil",
-    "no URL": lambda world, evil: "http://[",
+    "not a URL": lambda world, evil: "http://[",
     "nothing": lambda world, evil: None,
     "a list": lambda world, evil: [world.url],
 }.items():
@@ -170,17 +170,17 @@ def issuers(value: Callable[[World, World], Any]) -> Prepare:
 
 
 for title, (value, says) in {
-    "nobody": (lambda world, evil: [], "names nobody"),
-    "what is no list": (lambda world, evil: evil.origin, "names nobody"),
-    "numbers": (lambda world, evil: [1], "names nobody"),
-    "a file": (lambda world, evil: ["file:///etc/passwd"], "is no URL"),
+    "nobody": (lambda world, evil: [], "names no issuer"),
+    "what is no list": (lambda world, evil: evil.origin, "names no issuer"),
+    "numbers": (lambda world, evil: [1], "names no issuer"),
+    "a file": (lambda world, evil: ["file:///etc/passwd"], "is not a URL"),
     "a host without encryption": (lambda world, evil: ["http://evil.example.com"], "use https"),
-    "a host with a user": (lambda world, evil: ["https://me@evil.example.com"], "is no URL"),
-    "what is no URL": (lambda world, evil: ["http://["], "is no URL"),
-    "a query": (lambda world, evil: [f"{world.origin}?x=1"], "more than a URL"),
+    "a host with a user": (lambda world, evil: ["https://me@evil.example.com"], "is not a URL"),
+    "what is not a URL": (lambda world, evil: ["http://["], "is not a URL"),
+    "a query": (lambda world, evil: [f"{world.origin}?x=1"], "query or fragment"),
     "a host that is no name": (
         lambda world, evil: ["https://a..b"],
-        "cannot connect to|does not answer",
+        "cannot connect to|did not answer",
     ),
 }.items():
     attack(f"the server names as its issuer {title}", says)(issuers(value))
@@ -191,17 +191,17 @@ def metadata_elsewhere(world: World, evil: World) -> None:
     world.challenge = 'Bearer resource_metadata="http://evil.example.com/metadata"'
 
 
-@attack("the metadata are in a file", "is no URL")
+@attack("the metadata are in a file", "is not a URL")
 def metadata_in_a_file(world: World, evil: World) -> None:
     world.challenge = 'Bearer resource_metadata="file:///etc/passwd"'
 
 
-@attack("the metadata that were named are not there", "is not there")
+@attack("the metadata that were named are not there", "where there are none")
 def metadata_missing(world: World, evil: World) -> None:
     world.challenge = f'Bearer resource_metadata="{world.origin}/nowhere"'
 
 
-@attack("the metadata lead elsewhere", "is not there")
+@attack("the metadata lead elsewhere", "where there are none")
 def metadata_redirected(world: World, evil: World) -> None:
     leading = Reply(302, b"", {"Location": f"{evil.origin}{RESOURCE}/mcp"})
     world.routes[f"{RESOURCE}/mcp"] = lambda _: leading
@@ -216,18 +216,18 @@ def documents(path: str, reply: Reply) -> Prepare:
 
 BOMB: Final = gzip.compress(b'{"a":"' + b"a" * 50_000_000 + b'"}')
 for title, (reply, says) in {
-    "huge": (Reply(200, {"a": "a" * 300_000}), "too much"),
-    "packed": (Reply(200, BOMB, {"Content-Encoding": "gzip"}), "not asked for"),
-    "deep": (Reply(200, b'{"a":' * 50_000), "no metadata|is not there"),
-    "no JSON": (Reply(200, b"<html>"), "no metadata|is not there"),
-    "no object": (Reply(200, b"[1]"), "no metadata|is not there"),
-    "NaN": (Reply(200, b'{"issuer": NaN}'), "no metadata|is not there"),
+    "huge": (Reply(200, {"a": "a" * 300_000}), "more than"),
+    "packed": (Reply(200, BOMB, {"Content-Encoding": "gzip"}), "compressed"),
+    "deep": (Reply(200, b'{"a":' * 50_000), "no metadata|where there are none"),
+    "no JSON": (Reply(200, b"<html>"), "no metadata|where there are none"),
+    "no object": (Reply(200, b"[1]"), "no metadata|where there are none"),
+    "NaN": (Reply(200, b'{"issuer": NaN}'), "no metadata|where there are none"),
 }.items():
     attack(f"the metadata of the server are {title}", says)(documents(f"{RESOURCE}/mcp", reply))
     attack(f"the metadata of the issuer are {title}", says)(documents(SERVER, reply))
 
 
-@attack("the metadata do not come", "does not answer")
+@attack("the metadata do not come", "did not answer")
 def slow(world: World, evil: World) -> None:
     world.routes[f"{RESOURCE}/mcp"] = world.never
 
@@ -277,7 +277,7 @@ for endpoint in ("authorization_endpoint", "token_endpoint", "registration_endpo
     }.items():
         attack(
             f"the {endpoint} has an address {title}",
-            "is no URL|is not safe|no token endpoint|registers no clients",
+            "is not a URL|is not encrypted|no token endpoint|does not let clients register",
             logins=int(is_late),
         )(of_issuer(endpoint, same(url)))
 
@@ -340,17 +340,17 @@ for title, token in {
     )
 
 for title, kind in {"another kind": "mac", "a list": ["Bearer"], "nothing": None}.items():
-    attack(f"the kind of the token is {title}", "of the kind", logins=1, asks=1)(
+    attack(f"the kind of the token is {title}", "of the type", logins=1, asks=1)(
         said(token_type=kind)
     )
 
 
-@attack("the token is bound to a key that nobody has", "of the kind", logins=1, asks=1)
+@attack("the token is bound to a key that nobody has", "of the type", logins=1, asks=1)
 def bound(world: World, evil: World) -> None:
     world.told = lambda answer: {**answer, "token_type": "DPoP"}
 
 
-@attack("a proof is wanted, and the token has none", "bound to a key", logins=1, asks=1)
+@attack("a proof is wanted, and the token has none", "bind tokens to a key", logins=1, asks=1)
 def downgraded(world: World, evil: World) -> None:
     world.challenge = f'DPoP resource_metadata="{world.origin}{RESOURCE}/mcp", algs="ES256"'
 
@@ -377,7 +377,7 @@ def long_error(world: World, evil: World) -> None:
 # --- endless rounds -------------------------------------------------------------------------------
 
 
-@attack("no token is ever enough", "have not been enough", logins=3, asks=3)
+@attack("no token is ever enough", "still rejects the token", logins=3, asks=3)
 def never_enough(world: World, evil: World) -> None:
     def tell(answer: dict[str, Any]) -> dict[str, Any]:
         return {name: each for name, each in answer.items() if name != "refresh_token"}
@@ -391,7 +391,7 @@ def never_enough_renewed(world: World, evil: World) -> None:
     world.routes["/mcp"] = lambda seen: world.refuse(error="invalid_token")
 
 
-@attack("there is always one scope more", "have not been enough", logins=3, asks=3)
+@attack("there is always one scope more", "still rejects the token", logins=3, asks=3)
 def one_more(world: World, evil: World) -> None:
     numbers = itertools.count()
 

@@ -13,14 +13,15 @@ import httpx2
 import pytest
 
 from mcpkit import Client
-from mcpkit._utils import requests as requests_module
-from mcpkit._utils.requests import check_named
+from mcpkit._utils import fetch as fetch_module
 from mcpkit.client.auth import (
     AuthorizationFailed,
     ClientCredentials,
     MemoryTokenStore,
     OAuth,
 )
+from mcpkit.client.auth import base as base_module
+from mcpkit.client.auth.base import check_named
 from mcpkit.client.auth.browser import open_browser
 from mcpkit.errors import ConnectionClosed
 from tests.auth.client.attacks import ATTACKS, Attack
@@ -54,7 +55,7 @@ async def test_it_comes_to_nothing(
     """AUTH-6, AUTH-8, AUTH-9, AUTH-16, AUTH-17, SEC-13, SEC-16…19."""
     caplog.set_level("DEBUG")
     if attack.name == "the metadata do not come":
-        monkeypatch.setattr(requests_module, "_PATIENCE", 0.05)
+        monkeypatch.setattr(base_module, "TIMEOUT", 0.05)
     attack.prepare(world, elsewhere)
     store = MemoryTokenStore()
     auth = OAuth(show=user.show, store=store, timeout=attack.timeout)
@@ -153,9 +154,9 @@ async def test_no_server_elsewhere_reaches_this_machine(
     """SSRF: not by any of the addresses that it names."""
     with host.world("https://mcp.example.com") as world:
         monkeypatch.setattr(
-            requests_module,
+            fetch_module,
             "_new_client",
-            lambda url: httpx2.AsyncClient(transport=Routed(world.port)),
+            lambda *given: httpx2.AsyncClient(transport=Routed(world.port)),
         )
         user, store = User(), MemoryTokenStore()
 
@@ -174,7 +175,7 @@ async def test_no_server_elsewhere_reaches_this_machine(
                 world.resource["authorization_servers"] = [elsewhere.origin]
             else:
                 world.metadata[spot] = f"{elsewhere.origin}/x"
-            with pytest.raises(AuthorizationFailed, match="a server elsewhere names"):
+            with pytest.raises(AuthorizationFailed, match="a remote server names"):
                 await call(world.url, OAuth(show=show, store=store), http_client=http)
     assert elsewhere.seen == []
 
@@ -248,7 +249,7 @@ async def test_a_browser_is_opened_without_a_shell(
 def test_nothing_but_web_addresses_is_opened(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     """SEC-19."""
     monkeypatch.setattr(webbrowser, "open", None)
-    with pytest.raises(AuthorizationFailed, match="no web address"):
+    with pytest.raises(AuthorizationFailed, match="not a web address"):
         open_browser(url)
 
 

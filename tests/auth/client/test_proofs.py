@@ -143,7 +143,7 @@ async def test_proofs_may_be_had_where_nobody_wants_them(world: World, user: Use
 
 async def test_who_wants_proofs_takes_no_token_without(world: World, user: User) -> None:
     """RFC 9449, 5: whoever steals such a token can use it."""
-    with pytest.raises(AuthorizationFailed, match="bound to a key"):
+    with pytest.raises(AuthorizationFailed, match="bind tokens to a key"):
         await call(world.url, OAuth(show=user.show, proof=True))
     assert [each.token for each in world.at("/mcp")] == [""]
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from mcpkit.client.auth import AuthorizationFailed
-from mcpkit.client.auth.browser import Return, waiting
+from mcpkit.client.auth.browser import Callback, listening
 
 pytestmark = pytest.mark.anyio
 
@@ -17,7 +17,7 @@ STATE = "the-state-of-this-login"
 GOOD = f"/callback?code=c&state={STATE}"
 
 
-async def say(back: Return, data: bytes, *, close: bool = False) -> bytes:
+async def say(back: Callback, data: bytes, *, close: bool = False) -> bytes:
     """Send bytes, and return all that comes back."""
     port = urlsplit(back.redirect_uri).port
     assert port is not None
@@ -39,7 +39,7 @@ def get(target: str, verb: str = "GET") -> bytes:
     return f"{verb} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode("latin-1")
 
 
-async def comes_back(back: Return) -> dict[str, str]:
+async def comes_back(back: Callback) -> dict[str, str]:
     """The honest browser."""
     answer = await say(back, get(GOOD))
     assert answer.startswith(b"HTTP/1.1 200")
@@ -75,7 +75,7 @@ async def test_what_is_not_the_answer_is_refused_and_the_answer_still_taken(
     data: bytes, status: bytes
 ) -> None:
     """SEC-17, and OAuth 2.1, 7.12: no other page and no other program can bring a code."""
-    async with waiting() as back:
+    async with listening() as back:
         back.state = STATE
         answer = await say(back, data[:100_000])
         assert answer.startswith(b"HTTP/1.1 " + status) or answer == b""
@@ -83,14 +83,14 @@ async def test_what_is_not_the_answer_is_refused_and_the_answer_still_taken(
 
 
 async def test_before_there_is_a_state_nothing_is_an_answer() -> None:
-    async with waiting() as back:
+    async with listening() as back:
         assert (await say(back, get("/callback?code=c&state="))).startswith(b"HTTP/1.1 400")
 
 
 @pytest.mark.parametrize("data", [b"", b"GET /call"], ids=["nothing", "half a line"])
 async def test_who_connects_and_leaves_does_no_harm(data: bytes) -> None:
     """Browsers open connections in advance, and close those that they do not need."""
-    async with waiting() as back:
+    async with listening() as back:
         back.state = STATE
         for _ in range(3):
             await say(back, data, close=True)
@@ -99,7 +99,7 @@ async def test_who_connects_and_leaves_does_no_harm(data: bytes) -> None:
 
 async def test_who_connects_and_stays_does_no_harm() -> None:
     """And is gone with the login."""
-    async with waiting() as back:
+    async with listening() as back:
         back.state = STATE
         port = urlsplit(back.redirect_uri).port
         assert port is not None
@@ -112,7 +112,7 @@ async def test_who_connects_and_stays_does_no_harm() -> None:
 
 async def test_the_first_answer_counts() -> None:
     """One that comes later has nothing to say."""
-    async with waiting() as back:
+    async with listening() as back:
         back.state = STATE
         await say(back, get(GOOD))
         await say(back, get(f"/callback?code=d&state={STATE}"))
@@ -123,10 +123,10 @@ async def test_the_user_sees_a_page_before_anybody_goes_on() -> None:
     """Also if whoever waits leaves as soon as the answer is there."""
     pages: list[bytes] = []
 
-    async def visit(back: Return) -> None:
+    async def visit(back: Callback) -> None:
         pages.append(await say(back, get(GOOD)))
 
-    async with anyio.create_task_group() as group, waiting() as back:
+    async with anyio.create_task_group() as group, listening() as back:
         back.state = STATE
         group.start_soon(visit, back)
         await back.wait()
@@ -135,7 +135,7 @@ async def test_the_user_sees_a_page_before_anybody_goes_on() -> None:
 
 
 async def test_the_page_has_nothing_of_the_request_in_it_and_no_script_runs() -> None:
-    async with waiting() as back:
+    async with listening() as back:
         back.state = STATE
         evil = "%3Cscript%3Ealert(1)%3C/script%3E"
         answer = await say(
@@ -150,7 +150,7 @@ async def test_the_page_has_nothing_of_the_request_in_it_and_no_script_runs() ->
 
 async def test_it_is_on_this_machine_alone() -> None:
     """SEC-2: nobody in the network can bring a code."""
-    async with waiting() as back:
+    async with listening() as back:
         assert back.redirect_uri.startswith("http://127.0.0.1:")
         port = urlsplit(back.redirect_uri).port
         assert port is not None
@@ -160,20 +160,20 @@ async def test_it_is_on_this_machine_alone() -> None:
 
 async def test_a_port_that_is_taken_is_replaced_unless_it_was_wished_for() -> None:
     """The redirect URI is registered with the port that it has, or issuers pass over it."""
-    async with waiting() as one:
+    async with listening() as one:
         port = urlsplit(one.redirect_uri).port
         assert port is not None
-        async with waiting(port) as other:
+        async with listening(port) as other:
             assert other.redirect_uri != one.redirect_uri
-        with pytest.raises(AuthorizationFailed, match=f"port {port}: somebody listens there"):
-            async with waiting(port, strict=True):
+        with pytest.raises(AuthorizationFailed, match=f"port {port}, to which the browser"):
+            async with listening(port, strict=True):
                 pass
 
 
 @pytest.mark.parametrize("error", [RuntimeError("x"), KeyboardInterrupt()], ids=repr)
 async def test_what_goes_wrong_meanwhile_is_raised_as_it_is(error: BaseException) -> None:
     async def fail() -> None:
-        async with waiting():
+        async with listening():
             raise error
 
     run: Callable[[], Awaitable[None]] = fail

@@ -9,7 +9,7 @@ import pytest
 
 from mcpkit import Client
 from mcpkit.client.auth import AuthorizationFailed, BearerToken, HttpAuth, HttpRequest, OAuth
-from mcpkit.client.auth.base import http_auth, place_of
+from mcpkit.client.auth.base import http_auth, server_key
 from mcpkit.errors import ConnectionClosed
 from tests.auth.client.world import READ, RESOURCE, Reply, Seen, User, World, call
 
@@ -177,7 +177,7 @@ async def test_an_old_server_has_one_token_for_both_its_endpoints(world: World, 
 )
 def test_servers_are_known_by_their_address_without_the_rest(url: str, place: str) -> None:
     """AUTH-13."""
-    assert place_of(url) == place
+    assert server_key(url) == place
 
 
 async def test_without_a_way_to_get_one_the_refusal_is_the_answer(world: World) -> None:

@@ -224,9 +224,9 @@ async def test_a_folder_that_cannot_be_used_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = FileTokenStore(tmp_path / "file" / "kept")
     for use in (store.get(SERVER), store.set(SERVER, WHOLE), store.set(SERVER, None)):
-        with pytest.raises(AuthorizationFailed, match=r"cannot be kept in .*: Not a"):
+        with pytest.raises(AuthorizationFailed, match=r"cannot be stored in .*: Not a"):
             await use
-    with pytest.raises(AuthorizationFailed, match=r"cannot be kept in .*: "):
+    with pytest.raises(AuthorizationFailed, match=r"cannot be stored in .*: "):
         async with store.lock(SERVER):
             pass
 
@@ -375,7 +375,9 @@ async def test_a_keyring_that_refuses_is_said_so(tmp_path: Path) -> None:
     keyring.fails = RuntimeError("the-secret")
     store = FileTokenStore(tmp_path, keyring=keyring)
     for use in (store.get(SERVER), store.set(SERVER, WHOLE), store.set(SERVER, None)):
-        with pytest.raises(AuthorizationFailed, match="keyring refuses: RuntimeError") as raised:
+        with pytest.raises(
+            AuthorizationFailed, match="keyring cannot be used: RuntimeError"
+        ) as raised:
             await use
         assert "the-secret" not in str(raised.value)
 

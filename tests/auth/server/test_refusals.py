@@ -27,8 +27,8 @@ from mcpkit.auth import Page as LoginPage
 from mcpkit.auth.server import clients as clients_module
 from mcpkit.auth.server import messages as requests_module
 from mcpkit.auth.server import server as server_module
-from mcpkit.auth.server.errors import OAuthError, check_rate
 from mcpkit.auth.server.keys import SigningKey
+from mcpkit.auth.server.messages import OAuthError, check_rate
 from tests.auth.browser import Browser, fields_of
 from tests.auth.server.conftest import (
     BACK,
@@ -335,7 +335,7 @@ def test_a_visit_lasts_for_minutes(site: Site) -> None:
 
 def test_the_cookie_is_for_nobody_else(site: Site) -> None:
     cookie = Browser().open(site.authorize_url()).headers["set-cookie"]
-    for each in ("HttpOnly", "SameSite=Lax", "Path=/"):
+    for each in ("HttpOnly", "SameSite=lax", "Path=/"):
         assert each in cookie
 
 
@@ -441,7 +441,7 @@ def test_one_address_begins_no_more_than_a_tenth_of_all_logins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """SEC-17."""
-    monkeypatch.setattr(server_module, "_MOST_VISITS", 50)
+    monkeypatch.setattr(server_module, "MAX_LOGINS", 50)
     with serving() as site:
         for _ in range(5):
             assert Browser().open(site.authorize_url()).status == 200
@@ -460,8 +460,8 @@ def test_one_address_has_so_many_documents_fetched(monkeypatch: pytest.MonkeyPat
         asked.append(url)
         return {"client_id": url, "redirect_uris": [BACK], "client_name": "Documented"}
 
-    monkeypatch.setattr(clients_module, "fetch_document", fetch)
-    monkeypatch.setattr(clients_module, "_FETCHES", 3)
+    monkeypatch.setattr(clients_module, "fetch_public", fetch)
+    monkeypatch.setattr(clients_module, "MAX_FETCHES", 3)
     with serving() as site:
         urls = [f"https://client.example.com/{number}" for number in range(5)]
         pages = [Browser().open(site.authorize_url(client_id=each)) for each in urls]
@@ -490,7 +490,7 @@ def test_an_allowance_is_that_of_one_address_and_comes_back() -> None:
 
 def test_one_address_answers_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-17: or passwords could be tried, and hashed, without end."""
-    monkeypatch.setattr(server_module, "_ANSWERS_OF_ONE", 3)
+    monkeypatch.setattr(server_module, "MAX_ANSWERS_EACH", 3)
     with serving() as site:
         browser = Browser({"name": ""})
         page = browser.open(site.authorize_url())

@@ -254,27 +254,33 @@ def test_the_domain_is_that_of_the_organization_where_the_provider_says_it(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"provider": "github"}, "anybody may have an account with GitHub"),
-        ({"provider": "google"}, "anybody may have an account with Google"),
+        ({"provider": "github"}, "anyone can have an account with GitHub"),
+        ({"provider": "google"}, "anyone can have an account with Google"),
         ({"provider": "https://accounts.google.com"}, "an account with Google"),
         ({"provider": "https://gitlab.com"}, "an account with gitlab.com"),
         (
             {"provider": "entra", "tenant": "9188040d-6c67-4c5b-b112-36a304b66dad"},
-            "anybody may have an account with Microsoft",
+            "anyone can have an account with Microsoft",
         ),
-        ({"provider": "github", "allow": ["@acme"]}, "GitHub says no domain of its users"),
+        (
+            {"provider": "github", "allow": ["@acme"]},
+            "GitHub does not say the domains of its users",
+        ),
         ({"provider": "https://x.example", "allow": ["42"]}, "an id is written x.example:42"),
         ({"provider": "github", "allow": ["583231"]}, "an id is written github:583231"),
         ({"provider": "github", "allow": ["a@b.c"]}, "GitHub names its users by login"),
-        ({"provider": "gihub"}, "there is no provider 'gihub': there are github, google, entra"),
-        ({"provider": "http://example.com"}, "not safe on its way; use https"),
+        ({"provider": "gihub"}, "there is no provider 'gihub': use github, google, entra"),
+        ({"provider": "http://example.com"}, "not encrypted; use https"),
         ({"provider": "entra"}, "Microsoft needs tenant="),
         ({"provider": "entra", "tenant": "common"}, "Microsoft needs tenant="),
-        ({"provider": "github", "allow": "ada"}, r"several names: \['ada'\]"),
-        ({"provider": "github", "allow": ["@"]}, "'@' is no name"),
-        ({"provider": "github", "allow": ["a"], "tenant": "x"}, "tenant= means nothing to GitHub"),
+        ({"provider": "github", "allow": "ada"}, r"a list of names: \['ada'\]"),
+        ({"provider": "github", "allow": ["@"]}, "'@' is not a name"),
+        (
+            {"provider": "github", "allow": ["a"], "tenant": "x"},
+            "tenant= is not an option of GitHub",
+        ),
         ({"provider": "github", "allow": ["a"], "client_id": ""}, "register this server with"),
-        ({"provider": "github", "allow": ["a"], "scopes": ["a b"]}, "'a b' is no scope"),
+        ({"provider": "github", "allow": ["a"], "scopes": ["a b"]}, "'a b' is not a scope"),
         *(
             ({"provider": each, "allow": ["a"], "client_secret": secret}, "client_secret= is miss")
             for each in ("github", "google", "https://accounts.google.com")
@@ -562,7 +568,7 @@ async def begin(grants: OwnGrants, grant: str, provider: IdentityProvider) -> No
         provider.access_token, provider.refresh_token, grants._clock() + 600, frozenset(), "p"
     )
     record = {**asdict(tokens), "scopes": []}
-    sealed = grants._vault.seal(json.dumps(record).encode())
+    sealed = grants._keys.seal(json.dumps(record).encode())
     assert await grants.store.add("upstream", grant, sealed, grants._clock() + 1e6)
 
 
@@ -682,5 +688,5 @@ def test_a_number_that_is_none_begins_anew(several: Site) -> None:
 def test_logins_that_make_no_sense_together_are_refused(provider: IdentityProvider) -> None:
     with pytest.raises(ValueError, match="two logins with the same provider"):
         AuthorizationServer([login(provider), login(provider)])
-    with pytest.raises(ValueError, match="needs a Login at least"):
+    with pytest.raises(ValueError, match="needs at least one Login"):
         AuthorizationServer([])
