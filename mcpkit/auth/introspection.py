@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from mcpkit._scopes import scopes_of
 from mcpkit._utils.fetch import PerEventLoop, Unreachable, check_address, fetch_json
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
 from mcpkit.auth.claims import principal_of
 from mcpkit.auth.verifiers import Verifier, VerifierUnavailable
+from mcpkit.permissions import scopes_of
 from mcpkit.types import Principal
 
 __all__ = ["Introspection"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from mcpkit._scopes import scopes_of
 from mcpkit._utils.fetch import check_address
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
 from mcpkit.auth.claims import principal_of
 from mcpkit.auth.jwks import KeySet
 from mcpkit.auth.verifiers import Verifier
+from mcpkit.permissions import scopes_of
 from mcpkit.types import Principal
 
 __all__ = ["JWT"]

@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from mcpkit._scopes import scopes_of
 from mcpkit._utils.fetch import check_address
 from mcpkit._utils.names import with_suggestions
 from mcpkit.errors import MCPKitError
+from mcpkit.permissions import scopes_of
 from mcpkit.types import Principal
 
 __all__ = [

@@ -15,7 +15,6 @@ from hashlib import sha256
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import urlencode, urlsplit
 
-from mcpkit._scopes import is_scope
 from mcpkit._utils.fetch import check_address
 from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
@@ -48,6 +47,7 @@ from mcpkit.auth.server.replies import ANY_ORIGIN, Reply, json_of, page, see
 from mcpkit.auth.server.store import AuthStore, MemoryAuthStore, SqliteAuthStore
 from mcpkit.auth.server.visits import LoginState, Wish, scopes_given
 from mcpkit.auth.verifiers import LOGINS, EmbeddedServer, Place
+from mcpkit.permissions import is_scope
 from mcpkit.types import Principal
 
 __all__ = ["AuthorizationServer"]

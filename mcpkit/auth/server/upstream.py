@@ -20,7 +20,6 @@ from html import escape
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from mcpkit._scopes import is_scope, scopes_of
 from mcpkit._utils.fetch import Answer, Unreachable, ask, check_address, fetch_json
 from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
@@ -40,6 +39,7 @@ from mcpkit.auth.server.login import (
 from mcpkit.auth.server.pages import heading
 from mcpkit.auth.server.providers import PROVIDERS, Provider
 from mcpkit.auth.verifiers import VerifierUnavailable
+from mcpkit.permissions import is_scope, scopes_of
 
 __all__ = ["Allow", "Allowed", "UpstreamLogin"]
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from mcpkit._scopes import is_scope
 from mcpkit._utils.json import is_array
 from mcpkit._utils.requests import get_json, shown
 from mcpkit.client.auth.base import place_of
 from mcpkit.client.auth.errors import AuthorizationFailed
+from mcpkit.permissions import is_scope
 
 __all__ = [
     "Challenge",

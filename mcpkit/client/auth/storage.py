@@ -18,11 +18,11 @@ from typing import Any, Final, Protocol
 import anyio
 from anyio import to_thread
 
-from mcpkit._scopes import is_scope
 from mcpkit._utils.fetch import PerEventLoop
 from mcpkit._utils.json import is_array, is_object
 from mcpkit.client.auth.base import is_token
 from mcpkit.client.auth.errors import AuthorizationFailed
+from mcpkit.permissions import is_scope
 
 __all__ = ["Credentials", "FileTokenStore", "MemoryTokenStore", "TokenStore", "default_store"]
 

@@ -14,7 +14,6 @@ from urllib.parse import quote
 
 import anyio
 
-from mcpkit._scopes import scopes_of
 from mcpkit._utils.fetch import PerEventLoop, check_address
 from mcpkit._utils.requests import Answer, hide, is_temporary, post_form, refusal, shown
 from mcpkit.client.auth.base import Answer as RefusedAnswer
@@ -32,6 +31,7 @@ from mcpkit.client.auth.discovery import (
 from mcpkit.client.auth.dpop import DPoPProofs, origin_of
 from mcpkit.client.auth.errors import AuthorizationFailed
 from mcpkit.client.auth.storage import Credentials, MemoryTokenStore, TokenStore
+from mcpkit.permissions import scopes_of
 
 __all__ = ["TokenSource", "client_of"]
 

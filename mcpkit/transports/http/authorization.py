@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from mcpkit._protocol.messages import encode
-from mcpkit._scopes import is_scope
 from mcpkit._server.server import log
 from mcpkit._utils.fetch import check_address
 from mcpkit._utils.targets import is_loopback_name
 from mcpkit.auth.verifiers import EmbeddedServer, Place, VerifierUnavailable, resource_server
 from mcpkit.errors import Forbidden
 from mcpkit.http import HttpRequest, HttpSettings, Scope
+from mcpkit.permissions import is_scope
 from mcpkit.transports.http.http_error import HttpError, Pairs, retry_after, send_error
 from mcpkit.transports.http.quotas import owner_of
 from mcpkit.types import Principal

@@ -274,7 +274,7 @@ def test_the_domain_is_that_of_the_organization_where_the_provider_says_it(
         ({"provider": "github", "allow": ["@"]}, "'@' is no name"),
         ({"provider": "github", "allow": ["a"], "tenant": "x"}, "tenant= means nothing to GitHub"),
         ({"provider": "github", "allow": ["a"], "client_id": ""}, "register this server with"),
-        ({"provider": "github", "allow": ["a"], "scopes": ["a b"]}, "'a b' is no scope"),
+        ({"provider": "github", "allow": ["a"], "scopes": ["a b"]}, "'a b' is no"),
         *(
             ({"provider": each, "allow": ["a"], "client_secret": secret}, "client_secret= is miss")
             for each in ("github", "google", "https://accounts.google.com")
