@@ -425,7 +425,8 @@ def mark(fn: Any, kind: MarkKind, uri: str | None = None, /, **options: Any) -> 
 
 def _unwrapped(raw: Any) -> Any:
     """Return the function inside a static or class method; anything else as it is."""
-    return raw.__func__ if isinstance(raw, (staticmethod, classmethod)) else raw
+    found: Any = raw  # pyright would narrow `raw` to a partially unknown type
+    return found.__func__ if isinstance(raw, (staticmethod, classmethod)) else found
 
 
 Marked: TypeAlias = tuple[Callable[..., Any], MarkKind, str | None, dict[str, Any]]
@@ -442,7 +443,7 @@ def marked_in(source: Any) -> list[Marked]:
         names = list(vars(source))
     else:
         is_class = isinstance(source, type)
-        bases = reversed(cast("type", source if is_class else type(source)).__mro__)
+        bases = reversed((source if is_class else type(source)).__mro__)
         names = [name for base in bases for name in vars(base)]
         if not is_class:
             names += getattr(source, "__dict__", {})

@@ -203,7 +203,7 @@ class MCPKit(Generic[StateT]):
     @overload
     def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 
-    def tool(self, fn: F | None = None, /, **options: Unpack[ToolOptions]) -> Any:
+    def tool(self, fn: Any = None, /, **options: Unpack[ToolOptions]) -> Any:
         """Add a function as a tool: ``@app.tool`` or ``@app.tool(title="Search")``.
 
         Args:
@@ -227,7 +227,7 @@ class MCPKit(Generic[StateT]):
         self, uri: str | None = None, /, **options: Unpack[ResourceOptions]
     ) -> Callable[[F], F]: ...
 
-    def resource(self, uri: F | str | None = None, /, **options: Unpack[ResourceOptions]) -> Any:
+    def resource(self, uri: Any = None, /, **options: Unpack[ResourceOptions]) -> Any:
         """Add a function as a resource: ``@app.resource("notes://{day}")``.
 
         Args:
@@ -251,7 +251,7 @@ class MCPKit(Generic[StateT]):
     @overload
     def prompt(self, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
 
-    def prompt(self, fn: F | None = None, /, **options: Unpack[PromptOptions]) -> Any:
+    def prompt(self, fn: Any = None, /, **options: Unpack[PromptOptions]) -> Any:
         """Add a function as a prompt: ``@app.prompt`` or ``@app.prompt(title="Review")``.
 
         Args:
@@ -435,8 +435,8 @@ class MCPKit(Generic[StateT]):
             raise RegistrationError(f"{at}: errors= is for marked functions; an app has its own")
         if (prefix or scopes) and source.server.registry.providers:
             raise RegistrationError(
-                f"{at}: it offers files, which have URIs and scopes of their own; omit prefix= and "
-                f"scopes="
+                f"{at}: it offers files, with URIs and scopes of their own, files(…, scopes=…); "
+                f"omit prefix= and scopes="
             )
         self._server.registry.include(source.server.registry, prefix, scopes)
 

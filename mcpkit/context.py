@@ -93,10 +93,12 @@ class ContextBackend(Protocol):
     @property
     def overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
         """Replacements for the functions of dependencies, in tests."""
+        ...
 
     @property
     def repeats(self) -> bool:
         """True while the handler repeats what it did in an earlier round."""
+        ...
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification of the request, unless the client is slow. From any thread."""

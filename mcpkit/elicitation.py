@@ -188,7 +188,7 @@ class Form(Generic[T]):
             choices = wanted
         elif isinstance(wanted, (list, tuple, Mapping)):
             choices = Choices(cast("Sequence[str] | Mapping[str, str]", wanted))
-        annotation = wanted if choices is None else choices.annotation()
+        annotation = cast("Any", wanted) if choices is None else choices.annotation()
         try:
             self._form = form_of(annotation)
             schema = settle_references(copy_schema(self._form.schema("validation")))

@@ -154,7 +154,8 @@ class FunctionPrompt(FunctionCompletions, Prompt):
                 f"{', '.join(map(str, sorted(unknown, key=str)))}"
             )
         content = value["content"]
-        contents: Sequence[Any] = content if isinstance(content, (list, tuple)) else [content]
+        several = isinstance(content, (list, tuple))
+        contents = cast("Sequence[Any]", content) if several else [content]
         try:
             return [Message(self._content(each), value["role"]) for each in contents]
         except ValueError as error:
