@@ -16,157 +16,21 @@ from __future__ import annotations
 
 from mcpkit._utils.lazy import importer
 
-TYPE_CHECKING = False  # Type checkers know the name; importing `typing` for it would take longer.
-if TYPE_CHECKING:
-    from mcpkit._forms import Choices
-    from mcpkit.app import MCPKit, prompt, resource, tool
-    from mcpkit.client.client import Client
-    from mcpkit.client.results import TaskQuestion, TaskStatus
-    from mcpkit.client.tasks import TaskHandle
-    from mcpkit.context import CallNext, Context, CurrentTask, SyncContext
-    from mcpkit.dependencies import Claim, Complete, Depends, Env, Header
-    from mcpkit.elicitation import Accepted, Declined, Dismissed, Elicit, Elicitation
-    from mcpkit.errors import (
-        ConnectionClosed,
-        ElicitationError,
-        InputRequestError,
-        InputRequestRefused,
-        InputRequestTimeout,
-        InvalidInputResponse,
-        MCPKitError,
-        MissingClientCapability,
-        PromptError,
-        ProtocolError,
-        RegistrationError,
-        ResourceError,
-        ResourceNotFound,
-        TaskCancelled,
-        ToolError,
-        UrlElicitationRequired,
-    )
-    from mcpkit.http import HttpRequest
-    from mcpkit.limits import Limits
-    from mcpkit.roots import Root, Roots
-    from mcpkit.sampling import Sample, SampleMessage, SampleResult
-    from mcpkit.tasks.options import TaskOptions
-    from mcpkit.transports.http.options import HttpOptions
-    from mcpkit.types import (
-        Annotations,
-        AssistantMessage,
-        Audio,
-        AudioContent,
-        BlobResourceContents,
-        EmbeddedResource,
-        File,
-        Icon,
-        Image,
-        ImageContent,
-        Message,
-        Principal,
-        PromptResult,
-        ResourceLink,
-        ResourceResult,
-        TextContent,
-        TextResourceContents,
-        ToolAnnotations,
-        ToolResult,
-        UserMessage,
-    )
-
-__all__ = [
-    "Accepted",
-    "Annotations",
-    "AssistantMessage",
-    "Audio",
-    "AudioContent",
-    "BlobResourceContents",
-    "CallNext",
-    "Choices",
-    "Claim",
-    "Client",
-    "Complete",
-    "ConnectionClosed",
-    "Context",
-    "CurrentTask",
-    "Declined",
-    "Depends",
-    "Dismissed",
-    "Elicit",
-    "Elicitation",
-    "ElicitationError",
-    "EmbeddedResource",
-    "Env",
-    "File",
-    "Header",
-    "HttpOptions",
-    "HttpRequest",
-    "Icon",
-    "Image",
-    "ImageContent",
-    "InputRequestError",
-    "InputRequestRefused",
-    "InputRequestTimeout",
-    "InvalidInputResponse",
-    "Limits",
-    "MCPKit",
-    "MCPKitError",
-    "Message",
-    "MissingClientCapability",
-    "Principal",
-    "PromptError",
-    "PromptResult",
-    "ProtocolError",
-    "RegistrationError",
-    "ResourceError",
-    "ResourceLink",
-    "ResourceNotFound",
-    "ResourceResult",
-    "Root",
-    "Roots",
-    "Sample",
-    "SampleMessage",
-    "SampleResult",
-    "SyncContext",
-    "TaskCancelled",
-    "TaskHandle",
-    "TaskOptions",
-    "TaskQuestion",
-    "TaskStatus",
-    "TextContent",
-    "TextResourceContents",
-    "ToolAnnotations",
-    "ToolError",
-    "ToolResult",
-    "UrlElicitationRequired",
-    "UserMessage",
-    "prompt",
-    "resource",
-    "tool",
-]
-
 _HOMES = {
-    "mcpkit.app": ["MCPKit", "prompt", "resource", "tool"],
-    "mcpkit.elicitation": [
-        "Accepted",
-        "Declined",
-        "Dismissed",
-        "Elicit",
-        "Elicitation",
-    ],
-    "mcpkit._forms": ["Choices"],
-    "mcpkit.roots": ["Root", "Roots"],
-    "mcpkit.sampling": ["Sample", "SampleMessage", "SampleResult"],
+    "mcpkit.app": ["MCPKit"],
     "mcpkit.client.client": ["Client"],
     "mcpkit.client.results": ["TaskQuestion", "TaskStatus"],
     "mcpkit.client.tasks": ["TaskHandle"],
-    "mcpkit.context": ["CallNext", "Context", "CurrentTask", "SyncContext"],
-    "mcpkit.tasks.options": ["TaskOptions"],
+    "mcpkit._sync_context": ["SyncContext"],
+    "mcpkit.context": ["CallNext", "Context", "CurrentTask"],
+    "mcpkit.dependencies": ["Claim", "Complete", "Depends", "Env", "Header"],
+    "mcpkit.elicitation": ["Accepted", "Choices", "Declined", "Dismissed", "Elicit", "Elicitation"],
     "mcpkit.errors": [
+        "ConnectionClosed",
+        "ElicitationError",
         "InputRequestError",
         "InputRequestRefused",
         "InputRequestTimeout",
-        "ConnectionClosed",
-        "ElicitationError",
         "InvalidInputResponse",
         "MCPKitError",
         "MissingClientCapability",
@@ -181,8 +45,13 @@ _HOMES = {
     ],
     "mcpkit.http": ["HttpRequest"],
     "mcpkit.limits": ["Limits"],
+    "mcpkit.prompts": ["prompt"],
+    "mcpkit.resources": ["resource"],
+    "mcpkit.roots": ["Root", "Roots"],
+    "mcpkit.sampling": ["Sample", "SampleMessage", "SampleResult"],
+    "mcpkit.tasks.options": ["TaskOptions"],
+    "mcpkit.tools": ["tool"],
     "mcpkit.transports.http.options": ["HttpOptions"],
-    "mcpkit.dependencies": ["Claim", "Complete", "Depends", "Env", "Header"],
     "mcpkit.types": [
         "Annotations",
         "AssistantMessage",
@@ -206,6 +75,80 @@ _HOMES = {
         "UserMessage",
     ],
 }
+"""Module → the public names that it has."""
+
+TYPE_CHECKING = False  # Type checkers know the name; importing `typing` for it would take longer.
+if TYPE_CHECKING:
+    from mcpkit._sync_context import SyncContext as SyncContext
+    from mcpkit.app import MCPKit as MCPKit
+    from mcpkit.client.client import Client as Client
+    from mcpkit.client.results import TaskQuestion as TaskQuestion
+    from mcpkit.client.results import TaskStatus as TaskStatus
+    from mcpkit.client.tasks import TaskHandle as TaskHandle
+    from mcpkit.context import CallNext as CallNext
+    from mcpkit.context import Context as Context
+    from mcpkit.context import CurrentTask as CurrentTask
+    from mcpkit.dependencies import Claim as Claim
+    from mcpkit.dependencies import Complete as Complete
+    from mcpkit.dependencies import Depends as Depends
+    from mcpkit.dependencies import Env as Env
+    from mcpkit.dependencies import Header as Header
+    from mcpkit.elicitation import Accepted as Accepted
+    from mcpkit.elicitation import Choices as Choices
+    from mcpkit.elicitation import Declined as Declined
+    from mcpkit.elicitation import Dismissed as Dismissed
+    from mcpkit.elicitation import Elicit as Elicit
+    from mcpkit.elicitation import Elicitation as Elicitation
+    from mcpkit.errors import ConnectionClosed as ConnectionClosed
+    from mcpkit.errors import ElicitationError as ElicitationError
+    from mcpkit.errors import InputRequestError as InputRequestError
+    from mcpkit.errors import InputRequestRefused as InputRequestRefused
+    from mcpkit.errors import InputRequestTimeout as InputRequestTimeout
+    from mcpkit.errors import InvalidInputResponse as InvalidInputResponse
+    from mcpkit.errors import MCPKitError as MCPKitError
+    from mcpkit.errors import MissingClientCapability as MissingClientCapability
+    from mcpkit.errors import PromptError as PromptError
+    from mcpkit.errors import ProtocolError as ProtocolError
+    from mcpkit.errors import RegistrationError as RegistrationError
+    from mcpkit.errors import ResourceError as ResourceError
+    from mcpkit.errors import ResourceNotFound as ResourceNotFound
+    from mcpkit.errors import TaskCancelled as TaskCancelled
+    from mcpkit.errors import ToolError as ToolError
+    from mcpkit.errors import UrlElicitationRequired as UrlElicitationRequired
+    from mcpkit.http import HttpRequest as HttpRequest
+    from mcpkit.limits import Limits as Limits
+    from mcpkit.prompts import prompt as prompt
+    from mcpkit.resources import resource as resource
+    from mcpkit.roots import Root as Root
+    from mcpkit.roots import Roots as Roots
+    from mcpkit.sampling import Sample as Sample
+    from mcpkit.sampling import SampleMessage as SampleMessage
+    from mcpkit.sampling import SampleResult as SampleResult
+    from mcpkit.tasks.options import TaskOptions as TaskOptions
+    from mcpkit.tools import tool as tool
+    from mcpkit.transports.http.options import HttpOptions as HttpOptions
+    from mcpkit.types import Annotations as Annotations
+    from mcpkit.types import AssistantMessage as AssistantMessage
+    from mcpkit.types import Audio as Audio
+    from mcpkit.types import AudioContent as AudioContent
+    from mcpkit.types import BlobResourceContents as BlobResourceContents
+    from mcpkit.types import EmbeddedResource as EmbeddedResource
+    from mcpkit.types import File as File
+    from mcpkit.types import Icon as Icon
+    from mcpkit.types import Image as Image
+    from mcpkit.types import ImageContent as ImageContent
+    from mcpkit.types import Message as Message
+    from mcpkit.types import Principal as Principal
+    from mcpkit.types import PromptResult as PromptResult
+    from mcpkit.types import ResourceLink as ResourceLink
+    from mcpkit.types import ResourceResult as ResourceResult
+    from mcpkit.types import TextContent as TextContent
+    from mcpkit.types import TextResourceContents as TextResourceContents
+    from mcpkit.types import ToolAnnotations as ToolAnnotations
+    from mcpkit.types import ToolResult as ToolResult
+    from mcpkit.types import UserMessage as UserMessage
+else:
+    __all__ = sorted(name for names in _HOMES.values() for name in names)
 
 __getattr__ = importer(
     __name__,
@@ -220,4 +163,4 @@ __getattr__ = importer(
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *(name for names in _HOMES.values() for name in names)})

@@ -1,69 +1,41 @@
-"""Entries of a server's lists: tools, resources, resource templates and prompts.
+"""The common part of tools, resources, resource templates and prompts: the entries of a server.
 
-An entry can be listed and used, and says nothing of how it does that. A Python function is one
-variety (`mcpkit._from_functions`).
+An `Entry` can be listed and used, and says nothing about how. A Python function is one variety: its
+options are checked and its fields are filled here, for every kind of entry.
 """
 
 from __future__ import annotations
 
-import re
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, cast
 
-from typing_extensions import Self
+from typing_extensions import Self, TypedDict, TypeVar
 
 from mcpkit._protocol import wire
-from mcpkit._protocol.headers import HeaderParameter
 from mcpkit._protocol.revisions import Revision
-from mcpkit._signature.output import Rendered, wrapped_schema
-from mcpkit._utils.json import JsonSchema
-from mcpkit._utils.uri_template import UriTemplate
-from mcpkit.context import Context, ListKind
-from mcpkit.errors import RegistrationError
-from mcpkit.types import (
-    Annotations,
-    CacheScope,
-    Icon,
-    Meta,
-    PromptResult,
-    ResourceResult,
-    ToolAnnotations,
-)
-
-__all__ = [
-    "TASK_SUPPORT",
-    "Argument",
-    "Entry",
-    "Listing",
-    "Prompt",
-    "Provider",
-    "Readable",
-    "Resource",
-    "ResourceTemplate",
-    "TaskSupport",
-    "Tool",
-    "prefixed_uri",
-]
+from mcpkit._signature.arguments import Arguments
+from mcpkit._signature.converters import Converters
+from mcpkit._signature.hints import function_name
+from mcpkit._signature.signature import Signature
+from mcpkit._utils.json import every_schema
+from mcpkit._utils.names import library_of, suggest
+from mcpkit._utils.text import truncate
+from mcpkit.context import Context
+from mcpkit.errors import AccessDenied, Forbidden, RegistrationError
+from mcpkit.permissions import Allow, needed_scopes
+from mcpkit.types import Annotations, Icon, Meta, ToolAnnotations
 
 Listing: TypeAlias = Literal["tools", "resources", "resourceTemplates", "prompts"]
-"""A list of the protocol, by the member it is sent in."""
+"""A list of the protocol, by the member of the result that carries it."""
+
+Errors: TypeAlias = type[Exception] | Iterable[type[Exception]] | Literal["all"]
+"""The exceptions of a handler whose text is shown: a class, several, or ``"all"``."""
 
 
-TaskSupport: TypeAlias = Literal["optional", "required", "forbidden"]
-"""Whether a call of a tool may, must or must not become a task."""
-
-TASK_SUPPORT: Final[tuple[TaskSupport, ...]] = ("optional", "required", "forbidden")
-
-
-def prefixed_uri(prefix: str, uri: str) -> str:
-    """Return a URI or a template of URIs with a prefix behind its scheme."""
-    scheme, separator, rest = uri.partition("://")
-    return f"{scheme}://{prefix}/{rest}" if separator else f"{prefix}/{uri}"
-
-
-_TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
+# --- interfaces -----------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,18 +43,18 @@ class Entry(ABC):
     """An entry of a list.
 
     Args:
-        name: For programs; a tool's and a prompt's key.
+        name: For programs; the key of a tool or prompt.
         title: For people.
         description: For models and people.
         icons: Pictures that a client may show.
-        meta: Its ``_meta``.
-        tags: For selecting; never sent.
-        uses_context: True if using it may log, report progress, or ask the client.
+        meta: The ``_meta`` of the entry.
+        tags: For selecting entries; never sent.
+        uses_context: True if using the entry may log, report progress, or ask the client.
         function: The Python function behind it, if there is one; for tools that inspect code.
-        errors: The exceptions whose text is shown to the other side, as that of `PublicError` is.
-        scopes: That whoever uses it over HTTP needs.
-        allow: Says whether whoever uses it over HTTP may do so with their arguments.
-        environment: The variables of the environment that it cannot be used without.
+        errors: The exceptions whose text is shown to the client, like that of a `PublicError`.
+        scopes: The scopes that a caller over HTTP needs.
+        allow: Decides from the principal and the arguments whether a call over HTTP is allowed.
+        environment: The environment variables that it needs.
     """
 
     listing: ClassVar[Listing]
@@ -98,13 +70,13 @@ class Entry(ABC):
     function: Callable[..., Any] | None = None
     errors: tuple[type[Exception], ...] = ()
     scopes: tuple[str, ...] = ()
-    allow: Callable[..., Any] | None = None
+    allow: Allow | None = None
     environment: tuple[str, ...] = ()
     tells_how: bool = field(default=True, init=False)
-    """False once the log has said how the text of its exceptions could be shown."""
+    """False once the log has explained how to show the text of its exceptions."""
 
     number: int = field(default=0, init=False)
-    """The place in the order of registration."""
+    """The position in the order of registration."""
 
     @property
     @abstractmethod
@@ -113,10 +85,10 @@ class Entry(ABC):
 
     @abstractmethod
     def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """Return the entry as the list of a revision has it."""
+        """Return the entry as a list of this revision shows it."""
 
     def prefixed(self, prefix: str) -> Self:
-        """Return the same entry with a prefix in its name, and in its URI if it has one."""
+        """Return a copy with a prefix in its name, and in its URI if it has one."""
         return replace(self, name=f"{prefix}_{self.name}")
 
     def described(self) -> dict[str, Any]:
@@ -130,191 +102,7 @@ class Entry(ABC):
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class Tool(Entry):
-    """A tool that a model may call.
-
-    Args:
-        input_schema: JSON Schema of the arguments, an object.
-        output_schema: JSON Schema of the structured content; None if none is promised.
-        annotations: Hints for clients.
-        headers: The arguments that an HTTP request repeats in headers.
-        raw_output: True to wrap structured content that is no object only where it must be.
-        task: Whether a call may become a task.
-        resumable: True if a task may be run again whose process has ended in the middle.
-        task_ttl: Seconds that its tasks are kept for; None: the server's setting.
-
-    Raises:
-        RegistrationError: Hosts do not accept the name.
-    """
-
-    listing = "tools"
-
-    input_schema: JsonSchema
-    output_schema: JsonSchema | None = None
-    annotations: ToolAnnotations | None = None
-    headers: tuple[HeaderParameter, ...] = ()
-    raw_output: bool = False
-    task: TaskSupport = "forbidden"
-    resumable: bool = False
-    task_ttl: float | None = None
-
-    def __post_init__(self) -> None:
-        if _TOOL_NAME.fullmatch(self.name) is None:
-            raise RegistrationError(
-                f"{self.name!r} is no tool name that hosts accept; "
-                f"use 1 to 64 letters, digits, '_', '-' and '.' (pass name=...)"
-            )
-
-    @property
-    def key(self) -> str:
-        """The name."""
-        return self.name
-
-    @abstractmethod
-    async def call(self, arguments: dict[str, Any], context: Context[Any]) -> Rendered:
-        """Call the tool.
-
-        Args:
-            arguments: As the client sent them.
-            context: Of the request that is served.
-
-        Raises:
-            Exception: The tool failed, or does not accept the arguments; see
-                `mcpkit._server.handlers.use_tool`.
-        """
-
-    async def admit(self, arguments: dict[str, Any], context: Context[Any]) -> None:
-        """Refuse a call that may not be, before a task is made of it.
-
-        Raises:
-            Exception: As for `call`.
-        """
-        del arguments, context
-
-    async def prepare(self, arguments: dict[str, Any], context: Context[Any]) -> None:
-        """Check the arguments of a call that becomes a task, and ask what it wants to know first.
-
-        Raises:
-            Exception: As for `call`.
-        """
-        del arguments, context
-
-    def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """Return its entry in ``tools/list``."""
-        members = self.described()
-        members["inputSchema"] = self.input_schema
-        schema = self.output_schema
-        if schema is not None:
-            knows_objects_only = revision.structured_output == "object"
-            is_object = schema.get("type") == "object"
-            if not is_object and (knows_objects_only or not self.raw_output):
-                schema = wrapped_schema(schema)  # TOOL-11
-            members["outputSchema"] = schema
-        if self.annotations is not None:
-            members["annotations"] = wire.hints_to_wire(self.annotations)
-        if self.task != "forbidden":
-            members["execution"] = {"taskSupport": self.task}
-        return revision.keep(revision.tool_members, members)
-
-
-@dataclass(slots=True, kw_only=True)
-class Readable(Entry):
-    """The common part of resources and resource templates.
-
-    Args:
-        mime_type: Of the contents.
-        annotations: Hints for clients.
-        ttl: For how many seconds the contents may be kept; None: the server's setting.
-        cache_scope: Who may keep them; None: the server's setting.
-    """
-
-    mime_type: str | None = None
-    annotations: Annotations | None = None
-    ttl: float | None = None
-    cache_scope: CacheScope | None = None
-
-    @abstractmethod
-    async def read(
-        self, uri: str, variables: Mapping[str, Any], context: Context[Any]
-    ) -> ResourceResult:
-        """Read the contents.
-
-        Args:
-            uri: As the client sent it.
-            variables: The values that the URI gives the variables of a template.
-            context: Of the request that is served.
-
-        Raises:
-            ResourceNotFound: There is nothing at this URI.
-        """
-
-    async def admit(self, uri: str, variables: Mapping[str, Any], context: Context[Any]) -> None:
-        """Refuse whoever may not read the contents, and so not hear of their changes.
-
-        Raises:
-            Exception: As for `read`.
-        """
-        del uri, variables, context
-
-    def readable(self, revision: Revision) -> dict[str, Any]:
-        """Return the members that resources and templates share."""
-        members = self.described()
-        members.update(
-            wire.some(
-                mimeType=self.mime_type,
-                annotations=wire.annotations_to_wire(self.annotations, revision),
-            )
-        )
-        return members
-
-
-@dataclass(slots=True, kw_only=True)
-class Resource(Readable):
-    """Contents at one URI.
-
-    Args:
-        uri: Where.
-        size: In bytes, if known.
-    """
-
-    listing = "resources"
-
-    uri: str
-    size: int | None = None
-
-    @property
-    def key(self) -> str:
-        """The URI."""
-        return self.uri
-
-    def prefixed(self, prefix: str) -> Self:
-        """Return the same resource at a URI with a prefix."""
-        return replace(self, name=f"{prefix}_{self.name}", uri=prefixed_uri(prefix, self.uri))
-
-    def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """Return its entry in ``resources/list``."""
-        members = {"uri": self.uri, **self.readable(revision)}
-        if self.size is not None:
-            members["size"] = self.size
-        return revision.keep(revision.resource_members, members)
-
-
-class Argument(Protocol):
-    """An argument of a prompt, or a variable of a resource template."""
-
-    @property
-    def wire_name(self) -> str:
-        """The name that clients send."""
-        ...
-
-    @property
-    def required(self) -> bool:
-        """True if it has no default."""
-        ...
-
-
-class _Completable(ABC):
+class Completable(ABC):
     """An entry whose arguments may have suggestions."""
 
     __slots__ = ()
@@ -336,118 +124,341 @@ class _Completable(ABC):
         """Suggest values for an argument.
 
         Args:
-            name: Of the argument; one of `argument_names`.
+            name: One of `argument_names`.
             typed: The text so far.
-            others: The arguments that have a value already; None if the client did not say.
-            context: Of the request that is served.
+            others: The arguments that have a value already; None if the client did not send any.
+            context: The context of the request.
         """
 
 
-@dataclass(slots=True, kw_only=True)
-class ResourceTemplate(Readable, _Completable):
-    """Contents at every URI that fits a template.
+# --- access ---------------------------------------------------------------------------------------
+
+
+def refusal_of(entry: Entry, held: frozenset[str], *, is_known: bool) -> Forbidden | None:
+    """Return the error for a caller who lacks a scope of an entry; None if none is missing.
 
     Args:
-        template: As RFC 6570 has them.
+        entry: The entry to use.
+        held: The scopes of the caller.
+        is_known: False if the caller is not authenticated.
+    """
+    if held.issuperset(entry.scopes):
+        return None
+    return Forbidden(
+        f"{truncate(entry.key)} needs the scopes {' '.join(entry.scopes)}",
+        scopes=entry.scopes,
+        status=403 if is_known else 401,
+    )
+
+
+async def check_allowed(entry: Entry, arguments: Mapping[str, Any], context: Context[Any]) -> None:
+    """Ask the ``allow=`` predicate of an entry about a call.
+
+    Like scopes, it applies to requests over HTTP and to the tasks that they start.
+
+    Args:
+        entry: Without a predicate, everything is allowed.
+        arguments: The validated arguments.
+        context: The context of the call.
+
+    Raises:
+        Forbidden: The call is not allowed, or the caller is not authenticated.
+    """
+    allow = entry.allow
+    request = context.request
+    if allow is None or request.origin is None:
+        return
+    principal = request.principal
+    if principal is None:
+        raise Forbidden(f"Authentication required for {truncate(entry.key)}", status=401)
+    try:
+        found = allow(principal, dict(arguments))
+        if inspect.isawaitable(found):
+            found = await found
+    except AccessDenied as error:
+        raise Forbidden(str(error), status=error.status) from None
+    if not found:
+        raise Forbidden(f"You may not use {truncate(entry.key)} with these arguments")
+
+
+# --- options of functions -------------------------------------------------------------------------
+
+
+class Defaults(NamedTuple):
+    """The settings of an app that apply to all its entries.
+
+    Args:
+        converters: For values that JSON does not have.
+        errors: The exceptions that are shown, unless an entry has its own ``errors=``.
     """
 
-    listing = "resourceTemplates"
-
-    template: UriTemplate
-
-    @property
-    def key(self) -> str:
-        """The text of the template."""
-        return self.template.template
-
-    def prefixed(self, prefix: str) -> Self:
-        """Return the same template with a prefix in its URIs."""
-        template = UriTemplate(prefixed_uri(prefix, self.key), whole=self.template.whole)
-        return replace(self, name=f"{prefix}_{self.name}", template=template)
-
-    def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """Return its entry in ``resources/templates/list``."""
-        members = {"uriTemplate": self.template.template, **self.readable(revision)}
-        return revision.keep(revision.template_members, members)
+    converters: Converters = Converters()
+    errors: tuple[type[Exception], ...] = ()
 
 
-@dataclass(slots=True, kw_only=True)
-class Prompt(Entry, _Completable):
-    """Messages that a user may ask for by name."""
+NO_APP: Final = Defaults()
 
-    listing = "prompts"
 
-    @property
-    def key(self) -> str:
-        """The name."""
-        return self.name
+class CommonOptions(TypedDict, total=False):
+    """The options that tools, resources and prompts share.
 
-    @property
-    @abstractmethod
-    def arguments(self) -> Sequence[tuple[Argument, JsonSchema]]:
-        """The arguments, each with its JSON Schema."""
+    An option is declared here, or in a subclass for one kind of entry, and nowhere else: the
+    declaration is the keyword with its type and its documentation, and the value, unless None,
+    becomes the field of the same name of the entry. `entry_fields` has the exceptions.
+    """
 
-    @abstractmethod
-    async def get(self, arguments: dict[str, str], context: Context[Any]) -> PromptResult:
-        """Make the messages.
+    name: str | None
+    """The name of the function by default."""
+    title: str | None
+    """For people."""
+    description: str | None
+    """Taken from the docstring by default."""
+    icons: Sequence[Icon] | None
+    """Pictures that a client may show (2025-11-25 and later)."""
+    meta: Meta | None
+    """The ``_meta`` of the entry."""
+    tags: Iterable[str]
+    """For selecting entries; not sent."""
+    inline: bool
+    """True to run a plain ``def`` on the event loop, not in a thread."""
+    errors: Errors | None
+    """The exceptions whose text clients see, like that of a `ToolError`: a class, several, or
+    ``"all"``; ``()`` hides all. The app's by default."""
+    scopes: Iterable[str] | None
+    """The scopes that a caller over HTTP needs; others do not see the entry."""
+    allow: Allow | None
+    """A function, async or not, of the `Principal` and the arguments (for a template the variables
+    of the URI): decides if a call over HTTP is allowed."""
 
-        Args:
-            arguments: As the client sent them.
-            context: Of the request that is served.
 
-        Raises:
-            InvalidArguments: The prompt does not accept the arguments.
-        """
+def entry_fields(
+    entry: type[Entry],
+    declared: Any,
+    signature: Signature,
+    options: Mapping[str, Any],
+    prefix: str | None,
+    defaults: Defaults,
+) -> dict[str, Any]:
+    """Check the options of a function, and return the fields of its entry.
 
-    def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """Return its entry in ``prompts/list``."""
-        members = self.described()
-        arguments = [
-            revision.keep(
-                revision.argument_members,
-                wire.some(
-                    name=each.wire_name,
-                    title=schema.get("title"),
-                    description=schema.get("description"),
-                    required=True if each.required else None,
-                ),
+    Args:
+        entry: The class of the entry.
+        declared: The subclass of `CommonOptions` with its options.
+        signature: The signature of the function.
+        options: The options, as given.
+        prefix: For the name.
+        defaults: The settings of the app.
+
+    Raises:
+        RegistrationError: An option does not exist, or does not fit.
+    """
+    at = signature.place
+    for option in options:
+        if option not in declared.__optional_keys__:
+            on = f"{declared.__name__.removesuffix('Options').lower()}(…)"
+            advice = suggest(on, option, declared.__optional_keys__)
+            raise RegistrationError(f"{at}: there is no option {option!r}; {advice}")
+    name = options.get("name") or signature.name
+    if name == "<lambda>":
+        raise RegistrationError(f"{signature.where}: a lambda has no name; pass name=...")
+    known: Mapping[str, Any] = entry.__dataclass_fields__
+    fields = {key: each for key, each in options.items() if each is not None and key in known}
+    errors = options.get("errors")
+    fields["errors"] = defaults.errors if errors is None else errors_of(errors, at)
+    fields["name"] = f"{prefix}_{name}" if prefix else name
+    fields["description"] = options.get("description") or signature.docs.description
+    fields["tags"] = frozenset(options.get("tags") or ())
+    fields["scopes"] = needed_scopes(options.get("scopes"), at)
+    if "allow" in fields:
+        _check_predicate(fields["allow"], at)
+    return fields
+
+
+def errors_of(errors: object, at: str) -> tuple[type[Exception], ...]:
+    """Return the value of an ``errors=`` option as classes for `isinstance`.
+
+    Args:
+        errors: A class, several, or ``"all"``.
+        at: The source location, for messages.
+
+    Raises:
+        RegistrationError: It is something else.
+    """
+    if errors == "all":
+        return (Exception,)
+    found: Any = (errors,) if isinstance(errors, type) else errors
+    if not isinstance(found, str) and hasattr(found, "__iter__"):
+        classes: tuple[Any, ...] = tuple(found)
+        if all(isinstance(each, type) and issubclass(each, Exception) for each in classes):
+            return classes
+    raise RegistrationError(
+        f'{at}: errors is "all" or classes of exceptions, such as (ValueError,), not {errors!r}'
+    )
+
+
+def _check_predicate(allow: object, at: str) -> None:
+    if callable(allow):
+        try:
+            inspect.signature(allow).bind(None, {})
+        except TypeError:
+            pass
+        except ValueError:  # a callable without a signature that Python can show
+            return
+        else:
+            return
+    raise RegistrationError(
+        f"{at}: allow= is a function of a principal and the arguments, such as "
+        f"lambda principal, arguments: True"
+    )
+
+
+_WIRE_NAMES: Final = {
+    "readOnlyHint": "read_only",
+    "destructiveHint": "destructive",
+    "idempotentHint": "idempotent",
+    "openWorldHint": "open_world",
+    "lastModified": "last_modified",
+}
+"""Members of annotations in the protocol → ours, where they differ."""
+
+AnnotationsT = TypeVar("AnnotationsT", ToolAnnotations, Annotations)
+
+
+def annotations_from(
+    options: Mapping[str, Any], kind: type[AnnotationsT], at: str
+) -> AnnotationsT | None:
+    """Return the annotations of an entry: the option of this name, and options for single members.
+
+    Args:
+        options: Those of the function. ``annotations`` may be a dict with the names of the
+            protocol or ours.
+        kind: The class of the annotations.
+        at: The source location, for messages.
+
+    Returns:
+        A copy, because an author may share one between entries; None if no member is set.
+
+    Raises:
+        RegistrationError: ``annotations`` is neither, or has an unknown member.
+    """
+    given = options.get("annotations")
+    known: Mapping[str, Any] = kind.__dataclass_fields__
+    at = f"{at}: annotations"
+    if given is None:
+        made = kind()
+    elif isinstance(given, kind):
+        made = replace(given)
+    elif not isinstance(given, Mapping):
+        library = library_of(given)
+        of = f" of {library}" if library else ""
+        raise RegistrationError(
+            f"{at} is a {type(given).__name__}{of}; write a mcpkit.{kind.__name__}, or a dict"
+        )
+    else:
+        members: dict[str, Any] = {}
+        for name, value in cast("Mapping[str, Any]", given).items():
+            ours = _WIRE_NAMES.get(name, name)
+            if ours not in known:
+                ours_to_wire = {ours: name for name, ours in _WIRE_NAMES.items()}
+                advice = suggest("annotations", name, [ours_to_wire.get(n, n) for n in known])
+                raise RegistrationError(f"{at} has no member {name!r}; {advice}")
+            members[ours] = value
+        made = kind(**members)
+    for name in known:
+        if name != "title" and options.get(name) is not None:
+            setattr(made, name, options[name])
+    return made if made != kind() else None
+
+
+def refuse_headers(arguments: Arguments, at: str) -> None:
+    """Refuse ``Header(...)`` on a parameter, because only tool calls repeat arguments in headers.
+
+    Raises:
+        RegistrationError: A parameter, or a field inside it, has one.
+    """
+    for each in arguments.fields:
+        if any("x-mcp-header" in part for part in every_schema(each.form.schema("validation"))):
+            raise RegistrationError(
+                f"{at}: {each.name} has a Header(...), but only calls of tools repeat arguments in "
+                f"headers; remove it"
             )
-            for each, schema in self.arguments
-        ]
-        if arguments:
-            members["arguments"] = arguments
-        return revision.keep(revision.prompt_members, members)
 
 
-class Provider(Protocol):
-    """Entries that come and go by themselves: files of a directory, tools of another server.
+# --- marks on functions ---------------------------------------------------------------------------
 
-    They are listed after the registered ones, in the order of their keys. A registered entry hides
-    a provided one of the same key.
+MarkKind: TypeAlias = Literal["tool", "resource", "prompt"]
+_MARK: Final = "__mcpkit_marks__"
+
+
+def decorated(add: Callable[..., object], fn: Any, *args: Any, **options: Any) -> Any:
+    """Apply a decorator that may be written with or without parentheses.
+
+    Args:
+        add: Called with the function, `args` and `options`.
+        fn: The function; None if the decorator was called with options only.
+        args, options: For `add`.
+
+    Returns:
+        The function itself, or a decorator that returns it.
     """
 
-    @property
-    def listings(self) -> frozenset[Listing]:
-        """The lists that it adds entries to."""
-        ...
+    def register(fn: Any) -> Any:
+        add(fn, *args, **options)
+        return fn
 
-    async def entries(
-        self, listing: Listing, after: str, limit: int | None, context: Context[Any]
-    ) -> Sequence[Entry]:
-        """Return entries in the order of their keys.
+    return register if fn is None else register(fn)
 
-        Args:
-            listing: One of `listings`.
-            after: Only those with a greater key.
-            limit: At most so many; None: all.
-            context: Of the request that is served.
-        """
-        ...
 
-    async def find(self, listing: Listing, key: str, context: Context[Any]) -> Entry | None:
-        """Return the entry of a key; for a resource also a template that fits the URI."""
-        ...
+def mark(fn: Any, kind: MarkKind, uri: str | None = None, /, **options: Any) -> None:
+    """Note on a function what to register it as.
 
-    def on_change(self, announce: Callable[[ListKind], None]) -> None:
-        """Take the function to call, from any thread, when a list has changed."""
-        ...
+    Raises:
+        RegistrationError: The object cannot carry a note.
+    """
+    target = _unwrapped(fn)
+    try:
+        setattr(target, _MARK, [*getattr(target, _MARK, ()), (kind, uri, options)])
+    except AttributeError:
+        name = function_name(target)
+        raise RegistrationError(f"{name} cannot be marked; use app.{kind}(...) on it") from None
+
+
+def _unwrapped(raw: Any) -> Any:
+    """Return the function inside a static or class method; anything else as it is."""
+    found: Any = raw  # pyright would narrow `raw` to a partially unknown type
+    return found.__func__ if isinstance(raw, (staticmethod, classmethod)) else found
+
+
+Marked: TypeAlias = tuple[Callable[..., Any], MarkKind, str | None, dict[str, Any]]
+
+
+def marked_in(source: Any) -> list[Marked]:
+    """Return every marked function of a module, class or object, in the order of definition.
+
+    Raises:
+        RegistrationError: A method is marked, and the source is a class, not an instance.
+    """
+    found: list[Marked] = []
+    if inspect.ismodule(source):
+        names = list(vars(source))
+    else:
+        is_class = isinstance(source, type)
+        bases = reversed((source if is_class else type(source)).__mro__)
+        names = [name for base in bases for name in vars(base)]
+        if not is_class:
+            names += getattr(source, "__dict__", {})
+    seen: set[int] = set()
+    for name in dict.fromkeys(names):
+        raw: Any = inspect.getattr_static(source, name, None)
+        target = _unwrapped(raw)
+        marks = getattr(target, "__dict__", {}).get(_MARK)
+        if not marks or id(target) in seen:
+            continue
+        seen.add(id(target))
+        if isinstance(source, type) and inspect.isfunction(raw):
+            raise RegistrationError(
+                f"{source.__name__}.{name} is a method; include an instance: {source.__name__}(...)"
+            )
+        fn = getattr(source, name)
+        found += [(fn, kind, uri, options) for kind, uri, options in marks]
+    return found

@@ -1,13 +1,18 @@
 """How to call one function: prepared at registration, run per request.
 
-A plan knows which parameters are injected, in which order dependencies are resolved, and whether
-the function awaits, blocks, or is quick enough to run where it stands.
+A plan knows which parameters are injected (the context, dependencies, claims, environment variables
+and declared input requests), in which order dependencies are resolved, and whether the function
+awaits, blocks, or may run on the event loop.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
+import os
+import types
+import typing
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -19,51 +24,62 @@ from contextlib import (
     contextmanager,
 )
 from types import FunctionType, MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_origin
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args, get_origin
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 
 from mcpkit._concurrency.threads import ThreadCall, is_interrupt
-from mcpkit._declared import InputParameter
-from mcpkit._given import Given
-from mcpkit._signature.hints import function_name
-from mcpkit._signature.signature import Parameter, Signature, inspect_function
+from mcpkit._protocol.input_request import Ask
+from mcpkit._signature.hints import ANNOTATED, function_name, location, underlying
+from mcpkit._signature.signature import Parameter, Signature, inspect_function, is_async
+from mcpkit._sync_context import SyncContext
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.logs import get_logger
-from mcpkit.context import Context, SyncContext
-from mcpkit.dependencies import Depends
-from mcpkit.errors import ConnectionClosed, RegistrationError
-
-__all__ = ["CallPlan", "inspect_handler"]
-
-CONTEXTS: Final = (Context, SyncContext)
+from mcpkit._utils.names import caller
+from mcpkit.context import Context
+from mcpkit.dependencies import Claim, Depends, Env
+from mcpkit.elicitation import Accepted, Declined, Dismissed, Elicit, Form
+from mcpkit.errors import (
+    ConnectionClosed,
+    ElicitationError,
+    Forbidden,
+    MissingEnvironment,
+    RegistrationError,
+)
+from mcpkit.roots import Roots
+from mcpkit.sampling import Sample, SampleResult
 
 Values: TypeAlias = dict[str, Any]
+
+CONTEXTS: Final = (Context, SyncContext)
 
 _log: Final = get_logger("mcpkit")
 
 
 def inspect_handler(fn: Callable[..., Any], *, is_open: bool = False) -> Signature:
-    """The signature of a function that mcpkit will call.
+    """Return the signature of a handler.
 
     Args:
         fn: The function.
         is_open: As for `inspect_function`.
 
     Raises:
-        RegistrationError: It cannot be called from a request as it is written.
+        RegistrationError: A request cannot call it as it is written.
     """
     if isinstance(fn, str):
-        raise RegistrationError(f"{fn!r} is no function; a name is an option: name={fn!r}")
+        raise RegistrationError(f"{fn!r} is not a function; a name is an option: name={fn!r}")
     signature = inspect_function(fn, contexts=CONTEXTS, is_open=is_open)
     for each in signature.parameters if signature.is_async else ():
         if each.source == "context" and _context_kind(each.annotation) == "sync_context":
             raise RegistrationError(
-                f"{signature.where}: {signature.name}() is async, and SyncContext would block the "
-                f"event loop; write {each.name}: Context"
+                f"{signature.place} is async, and SyncContext would block the event loop; "
+                f"write {each.name}: Context"
             )
     if _yields(fn) or (type(fn) is not FunctionType and _yields(type(fn).__call__)):
         raise RegistrationError(
-            f"{signature.where}: {signature.name}() yields; a request has one answer: collect the "
-            f"items and return them, and use ctx.progress() on the way"
+            f"{signature.place} yields; a request has one answer: collect the items and return "
+            f"them, and use ctx.progress() on the way"
         )
     return signature
 
@@ -74,25 +90,249 @@ def _yields(fn: Any) -> bool:
     return inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn)
 
 
+def prepare(fn: Callable[..., Any]) -> tuple[Signature, Callable[..., Awaitable[Any]]]:
+    """Return the signature of a function, and a way of calling it with values and a context."""
+    signature = inspect_function(fn, contexts=CONTEXTS)
+    return signature, CallPlan(fn, signature).run
+
+
+def call_fields(fn: Callable[..., Any], signature: Signature, inline: bool) -> dict[str, Any]:
+    """Return the fields of an entry that say how its function is called."""
+    plan = CallPlan(fn, signature, inline=inline)
+    return {
+        "function": fn,
+        "plan": plan,
+        "uses_context": plan.uses_context,
+        "environment": plan.environment,
+    }
+
+
+def check_lifespan(lifespan: Any) -> None:
+    """Check that calling a lifespan with the app gives an async context manager.
+
+    Raises:
+        RegistrationError: It does not; the message has the fix.
+    """
+    if not callable(lifespan) or hasattr(lifespan, "__aenter__"):
+        kind = type(lifespan).__name__
+        raise RegistrationError(
+            f"{caller()}lifespan= is a {kind}; pass the function under @asynccontextmanager, "
+            f"not called"
+        )
+    made = underlying(lifespan)
+    is_generator = inspect.isasyncgenfunction(made) or inspect.isgeneratorfunction(made)
+    is_raw = made is lifespan and is_generator
+    is_sync = made is not lifespan and inspect.isgeneratorfunction(made)
+    if is_raw or is_sync or is_async(lifespan):
+        raise RegistrationError(not_a_manager(lifespan))
+    try:
+        inspect.signature(lifespan).bind(None)
+    except TypeError:
+        raise RegistrationError(
+            f"{location(made)}: {function_name(made)}() is called with the app when serving "
+            f"starts; give it one parameter, app: MCPKit"
+        ) from None
+    except ValueError:
+        pass  # a callable without a signature that Python can show
+
+
+def not_a_manager(lifespan: Any) -> str:
+    """Return the message for a lifespan that is not an async context manager."""
+    made = underlying(lifespan)
+    return (
+        f"{location(made)}: {function_name(made)}() does not return an async context manager; make "
+        f"it an async def that yields once, under @contextlib.asynccontextmanager"
+    )
+
+
+# --- claims and the environment -------------------------------------------------------------------
+
+
+class InjectedValue:
+    """The value of a parameter with a `Claim` or `Env` mark.
+
+    Args:
+        parameter: The parameter.
+        at: The source location, for messages.
+
+    Raises:
+        RegistrationError: Its type cannot be read from a claim or the environment.
+    """
+
+    __slots__ = ("_adapter", "_default", "_mark")
+
+    def __init__(self, parameter: Parameter, at: str) -> None:
+        assert parameter.given is not None
+        self._mark: Claim | Env = parameter.given
+        self._default = parameter.default
+        annotation = parameter.annotation
+        self._adapter: TypeAdapter[Any] | None = None
+        plain = annotation.__origin__ if type(annotation) is ANNOTATED else annotation
+        if isinstance(self._mark, Claim) or plain is not str:
+            try:
+                self._adapter = TypeAdapter(annotation)
+            except PydanticUserError:
+                raise RegistrationError(
+                    f"{at}: {parameter.name} has a type that {type(self._mark).__name__} cannot "
+                    f"fill; write str, or another type of JSON"
+                ) from None
+
+    @property
+    def required_variable(self) -> str | None:
+        """The environment variable that must be set; None if none must."""
+        return self._mark.name if isinstance(self._mark, Env) and self._default is UNSET else None
+
+    def value(self, context: Context[Any]) -> Any:
+        """Return the value for a call.
+
+        Raises:
+            Forbidden: The principal does not have the claim.
+            MissingEnvironment: The variable is not set.
+        """
+        mark = self._mark
+        return self._claim(mark, context) if isinstance(mark, Claim) else self._variable(mark)
+
+    # The text of a ValidationError contains the value, which must not leak (SEC-13).
+
+    def _claim(self, mark: Claim, context: Context[Any]) -> Any:
+        principal = context.request.principal
+        found: Any = UNSET if principal is None else principal.claims.get(mark.name, UNSET)
+        if found is UNSET or found is None:
+            if self._default is not UNSET:
+                return self._default
+            if principal is None:
+                raise Forbidden(
+                    f"Authentication required: a token with the claim {mark.name!r}", status=401
+                )
+            raise Forbidden(f"Your token does not have the claim {mark.name!r}")
+        assert self._adapter is not None
+        try:
+            return self._adapter.validate_python(found)
+        except ValidationError:
+            raise Forbidden(
+                f"The claim {mark.name!r} of your token has an unsupported value"
+            ) from None
+
+    def _variable(self, mark: Env) -> Any:
+        found = os.environ.get(mark.name)
+        if not found:
+            if self._default is not UNSET:
+                return self._default
+            raise MissingEnvironment([mark.name])
+        if self._adapter is None:
+            return found
+        try:
+            return self._adapter.validate_python(found)
+        except ValidationError:
+            raise MissingEnvironment([mark.name], "has a value of the wrong type") from None
+
+
+# --- declared input requests ----------------------------------------------------------------------
+
+
+class InputParameter:
+    """A parameter that the client answers before the handler runs, so that nothing is replayed.
+
+    ``async def delete(path: str, sure: Annotated[Confirm, Elicit("Really?")]) -> str: ...``
+
+    Args:
+        parameter: A parameter with an input request.
+        at: The source location, for messages.
+
+    Raises:
+        RegistrationError: The input request does not match the type of the parameter.
+    """
+
+    __slots__ = ("_arguments", "_ask", "_message", "_whole", "name")
+
+    def __init__(self, parameter: Parameter, at: str) -> None:
+        self.name = parameter.name
+        self._arguments: tuple[str, ...] = ()
+        self._message: Callable[..., str] | None = None
+        annotation = parameter.annotation
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        ask = copy.copy(cast("Ask[Any]", parameter.ask))
+        if ask.key is None:
+            ask.key = parameter.name
+        self._whole = False
+        if isinstance(ask, Elicit):
+            self._whole, wanted = _answer_type(annotation)
+            if ask.schema is UNSET:
+                try:
+                    ask.form = Form(wanted)
+                except ElicitationError as error:
+                    raise RegistrationError(f"{at}: {parameter.name}: {error}") from error
+            if callable(ask.message):
+                self._message = ask.message
+                self._arguments = tuple(inspect.signature(ask.message).parameters)
+        elif isinstance(ask, Sample):
+            if annotation not in (str, SampleResult):
+                raise RegistrationError(
+                    f"{at}: {parameter.name}: the answer of a model is a str or a SampleResult"
+                )
+            self._whole = annotation is SampleResult
+        elif not isinstance(ask, Roots):
+            raise RegistrationError(f"{at}: {parameter.name}: use Elicit, Sample or Roots")
+        self._ask: Ask[Any] = ask
+
+    def request(self, values: Mapping[str, Any]) -> Ask[Any]:
+        """Return the input request, made with the arguments of the handler."""
+        if self._message is None:
+            return self._ask
+        made: Elicit[Any] = copy.copy(cast("Elicit[Any]", self._ask))
+        made.message = self._message(**{name: values.get(name) for name in self._arguments})
+        return made
+
+    def value(self, answer: Any) -> Any:
+        """Return the value of the parameter for an answer.
+
+        Raises:
+            ToolError: The user declined, and the type of the parameter does not allow for that.
+        """
+        if self._whole or isinstance(self._ask, Roots):
+            return answer
+        if isinstance(answer, SampleResult):
+            return answer.text
+        return answer.data
+
+
+def _answer_type(annotation: Any) -> tuple[bool, Any]:
+    """Return whether a parameter takes the whole answer, and the type of the data in it."""
+    parts = get_args(annotation)
+    is_union = get_origin(annotation) in (typing.Union, types.UnionType)
+    for part in parts if is_union else (annotation,):
+        if get_origin(part) is Accepted:
+            return True, get_args(part)[0]
+        if part is Accepted:
+            return True, None
+    if is_union and (Declined in parts or Dismissed in parts):
+        return True, None
+    return False, annotation
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
 class _Source(NamedTuple):
-    """Where a parameter of a handler or dependency comes from."""
+    """The source of the value of a parameter."""
 
     name: str
-    kind: Literal["context", "sync_context", "dependency", "argument", "given"]
+    kind: Literal["context", "sync_context", "dependency", "argument", "injected"]
     step: int = -1
     default: Any = UNSET
-    given: Given | None = None
+    injected: InjectedValue | None = None
 
 
 class _Step(NamedTuple):
-    """One dependency: resolved once per call, after those it needs."""
+    """One dependency: resolved once per call, after those that it needs."""
 
     provide: Callable[..., Any]
     is_async: bool
     inline: bool
     sources: tuple[_Source, ...]
     promised: bool
-    """Whether it says that it returns a context manager, of whatever class."""
+    """True if its annotation says that it returns a context manager."""
 
 
 class CallPlan:
@@ -100,12 +340,12 @@ class CallPlan:
 
     Args:
         fn: The handler.
-        signature: As `inspect_handler` made it.
-        inline: Run a plain ``def`` on the event loop instead of in a worker thread; for functions
-            that only compute, and briefly.
+        signature: The signature, from `inspect_handler`.
+        inline: True to run a plain ``def`` on the event loop instead of in a worker thread; for
+            functions that only compute, and briefly.
 
     Raises:
-        RegistrationError: A dependency cannot be satisfied.
+        RegistrationError: A dependency cannot be resolved.
     """
 
     __slots__ = (
@@ -131,16 +371,14 @@ class CallPlan:
         self._steps: tuple[_Step, ...] = ()
         self.uses_context = False
         self.environment: tuple[str, ...] = ()
-        """The variables of the environment that it cannot be called without."""
-        if len(signature.arguments) < len(signature.parameters):
-            self._inject(signature)
-
-    def _inject(self, signature: Signature) -> None:
+        """The environment variables that must be set."""
+        if len(signature.arguments) == len(signature.parameters):
+            return
         resolver = _Resolver(signature)
         self._signature = signature
         self._injected = resolver.injected(signature)
         self._asked = tuple(
-            InputParameter(each, f"{signature.where}: {signature.name}()")
+            InputParameter(each, signature.place)
             for each in signature.parameters
             if each.source == "ask"
         )
@@ -149,138 +387,122 @@ class CallPlan:
         self.uses_context = bool(self._asked) or any(
             source.kind in ("context", "sync_context") for source in sources
         )
-        needed = [each.given.needs for each in sources if each.given is not None]
+        needed = [each.injected.required_variable for each in sources if each.injected is not None]
         self.environment = tuple(dict.fromkeys(filter(None, needed)))
 
     def run(self, values: Values, context: Context[Any]) -> Awaitable[Any]:
         """Call the function.
 
         Args:
-            values: Keyword arguments; the plan adds what it injects.
-            context: Of the request that is served.
+            values: Keyword arguments; the plan adds the injected ones.
+            context: The context of the request.
 
         Returns:
-            An awaitable of what the function returns. It raises what the function raises.
+            An awaitable of the function's result. It raises what the function raises.
         """
-        if self._asked:
-            return self._run_with_answers(values, context)
-        if self._steps:
-            return self._run_with_dependencies(values, context)
+        if self._asked or self._steps:
+            return self._run_in_order(values, context)
         for source in self._injected:
             values[source.name] = _injected_value(source, context)
         if self.is_async:
             awaitable: Awaitable[Any] = self.fn(**values)
             return awaitable
-        return self._call(self.fn, self.is_async, values, context, self.inline)
+        return _call(self.fn, self.is_async, values, context, self.inline)
 
     async def ask_first(self, values: Values, context: Context[Any]) -> Values:
-        """Ask what the parameters of the function declare.
+        """Ask the client for the input that the parameters declare.
 
         Args:
             values: The arguments.
-            context: Of the request that is served.
+            context: The context of the request.
 
         Returns:
             The values of those parameters.
         """
         if not self._asked:
             return {}
-        answers = await context.peer.gather([each.question(values) for each in self._asked])
+        answers = await context.peer.gather([each.request(values) for each in self._asked])
         return {
             each.name: each.value(answer) for each, answer in zip(self._asked, answers, strict=True)
         }
 
-    async def _run_with_answers(self, values: Values, context: Context[Any]) -> Any:
-        values.update(await self.ask_first(values, context))
-        return await self._run_with_dependencies(values, context)
-
-    async def _run_with_dependencies(self, values: Values, context: Context[Any]) -> Any:
-        overrides = context.peer.overrides
-        if not overrides:
-            return await self._run_in_order(self._steps, self._injected, values, context)
-        resolver = _Resolver(self._signature, overrides)
-        injected = resolver.injected(self._signature)
-        return await self._run_in_order(tuple(resolver.steps), injected, values, context)
-
-    async def _run_in_order(
-        self,
-        steps: tuple[_Step, ...],
-        injected_from: tuple[_Source, ...],
-        values: Values,
-        context: Context[Any],
-    ) -> Any:
+    async def _run_in_order(self, values: Values, context: Context[Any]) -> Any:
+        if self._asked:
+            values.update(await self.ask_first(values, context))
+        steps, sources = self._steps, self._injected
+        if context.peer.overrides:
+            resolver = _Resolver(self._signature, context.peer.overrides)
+            sources = resolver.injected(self._signature)
+            steps = tuple(resolver.steps)
         async with AsyncExitStack() as stack:
             resolved: list[Any] = []
             belongs_here = False
             for step in steps:
-                arguments = self._gather(step.sources, values, resolved, context)
-                made = await self._call(
-                    step.provide, step.is_async, arguments, context, step.inline
-                )
+                arguments = _gather(step.sources, values, resolved, context)
+                made = await _call(step.provide, step.is_async, arguments, context, step.inline)
                 belongs_here = belongs_here or _is_async_manager(made, step.promised)
                 resolved.append(await _enter(made, step.promised, stack, context))
-            injected = self._gather(injected_from, values, resolved, context)
-            every = {**values, **injected}
+            every = {**values, **_gather(sources, values, resolved, context)}
             if self.is_async or self.inline:
-                return await self._call(self.fn, self.is_async, every, context, self.inline)
+                return await _call(self.fn, self.is_async, every, context, self.inline)
             call: ThreadCall[Any] = ThreadCall(functools.partial(self.fn, **every))
             try:
                 result = await context.peer.in_thread(call)
                 return await result if inspect.isawaitable(result) else result
             except BaseException:
                 if belongs_here:
-                    # What is entered by a coroutine is left by the same task: it may hold a cancel
+                    # A coroutine must exit in the task that entered it: it may hold a cancel
                     # scope, a task group, or a context variable.
                     await call.ended()
                     raise
-                # Nobody waits for the thread any more, but it goes on with what it depends on.
+                # The caller stopped waiting, but the thread still uses the dependencies.
                 kept = stack.pop_all()
-                if not call.then(lambda: context.peer.run_later(lambda: _leave(kept))):
+                if not call.then(lambda: context.peer.run_later(lambda: _exit(kept))):
                     stack.push_async_exit(kept)
                 raise
 
-    @staticmethod
-    def _gather(
-        sources: tuple[_Source, ...],
-        values: Mapping[str, Any],
-        resolved: list[Any],
-        context: Context[Any],
-    ) -> Values:
-        gathered: Values = {}
-        for source in sources:
-            if source.kind == "dependency":
-                gathered[source.name] = resolved[source.step]
-            elif source.kind == "argument":
-                value = values.get(source.name, source.default)
-                if value is not UNSET:
-                    gathered[source.name] = value
-            else:
-                gathered[source.name] = _injected_value(source, context)
-        return gathered
 
-    @staticmethod
-    async def _call(
-        fn: Callable[..., Any], is_async: bool, values: Values, context: Context[Any], inline: bool
-    ) -> Any:
-        if is_async:
-            return await fn(**values)
-        if inline:
-            result = fn(**values)
+def _gather(
+    sources: tuple[_Source, ...],
+    values: Mapping[str, Any],
+    resolved: list[Any],
+    context: Context[Any],
+) -> Values:
+    gathered: Values = {}
+    for source in sources:
+        if source.kind == "dependency":
+            gathered[source.name] = resolved[source.step]
+        elif source.kind == "argument":
+            value = values.get(source.name, source.default)
+            if value is not UNSET:
+                gathered[source.name] = value
         else:
-            result = await context.peer.in_thread(functools.partial(fn, **values))
-        # A plain callable may still hand back a coroutine, such as a lambda around one.
-        return await result if inspect.isawaitable(result) else result
+            gathered[source.name] = _injected_value(source, context)
+    return gathered
+
+
+async def _call(
+    fn: Callable[..., Any], is_async: bool, values: Values, context: Context[Any], inline: bool
+) -> Any:
+    if is_async:
+        return await fn(**values)
+    if inline:
+        result = fn(**values)
+    else:
+        result = await context.peer.in_thread(functools.partial(fn, **values))
+    # A plain callable may still return a coroutine, such as a lambda around an async function.
+    return await result if inspect.isawaitable(result) else result
 
 
 def _injected_value(source: _Source, context: Context[Any]) -> Any:
-    if source.given is not None:
-        return source.given.value(context)
+    if source.injected is not None:
+        return source.injected.value(context)
     return SyncContext(context) if source.kind == "sync_context" else context
 
 
-async def _leave(kept: AsyncExitStack) -> None:
-    """Leave the dependencies of a call that was given up."""
-    error = ConnectionClosed("The call was given up")
+async def _exit(kept: AsyncExitStack) -> None:
+    """Exit the dependencies of a call whose caller stopped waiting."""
+    error = ConnectionClosed("The call was abandoned")
     try:
         # Not with the cancellation itself, which belongs to another task.
         await kept.__aexit__(type(error), error, None)
@@ -288,22 +510,16 @@ async def _leave(kept: AsyncExitStack) -> None:
         if is_interrupt(found):
             raise
         if found is not error:
-            _log.exception("a dependency could not be left")
+            _log.exception("a dependency failed to exit")
 
 
-def _leave_at_once(manager: Any, entered: ThreadCall[Any]) -> None:
-    """Leave a dependency of a call that was given up while it was entered. In the thread."""
+def _exit_in_thread(manager: Any, entered: ThreadCall[Any]) -> None:
+    """Exit a dependency of a call that was cancelled while the dependency was entered."""
     try:
         if entered.returned:
             manager.__exit__(None, None, None)
     except Exception:
-        _log.exception("a dependency could not be left")
-
-
-def _promises_a_manager(signature: Signature) -> bool:
-    """Whether a provider's annotation says that what it returns is to be entered."""
-    returns = get_origin(signature.returns) or signature.returns
-    return returns in (AbstractContextManager, AbstractAsyncContextManager)
+        _log.exception("a dependency failed to exit")
 
 
 def _is_async_manager(made: Any, promised: bool) -> bool:
@@ -311,10 +527,10 @@ def _is_async_manager(made: Any, promised: bool) -> bool:
 
 
 async def _enter(made: Any, promised: bool, stack: AsyncExitStack, context: Context[Any]) -> Any:
-    """Enter what a dependency has made, if it is one of contextlib's managers, or promised to be.
+    """Enter the result of a dependency, if contextlib made it or the annotation promises a manager.
 
-    Anything else is the value, though it may have ``__enter__``: entering a connection or a client
-    begins a transaction or closes what others use.
+    Any other result is injected as is, even with an ``__enter__``: entering a connection or a
+    client starts a transaction or closes what others use.
     """
     manager = made
     if _is_async_manager(made, promised):
@@ -332,7 +548,7 @@ async def _enter(made: Any, promised: bool, stack: AsyncExitStack, context: Cont
         try:
             entered = await context.peer.in_thread(enter)
         except BaseException:
-            will_leave = enter.then(lambda: _leave_at_once(manager, enter))
+            will_leave = enter.then(lambda: _exit_in_thread(manager, enter))
             if enter.returned and not will_leave:
                 await leave(None, None, None)
             raise
@@ -341,8 +557,11 @@ async def _enter(made: Any, promised: bool, stack: AsyncExitStack, context: Cont
     return made
 
 
+# --- dependencies ---------------------------------------------------------------------------------
+
+
 class _Resolver:
-    """Puts the dependencies of a handler into an order in which each has what it needs."""
+    """Orders the dependencies of a handler so that each comes after those that it needs."""
 
     def __init__(
         self,
@@ -351,13 +570,13 @@ class _Resolver:
     ) -> None:
         self._overrides = overrides
         self._arguments = {each.name: each for each in signature.arguments}
-        self._where = f"{signature.where}: {signature.name}()"
+        self._at = signature.place
         self._found: dict[Callable[..., Any], int] = {}
         self._open: list[Callable[..., Any]] = []
         self.steps: list[_Step] = []
 
     def injected(self, signature: Signature) -> tuple[_Source, ...]:
-        """Return where the parameters come from that no client sends."""
+        """Return the sources of the parameters that the client does not send."""
         return tuple(
             self.source(each)
             for each in signature.parameters
@@ -368,8 +587,8 @@ class _Resolver:
         if parameter.source == "context":
             return _Source(parameter.name, _context_kind(parameter.annotation))
         if parameter.given is not None:
-            given = Given(parameter, self._where)
-            return _Source(parameter.name, "given", given=given)
+            injected = InjectedValue(parameter, self._at)
+            return _Source(parameter.name, "injected", injected=injected)
         assert parameter.depends is not None
         return _Source(parameter.name, "dependency", self._step(parameter.depends))
 
@@ -379,7 +598,7 @@ class _Resolver:
             return self._found[provide]
         if provide in self._open:
             names = " → ".join(function_name(each) for each in [*self._open, provide])
-            raise RegistrationError(f"{self._where}: the dependencies go in a circle: {names}")
+            raise RegistrationError(f"{self._at}: the dependencies form a cycle: {names}")
         self._open.append(provide)
         signature = inspect_function(provide, contexts=CONTEXTS)
         sources = tuple(self._dependency_source(each, signature) for each in signature.parameters)
@@ -389,17 +608,18 @@ class _Resolver:
             call = asynccontextmanager(provide)
         elif inspect.isgeneratorfunction(provide):
             call = contextmanager(provide)
-        # Making a context manager runs nothing of the function yet, so it needs no thread.
-        made_here = call is not provide
-        promised = _promises_a_manager(signature)
-        self.steps.append(_Step(call, signature.is_async, made_here, sources, promised))
+        # Making a context manager does not run the function yet, so it needs no thread.
+        inline = call is not provide
+        returns = get_origin(signature.returns) or signature.returns
+        promised = returns in (AbstractContextManager, AbstractAsyncContextManager)
+        self.steps.append(_Step(call, signature.is_async, inline, sources, promised))
         self._found[provide] = len(self.steps) - 1
         return self._found[provide]
 
     def _dependency_source(self, parameter: Parameter, of: Signature) -> _Source:
         if parameter.source == "ask":
             raise RegistrationError(
-                f"{self._where}: the dependency {of.name}() declares a question; ask it inside, "
+                f"{self._at}: the dependency {of.name}() declares an input request; ask inside it "
                 f"with ctx, or declare it on the handler"
             )
         if parameter.source != "argument":
@@ -410,7 +630,7 @@ class _Resolver:
             return _Source(parameter.name, "argument", default=default)
         if parameter.required:
             raise RegistrationError(
-                f"{self._where}: the dependency {of.name}() wants {parameter.name!r}, which is "
+                f"{self._at}: the dependency {of.name}() wants {parameter.name!r}, which is "
                 f"neither an argument of the handler nor annotated with Context or Depends"
             )
         return _Source(parameter.name, "argument", default=parameter.default)

@@ -10,17 +10,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeGuard, overload
 
 from typing_extensions import TypeVar, Unpack
 
-from mcpkit import _from_functions as from_functions
-from mcpkit._from_functions import (
-    Defaults,
-    Errors,
-    PromptOptions,
-    ResourceOptions,
-    ToolOptions,
-    errors_of,
-)
+from mcpkit._entries import Defaults, Errors, decorated, errors_of, marked_in
+from mcpkit._injection import check_lifespan, not_a_manager
 from mcpkit._server.registry import Registry
-from mcpkit._server.server import Middleware, Server, Settings
+from mcpkit._server.server import Server, Settings
 from mcpkit._signature.hints import function_name, location, underlying
 from mcpkit._signature.signature import is_async
 from mcpkit._utils.json import UNSET
@@ -36,8 +29,12 @@ from mcpkit._utils.sealing import SECRET, secret_weakness, secrets_from_environm
 from mcpkit.context import ListKind
 from mcpkit.errors import MissingEnvironment, RegistrationError
 from mcpkit.limits import Limits
+from mcpkit.middleware import Middleware
 from mcpkit.permissions import Hierarchy, needed_scopes
+from mcpkit.prompts import PromptOptions, make_prompt, prompt
+from mcpkit.resources import ResourceOptions, make_resource, resource
 from mcpkit.tasks.options import Store, TaskOptions, settings_of
+from mcpkit.tools import ToolOptions, make_tool, tool
 from mcpkit.transports import load
 from mcpkit.types import CacheScope, Icon, Implementation, LogLevel
 
@@ -60,54 +57,52 @@ Lifespan = Callable[["MCPKit[Any]"], AbstractAsyncContextManager[StateT]]
 
 
 class MCPKit(Generic[StateT]):
-    """A server: what it offers, and how it is served.
+    """An MCP server: its tools, resources and prompts, and how they are served.
 
     Args:
         name: For clients and logs.
-        version: Of your server, not of mcpkit.
+        version: The version of your server, not of mcpkit.
         title: For people; the name by default.
-        instructions: For the model, how to use the server.
-        description: Of the server, in a sentence (2025-11-25 and later).
-        website_url: Of a page with more about it (2025-11-25 and later).
-        icons: Pictures a client may show (2025-11-25 and later).
-        lifespan: An async context manager, given the app. It is entered once before the first
-            request and left at the end; handlers reach what it yields as ``ctx.state``.
-        page_size: Entries that a page of a list has at most; None: all on one page.
-        ttl: Seconds for which clients may keep lists and resources (2026-07-28).
-        cache_scope: ``"public"`` if principals may share what they keep, else ``"private"``.
-        log_level: The least level that is sent to clients that have not set one (before
-            2026-07-28).
+        instructions: For the model: how to use the server.
+        description: One sentence about the server (2025-11-25 and later).
+        website_url: The URL of a page about the server (2025-11-25 and later).
+        icons: Pictures that a client may show (2025-11-25 and later).
+        lifespan: An async context manager, called with the app. It is entered once, before the
+            first request, and exited at the end; handlers get what it yields as ``ctx.state``.
+        page_size: The maximum number of entries on a page of a list; None: all on one page.
+        ttl: Seconds for which clients may cache lists and resources (2026-07-28).
+        cache_scope: ``"public"`` if principals may share cached results, else ``"private"``.
+        log_level: The minimum log level for clients that have not set one (before 2026-07-28).
         limits: Sizes, counts and times that no client may exceed; the defaults if None.
-        max_threads: Plain ``def`` handlers that run at once, instead of ``limits.max_threads``.
-            Tasks have as many threads of their own.
-        max_in_flight: Requests of one connection that run at once, instead of
-            ``limits.max_in_flight``.
-        secret: Seals what travels through clients' hands; several to rotate them, the current one
-            first, of 16 bytes at least. ``MCPKIT_SECRET`` (separated by blanks) if None; without
-            that, a random one, which is right for a single process only. What the variable has is
-            checked by `check_environment`.
+        max_threads: The maximum number of plain ``def`` handlers that run at once, instead of
+            ``limits.max_threads``. Tasks have as many threads of their own.
+        max_in_flight: The maximum number of requests of one connection that run at once, instead
+            of ``limits.max_in_flight``.
+        secret: The key that seals state sent through clients, 16 bytes or longer; several to rotate
+            keys, the current one first. If None, ``MCPKIT_SECRET`` (keys separated by blanks);
+            without that, a random key, which works for a single process only. `check_environment`
+            checks the variable.
         state_lifetime: Seconds for which a request that waits for input may be continued
             (2026-07-28).
         ask_timeout: Seconds for which a handler waits for an answer of the client (before
             2026-07-28).
-        http: The options for serving over HTTP, wherever no others are given: a dict of
-            `HttpOptions`.
-        auth: Whoever knows the bearer tokens of requests over HTTP: `mcpkit.auth.JWT`,
-            ``Introspection``, ``Keys``, a function of the token, or several of them. On stdio it
-            means nothing.
+        http: Default options for serving over HTTP: a dict of `HttpOptions`.
+        auth: Verifies the bearer tokens of requests over HTTP: `mcpkit.auth.JWT`,
+            ``Introspection``, ``Keys``, a function of the token, or several of them. Ignored on
+            stdio.
         scopes: The scopes that imply others: ``{"files": ["files:read", "files:write"]}``.
-        tasks: Where tasks are kept, or a dict of `TaskOptions`: the path of a file of SQLite, which
-            several processes of one machine may share and which outlives them, or a URL of a
-            database. ``MCPKIT_TASKS`` if None; without that, in this process, with which they end.
-        errors: The exceptions of handlers whose text is shown, as that of `ToolError` is: a class,
-            several, or ``"all"``. Any other exception is hidden behind a reference. What an entry
-            says about itself counts more.
+        tasks: Where tasks are stored, or a dict of `TaskOptions`: the path of a SQLite file, which
+            processes of one machine may share and which outlives them, or the URL of a database. If
+            None, ``MCPKIT_TASKS``; without that, in the memory of this process.
+        errors: The exceptions of handlers whose text clients see, like that of `ToolError`: a
+            class, several, or ``"all"``. Other exceptions are replaced by a reference to the log.
+            An entry may override it.
 
     Raises:
-        ValueError: ``page_size`` is less than 1, ``secret`` is too short, an option of ``tasks``
-            makes no sense, or ``auth`` is given twice.
-        TypeError: ``auth`` is no verifier.
-        RegistrationError: ``errors`` has something that is no class of exceptions.
+        ValueError: ``page_size`` is less than 1, ``secret`` is too short, an option of ``tasks`` is
+            invalid, or ``auth`` is given twice.
+        TypeError: ``auth`` is not a verifier.
+        RegistrationError: ``errors`` contains something that is not a class of exceptions.
     """
 
     @with_suggestions("MCPKit(…)")
@@ -141,7 +136,7 @@ class MCPKit(Generic[StateT]):
         if page_size is not None and page_size < 1:
             raise ValueError("page_size must be at least 1, or None for a single page")
         if lifespan is not None:
-            _check_lifespan(lifespan)
+            check_lifespan(lifespan)
         self._lifespan = lifespan
         limits = limits or Limits()
         self._http: HttpOptions = _with_auth(http or {}, auth)
@@ -179,7 +174,7 @@ class MCPKit(Generic[StateT]):
         )
         self._defaults = Defaults(self._server.converters, self._server.settings.errors)
 
-    if not TYPE_CHECKING:  # to which every name would be there
+    if not TYPE_CHECKING:  # type checkers would take every attribute for defined
 
         def __getattr__(self, name: str) -> Any:
             raise unknown_attribute(self, "app", name)
@@ -205,8 +200,8 @@ class MCPKit(Generic[StateT]):
 
     @property
     def tasks(self) -> AppTasks:
-        """Begins tasks that no client has called for: ``await app.tasks.start(report)``."""
-        from mcpkit._server.task_runs import AppTasks  # few begin any
+        """Starts tasks that no client has asked for: ``await app.tasks.start(report)``."""
+        from mcpkit._server.task_runs import AppTasks
 
         return AppTasks(self._server)
 
@@ -218,13 +213,13 @@ class MCPKit(Generic[StateT]):
     @overload
     def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 
-    def tool(self, fn: F | None = None, /, **options: Unpack[ToolOptions]) -> F | Callable[[F], F]:
-        """Offer a function as a tool: ``@app.tool`` or ``@app.tool(title="Search")``.
+    def tool(self, fn: Any = None, /, **options: Unpack[ToolOptions]) -> Any:
+        """Add a function as a tool: ``@app.tool`` or ``@app.tool(title="Search")``.
 
         Args:
             fn: Sync or async. Its parameters become the input schema, its docstring the
                 descriptions, its return annotation the output schema.
-            options: See `add_tool`.
+            options: See `ToolOptions`.
 
         Returns:
             The function itself, unchanged.
@@ -232,15 +227,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: The function cannot be served as it is written.
         """
-        if fn is not None:
-            self.add_tool(fn, **options)
-            return fn
-
-        def register(fn: F) -> F:
-            self.add_tool(fn, **options)
-            return fn
-
-        return register
+        return decorated(self.add_tool, fn, **options)
 
     @overload
     def resource(self, fn: F, /) -> F: ...
@@ -250,31 +237,23 @@ class MCPKit(Generic[StateT]):
         self, uri: str | None = None, /, **options: Unpack[ResourceOptions]
     ) -> Callable[[F], F]: ...
 
-    def resource(
-        self, uri: F | str | None = None, /, **options: Unpack[ResourceOptions]
-    ) -> F | Callable[[F], F]:
-        """Offer what a function returns as a resource: ``@app.resource("notes://{day}")``.
+    def resource(self, uri: Any = None, /, **options: Unpack[ResourceOptions]) -> Any:
+        """Add a function as a resource: ``@app.resource("notes://{day}")``.
 
         Args:
-            uri: A URI, or an RFC 6570 template whose variables the function takes as arguments;
-                ``resource://`` and the function's name, when it is used bare.
-            options: See `add_resource`.
+            uri: A URI, or an RFC 6570 template whose variables are arguments of the function. If
+                omitted, ``resource://`` and the function's name.
+            options: See `ResourceOptions`.
 
         Returns:
             The function itself, unchanged.
 
         Raises:
-            RegistrationError: The function and the URI do not fit together.
+            RegistrationError: The function does not match the URI.
         """
-        if uri is not None and not isinstance(uri, str):
-            self.add_resource(uri, **options)
-            return uri
-
-        def register(fn: F) -> F:
-            self.add_resource(fn, uri, **options)
-            return fn
-
-        return register
+        if uri is None or isinstance(uri, str):
+            return decorated(self.add_resource, None, uri, **options)
+        return decorated(self.add_resource, uri, None, **options)
 
     @overload
     def prompt(self, fn: F, /) -> F: ...
@@ -282,16 +261,14 @@ class MCPKit(Generic[StateT]):
     @overload
     def prompt(self, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
 
-    def prompt(
-        self, fn: F | None = None, /, **options: Unpack[PromptOptions]
-    ) -> F | Callable[[F], F]:
-        """Offer a function as a prompt: ``@app.prompt`` or ``@app.prompt(title="Review")``.
+    def prompt(self, fn: Any = None, /, **options: Unpack[PromptOptions]) -> Any:
+        """Add a function as a prompt: ``@app.prompt`` or ``@app.prompt(title="Review")``.
 
         Args:
-            fn: Sync or async. Its arguments arrive as strings and are converted to their types;
-                it returns a string, a message, a dict with ``role`` and ``content``, or a list of
+            fn: Sync or async. Its arguments arrive as strings and are converted to their types; it
+                returns a string, a message, a dict with ``role`` and ``content``, or a list of
                 them.
-            options: See `add_prompt`.
+            options: See `PromptOptions`.
 
         Returns:
             The function itself, unchanged.
@@ -299,15 +276,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: The function cannot be served as it is written.
         """
-        if fn is not None:
-            self.add_prompt(fn, **options)
-            return fn
-
-        def register(fn: F) -> F:
-            self.add_prompt(fn, **options)
-            return fn
-
-        return register
+        return decorated(self.add_prompt, fn, **options)
 
     def middleware(self, fn: MiddlewareT, /) -> MiddlewareT:
         """Put a function around every request: ``@app.middleware``.
@@ -316,7 +285,7 @@ class MCPKit(Generic[StateT]):
 
         Args:
             fn: An ``async def`` that takes the context of a request and ``call_next``. It returns
-                what ``await call_next()`` returns, the value to answer with, or raises.
+                the result of ``await call_next()`` or another value to answer with, or raises.
 
         Returns:
             The function itself, unchanged.
@@ -327,8 +296,8 @@ class MCPKit(Generic[StateT]):
         library = next(filter(None, map(library_of, inspect.getmro(type(fn)))), None)
         if library is not None:
             raise RegistrationError(
-                f"{caller()}{type(fn).__name__} is middleware of {library}, which is called "
-                f"otherwise; {suggest('app', 'add_middleware', ())}"
+                f"{caller()}{type(fn).__name__} is middleware of {library}, which has another "
+                f"signature; {suggest('app', 'add_middleware', ())}"
             )
         if not is_async(fn):
             raise RegistrationError(
@@ -341,105 +310,65 @@ class MCPKit(Generic[StateT]):
     # --- adding and removing, also while running --------------------------------------------------
 
     def add_tool(self, fn: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> None:
-        """Offer a function as a tool; clients that are connected are told.
+        """Add a function as a tool, and notify connected clients.
 
         Args:
             fn: A function, method, partial, or any callable with a signature.
-            options: As keywords:
-
-                - name, title, description: Taken from the function if left out.
-                - annotations: A `ToolAnnotations`, or a dict as the protocol has it; or the hints
-                  by themselves: read_only, destructive, idempotent, open_world.
-                - icons, meta, tags: Passed on; tags are for selecting, and are not sent.
-                - structured_output: False for content only, True to insist on structured output;
-                  None, the default, decides by the return annotation. What is no object is sent
-                  as ``{"result": …}``; ``"raw"`` insists, and sends it as it is from 2026-07-28 on.
-                - input_schema: A JSON Schema to advertise instead of the derived one. Arguments
-                  are still validated by the signature; a function that takes ``**arguments`` gets
-                  all that the schema allows, validated by it.
-                - inline: Run a plain ``def`` on the event loop, not in a thread.
-                - task: ``"optional"`` to let clients that know tasks have a call go on after its
-                  answer; ``"required"`` to refuse all others.
-                - resumable: True if a task may be run again whose process has ended in the middle;
-                  steps that it has done are not done again. It has failed otherwise.
-                - task_ttl: Seconds for which its tasks are kept; the app's by default.
-                - errors: The exceptions whose text the model reads, as that of a `ToolError`: a
-                  class, several, or ``"all"``; ``()`` hides all. The app's by default.
-                - scopes: That whoever calls it over HTTP needs; others do not see it.
-                - allow: A function, async or not, of the `Principal` and the arguments: whether
-                  they may call it so.
+            options: By keyword; see `ToolOptions`.
 
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.
         """
-        made = from_functions.make_tool(fn, defaults=self._defaults, **options)
-        self._server.registry.add(made)
+        self._server.registry.add(make_tool(fn, defaults=self._defaults, **options))
 
     def add_resource(
         self, fn: Callable[..., Any], uri: str | None = None, /, **options: Unpack[ResourceOptions]
     ) -> None:
-        """Offer what a function returns as a resource; clients that are connected are told.
+        """Add a function as a resource, and notify connected clients.
 
         Args:
             fn: Returns text, bytes, a JSON value, an `Image` or `File`, or contents.
             uri: A URI or an RFC 6570 template.
-            options: As keywords:
-
-                - name, title, description: Taken from the function if left out.
-                - mime_type: Taken from the return annotation if left out.
-                - size: In bytes, if known.
-                - annotations: An `Annotations`; or audience, priority by themselves.
-                - icons, meta, tags: Passed on; tags are not sent.
-                - ttl, cache_scope: For this resource, instead of the app's (2026-07-28).
-                - unchecked: Names of variables whose values are handed over as they are. All others
-                  name nothing if they have a part ``..``, begin as an absolute path does, or have
-                  control characters, because many a handler makes a path of them.
-                - inline: Run a plain ``def`` on the event loop, not in a thread.
-                - errors: The exceptions whose text is shown, as that of a `ResourceError`.
-                - scopes, allow: Who may read it, as for tools; `allow` gets the variables of the
-                  URI.
+            options: By keyword; see `ResourceOptions`.
 
         Raises:
-            RegistrationError: The function and the URI do not fit together, or the URI is taken.
+            RegistrationError: The function does not match the URI, or the URI is taken.
         """
-        made = from_functions.make_resource(uri, fn, defaults=self._defaults, **options)
-        self._server.registry.add(made)
+        self._server.registry.add(make_resource(uri, fn, defaults=self._defaults, **options))
 
     def add_prompt(self, fn: Callable[..., Any], /, **options: Unpack[PromptOptions]) -> None:
-        """Offer a function as a prompt; clients that are connected are told.
+        """Add a function as a prompt, and notify connected clients.
 
         Args:
             fn: A function, method, partial, or any callable with a signature.
-            options: name, title, description, icons, meta, tags, inline, errors, scopes and allow,
-                as for tools.
+            options: By keyword; see `PromptOptions`.
 
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.
         """
-        made = from_functions.make_prompt(fn, defaults=self._defaults, **options)
-        self._server.registry.add(made)
+        self._server.registry.add(make_prompt(fn, defaults=self._defaults, **options))
 
     def remove_tool(self, name: str) -> None:
-        """Stop offering a tool; clients that are connected are told.
+        """Remove a tool, and notify connected clients.
 
         Raises:
-            KeyError: There is none of this name.
+            KeyError: There is no tool with this name.
         """
         self._server.registry.remove("tools", name)
 
     def remove_resource(self, uri: str) -> None:
-        """Stop offering the resource or template of this URI; clients that are connected are told.
+        """Remove the resource or template with this URI, and notify connected clients.
 
         Raises:
-            KeyError: There is none of this URI.
+            KeyError: There is none with this URI.
         """
         self._server.registry.remove("resources", uri)
 
     def remove_prompt(self, name: str) -> None:
-        """Stop offering a prompt; clients that are connected are told.
+        """Remove a prompt, and notify connected clients.
 
         Raises:
-            KeyError: There is none of this name.
+            KeyError: There is no prompt with this name.
         """
         self._server.registry.remove("prompts", name)
 
@@ -451,52 +380,48 @@ class MCPKit(Generic[StateT]):
         errors: Errors | None = None,
         scopes: Sequence[str] = (),
     ) -> None:
-        """Offer the marked functions of a module, an object or a class, or what another app offers.
+        """Add the marked functions of a module, an object or a class, or the entries of an app.
 
-        Functions are marked with the module-level decorators `tool`, `resource` and `prompt`.
-        Methods of an object are bound to it; of a class, static and class methods are taken.
+        The module-level decorators `tool`, `resource` and `prompt` mark functions. Methods of an
+        object are bound to it; of a class, static and class methods are added.
 
-        Of an app it is all that is registered there now and later, with the converters and
-        exceptions of that app. Its lifespan, middleware and routes belong to whoever serves it, so
-        an app that has any is refused.
+        Of an app, everything that is registered there now and later is added, with the converters
+        and exceptions of that app. An app with a lifespan, middleware or routes is refused, because
+        only the served app has those.
 
         Args:
             source: A module, an instance, a class, or another app.
-            prefix: Put in front of names, ``prefix_name``, and of URIs, ``scheme://prefix/rest``.
-            errors: The exceptions whose text is shown, where a mark does not say; the app's if
+            prefix: Put before names, ``prefix_name``, and URIs, ``scheme://prefix/rest``.
+            errors: The exceptions whose text is shown, unless a mark has its own; the app's if
                 None.
-            scopes: That all of it needs, beside what each part needs by itself.
+            scopes: The scopes that all of it needs, in addition to those of each part.
 
         Raises:
-            RegistrationError: Nothing is marked, something marked cannot be served, a name is
-                taken, or the app has what would be lost.
+            RegistrationError: Nothing is marked, a marked function cannot be served, a name is
+                taken, or the app has what an included app may not have.
         """
         needed = needed_scopes(scopes, "include()")
         if _is_app(source):
             self._include_app(source, prefix, errors, needed)
             return
-        found = from_functions.marked_in(source)
+        found = marked_in(source)
         if not found:
             name = getattr(source, "__name__", type(source).__name__)
             raise RegistrationError(
                 f"nothing in {name} is marked; decorate functions with @mcpkit.tool, "
                 f"@mcpkit.resource(uri) or @mcpkit.prompt"
             )
-        make: Mapping[str, Callable[..., Any]] = {
-            "tool": from_functions.make_tool,
-            "prompt": from_functions.make_prompt,
-        }
         defaults = self._defaults
         if errors is not None:
             defaults = defaults._replace(errors=errors_of(errors, "include()"))
         for fn, kind, uri, options in found:
             shared: dict[str, Any] = {"prefix": prefix, "defaults": defaults, **options}
             if kind == "resource":
-                item: Any = from_functions.make_resource(uri, fn, **shared)
+                entry: Any = make_resource(uri, fn, **shared)
             else:
-                item = make[kind](fn, **shared)
-            item.scopes = tuple(dict.fromkeys((*needed, *item.scopes)))
-            self._server.registry.add(item)
+                entry = (make_tool if kind == "tool" else make_prompt)(fn, **shared)
+            entry.scopes = tuple(dict.fromkeys((*needed, *entry.scopes)))
+            self._server.registry.add(entry)
 
     def _include_app(
         self,
@@ -513,19 +438,15 @@ class MCPKit(Generic[StateT]):
             "auth=": source._http.get("auth") is not None,
             "scopes= that imply others": bool(source.server.settings.scopes),
         }
-        for what, there in lost.items():
-            if there:
-                raise RegistrationError(f"{at}: it has {what}; give that to the app that is served")
+        for part, is_there in lost.items():
+            if is_there:
+                raise RegistrationError(f"{at}: it has {part}; give that to the app that is served")
         if errors is not None:
             raise RegistrationError(f"{at}: errors= is for marked functions; an app has its own")
-        if prefix and source.server.registry.providers:
+        if (prefix or scopes) and source.server.registry.providers:
             raise RegistrationError(
-                f"{at}: it offers files, whose URIs get no prefix; leave prefix= out"
-            )
-        if scopes and source.server.registry.providers:
-            raise RegistrationError(
-                f"{at}: it offers files, which say themselves who may read them: "
-                f"files(…, scopes=…); leave scopes= out"
+                f"{at}: it offers files, with URIs and scopes of their own, files(…, scopes=…); "
+                f"omit prefix= and scopes="
             )
         self._server.registry.include(source.server.registry, prefix, scopes)
 
@@ -536,39 +457,36 @@ class MCPKit(Generic[StateT]):
     def converter(self, kind: type[T], /) -> Callable[[F], F]: ...
 
     def converter(self, kind: type[Any], convert: Any = None, /) -> Any:
-        """Have values of a class sent as something else: ``app.converter(Money, str)``.
+        """Send values of a class as something else: ``app.converter(Money, str)``.
 
-        Also a decorator: ``@app.converter(Money)``. It holds for what tools, resources and prompts
-        return, also inside of lists and dicts, and for subclasses; inside of models and dataclasses
-        only where pydantic does not know the class. Register it before the functions whose return
-        annotation names the class: the annotation of `convert` then stands for it, so that
+        Also a decorator: ``@app.converter(Money)``. It applies to the results of tools, resources
+        and prompts, also inside lists and dicts, and to subclasses; inside models and dataclasses
+        only if pydantic does not know the class. Register it before the functions whose return
+        annotation names the class: the return annotation of `convert` then stands for it, so that
         ``-> dict[str, int]`` gives an output schema.
 
         Arrays and scalars of NumPy, frames and series of pandas and polars, pictures of Pillow,
-        figures of matplotlib, rows of sqlite3, and objects with public attributes need none.
+        figures of matplotlib, rows of sqlite3, and objects with public attributes need no
+        converter.
 
         Args:
             kind: The class.
-            convert: From a value of it to anything that a function may return. The last one that is
-                registered for a class counts.
+            convert: From a value of the class to anything that a function may return. The last one
+                that is registered for a class applies.
 
         Returns:
             None, or a decorator that returns its function unchanged.
 
         Raises:
-            RegistrationError: `kind` is no class.
+            RegistrationError: `kind` is not a class.
         """
         if not isinstance(kind, type):
-            raise RegistrationError(f"converter({kind!r}): is no class; write converter(Money, fn)")
-        if convert is not None:
+            raise RegistrationError(f"{kind!r} is not a class; write converter(Money, fn)")
+
+        def add(convert: Any) -> None:
             self._server.converters.add(kind, convert)
-            return None
 
-        def register(fn: F) -> F:
-            self._server.converters.add(kind, fn)
-            return fn
-
-        return register
+        return decorated(add, None) if convert is None else add(convert)
 
     def files(
         self,
@@ -580,19 +498,19 @@ class MCPKit(Generic[StateT]):
         mime_type: str | None = None,
         scopes: Sequence[str] = (),
     ) -> None:
-        """Offer a file, or the files of a directory, as resources.
+        """Add a file, or the files of a directory, as resources.
 
-        A directory is listed anew each time, and read through a template. Nothing outside it can
-        be reached, neither by ``..`` nor by a symbolic link (RES-9).
+        A directory is listed again for each request, and read through a template. Nothing outside
+        it can be reached, neither by ``..`` nor by a symbolic link (RES-9).
 
         Args:
             path: A file or a directory that exists.
-            uri: Of the file, or what the URIs of the directory's files begin with;
+            uri: The URI of the file, or the prefix of the URIs of the directory's files;
                 ``files://`` and the name by default.
-            pattern: The files of a directory that are offered, as a glob relative to it.
-            hidden: True to offer names that begin with a dot, too.
+            pattern: A glob relative to the directory: the files to offer.
+            hidden: True to offer names that start with a dot, too.
             mime_type: Guessed from each name if None.
-            scopes: That whoever reads them over HTTP needs.
+            scopes: The scopes that a caller over HTTP needs.
 
         Raises:
             RegistrationError: There is no such file or directory, or the URI is taken.
@@ -608,20 +526,18 @@ class MCPKit(Generic[StateT]):
             registry.add(directory.template())
             registry.add_provider(directory)
         else:
-            file = file_resource(path, uri, mime_type=mime_type)
-            file.scopes = needed
-            registry.add(file)
+            registry.add(file_resource(path, uri, mime_type=mime_type, scopes=needed))
 
     # --- changes ----------------------------------------------------------------------------------
 
     def changed(self, uri: str) -> None:
-        """Tell every client that watches this resource that it has changed. From any thread."""
+        """Notify the clients that are subscribed to a resource of a change. From any thread."""
         self._server.changes.resource_changed(uri)
 
     def list_changed(self, kind: ListKind) -> None:
-        """Tell every client that a list has changed. From any thread.
+        """Notify clients that a list has changed. From any thread.
 
-        Adding and removing through the app does so by itself.
+        Adding and removing entries through the app does so by itself.
 
         Args:
             kind: ``"tools"``, ``"resources"`` or ``"prompts"``.
@@ -637,11 +553,11 @@ class MCPKit(Generic[StateT]):
         overrides: Mapping[Callable[..., Any], Callable[..., Any]] | None = None,
         lifespan: Any = UNSET,
     ) -> AsyncGenerator[Server, None]:
-        """Enter the lifespan, for as long as something serves the app. Used by transports.
+        """Enter the lifespan while the app is served. Used by transports.
 
         Args:
-            overrides: Functions in the place of those that dependencies come from, for tests.
-            lifespan: In the place of the app's own; None for none.
+            overrides: Replacements for the functions of dependencies, for tests.
+            lifespan: Replaces the app's own; None for none.
 
         Yields:
             The server, with the state that the lifespan yields.
@@ -653,7 +569,7 @@ class MCPKit(Generic[StateT]):
             return
         manager: Any = enter(self)
         if not hasattr(manager, "__aenter__"):
-            raise RegistrationError(_no_manager(enter))
+            raise RegistrationError(not_a_manager(enter))
         async with manager as state:
             yield server.with_state(state)
 
@@ -675,14 +591,14 @@ class MCPKit(Generic[StateT]):
         return connect(self.running(**options), loop, on_text, on_exception)
 
     def check_environment(self) -> None:
-        """Check that the environment has every variable that parameters with `Env` need.
+        """Check that every environment variable that parameters with `Env` need is set.
 
-        Nothing is served with a ``MCPKIT_SECRET`` that can be guessed, either. `run`, `serve` and
-        the start of an ASGI application do it by themselves.
+        A ``MCPKIT_SECRET`` that can be guessed is refused, too. `run`, `serve` and the start of an
+        ASGI application call this.
 
         Raises:
-            MissingEnvironment: Some are missing or empty, and the message names them all; or the
-                secret is too short.
+            MissingEnvironment: Variables are missing or empty, and the message names all of them;
+                or the secret is too short.
         """
         needed = self._server.registry.environment
         missing = [name for name in needed if not os.environ.get(name)]
@@ -696,11 +612,11 @@ class MCPKit(Generic[StateT]):
         return self.running()
 
     def run(self, transport: str = "stdio", **options: Any) -> None:
-        """Serve until the client leaves or the process is told to stop.
+        """Serve until the client disconnects or the process is told to stop.
 
-        Returns when everything has ended in order. If a handler goes on in a thread that nobody
-        can stop, this ends the process instead: functions registered with `atexit` are called and
-        stdout and stderr flushed, but nothing after this call runs, no ``finally`` either.
+        Returns when everything has ended. If a handler is still running in a thread, which
+        cannot be stopped, this ends the process instead, after `atexit` functions and flushing
+        stdout and stderr: nothing after this call runs, not even a ``finally``.
 
         Args:
             transport: ``"stdio"``, ``"http"``, or ``"sse"`` for clients of 2024-11-05 as well.
@@ -709,7 +625,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             ValueError: There is no such transport.
             TypeError: The transport has no such option.
-            MissingEnvironment: As of `check_environment`.
+            MissingEnvironment: See `check_environment`.
         """
         self.check_environment()
         module, own = load(transport)
@@ -717,10 +633,10 @@ class MCPKit(Generic[StateT]):
         module.run(self, **{**options, **own})
 
     async def serve(self, transport: str = "stdio", **options: Any) -> None:
-        """Serve in the event loop that runs, until the client leaves or the task is cancelled.
+        """Serve in the running event loop, until the client disconnects or the task is cancelled.
 
-        For a program that does other things as well; `run` is for one that only serves. Signals and
-        logging are the program's. Over HTTP the event loop has to be asyncio's.
+        For programs that do more than serve: they handle signals and configure logging themselves.
+        Over HTTP the event loop must be asyncio's.
 
         Args:
             transport: ``"stdio"``, ``"http"``, or ``"sse"`` for clients of 2024-11-05 as well.
@@ -729,8 +645,8 @@ class MCPKit(Generic[StateT]):
         Raises:
             ValueError: There is no such transport.
             TypeError: The transport has no such option.
-            OSError: The address is taken or not ours; the message says which.
-            RuntimeError: The app could not be begun; the log says why.
+            OSError: The address is in use or not available; the message names it.
+            RuntimeError: The app could not be started; the log has the reason.
         """
         self.check_environment()
         module, own = load(transport)
@@ -746,42 +662,40 @@ class MCPKit(Generic[StateT]):
         await self._application(scope, receive, send)
 
     def asgi(self, *, loopback: bool | None = None, **options: Unpack[HttpOptions]) -> Any:
-        """Return this app as an ASGI application with options of its own.
-
-        The app itself is one, with the options it was made with.
+        """Return this app as an ASGI application with other options than those of ``http=``.
 
         Args:
-            loopback: True if the server listens on loopback addresses only, so that foreign names
-                in ``Host`` are refused; None goes by the address a connection arrives at.
+            loopback: True if the server listens on loopback addresses only, so that other names in
+                ``Host`` are refused; None decides by the address at which a connection arrives.
             options: See `HttpSettings`.
 
         Raises:
             TypeError: There is no such option.
-            ValueError: An option has a value that makes no sense.
+            ValueError: An option has an invalid value.
         """
         return self._make(None, loopback, options)
 
     def route(self, path: str, /, **options: Unpack[HttpOptions]) -> Any:
-        """Return a Starlette route that answers at this path, with and without a slash at its end.
+        """Return a Starlette route that answers at a path, with and without a slash at its end.
 
         Args:
-            path: Such as ``/mcp``, below the place where the router is mounted. Nothing below the
-                path itself is answered.
-            options: See `HttpSettings`; ``path`` is of no use here.
+            path: Such as ``/mcp``, relative to the router's mount point. Paths below it are not
+                answered.
+            options: See `HttpSettings`; ``path`` is ignored here.
         """
         return _http().make_route(self._make(path, None, options), path)
 
     def metadata_route(self, path: str, /, **options: Unpack[HttpOptions]) -> Any:
         """Return a Starlette route with the OAuth metadata of this app, for the root of a host.
 
-        An app that is mounted serves its metadata below its mount, where its challenges point to.
-        Clients that look for it without a challenge look at the root, which a mounted app cannot
-        reach. `attach`, and a server of its own, need no such route. The metadata of an
-        authorization server of the app's own are among it.
+        A mounted app serves its metadata below its mount point, where its challenges point to.
+        Clients without a challenge look at the root, which a mounted app cannot reach. `attach` and
+        the built-in server need no such route. It includes the app's own authorization server.
 
         Args:
-            path: Of the endpoint, from the root: ``/notes/mcp`` for an app mounted at ``/notes``.
-            options: As for `asgi`; what matters are ``auth`` and ``public_url``.
+            path: The path of the endpoint from the root: ``/notes/mcp`` for an app mounted at
+                ``/notes``.
+            options: As for `asgi`; ``auth`` and ``public_url`` matter.
 
         Raises:
             ValueError: There is no ``auth``, or none that names an authorization server.
@@ -796,17 +710,17 @@ class MCPKit(Generic[StateT]):
     def attach(self, host: Any, path: str, /, **options: Unpack[HttpOptions]) -> None:
         """Serve this app at a path of a Starlette or FastAPI application.
 
-        The host's lifespan then enters and leaves this app's as well.
+        The host's lifespan then enters and exits this app's as well.
 
         Args:
-            host: The application; its routes get one more, in front.
-            path: Answered exactly, with and without a slash at its end.
-            options: See `HttpSettings`; ``path`` is of no use here.
+            host: The application; its routes get one more, at the front.
+            path: Matched exactly, with and without a slash at its end.
+            options: See `HttpSettings`; ``path`` is ignored here.
 
         Raises:
-            TypeError: The host has no routes to add to, or is a FastAPI with ``dependencies=``,
-                which would not run for the app, and there is neither ``principal=`` nor
-                ``auth=`` that stands for them.
+            TypeError: The host has no list of routes; or it is a FastAPI with ``dependencies=``,
+                which would not run for the app, and the app has neither ``principal=`` nor
+                ``auth=`` instead.
             ValueError: The host has a route at a path of the app's authorization server.
         """
         _http().attach(self._make(path, None, options), host, path)
@@ -830,57 +744,15 @@ def _http() -> Any:
     return load("http")[0]
 
 
-def _check_lifespan(lifespan: Any) -> None:
-    """Refuse what cannot give an async context manager when it is called with the app.
-
-    Raises:
-        RegistrationError: It does not; the message has the fix.
-    """
-    if not callable(lifespan) or hasattr(lifespan, "__aenter__"):
-        kind = type(lifespan).__name__
-        raise RegistrationError(
-            f"{caller()}lifespan= is a {kind}; pass the function under @asynccontextmanager, "
-            f"not called"
-        )
-    made = underlying(lifespan)
-    is_generator = inspect.isasyncgenfunction(made) or inspect.isgeneratorfunction(made)
-    is_raw = made is lifespan and is_generator
-    is_sync = made is not lifespan and inspect.isgeneratorfunction(made)
-    if is_raw or is_sync or is_async(lifespan):
-        raise RegistrationError(_no_manager(lifespan))
-    try:
-        inspect.signature(lifespan).bind(None)
-    except TypeError:
-        raise RegistrationError(
-            f"{location(made)}: {function_name(made)}() is called with the app when serving "
-            f"begins; give it one parameter, app: MCPKit"
-        ) from None
-    except ValueError:
-        pass  # no signature that Python could show
-
-
-def _no_manager(lifespan: Any) -> str:
-    made = underlying(lifespan)
-    return (
-        f"{location(made)}: {function_name(made)}() gives no async context manager; make it an "
-        f"async def that yields once, under @contextlib.asynccontextmanager"
-    )
-
-
 def _with_auth(http: HttpOptions, auth: Auth | None) -> HttpOptions:
-    """Return the options of HTTP with that of the app.
-
-    Raises:
-        ValueError: It is given twice, or beside ``principal``.
-        TypeError: It is no verifier.
-    """
+    """Return the options of HTTP with the ``auth`` of the app."""
     if auth is None:
         return http
     if http.get("auth") is not None:
         raise ValueError("auth= is given twice: to the app, and among its options of http=")
     if http.get("principal") is not None:
-        raise ValueError("auth= and principal= both say who sends a request; leave one of them out")
-    from mcpkit.auth.verifiers import resource_server  # few apps have one
+        raise ValueError("auth= and principal= both identify the caller; omit one of them")
+    from mcpkit.auth.verifiers import resource_server  # loaded only if used
 
     return {**http, "auth": resource_server(auth)}
 
@@ -901,90 +773,8 @@ def _check_options(call: str, serve: Callable[..., Any], options: Mapping[str, A
 
 def _secrets(secret: str | Sequence[str] | None) -> tuple[str, ...]:
     if secret is None:
-        return tuple(secrets_from_environment())  # which is checked before anything is served
+        return tuple(secrets_from_environment())  # `check_environment` checks them
     secrets = (secret,) if isinstance(secret, str) else tuple(secret)
     if wrong := secret_weakness(secrets):
         raise ValueError(f"secret= {wrong}")
     return secrets
-
-
-# --- decorators that only mark --------------------------------------------------------------------
-
-
-def _marker(
-    kind: from_functions.MarkKind, fn: Any, uri: str | None, options: Mapping[str, Any]
-) -> Any:
-    if fn is not None:
-        from_functions.mark(fn, kind, uri, options)
-        return fn
-
-    def register(fn: Any) -> Any:
-        from_functions.mark(fn, kind, uri, options)
-        return fn
-
-    return register
-
-
-@overload
-def tool(fn: F, /) -> F: ...
-
-
-@overload
-def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
-
-
-def tool(fn: Any = None, /, **options: Unpack[ToolOptions]) -> Any:
-    """Mark a function or method as a tool, for `MCPKit.include` or ``mcpkit run``.
-
-    Args:
-        fn: The function; also a static or class method.
-        options: As for `MCPKit.add_tool`.
-
-    Returns:
-        The function itself, unchanged.
-    """
-    return _marker("tool", fn, None, options)
-
-
-@overload
-def resource(fn: F, /) -> F: ...
-
-
-@overload
-def resource(uri: str | None = None, /, **options: Unpack[ResourceOptions]) -> Callable[[F], F]: ...
-
-
-def resource(uri: Any = None, /, **options: Unpack[ResourceOptions]) -> Any:
-    """Mark a function or method as a resource, for `MCPKit.include` or ``mcpkit run``.
-
-    Args:
-        uri: A URI or an RFC 6570 template.
-        options: As for `MCPKit.add_resource`.
-
-    Returns:
-        The function itself, unchanged.
-    """
-    if uri is None or isinstance(uri, str):
-        return _marker("resource", None, uri, options)
-    return _marker("resource", uri, None, options)
-
-
-@overload
-def prompt(fn: F, /) -> F: ...
-
-
-@overload
-def prompt(**options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
-
-
-def prompt(fn: Any = None, /, **options: Unpack[PromptOptions]) -> Any:
-    """Mark a function or method as a prompt, for `MCPKit.include` or ``mcpkit run``.
-
-    Args:
-        fn: The function; also a static or class method.
-        options: As for `MCPKit.add_prompt`.
-
-    Returns:
-        The function itself, unchanged.
-    """
-    return _marker("prompt", fn, None, options)

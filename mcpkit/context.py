@@ -1,4 +1,4 @@
-"""The context of a request, as its handler sees it: facts about it, and ways to the client.
+"""The context of a request, as its handler sees it: facts, and messages to the client.
 
 A context holds plain facts and a `ContextBackend`, so that a handler and its unit test need
 neither a session nor an app.
@@ -13,7 +13,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, overload
 
 from pydantic_core import to_jsonable_python
-from typing_extensions import ParamSpec, TypeVar, Unpack
+from typing_extensions import ParamSpec, TypedDict, TypeVar, Unpack
 
 from mcpkit._input_requests.rounds import Step, typed
 from mcpkit._protocol.connection import Request
@@ -22,6 +22,7 @@ from mcpkit._protocol.messages import Id
 from mcpkit._protocol.revisions import ClientProfile
 from mcpkit._protocol.wire import implementation_from_wire
 from mcpkit._utils.json import is_object
+from mcpkit._utils.lazy import importer
 from mcpkit._utils.names import unknown_attribute, with_suggestions
 from mcpkit.elicitation import Elicit, Elicitation, ElicitUrl
 from mcpkit.errors import InvalidInputResponse, UrlElicitationRequired
@@ -49,7 +50,6 @@ __all__ = [
     "CurrentTask",
     "Delivery",
     "ListKind",
-    "SyncContext",
 ]
 
 StateT = TypeVar("StateT", default=Any)
@@ -57,61 +57,60 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 CallNext: TypeAlias = Callable[[], Awaitable[Any]]
-"""Goes on with a request, and returns the value to answer it with; given to middleware."""
+"""Continues with a request, and returns the value to answer with; an argument of middleware."""
 
 ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
+
+ChoiceValues: TypeAlias = Sequence[str] | Mapping[str, str]
+"""Choices for `Context.elicit`: a list, or a mapping of values to titles."""
+
+
+class AskOptions(TypedDict, total=False):
+    """The options of an input request."""
+
+    key: str | None
+    """The name of the request, unique within the call; derived from its content if None."""
+    timeout: float | None
+    """Seconds to wait (before 2026-07-28); the app's ``ask_timeout`` if None."""
 
 
 class ContextBackend(Protocol):
     """The run of one request, as its context and its handler need it."""
 
     request: Request
-    """The request as the connection received it."""
-
+    """The request, as the connection received it."""
     state: Any
     """The value that the app's lifespan yielded; None without one."""
-
     cancelled: bool
-    """True once the client gave up. An async handler is stopped anyway; a thread has to look."""
-
+    """True once the client has cancelled. An async handler is cancelled; a thread must check."""
     last_progress: float | None
-    """The progress that was reported last; None before the first report."""
+    """The last progress that was reported; None before the first report."""
 
     @property
     def task(self) -> CurrentTask | None:
-        """The task that the run is a leg of; None if it is a request's."""
-        ...
+        """The task that the run belongs to; None if a client waits for the response."""
 
     @property
     def overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
-        """Functions in the place of those that dependencies come from; only tests have any."""
+        """Replacements for the functions of dependencies, in tests."""
         ...
 
     @property
     def repeats(self) -> bool:
-        """True while the handler does again what it has done in an earlier round."""
+        """True while the handler repeats what it did in an earlier round."""
         ...
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification that belongs to the request. From any thread.
-
-        The notification may be dropped when the client does not keep up, and is dropped when the
-        request is over.
-        """
-        ...
+        """Send a notification of the request, unless the client is slow. From any thread."""
 
     def log_threshold(self) -> int | None:
-        """Return the rank of the least log level that the client wants; None: it wants nothing."""
-        ...
+        """Return the rank of the minimum log level; None if the client wants no messages."""
 
     async def drain(self) -> None:
-        """Wait until the client has taken enough of the messages sent with the request."""
-        ...
+        """Wait until the client has read enough of the request's messages."""
 
     def close_stream(self, retry: float | None) -> None:
-        """Close the connection that the request's messages go to, if the client can come back for
-        them. From any thread."""
-        ...
+        """Close the request's connection, if the client can reconnect. From any thread."""
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         """Run a blocking function in a worker thread."""
@@ -123,62 +122,51 @@ class ContextBackend(Protocol):
 
     def run_later(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run an async function on the event loop. From any thread."""
-        ...
 
     async def read_resource(self, uri: str) -> Sequence[ResourceContents]:
         """Read one of the server's own resources."""
         ...
 
     async def ask(self, ask: Ask[Any]) -> Any:
-        """Ask the client something and wait for the answer, in the way of its revision."""
-        ...
+        """Send the client an input request, in the way of its revision; return the answer."""
 
     async def gather(self, asks: Sequence[Ask[Any]]) -> list[Any]:
-        """Ask the client several things at once."""
+        """Send the client several input requests at once."""
         ...
 
     async def begin_step(self, key: str) -> Step | None:
-        """Begin a step of the call by its name; None if handlers do not run again."""
-        ...
+        """Start a step of the call; None if handlers do not run again."""
 
     async def open_url(self, error: UrlElicitationRequired) -> Exception:
-        """Have the user open the page that an error wants, if the client is not asked by errors.
-
-        Returns:
-            The exception to answer the request with.
-        """
+        """Ask the user to open a URL; return the exception to answer the request with."""
         ...
 
     async def sample_with_tools(
         self, sample: Sample, functions: Sequence[Callable[..., Any]], rounds: int
     ) -> SampleResult:
-        """Let the client's model call functions until it has an answer."""
+        """Ask the client's model, which may call functions before it answers."""
         ...
 
     def on_roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
-        """Call a function whenever this client says that its roots have changed."""
-        ...
+        """Call a function whenever the client's roots have changed."""
 
     def handler_raised(self, error: BaseException) -> None:
-        """Take note of the real exception behind a result or error that hides it."""
-        ...
+        """Note the exception behind a result or error that hides it."""
 
     def announce_list(self, kind: ListKind) -> None:
-        """Tell every interested client that a list has changed. From any thread."""
-        ...
+        """Notify interested clients that a list has changed. From any thread."""
 
     def announce_resource(self, uri: str) -> None:
-        """Tell every interested client that a resource has changed. From any thread."""
-        ...
+        """Notify subscribed clients that a resource has changed. From any thread."""
 
 
 class CurrentTask:
-    """The task that a handler works on; ``ctx.task``.
+    """The task that a handler runs for; ``ctx.task``.
 
     Args:
-        id: As its client knows it.
-        deadline: When it may be forgotten, in seconds since the epoch; None: never.
-        note: Takes the text that clients see beside its status.
+        id: The id of the task.
+        deadline: When the task may be deleted, in seconds since the epoch; None: never.
+        note: Called with the text that clients see beside the status.
     """
 
     __slots__ = ("_note", "deadline", "id")
@@ -192,18 +180,18 @@ class CurrentTask:
         return f"<CurrentTask {self.id}>"
 
     def status(self, message: str) -> None:
-        """Tell clients how far the task is, in a sentence. From any thread.
+        """Set the status message that clients see. From any thread.
 
-        They see the last one that was told, about once a second, and at the end.
+        It is stored about once a second, and at the end.
 
         Args:
-            message: Replaces the one before; beyond 1,000 characters it is cut.
+            message: A sentence; truncated to 1,000 characters.
         """
         self._note(message)
 
 
 class Delivery:
-    """The sending of a message. Await it to let a slow client catch up, or ignore it."""
+    """A sent message: await it to wait for a slow client, or ignore it."""
 
     __slots__ = ("_peer",)
 
@@ -219,7 +207,7 @@ _NOT_SENT: Final = Delivery(None)
 
 
 class Client:
-    """The client that sent the request, by its own account: a hint, never a proof (SEC-15)."""
+    """The client that sent the request, by its own account: a hint, not a proof (SEC-15)."""
 
     __slots__ = ("_facts",)
 
@@ -228,7 +216,7 @@ class Client:
 
     @property
     def info(self) -> Implementation | None:
-        """The client's name and version; None if it did not say."""
+        """The client's name and version; None if it did not send them."""
         info = self._facts.info
         return None if info is None else implementation_from_wire(info)
 
@@ -256,28 +244,28 @@ class Client:
 
 
 class Facts(Generic[StateT]):
-    """The facts of a request and the messages to its client, for async and sync handlers."""
+    """The common part of `Context` and `SyncContext`: the facts of a request, and notifications."""
 
     __slots__ = ("peer",)
 
     peer: ContextBackend
-    """The run of the request; everything that is not told here goes through it."""
+    """The run of the request."""
 
     def __init__(self, peer: ContextBackend) -> None:
         self.peer = peer
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
-        """Let ``pydantic.validate_call`` pass a context on; there is nothing in it to validate."""
+        """Let ``pydantic.validate_call`` pass a context on."""
         del source, handler
-        from pydantic_core import core_schema  # only those who use that pay for it
+        from pydantic_core import core_schema  # loaded only if used
 
         return core_schema.is_instance_schema(cls)
 
-    if not TYPE_CHECKING:  # to which every name would be there
+    if not TYPE_CHECKING:  # type checkers would take every attribute for defined
 
         def __getattr__(self, name: str) -> Any:
-            if hasattr(type(self), name):  # a property that failed, and shall say how
+            if hasattr(type(self), name):  # a property that raised: show its error
                 return object.__getattribute__(self, name)
             raise unknown_attribute(self, "ctx", name)
 
@@ -285,7 +273,7 @@ class Facts(Generic[StateT]):
 
     @property
     def request(self) -> Request:
-        """The request as the connection received it."""
+        """The request, as the connection received it."""
         return self.peer.request
 
     @property
@@ -296,10 +284,9 @@ class Facts(Generic[StateT]):
 
     @property
     def cancelled(self) -> bool:
-        """True once the client gave up.
+        """True once the client has cancelled the request.
 
-        An async handler is stopped by itself; in a thread, look at it in long loops and return
-        early.
+        An async handler is cancelled; a plain ``def`` should check this in long loops.
         """
         return self.peer.cancelled
 
@@ -330,29 +317,26 @@ class Facts(Generic[StateT]):
 
     @property
     def principal(self) -> Principal | None:
-        """Whoever sent the request, as the host's authentication knows them.
-
-        None without authentication, and on stdio.
-        """
+        """The authenticated caller; None without authentication, and on stdio."""
         return self.request.principal
 
     @property
     def task(self) -> CurrentTask | None:
-        """The task that this call has become; None if its client waits for the answer."""
+        """The task that this call has become; None if the client waits for the response."""
         return self.peer.task
 
     @property
     def http(self) -> HttpRequest | None:
-        """The HTTP request that this one arrived in, as the host has left it; None elsewhere."""
+        """The HTTP request that this one arrived in; None on other transports."""
         origin = self.request.origin
         return None if origin is None else origin.http
 
-    # --- telling the client -----------------------------------------------------------------------
+    # --- notifications ----------------------------------------------------------------------------
 
     def log(self, level: LogLevel, data: Any, *, logger: str | None = None) -> Delivery:
         """Send a log message to the client, if it wants this level.
 
-        Where asking means running again, messages before a question are sent once.
+        A handler that runs again with an answer does not repeat its messages.
 
         Args:
             level: One of the eight levels of RFC 5424.
@@ -360,7 +344,7 @@ class Facts(Generic[StateT]):
             logger: A name for the source.
 
         Returns:
-            May be awaited, to wait for a client that does not keep up, or ignored.
+            Await it to wait for a slow client, or ignore it.
         """
         threshold = self.peer.log_threshold()
         if threshold is None or LOG_RANK[level] < threshold or self.peer.repeats:
@@ -407,16 +391,16 @@ class Facts(Generic[StateT]):
     def progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> Delivery:
-        """Tell the client how far the work is, if it asked to be told.
+        """Report progress, if the client asked for it.
 
         Args:
-            progress: The amount that is done, in any unit. A value that does not exceed the last
-                one is not sent (PROG-2).
-            total: The amount that is to be done, in the same unit; None if unknown.
+            progress: The completed amount, in any unit. A value that does not exceed the last one
+                is not sent (PROG-2).
+            total: The total amount, in the same unit; None if unknown.
             message: A sentence for the user (2025-03-26 and later).
 
         Returns:
-            May be awaited, to wait for a client that does not keep up, or ignored.
+            Await it to wait for a slow client, or ignore it.
         """
         peer = self.peer
         request = peer.request
@@ -437,32 +421,31 @@ class Facts(Generic[StateT]):
         return Delivery(peer)
 
     def close_stream(self, retry: float | None = None) -> None:
-        """Close the HTTP connection: the client comes back for the answer by itself.
+        """Close the HTTP connection; the client reconnects for the response by itself.
 
-        For work that takes long, so that no connection is held meanwhile. Messages that are sent
-        from now on wait until the client fetches them. Does nothing where clients cannot come
-        back: only those of 2025-11-25 can, over Streamable HTTP.
+        For long work, so that no connection is open meanwhile. Later messages wait until the client
+        reconnects. Has an effect for clients of 2025-11-25 over Streamable HTTP only.
 
         Args:
-            retry: After how many seconds the client should come back; the endpoint's ``retry`` if
+            retry: Seconds after which the client should reconnect; the endpoint's ``retry`` if
                 None.
         """
         self.peer.close_stream(retry)
 
     def list_changed(self, kind: ListKind) -> None:
-        """Tell every interested client that the list of tools, resources or prompts has changed.
+        """Notify clients that the list of tools, resources or prompts has changed.
 
-        Adding and removing through the app does this by itself.
+        Adding and removing entries through the app does so by itself.
         """
         self.peer.announce_list(kind)
 
     def changed(self, uri: str) -> None:
-        """Tell every client that watches this resource that it has changed."""
+        """Notify the clients that are subscribed to a resource of a change."""
         self.peer.announce_resource(uri)
 
 
 class Context(Facts[StateT]):
-    """The request, for an ``async def`` handler: ask for it with ``ctx: Context``.
+    """The context of a request, for an ``async def`` handler with a parameter ``ctx: Context``.
 
     ``Context[State]`` types `state`, which the app's lifespan yielded.
     """
@@ -473,7 +456,7 @@ class Context(Facts[StateT]):
         """Read one of the server's own resources.
 
         Raises:
-            ResourceNotFound: There is none at this URI.
+            ResourceNotFound: There is no resource at this URI.
         """
         return await self.peer.read_resource(uri)
 
@@ -488,15 +471,15 @@ class Context(Facts[StateT]):
     ) -> T: ...
 
     async def step(self, key: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run a side effect once in this call, even where asking means running again.
+        """Run a side effect once per call, even if the handler runs again.
 
-        On 2026-07-28 the code before a question runs again with each answer, unless it is in a
-        step. Elsewhere this just calls the function.
+        On 2026-07-28 and in tasks the code before a question runs again with each answer, unless it
+        is in a step. Elsewhere this just calls the function.
 
         Args:
-            key: Names the step within the call.
-            function: Sync or async; it is called with the remaining arguments. What it returns
-                must be a JSON value, or of the type that its return annotation names.
+            key: The name of the step, unique within the call.
+            function: Sync or async; called with the remaining arguments. Its result must be a JSON
+                value, or of the type of its return annotation.
 
         Returns:
             The result of the function.
@@ -517,36 +500,26 @@ class Context(Facts[StateT]):
             await step.finish(result)
         return typed(function, step.value)
 
-    # --- asking -----------------------------------------------------------------------------------
+    # --- input requests ---------------------------------------------------------------------------
 
     @overload
     async def elicit(
-        self, message: str, schema: type[T], *, key: str | None = None, timeout: float | None = None
+        self, message: str, schema: type[T], **options: Unpack[AskOptions]
     ) -> Elicitation[T]: ...
 
     @overload
     async def elicit(
-        self,
-        message: str,
-        schema: None = None,
-        *,
-        key: str | None = None,
-        timeout: float | None = None,
+        self, message: str, schema: None = None, **options: Unpack[AskOptions]
     ) -> Elicitation[None]: ...
 
     @overload
     async def elicit(
-        self,
-        message: str,
-        schema: Sequence[str] | Mapping[str, str],
-        *,
-        key: str | None = None,
-        timeout: float | None = None,
+        self, message: str, schema: ChoiceValues, **options: Unpack[AskOptions]
     ) -> Elicitation[str]: ...
 
     @overload
     async def elicit(
-        self, message: str, schema: Any, *, key: str | None = None, timeout: float | None = None
+        self, message: str, schema: Any, **options: Unpack[AskOptions]
     ) -> Elicitation[Any]: ...
 
     @with_suggestions("elicit(…)")
@@ -564,19 +537,18 @@ class Context(Facts[StateT]):
             message: The question.
             schema: The type of the answer: a model, dataclass or TypedDict with flat fields; a
                 scalar type, Literal or Enum; a list of choices, or a mapping of choices to titles;
-                `Choices`; None for a mere confirmation. No secrets: use `elicit_url` for those
-                (ELIC-2).
-            key: Names the question within the call; derived from what is asked if None.
+                `Choices`; None for a confirmation. No secrets: use `elicit_url` for those (ELIC-2).
+            key: The name of the question, unique within the call; derived from its content if None.
             timeout: Seconds to wait (before 2026-07-28); the app's ``ask_timeout`` if None.
 
         Returns:
             `Accepted` with the validated data, `Declined`, or `Dismissed`.
 
         Raises:
-            ElicitationError: The schema does not fit into a form of the client's revision.
-            MissingClientCapability: The client has no elicitation.
+            ElicitationError: A form of the client's revision cannot show the schema.
+            MissingClientCapability: The client does not support elicitation.
             InputRequestError: There is no usable answer (before 2026-07-28).
-            ConnectionClosed: The client is gone (before 2026-07-28).
+            ConnectionClosed: The client has disconnected (before 2026-07-28).
         """
         answer: Elicitation[Any] = await self.peer.ask(
             Elicit(message, schema, key=key, timeout=timeout)
@@ -592,17 +564,17 @@ class Context(Facts[StateT]):
         key: str | None = None,
         timeout: float | None = None,
     ) -> Elicitation[None]:
-        """Ask the user to open a page, for what must not pass through the client.
+        """Ask the user to open a URL, for data that must not pass through the client.
 
         Args:
             message: The reason, for the user.
-            url: Of the page; nothing personal or authenticating in it (ELIC-6).
-            elicitation_id: Names the page towards the client, for `elicitation_complete`
-                (2025-11-25); a random one if None.
+            url: The URL; without personal data or credentials (ELIC-6).
+            elicitation_id: Identifies the request to the client, for `elicitation_complete`
+                (2025-11-25); random if None.
             key, timeout: As for `elicit`.
 
         Returns:
-            `Accepted` means consent to open the page, not that anything is done there (ELIC-10).
+            `Accepted` means consent to open the URL, not completion (ELIC-10).
 
         Raises:
             As `elicit`.
@@ -614,7 +586,7 @@ class Context(Facts[StateT]):
         return answer
 
     def elicitation_complete(self, elicitation_id: str) -> None:
-        """Tell the client that the work of a page is done (2025-11-25; else do nothing)."""
+        """Notify the client that the user has finished at a URL (2025-11-25 only)."""
         if self.request.revision.elicitation_ids:
             params = {"elicitationId": elicitation_id}
             self.peer.notify("notifications/elicitation/complete", params)
@@ -654,19 +626,19 @@ class Context(Facts[StateT]):
 
         Args:
             messages: A text, or the conversation so far.
-            result_type: Have the model answer with JSON of this type, and return the validated
-                value; it is told once what was wrong.
-            tools: Functions the model may call (2025-11-25 and later); they are run here.
-            tool_rounds: Times that it may call some, before it has to answer.
+            result_type: Make the model answer with JSON of this type, and return the validated
+                value. The model may correct an invalid answer once.
+            tools: Functions that the model may call (2025-11-25 and later); they run here.
+            tool_rounds: The maximum number of rounds of tool calls before the answer.
             options: max_tokens (1024), system, temperature, stop, hints (names of models), cost,
                 speed, intelligence (0 to 1), include_context, metadata, tool_choice, key, timeout.
 
         Returns:
-            A `SampleResult`, whose ``text`` is what the model said; or a value of `result_type`.
+            A `SampleResult` with the ``text`` of the answer; or a value of `result_type`.
 
         Raises:
-            MissingClientCapability: The client has no sampling, or none with tools.
-            InvalidInputResponse: The model did not answer with the type that was wanted, twice.
+            MissingClientCapability: The client does not support sampling, or not with tools.
+            InvalidInputResponse: The model's answers did not match `result_type`, twice.
             InputRequestError, ConnectionClosed: As for `elicit`.
         """
         if result_type is not None:
@@ -696,21 +668,21 @@ class Context(Facts[StateT]):
             key, timeout: As for `elicit`.
 
         Raises:
-            MissingClientCapability: The client has no roots.
+            MissingClientCapability: The client does not support roots.
             InputRequestError, ConnectionClosed: As for `elicit`.
         """
         found: list[Root] = await self.peer.ask(Roots(key=key, timeout=timeout))
         return found
 
     def roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
-        """Call a function with the new roots whenever this client says that they have changed.
+        """Call a function, async or not, with the new roots whenever they have changed.
 
-        The function may be async. On 2026-07-28 clients do not say so, and it is never called.
+        On 2026-07-28 clients do not send such notifications.
         """
         self.peer.on_roots_changed(handler)
 
     async def gather(self, *asks: Ask[Any]) -> list[Any]:
-        """Ask several things at once: one round on 2026-07-28, requests side by side before.
+        """Send several input requests at once: one round on 2026-07-28, in parallel before.
 
         ``name, roots = await ctx.gather(Elicit("Name?", str), Roots())``
 
@@ -718,173 +690,18 @@ class Context(Facts[StateT]):
             asks: `Elicit`, `Sample` and `Roots` values.
 
         Returns:
-            The answers, in the order of the questions.
+            The answers, in the order of the requests.
 
         Raises:
-            As the single questions.
+            As the single requests.
         """
         return await self.peer.gather(asks)
 
 
 def _progress_text(progress: float, total: float | None, message: str | None) -> str:
-    """Return how far a task is as a sentence, for clients that get no numbers."""
+    """Return the progress of a task as a sentence."""
     done = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
     return done if message is None else f"{message} ({done})"
 
 
-class SyncContext(Facts[StateT]):
-    """The request, for a plain ``def`` handler, which runs in a worker thread.
-
-    The same facts as `Context`; methods block where those of `Context` are awaited.
-    """
-
-    __slots__ = ("_context",)
-
-    def __init__(self, context: Context[Any]) -> None:
-        super().__init__(context.peer)
-        self._context = context
-
-    def read_resource(self, uri: str) -> Sequence[ResourceContents]:
-        """Read one of the server's own resources; blocks.
-
-        Raises:
-            ResourceNotFound: There is none at this URI.
-        """
-        return self.peer.from_thread(self._context.read_resource, uri)
-
-    def step(self, key: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a side effect once in this call; blocks. As `Context.step`, for sync functions."""
-        step: Step | None = self._wait(self.peer.begin_step, key)
-        if step is None:
-            return function(*args, **kwargs)
-        if not step.done:
-            try:
-                with step.running():
-                    result = function(*args, **kwargs)
-            except BaseException:
-                self._wait(step.fail)
-                raise
-            self._wait(step.finish, result)
-        value: T = typed(function, step.value)
-        return value
-
-    def _wait(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-        return self.peer.from_thread(function, *args)
-
-    @overload
-    def elicit(
-        self, message: str, schema: type[T], *, key: str | None = None, timeout: float | None = None
-    ) -> Elicitation[T]: ...
-
-    @overload
-    def elicit(
-        self,
-        message: str,
-        schema: None = None,
-        *,
-        key: str | None = None,
-        timeout: float | None = None,
-    ) -> Elicitation[None]: ...
-
-    @overload
-    def elicit(
-        self,
-        message: str,
-        schema: Sequence[str] | Mapping[str, str],
-        *,
-        key: str | None = None,
-        timeout: float | None = None,
-    ) -> Elicitation[str]: ...
-
-    @overload
-    def elicit(
-        self, message: str, schema: Any, *, key: str | None = None, timeout: float | None = None
-    ) -> Elicitation[Any]: ...
-
-    @with_suggestions("elicit(…)")
-    def elicit(
-        self,
-        message: str,
-        schema: Any = None,
-        *,
-        key: str | None = None,
-        timeout: float | None = None,
-    ) -> Elicitation[Any]:
-        """Ask the user to fill in a form; blocks. As `Context.elicit`."""
-        ask = Elicit[Any](message, schema, key=key, timeout=timeout)
-        answer: Elicitation[Any] = self._wait(self.peer.ask, ask)
-        return answer
-
-    def elicit_url(
-        self,
-        message: str,
-        url: str,
-        *,
-        elicitation_id: str | None = None,
-        key: str | None = None,
-        timeout: float | None = None,
-    ) -> Elicitation[None]:
-        """Ask the user to open a page; blocks. As `Context.elicit_url`."""
-        ask = ElicitUrl(
-            message, url, elicitation_id or os.urandom(16).hex(), key=key, timeout=timeout
-        )
-        answer: Elicitation[None] = self._wait(self.peer.ask, ask)
-        return answer
-
-    def elicitation_complete(self, elicitation_id: str) -> None:
-        """Tell the client that the work of a page is done. As `Context.elicitation_complete`."""
-        self._context.elicitation_complete(elicitation_id)
-
-    @overload
-    def sample(
-        self,
-        messages: str | SampleMessage | Sequence[str | SampleMessage],
-        *,
-        result_type: type[T],
-        tools: Sequence[Callable[..., Any]] | None = None,
-        tool_rounds: int = 8,
-        **options: Unpack[SampleOptions],
-    ) -> T: ...
-
-    @overload
-    def sample(
-        self,
-        messages: str | SampleMessage | Sequence[str | SampleMessage],
-        *,
-        result_type: None = None,
-        tools: Sequence[Callable[..., Any]] | None = None,
-        tool_rounds: int = 8,
-        **options: Unpack[SampleOptions],
-    ) -> SampleResult: ...
-
-    def sample(
-        self,
-        messages: str | SampleMessage | Sequence[str | SampleMessage],
-        *,
-        result_type: Any = None,
-        tools: Sequence[Callable[..., Any]] | None = None,
-        tool_rounds: int = 8,
-        **options: Unpack[SampleOptions],
-    ) -> Any:
-        """Ask the client's model; blocks. As `Context.sample`."""
-
-        async def ask() -> Any:
-            return await self._context.sample(
-                messages, result_type=result_type, tools=tools, tool_rounds=tool_rounds, **options
-            )
-
-        return self._wait(ask)
-
-    def roots(self, *, key: str | None = None, timeout: float | None = None) -> list[Root]:
-        """Ask for the folders that the client shows to servers; blocks. As `Context.roots`."""
-        ask = Roots(key=key, timeout=timeout)
-        found: list[Root] = self._wait(self.peer.ask, ask)
-        return found
-
-    def roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
-        """Call a function with the new roots after each change. As `Context.roots_changed`."""
-        self._context.roots_changed(handler)
-
-    def gather(self, *asks: Ask[Any]) -> list[Any]:
-        """Ask several things at once; blocks. As `Context.gather`."""
-        return self._wait(self.peer.gather, asks)
+__getattr__ = importer(__name__, {"mcpkit._sync_context": ["SyncContext"]})

@@ -1,22 +1,37 @@
-"""Questions to the user: a form to fill in, or a page to open; and the answers."""
+"""Elicitation: a form for the user to fill in, or a URL to open; and the answers.
+
+A requested schema is a flat object of strings, numbers, booleans and choices. What a revision
+cannot show is omitted where that is safe, and refused where it is not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, NoReturn, TypeAlias
+from typing import Any, Final, Generic, Literal, NoReturn, TypeAlias, cast
 
-from typing_extensions import TypeVar
+from pydantic_core import ValidationError
+from typing_extensions import TypeVar, get_type_hints
 
-from mcpkit._forms import Form
 from mcpkit._protocol.input_request import Ask, digest
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import ClientProfile, Revision
-from mcpkit._utils.json import UNSET, is_object
-from mcpkit._utils.text import quote
+from mcpkit._signature.schema import TypeForm, form_of, optional_instead_of_null, settle_references
+from mcpkit._signature.validation import explain
+from mcpkit._utils.json import UNSET, JsonSchema, copy_schema, every_schema, is_object
+from mcpkit._utils.text import quote, summarize
 from mcpkit.errors import ElicitationError, InvalidInputResponse, MissingClientCapability, ToolError
 
-__all__ = ["Accepted", "Declined", "Dismissed", "Elicit", "ElicitUrl", "Elicitation"]
+__all__ = [
+    "Accepted",
+    "Choices",
+    "Declined",
+    "Dismissed",
+    "Elicit",
+    "ElicitUrl",
+    "Elicitation",
+    "Form",
+]
 
 T = TypeVar("T", default=Any)
 
@@ -29,7 +44,7 @@ class Accepted(Generic[T]):
     """The user answered.
 
     Args:
-        data: The validated answer: what the schema describes; None for a mere confirmation.
+        data: The validated answer, of the type that was asked for; None for a confirmation.
     """
 
     data: T
@@ -40,14 +55,14 @@ class Accepted(Generic[T]):
 class _Unanswered:
     __slots__ = ()
 
-    # Pyright does not narrow an answer by whether its `accepted` is true. What nobody can have
-    # takes no part in the type of ``answer.data`` either, so that it has the right one anyway.
+    # Pyright does not narrow an answer by whether its `accepted` is true. NoReturn does not add to
+    # the type of ``answer.data``, so that this is right anyway.
     @property
     def data(self) -> NoReturn:
-        """There is none; look at ``accepted`` first.
+        """There is no data; check ``accepted`` first.
 
         Raises:
-            ToolError: Always: what the user did not say is not to be used.
+            ToolError: Always: the user did not answer.
         """
         did = "declined" if isinstance(self, Declined) else "dismissed the question"
         raise ToolError(f"The user {did}.")
@@ -70,24 +85,280 @@ class Dismissed(_Unanswered):
 
 
 Elicitation: TypeAlias = Accepted[T] | Declined | Dismissed
-"""The answer that `Context.elicit` returns: look at ``accepted`` or ``action``, or ``match`` on the
+"""The answer that `Context.elicit` returns: check ``accepted`` or ``action``, or ``match`` on the
 class."""
 
 
-# --- questions ------------------------------------------------------------------------------------
+def _unaccepted(result: Mapping[str, Any]) -> Declined | Dismissed | None:
+    """Return the answer of a result without data; None if the user accepted.
+
+    Raises:
+        InvalidInputResponse: The result has no known ``action``.
+    """
+    action = result.get("action")
+    if action == "accept":
+        return None
+    if action == "decline":
+        return Declined()
+    if action == "cancel":
+        return Dismissed()
+    raise InvalidInputResponse(f'"action" must be accept, decline or cancel, got {quote(action)}')
+
+
+# --- forms ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Choices:
+    """A choice among values, for `Context.elicit` or as metadata of a field.
+
+    ``ctx.elicit("Where?", Choices({"lis": "Lisbon", "osl": "Oslo"}))``
+    ``city: Annotated[str, Choices(["Lisbon", "Oslo"])]``
+
+    Args:
+        values: The values, or a mapping of values to the titles that the user sees.
+        multiple: True if several may be chosen (2025-11-25 and later); the answer is a list.
+        least: The minimum number of chosen values.
+        most: The maximum number of chosen values.
+    """
+
+    values: Sequence[str] | Mapping[str, str]
+    multiple: bool = False
+    least: int | None = None
+    most: int | None = None
+
+    def annotation(self) -> Any:
+        """Return the type of the answer."""
+        one: Any = Literal[tuple(self.values)]
+        return list[one] if self.multiple else one
+
+    def schema(self) -> JsonSchema:
+        """Return the requested schema of the answer, in the dialect of the newest revision."""
+        if isinstance(self.values, Mapping):
+            titled = [{"const": value, "title": title} for value, title in self.values.items()]
+            one: JsonSchema = {"type": "string", "oneOf": titled}
+            many: JsonSchema = {"anyOf": titled}
+        else:
+            one = many = {"type": "string", "enum": list(self.values)}
+        if not self.multiple:
+            return one
+        schema: JsonSchema = {"type": "array", "items": many}
+        if self.least is not None:
+            schema["minItems"] = self.least
+        if self.most is not None:
+            schema["maxItems"] = self.most
+        return schema
+
+
+_LONE: Final = "value"
+"""The field of an answer that is not an object."""
+
+_SHARED: Final = ("title", "description", "default")
+_KEPT: Final[dict[str, tuple[str, ...]]] = {
+    "string": (*_SHARED, "type", "minLength", "maxLength", "format"),
+    "integer": (*_SHARED, "type", "minimum", "maximum"),
+    "number": (*_SHARED, "type", "minimum", "maximum"),
+    "boolean": (*_SHARED, "type"),
+}
+_FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
+
+
+class Form(Generic[T]):
+    """The fields of a form: the schema that each revision requests, and the value of an answer.
+
+    Args:
+        wanted: A model, dataclass or TypedDict with flat fields; a scalar type, Literal or Enum; a
+            list of choices, a mapping of choices to titles, or `Choices`; None for a confirmation.
+
+    Raises:
+        ElicitationError: A form cannot show one of the fields.
+    """
+
+    __slots__ = ("_form", "_lone", "_properties", "_required")
+
+    def __init__(self, wanted: Any) -> None:
+        self._lone = False
+        self._form: TypeForm | None = None
+        self._properties: dict[str, JsonSchema] = {}
+        self._required: list[str] = []
+        if wanted is None or wanted is type(None):
+            return
+        choices: Choices | None = None
+        if isinstance(wanted, Choices):
+            choices = wanted
+        elif isinstance(wanted, (list, tuple, Mapping)):
+            choices = Choices(cast("Sequence[str] | Mapping[str, str]", wanted))
+        annotation = cast("Any", wanted) if choices is None else choices.annotation()
+        try:
+            self._form = form_of(annotation)
+            schema = settle_references(copy_schema(self._form.schema("validation")))
+        except Exception as error:
+            raise ElicitationError(f"{wanted!r} cannot be asked for: {error}") from error
+        if choices is not None:
+            schema = choices.schema()
+        if "$defs" in schema:
+            raise ElicitationError("a form is flat: a field cannot refer to its own type")
+        for part in every_schema(schema):
+            optional_instead_of_null(part)
+        if schema.get("type") == "object" and "properties" in schema:
+            self._properties = schema["properties"]
+            self._required = schema.get("required", [])
+        else:
+            self._lone = True
+            self._properties = {_LONE: schema}
+            self._required = [_LONE]
+        choices_of_fields = _choices_of_fields(annotation)
+        for name, field in self._properties.items():
+            if name in choices_of_fields:
+                field.update(choices_of_fields[name].schema())
+                if "oneOf" in field:
+                    field.pop("enum", None)
+            _check_field(name, field)
+
+    def requested(self, revision: Revision) -> JsonSchema:
+        """Return the ``requestedSchema`` in the dialect of a revision (ELIC-11).
+
+        Raises:
+            ElicitationError: The revision cannot show a required field.
+        """
+        properties: dict[str, JsonSchema] = {}
+        for name, field in self._properties.items():
+            shown = _shown(field, revision)
+            if shown is not None:
+                properties[name] = shown
+            elif name in self._required:
+                raise ElicitationError(
+                    f"{name}: revision {revision.version} cannot ask for several values; "
+                    f"give the field a default, or ask for one value"
+                )
+        schema: JsonSchema = {"type": "object", "properties": properties}
+        if self._required:
+            schema["required"] = self._required
+        return schema
+
+    def read(self, content: Mapping[str, Any] | None) -> Any:
+        """Return the value of an accepted answer.
+
+        Raises:
+            InvalidInputResponse: The answer does not match the form; the message says where.
+        """
+        if self._form is None:
+            return None
+        value: Any = content
+        if not is_object(content):
+            raise InvalidInputResponse("the answer has no content")
+        if self._lone:
+            if _LONE not in content:
+                raise InvalidInputResponse(f"{_LONE}: required, but missing")
+            value = content[_LONE]
+        for name, field in self._properties.items():
+            if name in content and not _has_type(content[name], field["type"]):
+                raise InvalidInputResponse(
+                    f"{name}: expected {field['type']}, got {summarize(content[name])}"
+                )
+        try:
+            return self._form.validate(value)
+        except ValidationError as error:
+            raise InvalidInputResponse("; ".join(explain(error, value, "answer"))) from error
+
+
+def _has_type(value: Any, kind: str) -> bool:
+    """Return True if a value has the requested type; the validator is more lenient (ELIC-4)."""
+    if value is None:
+        return True  # the validator decides: some clients send null for an empty field
+    if kind in ("integer", "number"):
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return is_number and (kind == "number" or value == value // 1)
+    return isinstance(value, {"string": str, "boolean": bool, "array": list}[kind])
+
+
+def _choices_of_fields(annotation: Any) -> dict[str, Choices]:
+    """Return the `Choices` in the metadata of a model's fields, by the names in the schema."""
+    if not isinstance(annotation, type):
+        return {}
+    try:
+        hints = get_type_hints(annotation, include_extras=True)
+    except (TypeError, NameError):
+        return {}
+    found: dict[str, Choices] = {}
+    model_fields: Mapping[str, Any] = getattr(annotation, "model_fields", {})
+    for name, hint in hints.items():
+        alias = getattr(model_fields.get(name), "validation_alias", None)
+        for each in getattr(hint, "__metadata__", ()):
+            if isinstance(each, Choices):
+                found[alias if isinstance(alias, str) else name] = each
+    return found
+
+
+def _check_field(name: str, field: JsonSchema) -> None:
+    """Refuse a field that no form can show, and remove constraints that clients do not know.
+
+    The validator still applies those to the answer.
+    """
+    kind = field.get("type")
+    kept: tuple[str, ...]
+    if kind == "array":
+        items = field.get("items", {})
+        if is_object(items) and "const" in items and "enum" not in items:
+            items["enum"] = [items.pop("const")]
+        if not is_object(items) or not ({"enum", "anyOf", "oneOf"} & items.keys()):
+            raise ElicitationError(f"{name}: a form has lists of choices only, list[Literal[...]]")
+        if "oneOf" in items:
+            items["anyOf"] = items.pop("oneOf")
+        if "anyOf" in items:
+            items.pop("type", None)
+            items.pop("enum", None)
+        kept = (*_SHARED, "type", "items", "minItems", "maxItems")
+    elif field.keys() & {"const", "enum", "oneOf"}:
+        if "const" in field and "enum" not in field:
+            field["enum"] = [field.pop("const")]
+        values = field.get("enum") or [each.get("const") for each in field["oneOf"]]
+        if not all(isinstance(value, str) for value in values):
+            raise ElicitationError(f"{name}: the values of a choice must be strings")
+        field["type"] = "string"
+        kept = (*_SHARED, "type", "enum", "oneOf", "enumNames")
+    elif isinstance(kind, str) and kind in _KEPT:
+        kept = _KEPT[kind]
+        if field.get("format") not in _FORMATS:
+            field.pop("format", None)
+    else:
+        raise ElicitationError(
+            f"{name}: a form has strings, numbers, booleans, dates and choices, nothing nested"
+        )
+    for each in field.keys() - set(kept):
+        del field[each]
+
+
+def _shown(field: JsonSchema, revision: Revision) -> JsonSchema | None:
+    """Return a field as a revision shows it; None if it cannot."""
+    if revision.elicitation_rich:
+        return field
+    if field["type"] == "array":
+        return None
+    shown = dict(field)
+    if field["type"] != "boolean":
+        shown.pop("default", None)
+    titled = shown.pop("oneOf", None)
+    if titled is not None:
+        shown["enum"] = [each["const"] for each in titled]
+        shown["enumNames"] = [each["title"] for each in titled]
+    return shown
+
+
+# --- requests -------------------------------------------------------------------------------------
 
 
 class Elicit(Ask[Elicitation[T]]):
-    """A form for the user; also written inside ``Annotated`` to have a parameter asked for.
+    """A form for the user; inside ``Annotated`` it fills a parameter.
 
     Args:
-        message: The question.
-        schema: What to answer: a model, dataclass or TypedDict with flat fields, a scalar type,
+        message: The question; for a parameter also a function of the handler's arguments.
+        schema: What to ask for: a model, dataclass or TypedDict with flat fields, a scalar type,
             Literal, Enum, a list of choices, `Choices`, or None for a confirmation.
         key, timeout: See `Ask`.
 
     Raises:
-        ElicitationError: The schema does not fit into a form.
+        ElicitationError: A form cannot show the schema.
     """
 
     METHOD = "elicitation/create"
@@ -107,11 +378,11 @@ class Elicit(Ask[Elicitation[T]]):
         self.form: Form[T] = Form(None if schema is UNSET else schema)
 
     def params(self, revision: Revision) -> dict[str, Any]:
-        """The ``params`` of the request."""
+        """Return the ``params`` of the request."""
         if "form" not in revision.elicitation_modes:
             raise ElicitationError(f"revision {revision.version} has no elicitation")
         if not isinstance(self.message, str):
-            raise ElicitationError("only a declared question may have a function for a message")
+            raise ElicitationError("only a parameter may have a function for its message")
         params: dict[str, Any] = {}
         if "url" in revision.elicitation_modes:
             params["mode"] = "form"
@@ -124,27 +395,25 @@ class Elicit(Ask[Elicitation[T]]):
         return {"elicitation": {}}
 
     def check(self, revision: Revision, client: ClientProfile) -> None:
-        """Refuse to ask what the client has not declared."""
+        """Refuse a client that has not declared forms."""
         declared = client.capabilities.get("elicitation")
         # ELIC-1: `elicitation: {}` means form only.
         if not is_object(declared) or not (declared == {} or "form" in declared):
             raise MissingClientCapability({"elicitation": {}})
 
     def read(self, result: Mapping[str, Any]) -> Elicitation[T]:
-        """Accepted with validated data, declined, or dismissed."""
-        action = _action(result)
-        if action == "accept":
-            return Accepted(self.form.read(result.get("content")))
-        return Declined() if action == "decline" else Dismissed()
+        """Return the answer: accepted with validated data, declined, or dismissed."""
+        return _unaccepted(result) or Accepted(self.form.read(result.get("content")))
 
 
 class ElicitUrl(Ask[Elicitation[None]]):
-    """A page for the user to open: for what must not pass through the client, such as credentials.
+    """A URL for the user to open: for data that must not pass through the client (credentials).
 
     Args:
-        message: Why.
-        url: Where; nothing personal or authenticating in it (ELIC-6).
-        elicitation_id: Identifies it towards the client (2025-11-25).
+        message: The reason, for the user.
+        url: The URL; without personal data or credentials (ELIC-6).
+        elicitation_id: Identifies the request to the client (2025-11-25).
+        key, timeout: See `Ask`.
     """
 
     METHOD = "elicitation/create"
@@ -165,7 +434,7 @@ class ElicitUrl(Ask[Elicitation[None]]):
         self.timeout = timeout
 
     def params(self, revision: Revision) -> dict[str, Any]:
-        """The ``params`` of the request."""
+        """Return the ``params`` of the request."""
         if "url" not in revision.elicitation_modes:
             raise ElicitationError(f"revision {revision.version} cannot ask to open a URL")
         params = {"mode": "url", "message": self.message, "url": self.url}
@@ -174,24 +443,13 @@ class ElicitUrl(Ask[Elicitation[None]]):
         return params
 
     def needs(self, revision: Revision) -> dict[str, Any]:
-        """Return the capability for URLs, which has to be declared by its name."""
+        """Return the capability for URLs, which must be declared by name."""
         return {"elicitation": {"url": {}}}
 
     def read(self, result: Mapping[str, Any]) -> Elicitation[None]:
-        """Accepted means consent to open, not completion (ELIC-10)."""
-        action = _action(result)
-        if action == "accept":
-            return Accepted(None)
-        return Declined() if action == "decline" else Dismissed()
+        """Return the answer; accepted means consent to open the URL, not completion (ELIC-10)."""
+        return _unaccepted(result) or Accepted(None)
 
     def fingerprint(self, revision: Revision) -> str:
-        """Return a text for the page without the id, because the id differs each time."""
-        asked = encode([self.METHOD, self.message, self.url])
-        return digest(asked)
-
-
-def _action(result: Mapping[str, Any]) -> str:
-    action = result.get("action")
-    if isinstance(action, str) and action in ("accept", "decline", "cancel"):
-        return action
-    raise InvalidInputResponse(f'"action" must be accept, decline or cancel, got {quote(action)}')
+        """Return a fingerprint without the id, because the id differs each time."""
+        return digest(encode([self.METHOD, self.message, self.url]))

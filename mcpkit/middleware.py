@@ -1,49 +1,69 @@
-"""Middleware: functions around every operation, composed once."""
+"""Middleware: functions around every request, composed once."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from pydantic_core import from_json
+from typing_extensions import TypeVar
 
-from mcpkit._server.handlers import Operation
-from mcpkit._server.server import Middleware, Server
 from mcpkit._signature.converters import Converters, blocks_of
 from mcpkit._signature.output import Rendered
 from mcpkit._utils.json import UNSET
-from mcpkit.context import Context
+from mcpkit.context import CallNext, Context
 from mcpkit.types import ContentBlock, ToolResult
 
-__all__ = ["Answer", "compose"]
+__all__ = ["Handler", "Middleware", "MiddlewareResult", "Params", "compose"]
+
+ServerT = TypeVar("ServerT")
+
+Params: TypeAlias = Mapping[str, Any]
+"""The ``params`` of a request."""
+
+Handler: TypeAlias = Callable[[ServerT, Params, Context[Any]], Any]
+"""Serves one method: from the server, the params and the context to a value, or an awaitable."""
+
+Middleware: TypeAlias = Callable[[Context[Any], CallNext], Awaitable[Any]]
+"""From the context of a request and `CallNext` to the value to answer with."""
 
 
-def compose(operation: Operation, middleware: Sequence[Middleware]) -> Operation:
-    """Put middleware around an operation, the first outermost; none leaves it as it is."""
+def compose(
+    handler: Handler[ServerT], middleware: Sequence[Middleware], converters: Converters
+) -> Handler[ServerT]:
+    """Return a handler with middleware around it, the first outermost.
+
+    Args:
+        handler: The handler; without middleware it is returned as is.
+        middleware: The functions.
+        converters: For the values in a `ToolResult` that middleware returns.
+    """
     for each in reversed(middleware):
-        operation = _around(operation, each)
-    return operation
+        handler = _around(handler, each, converters)
+    return handler
 
 
-def _around(operation: Operation, middleware: Middleware) -> Operation:
-    async def around(server: Server, params: Mapping[str, Any], context: Context[Any]) -> Any:
+def _around(
+    handler: Handler[ServerT], middleware: Middleware, converters: Converters
+) -> Handler[ServerT]:
+    async def around(server: ServerT, params: Params, context: Context[Any]) -> Any:
         async def call_next() -> Any:
-            value = operation(server, params, context)
+            value = handler(server, params, context)
             if inspect.isawaitable(value):
                 value = await value
-            return Answer(value) if isinstance(value, Rendered) else value
+            return MiddlewareResult(value) if isinstance(value, Rendered) else value
 
         value = await middleware(context, call_next)
-        return _rendered(value, server.converters) if isinstance(value, ToolResult) else value
+        return _rendered(value, converters) if isinstance(value, ToolResult) else value
 
     return around
 
 
-class Answer(ToolResult):
+class MiddlewareResult(ToolResult):
     """The result of a tool, as middleware sees and may change it.
 
-    Its parts are made when they are asked for, and what nobody asks for is sent as it was.
+    Its parts are decoded on first access; parts that are not accessed are sent unchanged.
 
     Args:
         rendered: The result.
@@ -71,7 +91,7 @@ class Answer(ToolResult):
 
     @property
     def structured_content(self) -> Any:
-        """The structured content as clients get it: what is no object is in one (TOOL-11)."""
+        """The structured content, as clients get it: a non-object is wrapped in one (TOOL-11)."""
         text = self.rendered.structured
         if self._structured is UNSET and text is not None:
             value = from_json(text)
@@ -83,11 +103,11 @@ class Answer(ToolResult):
     def structured_content(self, value: Any) -> None:
         self._structured = value
         if value is UNSET:
-            self.content  # noqa: B018 - it may be the text of what is going
+            self.content  # noqa: B018 - it may be the text of the content that is removed
             self.rendered.structured = None
 
-    def take_over(self, converters: Converters) -> Rendered:
-        """Return the result with what has been changed."""
+    def updated(self, converters: Converters) -> Rendered:
+        """Return the result with the changes."""
         rendered = self.rendered
         rendered.is_error, rendered.meta = self.is_error, self.meta
         if self._content is not UNSET:
@@ -99,8 +119,8 @@ class Answer(ToolResult):
 
 
 def _rendered(value: ToolResult, converters: Converters) -> Rendered:
-    if isinstance(value, Answer):
-        return value.take_over(converters)
+    if isinstance(value, MiddlewareResult):
+        return value.updated(converters)
     structured = None
     if value.structured_content is not UNSET:
         structured = converters.json(value.structured_content)

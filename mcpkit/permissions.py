@@ -1,26 +1,61 @@
-"""Who may use what: the scopes that entries need, those that imply others, and predicates."""
+"""Scopes, scopes that imply others, and the type of ``allow=`` predicates."""
 
 from __future__ import annotations
 
-import inspect
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from mcpkit._scopes import scopes_of
-from mcpkit._utils.text import truncate
-from mcpkit.errors import AccessDenied, Forbidden, RegistrationError
+from mcpkit.errors import RegistrationError
 from mcpkit.types import Principal
 
-if TYPE_CHECKING:
-    from mcpkit._entries import Entry
-    from mcpkit.context import Context
-
-__all__ = ["Allow", "Hierarchy", "check_allowed", "needed_scopes", "refusal_of"]
+__all__ = ["Allow", "Hierarchy", "is_scope", "needed_scopes", "scopes_of"]
 
 Allow: TypeAlias = Callable[[Principal, Mapping[str, Any]], "bool | Awaitable[bool]"]
-"""A function, async or not, from a principal and the arguments of a call to whether it may be."""
+"""A function, async or not: decides from the principal and the arguments if a call is allowed."""
 
-_MOST_REMEMBERED: Final = 1024
+MAX_CACHED: Final = 1024
+"""Sets of scopes whose implied scopes are cached."""
+
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+
+
+def is_scope(text: object) -> bool:
+    """Return True if a text is a valid scope (RFC 6749, 3.3), and so safe in a header (SEC-18)."""
+    return isinstance(text, str) and _SCOPE.fullmatch(text) is not None
+
+
+def scopes_of(scopes: Any, option: str) -> tuple[str, ...]:
+    """Return the scopes of an option, without duplicates.
+
+    Raises:
+        ValueError: It is a single string, or contains something that is not a scope, or
+            ``offline_access``, which has no meaning on a resource server (AUTH-11).
+    """
+    if isinstance(scopes, str):
+        raise ValueError(f"{option} must be a list, such as {scopes.split()!r}")
+    found: tuple[Any, ...] = tuple(dict.fromkeys(scopes))
+    for each in found:
+        if not is_scope(each):
+            raise ValueError(
+                f"{option}: {each!r} is not a scope, which is printable ASCII without blanks, "
+                f"quotes and backslashes"
+            )
+        if each == "offline_access":
+            raise ValueError(f"{option}: offline_access is between clients and their issuer")
+    return found
+
+
+def needed_scopes(scopes: Iterable[str] | None, at: str) -> tuple[str, ...]:
+    """Return the value of a ``scopes=`` option.
+
+    Raises:
+        RegistrationError: They are not scopes; the message starts with the source location `at`.
+    """
+    try:
+        return scopes_of(scopes or (), "scopes")
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(f"{at}: {error}") from None
 
 
 class Hierarchy:
@@ -30,7 +65,7 @@ class Hierarchy:
         implied: The scopes that each scope implies; those may imply others in turn.
 
     Raises:
-        ValueError: Something in it is no scope.
+        ValueError: Something in it is not a scope.
     """
 
     def __init__(self, implied: Mapping[str, Sequence[str]]) -> None:
@@ -39,7 +74,7 @@ class Hierarchy:
             for scope, others in implied.items()
         }
         scopes_of(implied, "scopes")
-        self._known: dict[frozenset[str], frozenset[str]] = {}
+        self._cache: dict[frozenset[str], frozenset[str]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._implied)
@@ -50,77 +85,16 @@ class Hierarchy:
     __hash__ = None  # type: ignore[assignment]
 
     def held(self, scopes: frozenset[str]) -> frozenset[str]:
-        """Return scopes, and those that they imply."""
+        """Return scopes with those that they imply."""
         if not self._implied:
             return scopes
-        found = self._known.get(scopes)
+        found = self._cache.get(scopes)
         if found is None:
             every, new = set(scopes), set(scopes)
             while new:
                 new = {one for each in new for one in self._implied.get(each, ())} - every
                 every |= new
             found = frozenset(every)
-            if len(self._known) < _MOST_REMEMBERED:
-                self._known[scopes] = found
+            if len(self._cache) < MAX_CACHED:
+                self._cache[scopes] = found
         return found
-
-
-def needed_scopes(scopes: Iterable[str] | None, place: str) -> tuple[str, ...]:
-    """Return the scopes that an option names.
-
-    Raises:
-        RegistrationError: They are none; the message names the place.
-    """
-    try:
-        return scopes_of(scopes or (), "scopes")
-    except (TypeError, ValueError) as error:
-        raise RegistrationError(f"{place}: {error}") from None
-
-
-def refusal_of(entry: Entry, held: frozenset[str], *, is_known: bool) -> Forbidden | None:
-    """Return the error for whoever may not use an entry; None if they may.
-
-    Args:
-        entry: That is asked for.
-        held: The scopes that they have.
-        is_known: False if nobody knows who they are.
-    """
-    if held.issuperset(entry.scopes):
-        return None
-    names = " ".join(entry.scopes)
-    return Forbidden(
-        f"{truncate(entry.key)} needs the scopes {names}",
-        scopes=entry.scopes,
-        status=403 if is_known else 401,
-    )
-
-
-async def check_allowed(entry: Entry, arguments: Mapping[str, Any], context: Context[Any]) -> None:
-    """Ask the predicate of an entry whether a call may be.
-
-    It is asked where scopes matter as well: of requests that have come over HTTP, and of what they
-    do as tasks later.
-
-    Args:
-        entry: With a predicate.
-        arguments: As they were validated.
-        context: Of the call.
-
-    Raises:
-        Forbidden: It may not be, or nobody knows whose it is.
-    """
-    allow = entry.allow
-    request = context.request
-    if allow is None or request.origin is None:
-        return
-    principal = request.principal
-    if principal is None:
-        raise Forbidden(f"{truncate(entry.key)} is for those who are logged in", status=401)
-    try:
-        found = allow(principal, dict(arguments))
-        if inspect.isawaitable(found):
-            found = await found
-    except AccessDenied as error:
-        raise Forbidden(str(error), status=error.status) from None
-    if not found:
-        raise Forbidden(f"You may not use {truncate(entry.key)} so")

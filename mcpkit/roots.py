@@ -1,4 +1,4 @@
-"""The question for the roots: the directories and files that a client points servers to."""
+"""Roots: the folders and files that a client shows to servers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["Root", "Roots"]
 
 
 class Root(NamedTuple):
-    """A place the client is willing to let servers look at: a hint, not a permission (ROOT-1).
+    """A folder or file that the client shows to servers: a hint, not a permission (ROOT-1).
 
     Args:
         uri: A ``file://`` URI.
-        name: For the user; None if it has none.
+        name: For the user; None if it has no name.
     """
 
     uri: str
@@ -32,7 +32,7 @@ class Root(NamedTuple):
     @property
     def path(self) -> Path | None:
         """The directory or file, percent-decoded; None if the URI is not a local file."""
-        from pathlib import Path  # only those who look at roots pay for these
+        from pathlib import Path  # loaded only if roots are used
         from urllib.parse import unquote, urlsplit
 
         try:
@@ -42,14 +42,14 @@ class Root(NamedTuple):
         if parts.scheme != "file" or parts.netloc.lower() not in ("", "localhost"):
             return None
         path = unquote(parts.path)
-        if not path.startswith("/"):  # it would be relative to wherever this process stands
+        if not path.startswith("/"):  # relative to the working directory of this process
             return None
         if os.name == "nt" and re.match(r"/[A-Za-z]:", path):
             path = path[1:]
         return Path(path)
 
     def contains(self, path: str | os.PathLike[str]) -> bool:
-        """Return True if a path lies inside, after resolving symbolic links and ``..``.
+        """Return True if a path is inside, after resolving symbolic links and ``..``.
 
         Args:
             path: A path, or a ``file://`` URI.
@@ -68,10 +68,10 @@ class Root(NamedTuple):
 
 
 class Roots(Ask[list[Root]]):
-    """Where the client is willing to let servers look."""
+    """A request for the client's roots."""
 
     METHOD = "roots/list"
-    # Where each answer begins the handler anew, whatever it did before would be done twice.
+    # On 2026-07-28 each answer runs the handler again: asking twice would repeat its side effects.
     IS_ASKED_AGAIN = False
 
     def __init__(self, *, key: str | None = None, timeout: float | None = None) -> None:
@@ -79,7 +79,7 @@ class Roots(Ask[list[Root]]):
         self.timeout = timeout
 
     def params(self, revision: Revision) -> dict[str, Any]:
-        """Return no params, because the question has none."""
+        """Return an empty object, because the request has no params."""
         return {}
 
     def needs(self, revision: Revision) -> dict[str, Any]:

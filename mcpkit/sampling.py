@@ -1,4 +1,4 @@
-"""Questions to the client's model, its answers, and JSON in them."""
+"""Sampling: requests to the client's model, its answers, and JSON in them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,20 @@ from mcpkit._protocol import wire
 from mcpkit._protocol.input_request import Ask
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import Revision
-from mcpkit._signature.converters import block_of
 from mcpkit._signature.schema import form_of, settle_references
 from mcpkit._signature.validation import MAX_JSON_VALUES, explain
 from mcpkit._utils.json import copy_schema, excess_of, is_array, is_object
 from mcpkit._utils.text import quote
 from mcpkit.errors import ElicitationError, InvalidInputResponse
-from mcpkit.types import AudioContent, ContentBlock, ImageContent, Media, Role, TextContent
+from mcpkit.types import (
+    AudioContent,
+    ContentBlock,
+    ImageContent,
+    Media,
+    Role,
+    TextContent,
+    content_block,
+)
 
 __all__ = [
     "Sample",
@@ -38,7 +45,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class ToolUse:
-    """The model wants a tool called (2025-11-25 and later)."""
+    """The model calls a tool (2025-11-25 and later)."""
 
     id: str
     name: str
@@ -47,7 +54,7 @@ class ToolUse:
 
 @dataclass(slots=True)
 class ToolUseResult:
-    """The answer of a tool."""
+    """The result of a tool call."""
 
     id: str
     content: Sequence[ContentBlock]
@@ -71,7 +78,7 @@ class SampleResult:
 
     Args:
         content: The blocks.
-        model: Which model it was.
+        model: The name of the model.
         stop_reason: Why it stopped; None if the client does not say.
     """
 
@@ -82,17 +89,17 @@ class SampleResult:
 
     @property
     def text(self) -> str:
-        """The text of all blocks that are text, a line each."""
+        """The text of all text blocks, joined by newlines."""
         return "\n".join(each.text for each in self.content if isinstance(each, TextContent))
 
     @property
     def tool_uses(self) -> list[ToolUse]:
-        """The tools the model wants called."""
+        """The tool calls of the model."""
         return [each for each in self.content if isinstance(each, ToolUse)]
 
 
 class SampleOptions(TypedDict, total=False):
-    """Options of a question to the model; see `Sample`."""
+    """The options of a request to the model; see `Sample`."""
 
     max_tokens: int
     system: str | None
@@ -110,17 +117,18 @@ class SampleOptions(TypedDict, total=False):
 
 
 class Sample(Ask[SampleResult]):
-    """Something for the client's model to say.
+    """A request to the client's model; inside ``Annotated`` it fills a parameter.
 
     Args:
         messages: A text, or the conversation so far.
-        max_tokens: How long the answer may be at most.
+        max_tokens: The maximum length of the answer.
         system, temperature, stop, metadata: Passed on.
-        hints: Names of models that would do, the best first.
-        cost, speed, intelligence: How much each matters, from 0 to 1.
-        include_context: What else the client may tell the model.
+        hints: Names of suitable models, the best first.
+        cost, speed, intelligence: Their priority, from 0 to 1.
+        include_context: The context of servers that the client may add.
         tools: As in ``tools/list``.
         tool_choice: Whether the model may, must or must not use them.
+        key, timeout: See `Ask`.
     """
 
     METHOD = "sampling/createMessage"
@@ -173,7 +181,7 @@ class Sample(Ask[SampleResult]):
         *,
         key: str | None,
     ) -> Sample:
-        """The same question with a longer conversation."""
+        """Return the same request with a longer conversation."""
         made = copy.copy(self)
         made.messages = list(messages)
         made.tools = tools
@@ -181,7 +189,7 @@ class Sample(Ask[SampleResult]):
         return made
 
     def corrected(self, said: SampleResult, problem: str) -> Sample:
-        """The same question once more, with what was wrong with the answer."""
+        """Return the same request with the answer, and the problem with it, in the conversation."""
         made = copy.copy(self)
         again = SampleMessage(f"That does not fit: {problem}. Answer with the JSON value only.")
         made.messages = [*self.messages, SampleMessage(said.text, "assistant"), again]
@@ -189,7 +197,7 @@ class Sample(Ask[SampleResult]):
         return made
 
     def params(self, revision: Revision) -> dict[str, Any]:
-        """The ``params`` of the request."""
+        """Return the ``params`` of the request."""
         if self._uses_tools and not revision.sampling_tools:
             raise ElicitationError(f"revision {revision.version} has no sampling with tools")
         messages = [
@@ -209,7 +217,7 @@ class Sample(Ask[SampleResult]):
         return self.tools is not None or self.tool_choice is not None
 
     def needs(self, revision: Revision) -> dict[str, Any]:
-        """Sampling; with tools or context where the revision tells them apart (SAMP-1, SAMP-3)."""
+        """Return the capability, with tools or context if it needs them (SAMP-1, SAMP-3)."""
         needed: dict[str, Any] = {}
         if self._uses_tools:
             needed["tools"] = {}
@@ -251,7 +259,13 @@ def _sample_block_to_wire(block: Any, revision: Revision) -> dict[str, Any]:
         if block.is_error:
             made["isError"] = True
     else:
-        block = block_of(block)
+        found = content_block(block)
+        if found is None:
+            raise ElicitationError(
+                f"a message to the model is text, media or a content block, not "
+                f"{type(block).__name__}"
+            )
+        block = found
         made = wire.block_to_wire(block, revision)
     if made["type"] not in revision.sampling_types:
         kind = type(block).__name__
@@ -271,28 +285,28 @@ def _sample_block_from_wire(value: Mapping[str, Any]) -> SampleBlock:
         return ToolUseResult(value["toolUseId"], blocks, bool(value.get("isError", False)))
     block = wire.block_from_wire(value)
     if not isinstance(block, (TextContent, ImageContent, AudioContent)):
-        raise ValueError(f"a model does not say {quote(kind)}")
+        raise ValueError(f"a model cannot answer with {quote(kind)}")
     return block
 
 
 def json_instruction(wanted: Any, system: str | None) -> str:
-    """The system prompt that has a model answer with JSON of a type."""
+    """Return a system prompt that makes a model answer with JSON of a type."""
     schema = settle_references(copy_schema(form_of(wanted).schema("validation")))
     text = encode(schema).decode()
-    wish = f"Answer with one JSON value that fits this JSON Schema, and nothing else:\n{text}"
-    return f"{system}\n\n{wish}" if system else wish
+    order = f"Answer with one JSON value that fits this JSON Schema, and nothing else:\n{text}"
+    return f"{system}\n\n{order}" if system else order
 
 
-# Between a fence and its text stands one line break: where there may be many, a text that is not
-# closed would be searched from each of them.
+# Exactly one line break after the opening fence: with any number of them, a regular expression
+# search of an unclosed fence would start again at each.
 _FENCE: Final = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL)
 
 
 def read_json(text: str, wanted: Any) -> Any:
-    """The value that a model wrote as JSON, perhaps inside a fence or a sentence.
+    """Return the value that a model wrote as JSON, perhaps inside a fence or a sentence.
 
     Raises:
-        InvalidInputResponse: It does not fit the type; says where, for the model to mend.
+        InvalidInputResponse: It does not match the type; the message tells the model where.
     """
     form = form_of(wanted)
     if excess := excess_of(text.encode(), MAX_JSON_VALUES):
@@ -302,7 +316,7 @@ def read_json(text: str, wanted: Any) -> Any:
     try:
         return form.validate(from_json(candidate.strip(), allow_inf_nan=False))
     except ValueError:
-        pass  # perhaps there is a sentence around it
+        pass  # there may be a sentence around it
     starts = [place for place in (candidate.find("{"), candidate.find("[")) if place >= 0]
     ends = max(candidate.rfind("}"), candidate.rfind("]"))
     if not fenced and starts and ends > min(starts):

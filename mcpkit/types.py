@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from mcpkit._utils.json import UNSET
+from mcpkit._utils.json import UNSET, is_binary
 from mcpkit._utils.names import with_suggestions
 
 if TYPE_CHECKING:
@@ -221,6 +221,7 @@ class ResourceLink:
 ContentBlock: TypeAlias = (
     TextContent | ImageContent | AudioContent | EmbeddedResource | ResourceLink
 )
+BLOCK_TYPES: Final = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
 
 
 # --- helpers that make blocks ---------------------------------------------------------------------
@@ -399,6 +400,30 @@ def contents_of(uri: str, data: bytes, mime_type: str | None) -> ResourceContent
         except UnicodeDecodeError:
             pass
     return BlobResourceContents(uri, data, mime_type=mime_type)
+
+
+def content_block(value: object) -> ContentBlock | None:
+    """Return the content block for text, bytes, media, resource contents or a block.
+
+    None if the value is something else.
+    """
+    if isinstance(value, str):
+        return TextContent(value)
+    if isinstance(value, BLOCK_TYPES):
+        return value
+    if isinstance(value, Media):
+        return value.block()
+    if isinstance(value, (TextResourceContents, BlobResourceContents)):
+        return EmbeddedResource(value)
+    if is_binary(value):
+        data = bytes(value)
+        mime_type = sniff(data) or "application/octet-stream"
+        if mime_type.startswith("image/"):
+            return ImageContent(data, mime_type)
+        if mime_type.startswith("audio/"):
+            return AudioContent(data, mime_type)
+        return EmbeddedResource(BlobResourceContents("data:,", data, mime_type=mime_type))
+    return None
 
 
 # --- messages and results -------------------------------------------------------------------------

@@ -405,7 +405,7 @@ class TestInclude:
         for other, what in said.items():
             with pytest.raises(RegistrationError, match=f"it has {what}; give that to the app"):
                 app.include(other)
-        with pytest.raises(RegistrationError, match="leave prefix= out"):
+        with pytest.raises(RegistrationError, match="omit prefix="):
             app.include(filed, prefix="x")
         with pytest.raises(RegistrationError, match="an app has its own"):
             app.include(greeting("hi"), errors=ValueError)

@@ -11,14 +11,9 @@ import anyio.to_thread
 import pytest
 
 from mcpkit._protocol.revisions import REVISIONS, ClientProfile, Revision
-from mcpkit.context import Client, Context, SyncContext
-from mcpkit.types import (
-    LOG_LEVELS,
-    LOG_RANK,
-    Implementation,
-    LogLevel,
-    TextResourceContents,
-)
+from mcpkit._sync_context import SyncContext
+from mcpkit.context import Client, Context
+from mcpkit.types import LOG_LEVELS, LOG_RANK, Implementation, LogLevel, TextResourceContents
 from tests.authoring import LATEST, OLDEST, RecordingPeer, context_with, wait
 
 TOKEN = {"progressToken": "t"}

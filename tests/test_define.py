@@ -11,20 +11,16 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
-from mcpkit._entries import Prompt, Resource, ResourceTemplate
-from mcpkit._from_functions import (
-    choices_of,
-    make_prompt,
-    make_resource,
-    make_tool,
-    mark,
-    marked_in,
-)
+from mcpkit._entries import mark, marked_in
 from mcpkit._protocol.headers import HeaderParameter
 from mcpkit._signature.converters import NotSerializable
+from mcpkit.completion import choices_of
 from mcpkit.context import Context
 from mcpkit.dependencies import Complete, Depends, Header
 from mcpkit.errors import RegistrationError
+from mcpkit.prompts import Prompt, make_prompt
+from mcpkit.resources import Resource, ResourceTemplate, make_resource
+from mcpkit.tools import make_tool
 from mcpkit.types import (
     Annotations,
     Icon,
@@ -755,14 +751,16 @@ class TestComplete:
         def find() -> list[str]:
             return CITIES
 
-        with pytest.raises(RegistrationError, match="takes what was typed as its argument"):
+        with pytest.raises(RegistrationError, match="takes the text so far as its first argument"):
             suggestions(Annotated[str, Complete(find)])
 
     def test_a_function_that_wants_a_stranger_is_refused(self) -> None:
         def find(typed: str, planet: str) -> list[str]:
             return [typed, planet]
 
-        with pytest.raises(RegistrationError, match=r"find\(\): planet is no argument of fn\(\)"):
+        with pytest.raises(
+            RegistrationError, match=r"find\(\): planet is not an argument of fn\(\)"
+        ):
             suggestions(Annotated[str, Complete(find)])
 
     def test_template_variables_have_suggestions_too(self) -> None:
@@ -788,7 +786,7 @@ class TestMarks:
             def fn() -> str:
                 return ""
 
-            mark(fn, "tool", None, {"name": name})
+            mark(fn, "tool", name=name)
             setattr(module, name, fn)
         assert [options["name"] for _, _, _, options in marked_in(module)] == ["b", "a"]
 
@@ -796,8 +794,8 @@ class TestMarks:
         def fn() -> str:
             return ""
 
-        mark(fn, "tool", None, {})
-        mark(fn, "resource", "a://b", {})
+        mark(fn, "tool")
+        mark(fn, "resource", "a://b")
         module = ModuleType("some")
         vars(module)["fn"] = fn
         assert [(kind, uri) for _, kind, uri, _ in marked_in(module)] == [
@@ -809,14 +807,14 @@ class TestMarks:
         def fn() -> str:
             return ""
 
-        mark(fn, "tool", None, {})
+        mark(fn, "tool")
         module = ModuleType("some")
         vars(module).update(a=fn, b=fn)
         assert len(marked_in(module)) == 1
 
     def test_what_cannot_be_marked(self) -> None:
         with pytest.raises(RegistrationError, match=r"len cannot be marked; use app\.tool"):
-            mark(len, "tool", None, {})
+            mark(len, "tool")
 
 
 def test_a_prompt_is_a_prompt() -> None:

@@ -91,7 +91,7 @@ def test_one_that_does_not_fit_is_not_shown(
     assert result.is_error
     assert SECRET not in result.text
     assert SECRET not in caplog.text
-    assert "TEST_SIZE does not fit its type" in caplog.text
+    assert "TEST_SIZE has a value of the wrong type" in caplog.text
 
 
 def test_a_test_needs_no_variables_of_what_it_replaces(environment: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ class Strange:
 @pytest.mark.parametrize(
     ("annotation", "says"),
     [
-        (Annotated[Strange, Env("TEST_KEY")], "no Env could be"),
+        (Annotated[Strange, Env("TEST_KEY")], "that Env cannot fill"),
         (Annotated[str, Env("TEST_KEY"), Header("Key")], "no header can repeat it"),
     ],
 )

@@ -14,9 +14,8 @@ import pytest
 from mcpkit import MCPKit
 from mcpkit._server.registry import Registry
 from mcpkit.errors import RegistrationError, ResourceNotFound
-from mcpkit.providers import folder
-from mcpkit.providers.files import Directory, file_resource
-from mcpkit.providers.folder import Folder
+from mcpkit.providers import files
+from mcpkit.providers.files import Directory, Folder, file_resource
 from mcpkit.testing import AsyncTestClient
 from mcpkit.types import File
 from tests.authoring import run
@@ -175,8 +174,8 @@ OUTSIDE = [
 def platform(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A platform that opens files relative to a descriptor, and one that cannot."""
     if request.param == "by path":
-        monkeypatch.setattr(folder, "_BY_DESCRIPTOR", False)
-    elif not folder._BY_DESCRIPTOR:
+        monkeypatch.setattr(files, "_BY_DESCRIPTOR", False)
+    elif not files._BY_DESCRIPTOR:
         pytest.skip("not here")
 
 

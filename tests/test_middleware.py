@@ -19,6 +19,7 @@ from mcpkit._entries import Entry
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.revisions import REVISIONS
 from mcpkit._server.handlers import call_tool
+from mcpkit._signature.converters import Converters
 from mcpkit._utils.json import UNSET
 from mcpkit.client.results import CallResult
 from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
@@ -213,7 +214,7 @@ def test_a_plain_function_is_refused_at_once() -> None:
 
 
 def test_without_any_an_operation_is_called_as_it_is() -> None:
-    assert compose(call_tool, []) is call_tool
+    assert compose(call_tool, [], Converters()) is call_tool
 
 
 # --- views ----------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ import pytest
 from pydantic import Field
 
 from mcpkit._injection import CallPlan, inspect_handler
-from mcpkit.context import Context, SyncContext
+from mcpkit._sync_context import SyncContext
+from mcpkit.context import Context
 from mcpkit.dependencies import Depends
 from mcpkit.errors import RegistrationError
 from tests.authoring import RecordingPeer, context_with, run
@@ -252,7 +253,7 @@ class TestRefusals:
 
         def fn(a: Annotated[int, Depends(first)]) -> None: ...
 
-        assert refusal(fn).endswith("fn(): the dependencies go in a circle: first → second → first")
+        assert refusal(fn).endswith("fn(): the dependencies form a cycle: first → second → first")
 
     def test_itself(self) -> None:
         def first(b: Any) -> None: ...

@@ -13,13 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit._entries import Entry, Listing
-from mcpkit._from_functions import make_prompt, make_resource, make_tool
 from mcpkit._protocol.revisions import REVISIONS, Revision
 from mcpkit._server import registry as registry_module
 from mcpkit._server.registry import Page, Registry, View
+from mcpkit._sync_context import SyncContext
 from mcpkit._utils.uri_template import UriTemplate
-from mcpkit.context import Context, ListKind, SyncContext
+from mcpkit.context import Context, ListKind
 from mcpkit.errors import InvalidParams, RegistrationError
+from mcpkit.prompts import make_prompt
+from mcpkit.resources import make_resource
+from mcpkit.tools import make_tool
 from tests.authoring import LATEST, OLDEST, context_with, page_of, wait
 
 

@@ -20,8 +20,9 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 import mcpkit.auth
 from mcpkit import Accepted, Audio, Declined, Dismissed, File, Image, MCPKit, ToolAnnotations
 from mcpkit._signature.input_schema import schema_errors
+from mcpkit._sync_context import SyncContext
 from mcpkit._utils.names import GUIDES, PeerName, peer_names
-from mcpkit.context import Context, SyncContext
+from mcpkit.context import Context
 from mcpkit.errors import InvalidArguments, RegistrationError, ToolError
 from mcpkit.testing import TestClient
 from mcpkit.transports.http.options import HttpSettings
@@ -304,7 +305,7 @@ async def right(app: Any) -> AsyncGenerator[int, None]:
 
 
 NO_MANAGER: Final = (
-    "() gives no async context manager; make it an async def that yields once, "
+    "() does not return an async context manager; make it an async def that yields once, "
     "under @contextlib.asynccontextmanager"
 )
 
@@ -317,7 +318,7 @@ def test_a_lifespan_is_a_context_manager(lifespan: Any) -> None:
 
 def test_a_lifespan_takes_the_app() -> None:
     assert told(lambda: MCPKit("a", lifespan=without_app), RegistrationError) == (  # type: ignore[arg-type]
-        "without_app() is called with the app when serving begins; "
+        "without_app() is called with the app when serving starts; "
         "give it one parameter, app: MCPKit"
     )
 
@@ -330,7 +331,7 @@ def test_a_lifespan_is_not_called() -> None:
 
 def test_a_lifespan_that_only_looks_right_is_refused_when_it_is_entered() -> None:
     shop: Any = MCPKit("a", lifespan=lambda app: 1)  # type: ignore[arg-type, return-value]
-    with pytest.raises(RegistrationError, match="gives no async context manager"), TestClient(shop):
+    with pytest.raises(RegistrationError, match="does not return an async"), TestClient(shop):
         pass
 
 
@@ -561,7 +562,9 @@ def test_a_schema_that_multiplies_the_work_is_given_up() -> None:
 
 
 def ours_on(on: str) -> set[str]:
-    from mcpkit._from_functions import PromptOptions, ResourceOptions, ToolOptions
+    from mcpkit.prompts import PromptOptions
+    from mcpkit.resources import ResourceOptions
+    from mcpkit.tools import ToolOptions
 
     options: dict[str, Any] = {
         "tool(…)": ToolOptions,

@@ -8,11 +8,11 @@ stands what an exception becomes: a *result* for a tool that failed, an error fo
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeAlias, TypeGuard
+from typing import Any, Final, TypeGuard
 
-from mcpkit._entries import Entry, Listing, Prompt, Readable, ResourceTemplate, Tool
+from mcpkit._entries import Entry, Listing
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.revisions import REVISIONS, Revision
@@ -41,12 +41,15 @@ from mcpkit.errors import (
     ResourceNotFound,
     UrlElicitationRequired,
 )
+from mcpkit.middleware import Handler, Params
+from mcpkit.prompts import Prompt
+from mcpkit.resources import Readable, ResourceTemplate
 from mcpkit.tasks.protocol import may_list_tasks, task_capabilities
+from mcpkit.tools import Tool
 from mcpkit.types import PromptResult, ResourceResult
 
 __all__ = [
     "OPERATIONS",
-    "Operation",
     "capabilities",
     "error_result",
     "not_found",
@@ -55,9 +58,6 @@ __all__ = [
     "uri_of",
     "use_tool",
 ]
-
-Params: TypeAlias = Mapping[str, Any]
-Operation: TypeAlias = Callable[[Server, Params, Context[Any]], Any]
 
 # --- identity -------------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ def ping(server: Server, params: Params, context: Context[Any]) -> Mapping[str, 
 # --- lists ----------------------------------------------------------------------------------------
 
 
-def _list(listing: Listing) -> Operation:
+def _list(listing: Listing) -> Handler[Server]:
     def list_page(server: Server, params: Params, context: Context[Any]) -> Page | Awaitable[Page]:
         cursor = params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
@@ -494,7 +494,7 @@ async def _referred(
     raise InvalidParams('"ref.type" must be "ref/prompt" or "ref/resource"')
 
 
-OPERATIONS: Final[Mapping[str, Operation]] = {
+OPERATIONS: Final[Mapping[str, Handler[Server]]] = {
     "initialize": initialize,
     "discover": discover,
     "ping": ping,

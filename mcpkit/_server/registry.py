@@ -14,22 +14,16 @@ from contextlib import suppress
 from copy import copy
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from mcpkit._entries import (
-    Entry,
-    Listing,
-    Prompt,
-    Provider,
-    Readable,
-    Resource,
-    ResourceTemplate,
-    Tool,
-    prefixed_uri,
-)
+from mcpkit._entries import Entry, Listing
 from mcpkit._protocol import wire
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import PER_REQUEST, Capability, Revision
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import InvalidParams, RegistrationError
+from mcpkit.prompts import Prompt
+from mcpkit.providers import Provider
+from mcpkit.resources import Readable, Resource, ResourceTemplate, prefixed_uri
+from mcpkit.tools import Tool
 
 __all__ = ["Catalog", "Page", "Registry", "View"]
 

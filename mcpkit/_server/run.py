@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from mcpkit._concurrency.threads import is_interrupt
-from mcpkit._from_functions import Defaults
+from mcpkit._entries import Defaults
 from mcpkit._input_requests.asker import Requester
 from mcpkit._input_requests.rounds import Step, Suspended
 from mcpkit._protocol.connection import Request

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mcpkit._entries import Tool
-from mcpkit._from_functions import Defaults, make_tool
+from mcpkit._entries import Defaults
 from mcpkit._protocol import wire
 from mcpkit._server.handlers import use_tool
 from mcpkit._signature.output import Rendered
 from mcpkit.context import Context
 from mcpkit.sampling import Sample, SampleMessage, SampleResult, ToolUse, ToolUseResult
+from mcpkit.tools import Tool, make_tool
 
 __all__ = ["sample_with_tools"]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from mcpkit._entries import Entry
+from mcpkit._entries import Entry, refusal_of
 from mcpkit._input_requests.replay import StepMemory
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import SERVER_INFO_KEY, Request
@@ -19,9 +19,9 @@ from mcpkit._server.registry import Catalog, Registry, View
 from mcpkit._signature.converters import Converters
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.sealing import Sealer
-from mcpkit.context import CallNext, Context
 from mcpkit.limits import Limits
-from mcpkit.permissions import Hierarchy, refusal_of
+from mcpkit.middleware import Middleware
+from mcpkit.permissions import Hierarchy
 from mcpkit.tasks.options import TaskSettings
 from mcpkit.types import CacheScope, Implementation, LogLevel
 
@@ -30,16 +30,13 @@ if TYPE_CHECKING:
     from mcpkit.tasks.record import Task
     from mcpkit.tasks.service import TaskService
 
-__all__ = ["Middleware", "Server", "Settings", "log"]
+__all__ = ["Server", "Settings", "log"]
 
 log = get_logger("mcpkit")
 
 
 _MOST_SEEN: Final = 256
 """Sets of scopes whose views are kept."""
-
-Middleware: TypeAlias = Callable[[Context[Any], CallNext], Awaitable[Any]]
-"""Given the context of a request and the way to go on, returns the value to answer with."""
 
 
 class Settings(NamedTuple):

@@ -36,7 +36,7 @@ from mcpkit._protocol.messages import Id, parse
 from mcpkit._protocol.revisions import ClientProfile, Notice, Revision
 from mcpkit._server.channel import SessionState
 from mcpkit._server.encoding import Tagged, encode_result
-from mcpkit._server.handlers import OPERATIONS, Operation, check_uri
+from mcpkit._server.handlers import OPERATIONS, check_uri
 from mcpkit._server.run import ABANDONED, Failure, Outcome, Run
 from mcpkit._server.server import Server, log
 from mcpkit._server.subscriptions import Subscriptions
@@ -49,7 +49,7 @@ from mcpkit.errors import (
     MethodNotFound,
     ProtocolError,
 )
-from mcpkit.middleware import compose
+from mcpkit.middleware import Handler, compose
 from mcpkit.roots import Roots
 from mcpkit.types import LOG_LEVELS, LOG_RANK
 
@@ -746,7 +746,7 @@ _ACTS: Final[Mapping[str, _Act]] = {
 has to be asked; one that returns None is answered later."""
 
 
-def _as_operation(act: _Act) -> Operation:
+def _as_operation(act: _Act) -> Handler[Server]:
     def operation(server: Server, params: Mapping[str, Any], context: Context[Any]) -> Any:
         del server, params
         run = cast("Run", context.peer)
@@ -755,17 +755,18 @@ def _as_operation(act: _Act) -> Operation:
     return operation
 
 
-_OPERATIONS: Final[Mapping[str, Operation]] = {
+_OPERATIONS: Final[Mapping[str, Handler[Server]]] = {
     **OPERATIONS,
     **{name: _as_operation(act) for name, act in _ACTS.items()},
 }
 
 
-def operations_of(server: Server) -> Mapping[str, Operation]:
+def operations_of(server: Server) -> Mapping[str, Handler[Server]]:
     """Return every operation, with the server's middleware around it."""
     if server.operations is None:
         server.operations = {
-            name: compose(each, server.middleware) for name, each in _OPERATIONS.items()
+            name: compose(each, server.middleware, server.converters)
+            for name, each in _OPERATIONS.items()
         }
     return server.operations
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import anyio
 from pydantic_core import from_json, to_json
 
-from mcpkit._entries import Tool
 from mcpkit._input_requests.task_replay import (
     RelayedRequest,
     question_id,
@@ -50,6 +49,7 @@ from mcpkit.tasks.protocol import (
     split_outcome,
     task_members,
 )
+from mcpkit.tools import Tool
 
 if TYPE_CHECKING:
     from mcpkit._input_requests.rounds import Rounds

@@ -18,7 +18,6 @@ from mcpkit._protocol.connection import Request, RequestSource
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import BY_VERSION, PER_REQUEST, UNKNOWN_CLIENT, ClientProfile
 from mcpkit._server.encoding import InputRequired, encode_result
-from mcpkit._server.handlers import Operation
 from mcpkit._server.run import ABANDONED, Failure, Outcome, Run
 from mcpkit._server.server import Server, log
 from mcpkit._server.session import operations_of
@@ -28,6 +27,7 @@ from mcpkit._utils.sealing import SealBroken
 from mcpkit._utils.text import truncate
 from mcpkit.context import Context, CurrentTask
 from mcpkit.errors import InternalError, ProtocolError
+from mcpkit.middleware import Handler
 from mcpkit.tasks import record
 from mcpkit.tasks.protocol import related
 from mcpkit.tasks.record import Task
@@ -333,7 +333,7 @@ def _request_of(call: Mapping[str, Any]) -> Request:
     )
 
 
-async def _begun(operation: Operation, run: Run) -> Any:
+async def _begun(operation: Handler[Server], run: Run) -> Any:
     return await operation(run.server, run.request.params, Context(run))
 
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from mcpkit._scopes import scopes_of
 from mcpkit._utils.fetch import (
     FetchError,
     PerEventLoop,
@@ -17,6 +16,7 @@ from mcpkit._utils.fetch import (
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
 from mcpkit.auth.verifiers import Verifier, VerifierUnavailable, principal_of
+from mcpkit.permissions import scopes_of
 from mcpkit.types import Principal
 
 log = get_logger("mcpkit.auth")

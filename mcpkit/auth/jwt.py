@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from mcpkit._scopes import scopes_of
 from mcpkit._utils.fetch import check_address
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
 from mcpkit.auth.jwks import KeySet
 from mcpkit.auth.verifiers import Verifier, principal_of
+from mcpkit.permissions import scopes_of
 from mcpkit.types import Principal
 
 log = get_logger("mcpkit.auth")

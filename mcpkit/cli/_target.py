@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeGuard
 
-from mcpkit import _from_functions as from_functions
+from mcpkit._entries import marked_in
 from mcpkit._utils.names import library_of
 from mcpkit._utils.targets import split
 from mcpkit.app import MCPKit
@@ -141,7 +141,7 @@ def _from_marks(module: ModuleType, place: str) -> MCPKit[Any]:
                 f"{key!r} in {place} is a server of {library}; mcpkit migrate {place} rewrites it"
             )
     name = module.__name__.rpartition(".")[2]
-    if not from_functions.marked_in(module):
+    if not marked_in(module):
         for each in FACTORIES:
             if inspect.isfunction(getattr(module, each, None)):
                 raise TargetError(f"{place} has no app, but makes one: say {place}:{each}")

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Final
 import typer
 from anyio import to_thread
 
-from mcpkit._scopes import scopes_of
 from mcpkit._utils.fetch import check_address
 from mcpkit._utils.targets import is_url
 from mcpkit._utils.text import single_line
@@ -31,6 +30,7 @@ from mcpkit.client.auth.storage import (
 from mcpkit.client.auth.tokens import TokenSource
 from mcpkit.client.client import Client
 from mcpkit.errors import MCPKitError
+from mcpkit.permissions import scopes_of
 
 __all__ = ["login"]
 

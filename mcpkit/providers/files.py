@@ -1,11 +1,18 @@
-"""Files and directories as resources. Nothing outside a directory can be reached (RES-9)."""
+"""Files and folders as resources; nothing outside a folder can be reached (RES-9).
+
+A path that was checked may lead elsewhere by the time it is opened. So a file is opened component
+by component from a descriptor of its folder, without following links. Platforms without such calls
+open the path, and compare what they have opened with what is there.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from fnmatch import translate
 from functools import partial
 from itertools import islice
@@ -13,23 +20,45 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from mcpkit._entries import Entry, Listing, Resource
-from mcpkit._from_functions import FunctionResource, FunctionTemplate
+from mcpkit._entries import Entry, Listing
 from mcpkit._injection import CallPlan, inspect_handler
 from mcpkit._signature.arguments import Arguments
 from mcpkit._utils.uri_template import UriTemplate
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import RegistrationError, ResourceNotFound
-from mcpkit.providers.folder import Folder
+from mcpkit.resources import FunctionResource, FunctionTemplate, Resource
 from mcpkit.types import File
 
-__all__ = ["Directory", "file_resource"]
+__all__ = ["Directory", "Folder", "file_resource"]
+
+MAX_PATH: Final = 4095
+"""The maximum length of a path in bytes, on systems that open long ones."""
+
+_BY_DESCRIPTOR: Final = (
+    os.open in os.supports_dir_fd and os.scandir in os.supports_fd and hasattr(os, "O_NOFOLLOW")
+)
+_FILE: Final = (
+    os.O_RDONLY
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)  # opening a pipe would wait for a writer
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+_DIRECTORY: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_DIRECTORY", 0)
+_NOT_A_FILE: Final = frozenset(
+    {errno.EISDIR, errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.ENXIO, errno.ENAMETOOLONG}
+)
+"""The errors of opening something else: a directory, a link (in several ways), a socket."""
 
 
 def file_resource(
-    path: str | os.PathLike[str], uri: str | None, *, mime_type: str | None
+    path: str | os.PathLike[str],
+    uri: str | None,
+    *,
+    mime_type: str | None,
+    scopes: tuple[str, ...] = (),
 ) -> FunctionResource:
-    """One file as a resource; it is read anew each time.
+    """Return a resource that reads one file, each time again.
 
     Raises:
         RegistrationError: There is no such file.
@@ -50,32 +79,29 @@ def file_resource(
         plan=CallPlan(content, inspect_handler(content)),
         uses_context=False,
         function=content,
+        scopes=scopes,
     )
 
 
 def _guess(file: Path) -> str:
-    import mimetypes  # only those who serve files pay for it
+    import mimetypes  # loaded only if files are served
 
     return mimetypes.guess_type(file.name)[0] or "application/octet-stream"
 
 
-_LONGEST_PATH: Final = 4095
-"""Bytes of a path that systems open, where they open long ones."""
-
-
 class Directory:
-    """The files below a directory, listed as they are at the moment.
+    """A provider of the files below a directory, listed as they are at the moment.
 
-    A link is offered if what it leads to is: inside the directory, not hidden, and one of those
-    that the pattern chooses.
+    A link is offered if its target is: inside the directory, not hidden, and matched by the
+    pattern.
 
     Args:
         path: The directory.
-        uri: What the URIs of its files begin with; ``files://`` and its name if None.
-        pattern: Which files, as a glob relative to it.
-        hidden: Whether names that begin with a dot are offered too.
-        mime_type: Of every file; guessed from each name if None.
-        scopes: That whoever reads them needs.
+        uri: The prefix of the URIs of its files; ``files://`` and its name if None.
+        pattern: A glob relative to the directory: the files to offer.
+        hidden: True to offer names that start with a dot.
+        mime_type: For every file; guessed from each name if None.
+        scopes: The scopes that a caller needs.
     """
 
     def __init__(
@@ -91,7 +117,7 @@ class Directory:
         self._scopes = scopes
         self._folder = Folder(path)
         self._name = self._folder.path.name
-        self._longest = _LONGEST_PATH - len(os.fsencode(self._folder.path)) - 1
+        self._max_length = MAX_PATH - len(os.fsencode(self._folder.path)) - 1
         self._base = (uri or f"files://{quote(self._name)}").rstrip("/")
         self._pattern = _Pattern(pattern)
         self._hidden = hidden
@@ -124,29 +150,39 @@ class Directory:
         return None
 
     def on_change(self, announce: Callable[[ListKind], None]) -> None:
-        """Do nothing: nobody watches the directory."""
+        """Do nothing: the directory is not watched."""
 
     def files(self, after: str = "", limit: int | None = None) -> list[Resource]:
         """List the files there are now. Blocks.
 
         Args:
             after: Only those with a greater URI.
-            limit: At most so many; None: all.
+            limit: The maximum number of files; None: all.
         """
         return list(islice(self._walk(after), limit))
 
     def _walk(self, after: str) -> Iterator[Resource]:
-        """Yield the files in the order of their URIs, reading only directories that have some."""
-        waiting = [_Place((), "", None, self._pattern.begin())]
+        """Yield the files in the order of their URIs, scanning only directories that matter."""
+        waiting = [_Place((), "", None, self._pattern.start())]
         while waiting:
             place = waiting.pop()
-            if place.size is not None:
-                yield self._entry(place)
-            else:
-                waiting += sorted(self._inside(place, after), key=_uri_of_place, reverse=True)
+            if place.size is None:
+                inside = self._inside(place, after)
+                waiting += sorted(inside, key=lambda each: each.uri, reverse=True)
+                continue
+            name = "/".join(place.parts)
+            yield FunctionResource(
+                name=name,
+                uri=place.uri,
+                mime_type=self._type_of(name),
+                size=place.size,
+                plan=self._plan,
+                uses_context=False,
+                scopes=self._scopes,
+            )
 
     def _inside(self, place: _Place, after: str) -> Iterator[_Place]:
-        """Yield the files that a directory offers, and the directories that may have some."""
+        """Yield the offered files in a directory, and the directories that may contain some."""
         for name, mode, size in self._folder.scan(place.parts):
             if not self._is_offered(name):
                 continue
@@ -154,35 +190,21 @@ class Directory:
             uri = self._listed_uri("/".join(parts))
             if uri is None:
                 continue
-            matched = self._pattern.go_on(place.matched, name)
+            matched = self._pattern.advance(place.matched, name)
             if stat.S_ISDIR(mode):
                 below = f"{uri}/"
                 if matched and (below > after or after.startswith(below)):
                     yield _Place(parts, below, None, matched)
             elif uri > after and self._pattern.is_complete(matched):
-                length = size if stat.S_ISREG(mode) else self._size_behind(parts, mode)
+                length: int | None = size
+                if not stat.S_ISREG(mode):
+                    real = self._real(parts) if stat.S_ISLNK(mode) else None
+                    length = None if real is None else self._folder.size(real)
                 if length is not None:
                     yield _Place(parts, uri, length, matched)
 
-    def _size_behind(self, parts: Sequence[str], mode: int) -> int | None:
-        """Return the size of the file behind a link; None if it is not offered."""
-        real = self._real(parts) if stat.S_ISLNK(mode) else None
-        return None if real is None else self._folder.size(real)
-
-    def _entry(self, place: _Place) -> Resource:
-        name = "/".join(place.parts)
-        return FunctionResource(
-            name=name,
-            uri=place.uri,
-            mime_type=self._type_of(name),
-            size=place.size,
-            plan=self._plan,
-            uses_context=False,
-            scopes=self._scopes,
-        )
-
     def template(self) -> FunctionTemplate:
-        """Return the resource template that reads them."""
+        """Return the resource template that reads the files."""
         return FunctionTemplate(
             name=self._name,
             description=f"The files of {self._name}",
@@ -192,22 +214,22 @@ class Directory:
             accepts=Arguments(self._signature),
             uses_context=False,
             scopes=self._scopes,
-            unchecked=frozenset({"path"}),  # this directory has checks of its own
+            unchecked=frozenset({"path"}),  # `read` checks it
         )
 
     # --- one file ---------------------------------------------------------------------------------
 
     def _uri_of(self, relative: str) -> str:
-        # A "%41" in a file's name is no "A": expansion would keep it as it stands.
+        # Expansion would keep the "%41" in a file's name as it is, which means "A".
         return self._template.expand({"path": relative.replace("%", "%25")})
 
     def _listed_uri(self, relative: str) -> str | None:
-        """Return the URI of a path; None if it has none, or nobody could open it."""
+        """Return the URI of a path; None if it has none, or cannot be opened."""
         try:
-            is_long = len(relative.encode()) > self._longest
+            is_long = len(relative.encode()) > self._max_length
             return None if is_long else self._uri_of(relative)
         except ValueError:
-            return None  # bytes that are no text
+            return None  # the name is not text
 
     def _type_of(self, name: str) -> str:
         return self._mime_type or _guess(Path(name))
@@ -219,36 +241,36 @@ class Directory:
         return self._hidden or not name.startswith(".")
 
     def _are_offered(self, parts: Sequence[str]) -> bool:
-        return all(map(self._is_offered, parts)) and self._pattern.fits(parts)
+        return all(map(self._is_offered, parts)) and self._pattern.matches(parts)
 
     def _real(self, parts: Sequence[str]) -> Sequence[str] | None:
-        """Return the path behind links; None unless both are offered."""
+        """Return the path with links resolved; None unless both paths are offered."""
         real = self._folder.resolve(parts) if self._are_offered(parts) else None
         return real if real is not None and self._are_offered(real) else None
 
     def read(self, path: str) -> File:
-        """One file.
+        """Read one file.
 
         Raises:
-            ResourceNotFound: It does not exist, is not offered, or lies outside the directory.
+            ResourceNotFound: It does not exist, is not offered, or is outside the directory.
         """
         real = self._real(path.split("/"))
         try:
             if real is not None:
                 return File(self._folder.read(real), self._type_of(path))
         except FileNotFoundError:
-            pass  # it is gone by now, or another one
+            pass  # it was removed or replaced meanwhile
         raise ResourceNotFound(self._uri_of(path))
 
 
 class _Place(NamedTuple):
-    """A file, or a directory in which there may be some.
+    """A file, or a directory that may contain some.
 
     Args:
-        parts: Of its path.
-        uri: Of the file; of a directory what the URIs of its files begin with.
-        size: Of the file; None for a directory.
-        matched: How far the pattern has come.
+        parts: The parts of its path.
+        uri: The URI of the file; for a directory the prefix of the URIs of its files.
+        size: The size of the file; None for a directory.
+        matched: The state of the pattern; see `_Pattern.advance`.
     """
 
     parts: tuple[str, ...]
@@ -257,58 +279,171 @@ class _Place(NamedTuple):
     matched: frozenset[int]
 
 
-def _uri_of_place(place: _Place) -> str:
-    return place.uri
-
-
 class _Pattern:
     """A glob for paths below a directory.
 
-    A part of a path is matched with every part of the glob that may be next, all at once: the time
-    grows with the length of the path, however many ``**`` there are.
+    Each part of a path is matched with every part of the glob that may be next, all at once: the
+    time is proportional to the length of the path, however many ``**`` there are.
 
     Args:
         pattern: The glob.
     """
 
     def __init__(self, pattern: str) -> None:
-        # Of files below a directory; Python took a final "**" for directories alone until 3.13.
+        # A final "**" matches files; in Python's own globs it does so since 3.13 only.
         pattern = f"{pattern}/*" if pattern.endswith("**") else pattern
         self._parts = [
             None if part == "**" else re.compile(translate(part)).match
             for part in pattern.strip("/").split("/")
         ]
 
-    def fits(self, parts: Sequence[str]) -> bool:
-        """Return True if the pattern chooses the file with this path."""
-        matched = self.begin()
+    def matches(self, parts: Sequence[str]) -> bool:
+        """Return True if the pattern matches the path of a file."""
+        matched = self.start()
         for part in parts:
-            matched = self.go_on(matched, part)
+            matched = self.advance(matched, part)
         return self.is_complete(matched)
 
-    def begin(self) -> frozenset[int]:
-        """Return the places in the pattern before any name."""
+    def start(self) -> frozenset[int]:
+        """Return the positions in the pattern before any name."""
         return self._with_empty({0})
 
-    def go_on(self, matched: frozenset[int], name: str) -> frozenset[int]:
-        """Return the places in the pattern behind one more name; none if it does not fit."""
+    def advance(self, matched: frozenset[int], name: str) -> frozenset[int]:
+        """Return the positions in the pattern after one more name; none if it does not match."""
         following: set[int] = set()
-        for place in matched:
-            if place < len(self._parts):
-                match = self._parts[place]
+        for position in matched:
+            if position < len(self._parts):
+                match = self._parts[position]
                 if match is None:
-                    following.add(place)
+                    following.add(position)
                 elif match(name):
-                    following.add(place + 1)
+                    following.add(position + 1)
         return self._with_empty(following)
 
     def is_complete(self, matched: frozenset[int]) -> bool:
         """Return True if nothing of the pattern is left."""
         return len(self._parts) in matched
 
-    def _with_empty(self, places: set[int]) -> frozenset[int]:
-        """Add the places that are reached when ``**`` stands for nothing."""
-        for place, match in enumerate(self._parts):
-            if match is None and place in places:
-                places.add(place + 1)
-        return frozenset(places)
+    def _with_empty(self, positions: set[int]) -> frozenset[int]:
+        """Add the positions that are reached when ``**`` matches nothing."""
+        for position, match in enumerate(self._parts):
+            if match is None and position in positions:
+                positions.add(position + 1)
+        return frozenset(positions)
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+class _Name(NamedTuple):
+    """A name in a folder, with the mode and size of the file; links are not followed."""
+
+    name: str
+    mode: int
+    size: int
+
+
+class Folder:
+    """A directory whose files are opened, and nothing outside of it, whatever links are in it.
+
+    Args:
+        path: The directory.
+
+    Raises:
+        OSError: There is no such directory.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).resolve(strict=True)
+
+    def resolve(self, parts: Sequence[str]) -> tuple[str, ...] | None:
+        """Return a path with links resolved; None if it does not exist, or leads outside."""
+        try:
+            real = self.path.joinpath(*parts).resolve(strict=True)
+        except (OSError, ValueError, RuntimeError):  # missing, unreadable, or a loop of links
+            return None
+        return real.relative_to(self.path).parts if real.is_relative_to(self.path) else None
+
+    def read(self, parts: Sequence[str]) -> bytes:
+        """Return the contents of a file.
+
+        Args:
+            parts: The parts of its path, none of them a link.
+
+        Raises:
+            FileNotFoundError: There is no such file, or one of the parts is a link by now.
+            OSError: It cannot be read.
+        """
+        try:
+            with self._opened(parts, _FILE) as descriptor:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise FileNotFoundError
+                with open(descriptor, "rb", closefd=False) as file:
+                    return file.read()
+        except OSError as error:
+            if error.errno in _NOT_A_FILE:
+                raise FileNotFoundError from None
+            raise
+
+    def size(self, parts: Sequence[str]) -> int | None:
+        """Return the size of a file; None if there is no such file."""
+        try:
+            with self._opened(parts, _FILE) as descriptor:
+                found = os.fstat(descriptor)
+        except OSError:
+            return None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+    def scan(self, parts: Sequence[str]) -> list[_Name]:
+        """Return the names in a directory; none if there is no such directory, or it is a link."""
+        try:
+            if _BY_DESCRIPTOR:
+                with self._opened(parts, _DIRECTORY) as descriptor:
+                    return list(_scan(descriptor))
+            found = list(_scan(self.path.joinpath(*parts)))
+        except OSError:
+            return []
+        return found if self.resolve(parts) == tuple(parts) else []
+
+    @contextmanager
+    def _opened(self, parts: Sequence[str], flags: int) -> Generator[int, None, None]:
+        """Open a file or directory below this one, and close it in the end."""
+        descriptor = self._open(parts, flags) if _BY_DESCRIPTOR else self._open_path(parts, flags)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _open(self, parts: Sequence[str], flags: int) -> int:
+        descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        for position, part in enumerate(parts, 1):
+            try:
+                following = os.open(
+                    part, flags if position == len(parts) else _DIRECTORY, dir_fd=descriptor
+                )
+            finally:
+                os.close(descriptor)
+            descriptor = following
+        return descriptor
+
+    def _open_path(self, parts: Sequence[str], flags: int) -> int:
+        path = self.path.joinpath(*parts)
+        descriptor = os.open(path, flags)
+        try:
+            is_same = os.path.samestat(os.fstat(descriptor), os.lstat(path))
+            if not is_same or self.resolve(parts) != tuple(parts):
+                raise FileNotFoundError
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+
+def _scan(where: int | Path) -> Iterator[_Name]:
+    with os.scandir(where) as entries:
+        for entry in entries:
+            try:
+                found = entry.stat(follow_symlinks=False)
+            except OSError:  # removed meanwhile
+                continue
+            yield _Name(entry.name, found.st_mode, found.st_size)

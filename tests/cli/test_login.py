@@ -319,7 +319,7 @@ REFUSED: Final = {
     "http://example.com/mcp": "URL: 'http://example.com/mcp' is not encrypted; use https",
     "https://ada:pass@example.com/": "URL: 'https://ada:pass@example.com/' is not a URL",
     "URL --scope offline_access": "--scope: offline_access is between clients and their issuer",
-    'URL --scope a"b': "--scope: 'a\"b' is no scope",
+    'URL --scope a"b': "--scope: 'a\"b' is not a scope",
     "URL --timeout 0": "--timeout must be more than 0, not 0",
     "URL --redirect-port 70000": "--redirect-port must be from 1 to 65535, not 70000",
     "URL --client-document http://example.com/c": "--client-document: 'http://example.com/c' is",

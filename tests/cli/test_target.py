@@ -240,7 +240,7 @@ WRONG = {
         "main.py:3: a(): there is no option 'nmae'; did you mean 'name'?"
     ),
     "@app.tool('a name')\ndef a() -> None: ...": (
-        "'a name' is no function; a name is an option: name='a name' (main.py:3)"
+        "'a name' is not a function; a name is an option: name='a name' (main.py:3)"
     ),
     "@app.tool\ndef a(ctx) -> None: ...": (
         "main.py:3: a(): ctx has no annotation, so a client would have to send it; "
@@ -357,7 +357,7 @@ class TestFactories:
                 [],
                 "main.py:make_broken failed: ValueError: no database (main",
             ),
-            ("main.py:make_refused", [], "'not a name' is no tool name"),
+            ("main.py:make_refused", [], "'not a name' is not a tool name"),
             ("main.py", [], "main.py has no app, but makes one: say main.py:make_app"),
         ],
     )

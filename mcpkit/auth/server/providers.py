@@ -20,7 +20,6 @@ from html import escape
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from mcpkit._scopes import is_scope, scopes_of
 from mcpkit._utils.fetch import (
     FetchError,
     Response,
@@ -46,6 +45,7 @@ from mcpkit.auth.server.login import (
 )
 from mcpkit.auth.server.pages import heading
 from mcpkit.auth.verifiers import VerifierUnavailable
+from mcpkit.permissions import is_scope, scopes_of
 
 log = get_logger("mcpkit.auth")
 

@@ -16,7 +16,6 @@ from urllib.parse import urlencode, urlsplit
 
 from starlette.responses import Response
 
-from mcpkit._scopes import is_scope
 from mcpkit._utils.fetch import check_address, is_loopback_name
 from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
@@ -62,6 +61,7 @@ from mcpkit.auth.server.messages import (
 from mcpkit.auth.server.store import AuthStore, MemoryAuthStore, SqliteAuthStore
 from mcpkit.auth.server.users import LoginChooser
 from mcpkit.auth.verifiers import LOGINS, EmbeddedServer, EndpointUrls
+from mcpkit.permissions import is_scope
 from mcpkit.types import Principal
 
 log = get_logger("mcpkit.auth")

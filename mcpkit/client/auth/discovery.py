@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from mcpkit._scopes import is_scope
 from mcpkit._utils.fetch import shorten
 from mcpkit._utils.json import is_array
 from mcpkit.client.auth.base import AuthorizationFailed, request, server_key
+from mcpkit.permissions import is_scope
 
 MAX_CHALLENGE: Final = 8192
 MAX_SCOPES: Final = 200

@@ -18,10 +18,10 @@ from typing import Any, Final, Protocol
 import anyio
 from anyio import to_thread
 
-from mcpkit._scopes import is_scope
 from mcpkit._utils.fetch import PerEventLoop
 from mcpkit._utils.json import is_array, is_object
 from mcpkit.client.auth.base import AuthorizationFailed, is_token
+from mcpkit.permissions import is_scope
 
 _SERVICE: Final = "mcpkit"
 _PARTIAL: Final = ".begun"

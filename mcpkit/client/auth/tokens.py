@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import anyio
 
-from mcpkit._scopes import scopes_of
 from mcpkit._utils.fetch import (
     PerEventLoop,
     Response,
@@ -45,6 +44,7 @@ from mcpkit.client.auth.discovery import (
 )
 from mcpkit.client.auth.dpop import DPoPProofs, origin_of
 from mcpkit.client.auth.storage import Credentials, MemoryTokenStore, TokenStore
+from mcpkit.permissions import scopes_of
 
 MAX_LOGINS: Final = 3
 """Logins at one server within `_PAUSE_S`."""

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from mcpkit._protocol.messages import encode
-from mcpkit._scopes import is_scope
 from mcpkit._server.server import log
 from mcpkit._utils.fetch import check_address, is_loopback_name
 from mcpkit.auth.verifiers import EmbeddedServer, EndpointUrls, VerifierUnavailable, resource_server
 from mcpkit.errors import Forbidden
 from mcpkit.http import HttpRequest, Scope
+from mcpkit.permissions import is_scope
 from mcpkit.transports.http.http_error import (
     JSON,
     HttpError,

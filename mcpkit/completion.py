@@ -1,0 +1,159 @@
+"""Suggestions while an argument is typed: from `Literal`, `Enum`, ``bool`` and `Complete`."""
+
+from __future__ import annotations
+
+import enum
+import types
+import typing
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_origin
+
+from mcpkit._entries import check_allowed
+from mcpkit._signature.arguments import Arguments
+from mcpkit._signature.hints import unalias
+from mcpkit._signature.signature import Signature
+from mcpkit.context import Context
+from mcpkit.errors import Forbidden, InvalidArguments, RegistrationError
+
+__all__ = ["Completer", "FunctionCompletions", "Prepare", "choices_of", "completers_of"]
+
+Completer: TypeAlias = Callable[
+    [str, Mapping[str, str] | None, Context[Any]], Awaitable[Iterable[str]]
+]
+"""From the text so far, and the other arguments if they are known, to suggestions."""
+
+Call: TypeAlias = Callable[[dict[str, Any], Context[Any]], Awaitable[Any]]
+Prepare: TypeAlias = Callable[[Callable[..., Any]], tuple[Signature, Call]]
+"""From a function to its signature, and to a way of calling it with injected parameters."""
+
+MAX_CHECKED: Final = 200
+"""Suggestions that an ``allow=`` predicate is asked about."""
+
+
+class FunctionCompletions:
+    """The suggestions for the arguments of an entry that is a function."""
+
+    __slots__ = ()
+
+    accepts: Arguments
+    completers: Mapping[str, Completer]
+
+    @property
+    def argument_names(self) -> Iterable[str]:
+        """The names of the arguments, as clients send them."""
+        return [each.wire_name for each in self.accepts.fields]
+
+    @property
+    def has_completions(self) -> bool:
+        """True if any argument has suggestions."""
+        return bool(self.completers)
+
+    async def complete(
+        self, name: str, typed: str, others: Mapping[str, str] | None, context: Context[Any]
+    ) -> Iterable[str]:
+        """Suggest values for an argument; only those that ``allow=`` permits."""
+        entry: Any = self
+        completer = self.completers.get(name)
+        if completer is None:
+            return ()
+        found = await completer(typed, others, context)
+        if entry.allow is None or context.request.origin is None:
+            return found
+        allowed: list[str] = []
+        for each in islice(found, MAX_CHECKED):
+            try:
+                values = self.accepts.validate({**(others or {}), name: str(each)})
+                await check_allowed(entry, values, context)
+            except (InvalidArguments, Forbidden):
+                continue  # not allowed, or not decidable without the other arguments
+            allowed.append(str(each))
+        return allowed
+
+
+def completers_of(
+    arguments: Arguments, signature: Signature, prepare: Prepare
+) -> dict[str, Completer]:
+    """Return a completer for each argument that has suggestions.
+
+    Args:
+        arguments: The arguments of the handler.
+        signature: The signature of the handler.
+        prepare: Makes the functions of ``Complete(...)`` callable.
+
+    Raises:
+        RegistrationError: Such a function takes something that is not an argument of the handler.
+    """
+    found: dict[str, Completer] = {}
+    for each in arguments.fields:
+        complete = each.parameter.complete
+        values = choices_of(each.parameter.annotation) if complete is None else complete.values
+        if callable(values):
+            found[each.wire_name] = _from_function(values, signature, prepare)
+        elif complete is not None or values:
+            found[each.wire_name] = _from_values(list(values))
+    return found
+
+
+def choices_of(annotation: Any) -> list[str]:
+    """Return the values that a Literal, Enum or bool allows, as a client writes them."""
+    annotation = unalias(annotation)
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return choices_of(get_args(annotation)[0])
+    if origin is Literal:
+        values = [getattr(each, "value", each) for each in get_args(annotation)]
+        return [str(each).lower() if isinstance(each, bool) else str(each) for each in values]
+    if annotation is bool:
+        return ["true", "false"]
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return [str(member.value) for member in annotation]
+    if origin in (typing.Union, types.UnionType):
+        return [choice for part in get_args(annotation) for choice in choices_of(part)]
+    return []
+
+
+def _from_values(values: Sequence[str]) -> Completer:
+    """Suggest values that start with the text, then values that contain it, ignoring case."""
+
+    async def complete(
+        typed: str, others: Mapping[str, str] | None, context: Context[Any]
+    ) -> Iterable[str]:
+        del others, context
+        wanted = typed.casefold()
+        starts = [each for each in values if each.casefold().startswith(wanted)]
+        contains = [each for each in values if wanted in each.casefold() and each not in starts]
+        return [*starts, *contains]
+
+    return complete
+
+
+def _from_function(fn: Callable[..., Any], handler: Signature, prepare: Prepare) -> Completer:
+    signature, call = prepare(fn)
+    at = signature.place
+    if not signature.arguments:
+        raise RegistrationError(
+            f"{at}: a completion function takes the text so far as its first argument"
+        )
+    first, *rest = signature.arguments
+    known = {each.name for each in handler.arguments}
+    for each in rest:
+        if each.name not in known and each.required:
+            raise RegistrationError(
+                f"{at}: {each.name} is not an argument of {handler.name}(); a completion function "
+                f"takes the text so far, and the other arguments by name"
+            )
+
+    async def complete(
+        typed: str, others: Mapping[str, str] | None, context: Context[Any]
+    ) -> Iterable[str]:
+        values: dict[str, Any] = {first.name: typed}
+        for each in rest:
+            if others is not None and each.name in others:
+                values[each.name] = others[each.name]
+            elif each.required:
+                values[each.name] = None
+        suggested: Iterable[str] = await call(values, context)
+        return suggested
+
+    return complete

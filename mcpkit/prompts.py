@@ -1,0 +1,233 @@
+"""Prompts: messages that a user may ask for by name."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, cast, overload
+
+from typing_extensions import TypeVar, Unpack
+
+from mcpkit._entries import (
+    NO_APP,
+    CommonOptions,
+    Completable,
+    Defaults,
+    Entry,
+    check_allowed,
+    decorated,
+    entry_fields,
+    mark,
+    refuse_headers,
+)
+from mcpkit._injection import CallPlan, call_fields, inspect_handler, prepare
+from mcpkit._protocol import wire
+from mcpkit._protocol.revisions import Revision
+from mcpkit._signature.arguments import Arguments
+from mcpkit._signature.converters import Converters, NotSerializable, block_of
+from mcpkit._utils.json import JsonSchema, is_object
+from mcpkit.completion import Completer, FunctionCompletions, completers_of
+from mcpkit.context import Context
+from mcpkit.types import Media, Message, PromptResult
+
+__all__ = ["FunctionPrompt", "Prompt", "PromptArgument", "PromptOptions", "make_prompt", "prompt"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class PromptArgument(NamedTuple):
+    """An argument of a prompt.
+
+    Args:
+        name: The name, as clients send it.
+        required: True if it has no default.
+        schema: Its JSON Schema, with ``title`` and ``description``.
+    """
+
+    name: str
+    required: bool
+    schema: JsonSchema
+
+
+@dataclass(slots=True, kw_only=True)
+class Prompt(Entry, Completable):
+    """Messages that a user may ask for by name."""
+
+    listing = "prompts"
+
+    @property
+    def key(self) -> str:
+        """The name."""
+        return self.name
+
+    @property
+    @abstractmethod
+    def arguments(self) -> Sequence[PromptArgument]:
+        """The arguments."""
+
+    @abstractmethod
+    async def get(self, arguments: dict[str, str], context: Context[Any]) -> PromptResult:
+        """Return the messages.
+
+        Args:
+            arguments: The arguments, as the client sent them.
+            context: The context of the request.
+
+        Raises:
+            InvalidArguments: The prompt does not accept the arguments.
+        """
+
+    def to_wire(self, revision: Revision) -> dict[str, Any]:
+        """Return its entry in ``prompts/list``."""
+        members = self.described()
+        arguments = [
+            revision.keep(
+                revision.argument_members,
+                wire.some(
+                    name=each.name,
+                    title=each.schema.get("title"),
+                    description=each.schema.get("description"),
+                    required=True if each.required else None,
+                ),
+            )
+            for each in self.arguments
+        ]
+        if arguments:
+            members["arguments"] = arguments
+        return revision.keep(revision.prompt_members, members)
+
+
+@dataclass(slots=True, kw_only=True)
+class FunctionPrompt(FunctionCompletions, Prompt):
+    """A prompt whose messages a Python function returns."""
+
+    plan: CallPlan
+    converters: Converters = field(default_factory=Converters)
+    accepts: Arguments
+    completers: Mapping[str, Completer] = field(default_factory=dict[str, Completer])
+
+    @property
+    def arguments(self) -> Sequence[PromptArgument]:
+        """The parameters of the function."""
+        properties = self.accepts.schema().get("properties", {})
+        return [
+            PromptArgument(each.wire_name, each.required, properties[each.wire_name])
+            for each in self.accepts.fields
+        ]
+
+    async def get(self, arguments: dict[str, str], context: Context[Any]) -> PromptResult:
+        """Call the function with the arguments, which arrive as strings (PROMPT-3)."""
+        values = self.accepts.validate(arguments)
+        if self.allow is not None:
+            await check_allowed(self, values, context)
+        value = await self.plan.run(values, context)
+        if isinstance(value, PromptResult):
+            return replace(value, messages=self._messages(value.messages))
+        if value is None:
+            raise TypeError(f"the prompt {self.name!r} returned None; return text or messages")
+        several = isinstance(value, (list, tuple))
+        return PromptResult(
+            self._messages(cast("Sequence[Any]", value) if several else [value]),
+            description=self.description,
+        )
+
+    def _messages(self, values: Iterable[Any]) -> list[Message]:
+        """Convert values to messages; a dict with a role and content is one message or several."""
+        made: list[Message] = []
+        for value in values:
+            if type(value) is str:
+                made.append(Message(value))
+            elif isinstance(value, Message):
+                made.append(replace(value, content=self.converters.converted(value.content)))
+            elif is_object(value) and value.keys() & _MESSAGE == _MESSAGE:
+                made += self._from_dict(value)
+            else:
+                made.append(Message(self._content(value)))
+        return made
+
+    def _from_dict(self, value: Mapping[str, Any]) -> Iterable[Message]:
+        unknown = value.keys() - _MESSAGE
+        if unknown:
+            raise NotSerializable(
+                f"a message of a prompt has a role and a content, but no "
+                f"{', '.join(map(str, sorted(unknown, key=str)))}"
+            )
+        content = value["content"]
+        several = isinstance(content, (list, tuple))
+        contents = cast("Sequence[Any]", content) if several else [content]
+        try:
+            return [Message(self._content(each), value["role"]) for each in contents]
+        except ValueError as error:
+            raise NotSerializable(str(error)) from error
+
+    def _content(self, value: Any) -> Any:
+        value = self.converters.converted(value)
+        if is_object(value) and isinstance(value.get("type"), str):
+            try:
+                return wire.block_from_wire(value)
+            except ValueError:
+                pass  # data that has a "type" of its own
+        if isinstance(value, (str, Message, Media)):
+            return value
+        return block_of(value, self.converters)
+
+
+_MESSAGE: Final = frozenset({"role", "content"})
+
+
+class PromptOptions(CommonOptions, total=False):
+    """The options of `MCPKit.prompt` and `add_prompt`: the common ones."""
+
+
+def make_prompt(
+    fn: Callable[..., Any],
+    /,
+    *,
+    prefix: str | None = None,
+    defaults: Defaults = NO_APP,
+    **options: Unpack[PromptOptions],
+) -> FunctionPrompt:
+    """Return a prompt that calls a function.
+
+    Args:
+        fn: The function.
+        prefix: Put before the name, with an underscore.
+        defaults: The settings of the app.
+        options: See `PromptOptions`.
+
+    Raises:
+        RegistrationError: The function or an option cannot be served; the message has the fix.
+    """
+    signature = inspect_handler(fn)
+    fields = entry_fields(FunctionPrompt, PromptOptions, signature, options, prefix, defaults)
+    arguments = Arguments(signature)
+    refuse_headers(arguments, signature.place)
+    fields.update(
+        call_fields(fn, signature, options.get("inline", False)),
+        converters=defaults.converters,
+        accepts=arguments,
+        completers=completers_of(arguments, signature, prepare),
+    )
+    return FunctionPrompt(**fields)
+
+
+@overload
+def prompt(fn: F, /) -> F: ...
+
+
+@overload
+def prompt(**options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+
+
+def prompt(fn: Any = None, /, **options: Unpack[PromptOptions]) -> Any:
+    """Mark a function or method as a prompt, for `MCPKit.include` or ``mcpkit run``.
+
+    Args:
+        fn: The function; also a static or class method.
+        options: See `PromptOptions`.
+
+    Returns:
+        The function itself, unchanged.
+    """
+    return decorated(mark, fn, "prompt", None, **options)

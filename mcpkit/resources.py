@@ -1,0 +1,467 @@
+"""Resources and resource templates: data that clients read by URI."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Final, cast, get_args, get_origin, overload
+
+from typing_extensions import Self, TypedDict, TypeVar, Unpack
+
+from mcpkit._entries import (
+    NO_APP,
+    CommonOptions,
+    Completable,
+    Defaults,
+    Entry,
+    annotations_from,
+    check_allowed,
+    decorated,
+    entry_fields,
+    mark,
+    refuse_headers,
+)
+from mcpkit._injection import CallPlan, call_fields, inspect_handler, prepare
+from mcpkit._protocol import wire
+from mcpkit._protocol.revisions import Revision
+from mcpkit._signature.arguments import Arguments
+from mcpkit._signature.converters import Converters, NoConverter, refuse_infinities_in
+from mcpkit._signature.docstrings import Docs
+from mcpkit._signature.output import is_structured
+from mcpkit._utils.json import UNSET, is_binary
+from mcpkit._utils.text import truncate
+from mcpkit._utils.uri_template import UriTemplate, misleads
+from mcpkit.completion import Completer, FunctionCompletions, completers_of
+from mcpkit.context import Context
+from mcpkit.errors import InvalidArguments, RegistrationError, ResourceNotFound
+from mcpkit.types import (
+    Annotations,
+    BlobResourceContents,
+    CacheScope,
+    Media,
+    ResourceContents,
+    ResourceResult,
+    Role,
+    TextResourceContents,
+    contents_of,
+)
+
+__all__ = [
+    "FunctionResource",
+    "FunctionTemplate",
+    "Readable",
+    "Resource",
+    "ResourceHints",
+    "ResourceOptions",
+    "ResourceTemplate",
+    "make_resource",
+    "prefixed_uri",
+    "resource",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def prefixed_uri(prefix: str, uri: str) -> str:
+    """Return a URI or URI template with a prefix after its scheme."""
+    scheme, separator, rest = uri.partition("://")
+    return f"{scheme}://{prefix}/{rest}" if separator else f"{prefix}/{uri}"
+
+
+# --- interfaces -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Readable(Entry):
+    """The common part of resources and resource templates.
+
+    Args:
+        mime_type: The MIME type of the contents.
+        annotations: Hints for clients.
+        ttl: Seconds for which clients may cache the contents; None: the setting of the server.
+        cache_scope: Who may share the cached contents; None: the setting of the server.
+    """
+
+    mime_type: str | None = None
+    annotations: Annotations | None = None
+    ttl: float | None = None
+    cache_scope: CacheScope | None = None
+
+    @abstractmethod
+    async def read(
+        self, uri: str, variables: Mapping[str, Any], context: Context[Any]
+    ) -> ResourceResult:
+        """Read the contents.
+
+        Args:
+            uri: The URI, as the client sent it.
+            variables: The values of the template's variables in the URI.
+            context: The context of the request.
+
+        Raises:
+            ResourceNotFound: There is nothing at this URI.
+        """
+
+    async def admit(self, uri: str, variables: Mapping[str, Any], context: Context[Any]) -> None:
+        """Refuse a caller who may not read the contents, and so may not subscribe to changes.
+
+        Raises:
+            Exception: As for `read`.
+        """
+        del uri, variables, context
+
+    def readable(self, revision: Revision) -> dict[str, Any]:
+        """Return the members that resources and templates share."""
+        return {
+            **self.described(),
+            **wire.some(
+                mimeType=self.mime_type,
+                annotations=wire.annotations_to_wire(self.annotations, revision),
+            ),
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Resource(Readable):
+    """Contents at one URI.
+
+    Args:
+        uri: The URI.
+        size: In bytes, if known.
+    """
+
+    listing = "resources"
+
+    uri: str
+    size: int | None = None
+
+    @property
+    def key(self) -> str:
+        """The URI."""
+        return self.uri
+
+    def prefixed(self, prefix: str) -> Self:
+        """Return the same resource at a URI with a prefix."""
+        return replace(self, name=f"{prefix}_{self.name}", uri=prefixed_uri(prefix, self.uri))
+
+    def to_wire(self, revision: Revision) -> dict[str, Any]:
+        """Return its entry in ``resources/list``."""
+        members = {"uri": self.uri, **self.readable(revision)}
+        if self.size is not None:
+            members["size"] = self.size
+        return revision.keep(revision.resource_members, members)
+
+
+@dataclass(slots=True, kw_only=True)
+class ResourceTemplate(Readable, Completable):
+    """Contents at every URI that matches a template (RFC 6570)."""
+
+    listing = "resourceTemplates"
+
+    template: UriTemplate
+
+    @property
+    def key(self) -> str:
+        """The text of the template."""
+        return self.template.template
+
+    def prefixed(self, prefix: str) -> Self:
+        """Return the same template with a prefix in its URIs."""
+        template = UriTemplate(prefixed_uri(prefix, self.key), whole=self.template.whole)
+        return replace(self, name=f"{prefix}_{self.name}", template=template)
+
+    def to_wire(self, revision: Revision) -> dict[str, Any]:
+        """Return its entry in ``resources/templates/list``."""
+        members = {"uriTemplate": self.template.template, **self.readable(revision)}
+        return revision.keep(revision.template_members, members)
+
+
+# --- functions ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class FunctionResource(Resource):
+    """A resource whose contents a Python function returns."""
+
+    plan: CallPlan
+    converters: Converters = field(default_factory=Converters)
+
+    async def read(
+        self, uri: str, variables: Mapping[str, Any], context: Context[Any]
+    ) -> ResourceResult:
+        """Call the function."""
+        await check_allowed(self, {}, context)
+        return _resource_result(await self.plan.run({}, context), uri, self)
+
+    async def admit(self, uri: str, variables: Mapping[str, Any], context: Context[Any]) -> None:
+        """Ask the ``allow=`` predicate of the resource, if it has one."""
+        await check_allowed(self, {}, context)
+
+
+@dataclass(slots=True, kw_only=True)
+class FunctionTemplate(FunctionCompletions, ResourceTemplate):
+    """A resource template whose contents a Python function returns."""
+
+    plan: CallPlan
+    converters: Converters = field(default_factory=Converters)
+    accepts: Arguments
+    completers: Mapping[str, Completer] = field(default_factory=dict[str, Completer])
+    unchecked: frozenset[str] = frozenset()
+    """The variables whose values may lead out of a directory."""
+
+    async def read(
+        self, uri: str, variables: Mapping[str, Any], context: Context[Any]
+    ) -> ResourceResult:
+        """Call the function with the variables of the URI.
+
+        Raises:
+            ResourceNotFound: The variables do not match the signature, or have parts that are
+                unsafe in a path (SEC-11).
+        """
+        values = await self._admitted(uri, variables, context)
+        return _resource_result(await self.plan.run(values, context), uri, self)
+
+    async def admit(self, uri: str, variables: Mapping[str, Any], context: Context[Any]) -> None:
+        """Ask the ``allow=`` predicate of the template, if it has one."""
+        if self.allow is not None:
+            await self._admitted(uri, variables, context)
+
+    async def _admitted(
+        self, uri: str, variables: Mapping[str, Any], context: Context[Any]
+    ) -> dict[str, Any]:
+        for name, value in variables.items():
+            if name not in self.unchecked:
+                why = misleads(value)
+                if why:
+                    raise ResourceNotFound(
+                        uri, f"Resource not found: {truncate(uri)} ({name}: {why})"
+                    )
+        try:
+            values = self.accepts.validate(variables)
+        except InvalidArguments as error:
+            raise ResourceNotFound(uri, f"Resource not found: {truncate(uri)} ({error})") from error
+        if self.allow is not None:
+            await check_allowed(self, values, context)
+        return values
+
+
+_CONTENTS: Final = (TextResourceContents, BlobResourceContents)
+
+
+def _resource_result(
+    value: Any, uri: str, entry: FunctionResource | FunctionTemplate
+) -> ResourceResult:
+    if isinstance(value, ResourceResult):
+        return value
+    if value is None:
+        raise ResourceNotFound(uri)
+    if isinstance(value, (list, tuple)):
+        items = cast("Sequence[Any]", value)
+        if items and all(isinstance(item, _CONTENTS) for item in items):
+            return ResourceResult(cast("Sequence[ResourceContents]", items))
+    value = entry.converters.converted(value)
+    return ResourceResult([_contents(value, uri, entry.mime_type, entry.converters)])
+
+
+def _contents(
+    value: Any, uri: str, mime_type: str | None, converters: Converters
+) -> ResourceContents:
+    if isinstance(value, _CONTENTS):
+        return value
+    if isinstance(value, str):
+        refuse_infinities_in(value)
+        return TextResourceContents(uri, value, mime_type=mime_type or "text/plain")
+    if is_binary(value):
+        mime_type = mime_type or "application/octet-stream"
+        return BlobResourceContents(uri, bytes(value), mime_type=mime_type)
+    if isinstance(value, Media):
+        return contents_of(uri, value.data, mime_type or value.mime_type)
+    text = converters.json(value).decode()
+    return TextResourceContents(uri, text, mime_type=mime_type or "application/json")
+
+
+class ResourceHints(TypedDict, total=False):
+    """The annotations of a resource, as the protocol names them."""
+
+    audience: Sequence[Role]
+    priority: float
+    lastModified: str
+
+
+class ResourceOptions(CommonOptions, total=False):
+    """The options of `MCPKit.resource` and `add_resource`, in addition to the common ones."""
+
+    mime_type: str | None
+    """Taken from the return annotation by default."""
+    size: int | None
+    """In bytes, if known."""
+    annotations: Annotations | ResourceHints | None
+    """An `Annotations`, or a dict with the names of the protocol."""
+    audience: Sequence[Role] | None
+    """The roles that it is meant for: ``"user"``, ``"assistant"``."""
+    priority: float | None
+    """From 0, optional, to 1, required."""
+    ttl: float | None
+    """Seconds for which clients may cache the contents (2026-07-28); the app's by default."""
+    cache_scope: CacheScope | None
+    """``"public"`` if principals may share cached contents; the app's by default."""
+    unchecked: Sequence[str]
+    """Variables that are passed on without a check. Any other value with a part ``..``, the start
+    of an absolute path, or control characters names no resource, because handlers often build paths
+    from variables."""
+
+
+def make_resource(
+    uri: str | None,
+    fn: Callable[..., Any],
+    /,
+    *,
+    prefix: str | None = None,
+    defaults: Defaults = NO_APP,
+    **options: Unpack[ResourceOptions],
+) -> FunctionResource | FunctionTemplate:
+    """Return a resource that calls a function, or a resource template if the URI has variables.
+
+    Args:
+        uri: The URI or template; if None, ``resource://`` with the name of the function and its
+            arguments as segments.
+        fn: The function.
+        prefix: Put before the name, and after the scheme of the URI.
+        defaults: The settings of the app.
+        options: See `ResourceOptions`.
+
+    Raises:
+        RegistrationError: The function, the URI or an option cannot be served.
+    """
+    signature = inspect_handler(fn)
+    at = signature.place
+    arguments = Arguments(signature)
+    refuse_headers(arguments, at)
+    names = [each.wire_name for each in arguments.fields]
+    uri = uri or "/".join([f"resource://{signature.name}", *(f"{{{name}}}" for name in names)])
+    if prefix:
+        uri = prefixed_uri(prefix, uri)
+    try:
+        template = UriTemplate(uri, whole=_texts_among(arguments))
+    except ValueError as error:
+        raise RegistrationError(f"{at}: {error}") from None
+    if "://" not in uri and _SCHEME.match(uri) is None:
+        raise RegistrationError(f'{at}: {uri!r} has no scheme; write "resource://{uri}"')
+    try:
+        returns = defaults.converters.returned(signature.returns)
+    except NoConverter as error:
+        raise RegistrationError(
+            f"{at}: the return type {error} cannot be read; return text, bytes, a model, "
+            f"a dataclass or built-in types, or give the app a converter"
+        ) from None
+    kind = FunctionResource if template.is_literal else FunctionTemplate
+    fields = entry_fields(kind, ResourceOptions, signature, options, prefix, defaults)
+    fields.update(
+        call_fields(fn, signature, options.get("inline", False)),
+        converters=defaults.converters,
+        mime_type=options.get("mime_type") or _mime_type_of(returns),
+        annotations=annotations_from(options, Annotations, at),
+    )
+    if template.is_literal:
+        if names:
+            raise RegistrationError(
+                f"{at}: the URI {uri!r} has no variables, so nothing fills {', '.join(names)}; "
+                f"write them into the URI as {{{names[0]}}}"
+            )
+        return FunctionResource(**fields, uri=uri)
+    _check_variables(template, arguments, at)
+    if not options.get("description"):
+        fields["description"] = _with_variables(signature.docs, names)
+    unchecked = options.get("unchecked") or ()
+    variables = [each.name for each in template.variables]
+    if isinstance(unchecked, str) or not set(unchecked) <= set(variables):
+        raise RegistrationError(
+            f"{at}: unchecked must be a list of variables of {uri!r}, such as {variables[:1]}, "
+            f"not {unchecked!r}"
+        )
+    fields.update(
+        template=template,
+        accepts=arguments,
+        completers=completers_of(arguments, signature, prepare),
+        unchecked=frozenset(unchecked),
+    )
+    return FunctionTemplate(**fields)
+
+
+def _with_variables(docs: Docs, names: Iterable[str]) -> str | None:
+    """Return the description with those of the variables, for which templates have no members."""
+    lines = [f"- {name}: {docs.parameters[name]}" for name in names if name in docs.parameters]
+    parts = [docs.description, "Args:\n" + "\n".join(lines) if lines else None]
+    return "\n\n".join(filter(None, parts)) or None
+
+
+def _texts_among(arguments: Arguments) -> list[str]:
+    """Return the names of the arguments that are strings, or strings or null."""
+    found: list[str] = []
+    for each in arguments.fields:
+        schema = each.form.schema("validation")
+        choices = {str(part.get("type")) for part in schema.get("anyOf", [{}])}
+        if schema.get("type") == "string" or choices <= {"string", "null"}:
+            found.append(each.wire_name)
+    return found
+
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
+
+
+def _check_variables(template: UriTemplate, arguments: Arguments, at: str) -> None:
+    parameters = {each.wire_name: each for each in arguments.fields}
+    filled = {variable.name for variable in template.variables}
+    for variable in template.variables:
+        parameter = parameters.get(variable.name)
+        if parameter is None:
+            raise RegistrationError(
+                f"{at}: the URI has a variable {{{variable.name}}}, but no parameter takes it"
+            )
+        if parameter.required and not variable.required:
+            raise RegistrationError(
+                f"{at}: {{{variable.name}}} may be missing from a URI; give the parameter a default"
+            )
+    for name, parameter in parameters.items():
+        if parameter.required and name not in filled:
+            raise RegistrationError(
+                f"{at}: nothing in the URI fills {name}; add {{{name}}} to it, "
+                f"or give the parameter a default"
+            )
+
+
+def _mime_type_of(returns: Any) -> str | None:
+    """Return the MIME type that a return annotation implies; None if it implies none."""
+    if get_origin(returns) is Annotated:
+        returns = get_args(returns)[0]
+    if returns is str:
+        return "text/plain"
+    if returns is bytes:
+        return "application/octet-stream"
+    if returns is UNSET or not is_structured(returns):
+        return None
+    return "application/json"
+
+
+@overload
+def resource(fn: F, /) -> F: ...
+
+
+@overload
+def resource(uri: str | None = None, /, **options: Unpack[ResourceOptions]) -> Callable[[F], F]: ...
+
+
+def resource(uri: Any = None, /, **options: Unpack[ResourceOptions]) -> Any:
+    """Mark a function or method as a resource, for `MCPKit.include` or ``mcpkit run``.
+
+    Args:
+        uri: A URI or an RFC 6570 template.
+        options: See `ResourceOptions`.
+
+    Returns:
+        The function itself, unchanged.
+    """
+    fn = None if isinstance(uri, str) else uri
+    return decorated(mark, fn, "resource", uri if fn is None else None, **options)

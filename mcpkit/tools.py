@@ -1,0 +1,326 @@
+"""Tools: functions that a model may call."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, get_args, overload
+
+from typing_extensions import TypedDict, TypeVar, Unpack
+
+from mcpkit._entries import (
+    NO_APP,
+    CommonOptions,
+    Defaults,
+    Entry,
+    annotations_from,
+    check_allowed,
+    decorated,
+    entry_fields,
+    mark,
+)
+from mcpkit._injection import CallPlan, call_fields, inspect_handler
+from mcpkit._protocol import wire
+from mcpkit._protocol.headers import HeaderParameter, declared_in
+from mcpkit._protocol.revisions import Revision
+from mcpkit._signature.arguments import Arguments
+from mcpkit._signature.output import Output, Rendered, wrapped_schema
+from mcpkit._signature.signature import Signature, takes_any
+from mcpkit._utils.json import UNSET, JsonSchema, every_schema
+from mcpkit.context import Context
+from mcpkit.errors import RegistrationError
+from mcpkit.types import ToolAnnotations
+
+__all__ = ["FunctionTool", "TaskSupport", "Tool", "ToolHints", "ToolOptions", "make_tool", "tool"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TaskSupport: TypeAlias = Literal["optional", "required", "forbidden"]
+"""Whether a call of a tool may, must or must not become a task."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
+
+
+@dataclass(slots=True, kw_only=True)
+class Tool(Entry):
+    """A tool that a model may call.
+
+    Args:
+        input_schema: The JSON Schema of the arguments, an object.
+        output_schema: The JSON Schema of the structured content; None if none is promised.
+        annotations: Hints for clients.
+        headers: The arguments that an HTTP request repeats in headers.
+        raw_output: True to wrap structured content that is not an object only where the revision
+            requires it.
+        task: Whether a call may become a task.
+        resumable: True if a task whose process ended may run again.
+        task_ttl: Seconds for which its tasks are stored; None: the setting of the server.
+
+    Raises:
+        RegistrationError: Hosts do not accept the name.
+    """
+
+    listing = "tools"
+
+    input_schema: JsonSchema
+    output_schema: JsonSchema | None = None
+    annotations: ToolAnnotations | None = None
+    headers: tuple[HeaderParameter, ...] = ()
+    raw_output: bool = False
+    task: TaskSupport = "forbidden"
+    resumable: bool = False
+    task_ttl: float | None = None
+
+    def __post_init__(self) -> None:
+        if _NAME.fullmatch(self.name) is None:
+            raise RegistrationError(
+                f"{self.name!r} is not a tool name that hosts accept; "
+                f"use 1 to 64 letters, digits, '_', '-' and '.' (pass name=...)"
+            )
+
+    @property
+    def key(self) -> str:
+        """The name."""
+        return self.name
+
+    @abstractmethod
+    async def call(self, arguments: dict[str, Any], context: Context[Any]) -> Rendered:
+        """Call the tool.
+
+        Args:
+            arguments: The arguments, as the client sent them.
+            context: The context of the request.
+
+        Raises:
+            Exception: The tool failed, or does not accept the arguments; see
+                `mcpkit._server.handlers.error_result`.
+        """
+
+    async def admit(self, arguments: dict[str, Any], context: Context[Any]) -> None:
+        """Refuse a call that is not allowed, before it becomes a task.
+
+        Raises:
+            Exception: As for `call`.
+        """
+        del arguments, context
+
+    async def prepare(self, arguments: dict[str, Any], context: Context[Any]) -> None:
+        """Validate the arguments of a call that becomes a task, and ask for declared input.
+
+        Raises:
+            Exception: As for `call`.
+        """
+        del arguments, context
+
+    def to_wire(self, revision: Revision) -> dict[str, Any]:
+        """Return its entry in ``tools/list``."""
+        members = self.described()
+        members["inputSchema"] = self.input_schema
+        schema = self.output_schema
+        if schema is not None:
+            knows_objects_only = revision.structured_output == "object"
+            is_object = schema.get("type") == "object"
+            if not is_object and (knows_objects_only or not self.raw_output):
+                schema = wrapped_schema(schema)  # TOOL-11
+            members["outputSchema"] = schema
+        if self.annotations is not None:
+            members["annotations"] = wire.hints_to_wire(self.annotations)
+        if self.task != "forbidden":
+            members["execution"] = {"taskSupport": self.task}
+        return revision.keep(revision.tool_members, members)
+
+
+@dataclass(slots=True, kw_only=True)
+class FunctionTool(Tool):
+    """A tool that is a Python function."""
+
+    plan: CallPlan
+    accepts: Arguments
+    output: Output
+
+    async def call(self, arguments: dict[str, Any], context: Context[Any]) -> Rendered:
+        """Validate the arguments, call the function, and render its result.
+
+        Raises:
+            InvalidArguments: The arguments do not match the signature.
+            OutputMismatch: The returned value does not match the return annotation.
+        """
+        values = self.accepts.validate(arguments)
+        if self.allow is not None and context.peer.task is None:  # a task was checked at its start
+            await check_allowed(self, values, context)
+        return self.output.render(await self.plan.run(values, context))
+
+    async def admit(self, arguments: dict[str, Any], context: Context[Any]) -> None:
+        """Ask the ``allow=`` predicate of the tool, if it has one."""
+        if self.allow is not None:
+            await check_allowed(self, self.accepts.validate(arguments), context)
+
+    async def prepare(self, arguments: dict[str, Any], context: Context[Any]) -> None:
+        """Validate the arguments, and ask for the input that parameters declare."""
+        values = self.accepts.validate(arguments)
+        await check_allowed(self, values, context)
+        await self.plan.ask_first(values, context)
+
+
+class ToolHints(TypedDict, total=False):
+    """The annotations of a tool, as the protocol names them."""
+
+    title: str
+    readOnlyHint: bool
+    destructiveHint: bool
+    idempotentHint: bool
+    openWorldHint: bool
+
+
+class ToolOptions(CommonOptions, total=False):
+    """The options of `MCPKit.tool` and `add_tool`, in addition to the common ones."""
+
+    annotations: ToolAnnotations | ToolHints | None
+    """A `ToolAnnotations`, or a dict with the names of the protocol."""
+    read_only: bool | None
+    """Hint: the tool does not change anything."""
+    destructive: bool | None
+    """Hint: the tool may delete or overwrite something."""
+    idempotent: bool | None
+    """Hint: a repeated call has no further effect."""
+    open_world: bool | None
+    """Hint: the tool reaches other systems, such as the web."""
+    structured_output: bool | Literal["raw"] | None
+    """False for content only, True to require structured output; None, the default, decides by the
+    return annotation. A value that is not an object is sent as ``{"result": …}``; ``"raw"``
+    requires structured output and does not wrap it from 2026-07-28 on."""
+    input_schema: JsonSchema | None
+    """A JSON Schema to advertise instead of the derived one. The signature still validates the
+    arguments; a function that takes ``**arguments`` gets all that the schema allows, validated by
+    the schema."""
+    task: TaskSupport
+    """``"optional"`` lets clients that support tasks turn a call into a task; ``"required"``
+    refuses all other calls."""
+    resumable: bool
+    """True if a task whose process ended may run again; completed steps are not repeated. Otherwise
+    it has failed."""
+    task_ttl: float | None
+    """Seconds for which its tasks are stored; the app's by default."""
+
+
+def make_tool(
+    fn: Callable[..., Any],
+    /,
+    *,
+    prefix: str | None = None,
+    defaults: Defaults = NO_APP,
+    **options: Unpack[ToolOptions],
+) -> FunctionTool:
+    """Return a tool that calls a function.
+
+    Args:
+        fn: The function.
+        prefix: Put before the name, with an underscore.
+        defaults: The settings of the app.
+        options: See `ToolOptions`.
+
+    Raises:
+        RegistrationError: The function or an option cannot be served; the message has the fix.
+    """
+    given = options.get("input_schema")
+    is_open = given is not None and takes_any(fn)
+    signature = inspect_handler(fn, is_open=is_open)
+    fields = entry_fields(FunctionTool, ToolOptions, signature, options, prefix, defaults)
+    _check_task_options(options, signature.place)
+    if given is None:
+        arguments = Arguments(signature)
+        input_schema = arguments.schema()
+    else:
+        from mcpkit._signature.input_schema import OpenArguments, check_input_schema
+
+        arguments = OpenArguments(signature, given) if is_open else Arguments(signature)
+        check_input_schema(signature, arguments, given, is_open)
+        input_schema = given
+    try:
+        headers = declared_in(input_schema)
+    except ValueError as error:
+        raise RegistrationError(f"{signature.place}: {error}") from None
+    output = Output(signature, options.get("structured_output"), defaults.converters)
+    if not options.get("description") and _repeats(signature, output.schema):
+        fields["description"] = signature.docs.told("returns")
+    fields.update(
+        call_fields(fn, signature, options.get("inline", False)),
+        accepts=arguments,
+        output=output,
+        input_schema=input_schema,
+        output_schema=output.schema,
+        annotations=annotations_from(options, ToolAnnotations, signature.place),
+        headers=headers,
+        raw_output=output.is_raw,
+    )
+    return FunctionTool(**fields)
+
+
+def _check_task_options(options: ToolOptions, at: str) -> None:
+    support = options.get("task", "forbidden")
+    if support not in get_args(TaskSupport):
+        known = ", ".join(map('"{}"'.format, get_args(TaskSupport)))
+        raise RegistrationError(f"{at}: task={support!r}; write one of {known}")
+    found = [name for name in options if name in ("resumable", "task_ttl")]
+    if found and support == "forbidden":
+        raise RegistrationError(
+            f'{at}: {found[0]}= is for tools that run as tasks; add task="optional", or "required"'
+        )
+    ttl = options.get("task_ttl")
+    if ttl is not None and not ttl > 0:
+        raise RegistrationError(f"{at}: task_ttl= is seconds, more than 0")
+
+
+def _repeats(signature: Signature, schema: JsonSchema | None) -> bool:
+    """Return True if the docstring only repeats what the return type or output schema says."""
+    returns = signature.docs.returns
+    if not returns or signature.returns is UNSET:
+        return False
+    known = {each.lower() for each in _WORD.findall(str(signature.returns))} | _TYPE_WORDS
+    texts = [
+        text
+        for text in returns.partition(":")[2].strip().splitlines()
+        if not known.issuperset(map(str.lower, _WORD.findall(text)))
+    ]
+    if not texts or schema is None:
+        return not texts
+    described = [str(each["description"]) for each in every_schema(schema) if "description" in each]
+
+    def is_described(text: str) -> bool:
+        plain = text.strip(" .-")
+        return bool(plain) and any(plain in each for each in described)
+
+    return all(is_described(text) or is_described(text.partition(":")[2]) for text in texts)
+
+
+_WORD: Final = re.compile(r"\w+")
+_TYPE_WORDS: Final = frozenset(
+    {
+        *("a", "an", "and", "array", "bool", "boolean", "bytes", "dict", "dictionary", "float"),
+        *("int", "integer", "json", "list", "none", "null", "number", "object", "of", "or"),
+        *("str", "string", "text", "the", "tuple"),
+    }
+)
+
+
+@overload
+def tool(fn: F, /) -> F: ...
+
+
+@overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+
+
+def tool(fn: Any = None, /, **options: Unpack[ToolOptions]) -> Any:
+    """Mark a function or method as a tool, for `MCPKit.include` or ``mcpkit run``.
+
+    Args:
+        fn: The function; also a static or class method.
+        options: See `ToolOptions`.
+
+    Returns:
+        The function itself, unchanged.
+    """
+    return decorated(mark, fn, "tool", None, **options)
