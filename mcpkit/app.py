@@ -20,7 +20,7 @@ from mcpkit._from_functions import (
     errors_of,
 )
 from mcpkit._server.registry import Registry
-from mcpkit._server.server import Middleware, Server, Settings
+from mcpkit._server.server import Server, Settings
 from mcpkit._signature.hints import function_name, location, underlying
 from mcpkit._signature.signature import is_async
 from mcpkit._utils.json import UNSET
@@ -35,6 +35,7 @@ from mcpkit._utils.names import (
 from mcpkit._utils.sealing import SECRET, secret_weakness, secrets_from_environment
 from mcpkit.context import ListKind
 from mcpkit.errors import MissingEnvironment, RegistrationError
+from mcpkit.middleware import Handler, Middleware
 from mcpkit.permissions import Hierarchy, needed_scopes
 from mcpkit.tasks.options import Store, TaskOptions, settings_of
 from mcpkit.transports import load
@@ -150,6 +151,7 @@ class MCPKit(Generic[StateT]):
                 website_url=website_url,
                 icons=icons,
             ),
+            _handlers,
             Registry(),
             instructions,
             Settings(
@@ -798,6 +800,14 @@ class MCPKit(Generic[StateT]):
             prefix=prefix,
             server=self._server,
         )
+
+
+def _handlers() -> Mapping[str, Handler]:
+    """Load the handlers of all methods; making an app should load neither anyio nor sessions."""
+    from mcpkit._server.handlers import HANDLERS
+    from mcpkit._server.session import SESSION_HANDLERS
+
+    return {**HANDLERS, **SESSION_HANDLERS}
 
 
 def _check_lifespan(lifespan: Any) -> None:

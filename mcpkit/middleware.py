@@ -1,41 +1,54 @@
-"""Middleware: functions around every operation, composed once."""
+"""Middleware: functions around every handler of a method, composed once."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from pydantic_core import from_json
 
-from mcpkit._server.handlers import Operation
-from mcpkit._server.server import Middleware, Server
 from mcpkit._signature.converters import Converters, blocks_of
 from mcpkit._signature.output import Rendered
 from mcpkit._utils.json import UNSET
-from mcpkit.context import Context
+from mcpkit.context import CallNext, Context
 from mcpkit.types import ContentBlock, ToolResult
 
-__all__ = ["Answer", "compose"]
+__all__ = ["Answer", "Handler", "Middleware", "Params", "compose"]
+
+Params: TypeAlias = Mapping[str, Any]
+Handler: TypeAlias = Callable[[Any, Params, Context[Any]], Any]
+"""Answers a method: given the server, the params and the context, returns a value or an awaitable
+of one."""
+
+Middleware: TypeAlias = Callable[[Context[Any], CallNext], Awaitable[Any]]
+"""Given the context of a request and a function that goes on with it, returns the value to answer
+with."""
 
 
-def compose(operation: Operation, middleware: Sequence[Middleware]) -> Operation:
-    """Put middleware around an operation, the first outermost; none leaves it as it is."""
+def compose(handler: Handler, middleware: Sequence[Middleware], converters: Converters) -> Handler:
+    """Put middleware around a handler, the first outermost.
+
+    Args:
+        handler: The handler.
+        middleware: The functions; none leaves the handler as it is.
+        converters: For the results that middleware makes.
+    """
     for each in reversed(middleware):
-        operation = _around(operation, each)
-    return operation
+        handler = _around(handler, each, converters)
+    return handler
 
 
-def _around(operation: Operation, middleware: Middleware) -> Operation:
-    async def around(server: Server, params: Mapping[str, Any], context: Context[Any]) -> Any:
+def _around(handler: Handler, middleware: Middleware, converters: Converters) -> Handler:
+    async def around(server: Any, params: Params, context: Context[Any]) -> Any:
         async def call_next() -> Any:
-            value = operation(server, params, context)
+            value = handler(server, params, context)
             if inspect.isawaitable(value):
                 value = await value
             return Answer(value) if isinstance(value, Rendered) else value
 
         value = await middleware(context, call_next)
-        return _rendered(value, server.converters) if isinstance(value, ToolResult) else value
+        return _rendered(value, converters) if isinstance(value, ToolResult) else value
 
     return around
 

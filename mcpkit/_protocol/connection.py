@@ -339,7 +339,7 @@ class Connection:
         try:
             messages.check_envelope(message)
         except InvalidRequest as error:
-            if messages.is_answer(message):
+            if messages.is_response(message):
                 # Its id is one of ours: under it the client would look for a request of its own.
                 about = messages.readable_id(message)
                 answers = about if messages.is_id(about) else None
@@ -601,5 +601,5 @@ def wants_answer(part: Any) -> bool:
     try:
         messages.check_envelope(part)
     except InvalidRequest:
-        return not messages.is_answer(part)
+        return not messages.is_response(part)
     return "method" in part and "id" in part

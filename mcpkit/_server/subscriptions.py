@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -12,10 +12,12 @@ from pydantic_core import from_json
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import SUBSCRIPTION_KEY, Connection, Request, State
-from mcpkit._server.handlers import check_uri, not_found, uri_of
-from mcpkit._server.registry import Catalog
-from mcpkit._server.server import Server, log
+from mcpkit._server.channel import size_of
+from mcpkit._server.failures import not_found
+from mcpkit._server.registry import Catalog, check_uri, uri_of
+from mcpkit._server.server import Server
 from mcpkit._utils.json import is_array, is_object
+from mcpkit._utils.logs import log
 from mcpkit._utils.sealing import SealBroken
 from mcpkit.context import ListKind
 from mcpkit.errors import (
@@ -50,14 +52,6 @@ _LIST_FILTERS: Final[Mapping[str, ListKind]] = {
     "promptsListChanged": "prompts",
     "resourcesListChanged": "resources",
 }
-
-
-_OVERHEAD: Final = 512
-"""Bytes that it takes to watch a URI, beside the URI."""
-
-
-def _size_of(uris: Iterable[str]) -> int:
-    return sum(len(uri) + _OVERHEAD for uri in uris)
 
 
 class _Listen:
@@ -190,7 +184,7 @@ class Subscriptions:
             return {}
         if len(self._watched) >= self._server.settings.max_subscriptions:
             raise InvalidRequest(f"More than {len(self._watched)} subscriptions; end one first")
-        self._reserve(_size_of([uri]), request)
+        self._reserve(size_of([uri]), request)
         self.watch(frozenset({uri}))
         return {}
 
@@ -199,7 +193,7 @@ class Subscriptions:
         uri = uri_of(request.params)
         if uri in self._watched:
             self._watched.discard(uri)
-            self._reserve(-_size_of([uri]), request)
+            self._reserve(-size_of([uri]), request)
             self._server.changes.unwatch(self, [uri])
         return {}
 
@@ -235,7 +229,7 @@ class Subscriptions:
         ids = self._task_ids(wanted, request)
         if ids:
             honoured["taskIds"] = ids
-        self._reserve(_size_of([*known, *ids]), request)
+        self._reserve(size_of([*known, *ids]), request)
         request.params = {}  # which may be long, and the stream stays open
         self.attach()
         listen = self._listens[request] = _Listen(request, kinds, frozenset(known), frozenset(ids))

@@ -9,9 +9,9 @@ from contextlib import suppress
 import anyio
 from anyio.abc import Process
 
+from mcpkit._protocol.messages import MAX_LINE, LineSplitter
 from mcpkit._utils.text import exit_reason
 from mcpkit.errors import ConnectionClosed
-from mcpkit.transports.stdio.lines import MAX_LINE, LineSplitter
 
 __all__ = ["LineTooLong", "ProcessLink"]
 

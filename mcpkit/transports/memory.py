@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import Request
+from mcpkit._server.channel import Channel
 from mcpkit._server.server import Server
-from mcpkit._server.session import Channel, Session
+from mcpkit._server.session import Session
 
 __all__ = ["MemoryLink"]
 

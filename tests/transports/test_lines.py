@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.transports.stdio.lines import LineSplitter
+from mcpkit._protocol.messages import LineSplitter
 
 LETTERS = st.lists(st.sampled_from([b"a", b"\n", b" ", b"bc\n", b"\r\n", b"\n\n"]))
 

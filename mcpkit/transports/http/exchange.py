@@ -13,7 +13,8 @@ import anyio
 
 from mcpkit._protocol.connection import Dropped, Refused, Request, RequestSource
 from mcpkit._protocol.messages import error_text
-from mcpkit._server.session import Channel, Session
+from mcpkit._server.channel import Channel
+from mcpkit._server.session import Session
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.quota import Exhausted, Hold, Holder
 from mcpkit.errors import Forbidden, InternalError, ProtocolError

@@ -13,8 +13,9 @@ from urllib.parse import parse_qs, quote
 from typing_extensions import Unpack
 
 from mcpkit._protocol.connection import Request
+from mcpkit._server.channel import Channel
 from mcpkit._server.server import log
-from mcpkit._server.session import Channel, Session
+from mcpkit._server.session import Session
 from mcpkit.errors import InternalError, ProtocolError
 from mcpkit.http import HttpOptions, HttpRequest, Scope
 from mcpkit.transports import Served

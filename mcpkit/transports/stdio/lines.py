@@ -1,7 +1,7 @@
 """Lines out of the chunks of bytes that a stream arrives in.
 
 `Lines` feeds a server's session: a line that is too long is refused while it still arrives, and a
-session that is full gets no further line. `LineSplitter` returns the lines that are complete.
+session that is full gets no further line.
 """
 
 from __future__ import annotations
@@ -16,58 +16,12 @@ from mcpkit.errors import InvalidRequest
 if TYPE_CHECKING:
     from mcpkit._server.session import Session
 
-__all__ = ["MAX_LINE", "MAX_VALUES", "LineSplitter", "Lines"]
-
-MAX_LINE: Final = 64 * 1024 * 1024
-"""Bytes a line may have by default."""
+__all__ = ["MAX_VALUES", "Lines"]
 
 MAX_VALUES: Final = 1_000_000
 """JSON values a line may have: each takes many times the bytes that it was written in."""
 
 _LONG: Final = 64 * 1024
-
-
-class LineSplitter:
-    """Splits a stream into lines.
-
-    Args:
-        max_kept: Bytes that are kept of a line; the rest of it is dropped. None: all are kept.
-    """
-
-    def __init__(self, max_kept: int | None = None) -> None:
-        self._max_kept = max_kept
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that a chunk completes, without newlines and without blank lines."""
-        lines = chunk.split(b"\n")
-        rest = lines.pop()
-        if lines and self._parts:
-            self._keep(lines[0])
-            lines[0] = self.take_rest()
-        if rest:
-            self._keep(rest)
-        return [line[: self._max_kept] for line in lines if line and not line.isspace()]
-
-    @property
-    def kept(self) -> int:
-        """Bytes that are kept of an incomplete line."""
-        return self._size
-
-    def take_rest(self) -> bytes:
-        """Return what has arrived of an incomplete line, and forget it."""
-        line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts.clear()
-        self._size = 0
-        return line
-
-    def _keep(self, part: bytes) -> None:
-        if self._max_kept is not None:
-            part = part[: max(self._max_kept - self._size, 0)]
-        if part:
-            self._parts.append(part)
-            self._size += len(part)
 
 
 class Lines:

@@ -20,13 +20,14 @@ import anyio
 
 from mcpkit._concurrency.event_loop import run_loop
 from mcpkit._concurrency.loop import open_loop
+from mcpkit._protocol.messages import MAX_LINE
 from mcpkit._server.server import Server, log
 from mcpkit._server.session import Session
 from mcpkit._server.task_runs import serving_tasks
 from mcpkit.transports import Served
 from mcpkit.transports.leaving import exit_now, stop_signals
 from mcpkit.transports.stdio.guard import ProtocolStreams, take_over
-from mcpkit.transports.stdio.lines import MAX_LINE, Lines
+from mcpkit.transports.stdio.lines import Lines
 from mcpkit.transports.stdio.reader import make_reader
 from mcpkit.transports.stdio.writer import Output
 
