@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from mcpkit._input_requests.replay import Requester
-from mcpkit._protocol.connection import Answer, Connection, Request, State
+from mcpkit._protocol.connection import Connection, Request, Response, State
 from mcpkit._protocol.input_request import Ask
 from mcpkit._protocol.messages import Id
 from mcpkit._protocol.revisions import ClientProfile, Revision
@@ -33,7 +33,7 @@ class _PendingRequest:
 
     def __init__(self, cause: Request | None) -> None:
         self.arrived = anyio.Event()
-        self.answer: Answer | None = None
+        self.answer: Response | None = None
         self.cause = cause
 
 
@@ -188,7 +188,7 @@ class PendingRequests:
             text = self._connection.send_notification("notifications/cancelled", params)
             self._send(text, cause)
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: Response) -> None:
         """Take a response of the client, which may be late or answer nothing."""
         pending = self._open.get(answer.id)
         if pending is not None and pending.answer is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from mcpkit._protocol.connection import Dropped, Refused, Request, RequestSource
+from mcpkit._protocol.connection import Ignored, Rejected, Request, RequestSource
 from mcpkit.errors import ProtocolError
 from mcpkit.types import LogLevel
 
@@ -76,9 +76,9 @@ class Channel:
         if text is not None:
             self.send(text, request)
 
-    def reject(self, event: Refused | Dropped, origin: RequestSource | None = None) -> None:
+    def reject(self, event: Rejected | Ignored, origin: RequestSource | None = None) -> None:
         """Send the response to a message that is not served, if it has one."""
-        if type(event) is Refused and event.text is not None:
+        if type(event) is Rejected and event.text is not None:
             self.send(event.text)
 
     def let_go(self, request: Request, retry: float | None) -> None:

@@ -21,15 +21,15 @@ from mcpkit._concurrency.threads import Threads, is_interrupt
 from mcpkit._input_requests.live import LiveRequester, PendingRequests, RootsHandler
 from mcpkit._input_requests.replay import Requester, StatelessReplay
 from mcpkit._protocol.connection import (
-    Answer,
     Cancelled,
     Connection,
-    Dropped,
     Event,
+    Ignored,
     Notification,
-    Refused,
+    Rejected,
     Request,
     RequestSource,
+    Response,
 )
 from mcpkit._protocol.messages import Encoded, Id, parse
 from mcpkit._protocol.revisions import ClientProfile, Notice, Revision
@@ -179,15 +179,15 @@ class Session(RunHost):
             else:
                 self._waiting[event] = contextvars.copy_context(), self._size
                 self._bytes_waiting += self._size
-        elif type(event) is Refused:
+        elif type(event) is Rejected:
             self._channel.reject(event, origin)
         elif type(event) is Cancelled:
             self.cancel(event.request)
         elif type(event) is Notification:
             self._noticed(event.notice)
-        elif type(event) is Answer:
+        elif type(event) is Response:
             self._requests.answered(event)
-        elif type(event) is Dropped:
+        elif type(event) is Ignored:
             self._dropped_message(event, origin)
 
     def drop_channel(self) -> None:
@@ -198,11 +198,11 @@ class Session(RunHost):
         for event in events:
             self.act_on(event, origin)
 
-    def _dropped_message(self, event: Dropped, origin: RequestSource | None) -> None:
+    def _dropped_message(self, event: Ignored, origin: RequestSource | None) -> None:
         log.debug("not served: %s", event.reason)
         self._channel.reject(event, origin)
         if event.answers is not None:
-            self._requests.answered(Answer(event.answers, None, None))
+            self._requests.answered(Response(event.answers, None, None))
 
     def _noticed(self, notice: Notice) -> None:
         if notice == "initialized":

@@ -14,10 +14,10 @@ from mcpkit._protocol.connection import (
     VERSION_KEY,
     Cancelled,
     Connection,
-    Dropped,
     Event,
+    Ignored,
     Notification,
-    Refused,
+    Rejected,
     Request,
     State,
 )
@@ -191,7 +191,7 @@ UNKNOWN = ["1900-01-01", "2099-01-01", "", "latest", "2026-07-28 ", "ü"]
 @pytest.mark.parametrize("version", UNKNOWN)
 def test_an_unknown_version_is_refused_with_those_that_are_known(where: str, version: str) -> None:
     """VER-1, ERR-4, DISC-3; -32022."""
-    event = one(start(where), announced("m", "tools/list", version), Refused)
+    event = one(start(where), announced("m", "tools/list", version), Rejected)
     assert event.text is not None
     check(event.text, "2026-07-28")
     error = json.loads(event.text)["error"]
@@ -211,7 +211,7 @@ def test_a_version_with_a_handshake_cannot_be_announced(
     where: str, version: str, method: str
 ) -> None:
     """ERA-2; -32602, since the list of -32022 would send the client round in circles."""
-    event = one(start(where), announced("m", method, version), Refused)
+    event = one(start(where), announced("m", method, version), Rejected)
     assert (event.error.code, event.id) == (-32602, "m")
     assert "initialize" in event.error.message
 
@@ -228,7 +228,7 @@ def test_methods_of_the_handshake_are_gone_from_the_modern_era(where: str, metho
 @pytest.mark.parametrize("method", ["a/b", *REMOVED])
 def test_a_refusal_in_the_modern_era_fits_its_schema(where: str, method: str) -> None:
     """ERR-5."""
-    event = one(start(where), announced("m", method), Refused)
+    event = one(start(where), announced("m", method), Rejected)
     assert event.text is not None
     check(event.text, MODERN[-1])
 
@@ -314,5 +314,5 @@ def test_a_cancellation_finds_requests_of_either_era_and_only_those_it_names(whe
 
 def test_a_notification_of_the_handshake_needs_one(where: str) -> None:
     """MSG-5."""
-    kind: type[Event] = Dropped if where == NEW else Notification
+    kind: type[Event] = Ignored if where == NEW else Notification
     one(start(where), notification("notifications/roots/list_changed"), kind)

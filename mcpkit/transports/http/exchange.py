@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from mcpkit._protocol.connection import Dropped, Refused, Request, RequestSource
+from mcpkit._protocol.connection import Ignored, Rejected, Request, RequestSource
 from mcpkit._protocol.messages import error_text
 from mcpkit._server.channel import Channel
 from mcpkit._server.session import Session
@@ -80,7 +80,7 @@ class ExchangeChannel(Channel):
         exchange: Any = request.origin
         exchange.settle(text, error)
 
-    def reject(self, event: Refused | Dropped, origin: RequestSource | None = None) -> None:
+    def reject(self, event: Rejected | Ignored, origin: RequestSource | None = None) -> None:
         """Take the error of a message that is not served."""
         exchange: Any = origin
         if exchange is not None:
@@ -223,10 +223,10 @@ class Exchange(Occupant):
             status = error_status(error, modern=self._modern, served=True)
         self._finish(text, error, status)
 
-    def reject(self, event: Refused | Dropped) -> None:
+    def reject(self, event: Rejected | Ignored) -> None:
         """Take the error of a message that is not served."""
         error = event.error
-        if isinstance(event, Dropped):
+        if isinstance(event, Ignored):
             if error is not None and self.body is None:
                 # Whatever a revision has a shape for: HTTP always has one (MSG-8).
                 self.body = error_text(UNSET, error)
