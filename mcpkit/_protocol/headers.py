@@ -337,8 +337,8 @@ def check_parameters(
 
 
 def _is_text_before(path: tuple[str, ...], arguments: Mapping[str, Any]) -> bool:
-    # Validation reads JSON out of text where an object belongs; a value that comes to light only
-    # there would pass by everybody who relies on its header.
+    # Validation reads JSON in a text in place of an object; a value found only there would bypass
+    # every proxy that relies on its header.
     found: Any = arguments
     for each in path:
         if not is_object(found):

@@ -1,6 +1,6 @@
-"""A server's entries, in the order in which they were registered, and the pages of their lists.
+"""A server's entries in the order of their registration, and the pages of their lists.
 
-Pages are encoded once per revision and state of the registry, and sent as they are.
+A page is encoded once for each revision and each version of the registry.
 """
 
 from __future__ import annotations
@@ -30,9 +30,6 @@ from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import PER_REQUEST, Capability, Revision
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import InvalidParams, RegistrationError
-
-__all__ = ["Catalog", "Page", "Registry", "View"]
-
 
 EntryT = TypeVar("EntryT", bound=Entry)
 
@@ -68,10 +65,10 @@ class Page:
     """A page of a list.
 
     Args:
-        listing: Which list.
-        entries: On this page.
-        next_cursor: Where the next page begins; None on the last.
-        is_private: True if others may see other entries.
+        listing: The list.
+        entries: The entries on this page.
+        next_cursor: The cursor of the next page; None on the last.
+        is_private: True if other callers may see other entries.
     """
 
     __slots__ = ("_encoded", "entries", "is_private", "listing", "next_cursor")
@@ -126,9 +123,9 @@ class Catalog(Protocol):
         ...
 
     def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
-        """Return the registered resource at a URI, or the first template that fits it.
+        """Return the registered resource at a URI, or the first template that matches it.
 
-        The second part is the values that the URI gives the template's variables.
+        The second part is the values of the template's variables.
         """
         ...
 
@@ -142,10 +139,10 @@ class Catalog(Protocol):
         """Return a page of a list.
 
         Args:
-            listing: Which list.
-            cursor: From the page before; None for the first.
-            size: How many entries a page has at most; None: all on one.
-            context: Of the request that is served.
+            listing: The list.
+            cursor: The cursor from the page before; None for the first.
+            size: The largest number of entries; None: all on one page.
+            context: The context of the request.
 
         Raises:
             InvalidParams: The cursor is not one of ours (PAGE-3).
@@ -163,7 +160,7 @@ _TABLES: Final[dict[Listing, tuple[str, ListKind, str]]] = {
 
 _KINDS: Final[dict[Listing, ListKind]] = {listing: each[1] for listing, each in _TABLES.items()}
 _COMPLETED: Final[frozenset[Listing]] = frozenset({"resourceTemplates", "prompts"})
-"""The lists whose entries may suggest values for their arguments."""
+"""The lists whose entries may complete their arguments."""
 
 MAX_CURSOR: Final = 128 * 1024
 """Characters of a cursor, which may hold the URI of an entry."""
@@ -173,12 +170,12 @@ MAX_PAGES: Final = 1024
 
 
 class _Inclusion(NamedTuple):
-    """Where the entries of a registry are offered too.
+    """A registry that includes the entries of another one.
 
     Args:
-        into: The other registry.
-        prefix: Put in front of their names, and in their URIs.
-        scopes: That each of them needs, beside its own.
+        into: The including registry.
+        prefix: Added to their names, and to their URIs.
+        scopes: Scopes that each of them needs there, besides its own.
     """
 
     into: Registry
@@ -186,28 +183,28 @@ class _Inclusion(NamedTuple):
     scopes: tuple[str, ...] = ()
 
     def add(self, item: Tool | Resource | ResourceTemplate | Prompt) -> None:
-        """Offer an entry there; it has a place of its own in the order."""
+        """Add an entry there; its number there is another one."""
         made = item.prefixed(self.prefix) if self.prefix else copy(item)
         made.scopes = tuple(dict.fromkeys((*self.scopes, *made.scopes)))
         self.into.add(made)
 
     def remove(self, kind: ListKind, key: str) -> None:
-        """Offer an entry there no more, unless somebody has removed it already."""
+        """Remove an entry there, if it is still registered."""
         if self.prefix:
             key = prefixed_uri(self.prefix, key) if kind == "resources" else f"{self.prefix}_{key}"
         with suppress(KeyError):
             self.into.remove(kind, key)
 
     def leads_to(self, registry: Registry) -> bool:
-        """Return True if the entries are offered by a registry, at once or by way of others."""
+        """Return True if a registry includes the entries, directly or through others."""
         return self.into is registry or self.into.is_included_in(registry)
 
 
 class Registry:
     """All entries of a server.
 
-    Its tables are replaced and never changed, since what is offered may change in one thread while
-    others look it up.
+    Its tables are replaced and never modified, because entries may be added in one thread while
+    others look them up.
     """
 
     def __init__(self) -> None:
@@ -219,7 +216,7 @@ class Registry:
         self.on_change: Callable[[ListKind], None] = lambda kind: None
         self._inclusions: list[_Inclusion] = []
         self._version = 0
-        """Counts the changes: what was prepared before one is of no use after it."""
+        """Counts the changes, each of which invalidates the cached pages."""
         self._pages: dict[tuple[int, Listing, int, int | None], Page] = {}
         self.advertised: frozenset[Capability] = frozenset()
         """The capabilities that the entries give the server."""
@@ -230,10 +227,10 @@ class Registry:
     # --- changing ---------------------------------------------------------------------------------
 
     def add(self, item: Tool | Resource | ResourceTemplate | Prompt) -> None:
-        """Offer an entry, here and wherever this registry is included.
+        """Add an entry, here and to the registries that include this one.
 
         Raises:
-            RegistrationError: Its name or URI is taken, here or there; it is offered nowhere.
+            RegistrationError: Its name or URI is taken, here or there; it is added nowhere.
         """
         listing = item.listing
         with self._changing:
@@ -265,12 +262,12 @@ class Registry:
     def include(
         self, other: Registry, prefix: str | None = None, scopes: tuple[str, ...] = ()
     ) -> None:
-        """Offer the entries of another registry too: those it has, and those it will have.
+        """Include the entries of another registry, now and in future.
 
         Args:
             other: The registry.
-            prefix: Put in front of names, ``prefix_name``, and of URIs, ``scheme://prefix/rest``.
-            scopes: That each of them needs here, beside its own.
+            prefix: Added to names, ``prefix_name``, and to URIs, ``scheme://prefix/rest``.
+            scopes: Scopes that each entry needs here, besides its own.
 
         Raises:
             RegistrationError: A name or URI is taken, or this one is included in the other one.
@@ -288,11 +285,11 @@ class Registry:
             self._inclusions.append(inclusion)
 
     def is_included_in(self, other: Registry) -> bool:
-        """Return True if another registry offers the entries of this one."""
+        """Return True if another registry includes the entries of this one."""
         return any(each.leads_to(other) for each in self._inclusions)
 
     def add_provider(self, provider: Provider) -> None:
-        """Offer the entries of a provider."""
+        """Add a provider of entries."""
         with self._changing:
             self.providers = (*self.providers, provider)
             self.advertised |= _kinds_of(provider)
@@ -304,7 +301,7 @@ class Registry:
             inclusion.into.add_provider(provider)
 
     def remove(self, kind: ListKind, key: str) -> None:
-        """Stop offering the tool or prompt of this name, or the resource or template of this URI.
+        """Remove the tool or prompt of this name, or the resource or template of this URI.
 
         Raises:
             KeyError: There is none.
@@ -327,7 +324,7 @@ class Registry:
             inclusion.remove(kind, key)
 
     def take_over(self, other: Registry) -> None:
-        """Have the entries of another registry, and announce the lists that differ."""
+        """Replace the entries by those of another registry, and announce the lists that differ."""
         with self._changing:
             before = {listing: self._described(listing) for listing in _TABLES}
             for listing in _TABLES:
@@ -335,7 +332,9 @@ class Registry:
             self.providers, self.advertised = other.providers, other.advertised
             self.restricted = other.restricted
             self._forget()
-            changed = [_KINDS[each] for each in _TABLES if before[each] != self._described(each)]
+            changed: list[ListKind] = [
+                _KINDS[each] for each in _TABLES if before[each] != self._described(each)
+            ]
         for kind in dict.fromkeys(changed):
             self.on_change(kind)
 
@@ -343,15 +342,14 @@ class Registry:
         return [each.to_wire(PER_REQUEST[-1]) for each in self.table(listing).values()]
 
     def _forget(self) -> None:
-        """Count a change, and drop what was prepared before it."""
         self._version += 1
         self._pages.clear()
 
-    # --- what there is ----------------------------------------------------------------------------
+    # --- entries ----------------------------------------------------------------------------------
 
     @property
     def version(self) -> int:
-        """A number that is another one after each change."""
+        """A number that grows with each change."""
         return self._version
 
     @property
@@ -361,7 +359,7 @@ class Registry:
 
     @property
     def environment(self) -> tuple[str, ...]:
-        """The variables of the environment that the registered entries need, each once."""
+        """The environment variables that the registered entries need, each once."""
         return tuple(dict.fromkeys(name for each in self.entries() for name in each.environment))
 
     def entries(self) -> list[Any]:
@@ -374,7 +372,7 @@ class Registry:
         return found
 
     def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
-        """Return the registered resource at a URI, or the first template that fits it."""
+        """Return the registered resource at a URI, or the first template that matches it."""
         resource = self.resources.get(uri)
         if resource is not None:
             return resource, {}
@@ -406,8 +404,8 @@ class Registry:
         """Return a page of a list; see `Catalog.page`."""
         if self.providers and any(listing in each.listings for each in self.providers):
             return self._provided_page(listing, cursor, size, context, lambda _: True)
-        # A page that was prepared while something changed is kept for nobody. It is kept by where
-        # it begins, and not by the cursor: clients may write as many of those as they like.
+        # The version is read first, so that a page made during a change is not found after it. The
+        # key has the start instead of the cursor, as clients can make up any number of cursors.
         version, entries = self._version, self.table(listing).values()
         start = 0 if cursor is None else _start_of(listing, entries, cursor)
         key = (version, listing, start, size)
@@ -426,7 +424,7 @@ class Registry:
         context: Context[Any],
         shows: Callable[[Entry], bool],
     ) -> Page:
-        """Return a page of the registered entries, and then of those of providers."""
+        """Return a page of the registered entries, followed by those of providers."""
         table = self.table(listing)
         number, after = (-1, "") if cursor is None else _read_cursor(listing, cursor)
         found: list[Entry] = []
@@ -438,7 +436,7 @@ class Registry:
         more: list[Entry] = []
         for provider in self.providers:
             if listing in provider.listings:
-                # One more than there is room for tells that there is another page.
+                # One more than fits shows that there is another page.
                 limit = None if room is None else room + 1
                 more += await provider.entries(listing, after, limit, context)
         more.sort(key=lambda each: each.key)
@@ -589,12 +587,12 @@ def _page_of(listing: Listing, entries: Iterable[Entry], start: int, size: int |
 
 
 _PROVIDED: Final = 2**53
-"""The number that stands for every entry of a provider in a cursor."""
+"""The number of every provided entry in a cursor."""
 
 
-def _write_cursor(listing: Listing, place: tuple[int, str]) -> str:
-    """A cursor that holds all that is needed to go on: stable while the list changes (PAGE-4)."""
-    return urlsafe_b64encode(f"{listing}:{place[0]}:{place[1]}".encode()).decode("ascii")
+def _write_cursor(listing: Listing, position: tuple[int, str]) -> str:
+    """Return a cursor that contains its position: stable while the list changes (PAGE-4)."""
+    return urlsafe_b64encode(f"{listing}:{position[0]}:{position[1]}".encode()).decode("ascii")
 
 
 def _read_cursor(listing: Listing, cursor: str) -> tuple[int, str]:
@@ -602,9 +600,9 @@ def _read_cursor(listing: Listing, cursor: str) -> tuple[int, str]:
         raise InvalidParams("The cursor is malformed")
     try:
         kind, number, key = urlsafe_b64decode(cursor.encode("ascii")).decode().split(":", 2)
-        place = int(number), key
+        position = int(number), key
     except (ValueError, binascii.Error):
         raise InvalidParams("The cursor is malformed") from None
-    if kind != listing or _write_cursor(listing, place) != cursor:
+    if kind != listing or _write_cursor(listing, position) != cursor:
         raise InvalidParams("The cursor belongs to another list")
-    return place
+    return position

@@ -1,7 +1,7 @@
 """The run of one request: what its handler may ask of the session, and how it ended.
 
 A run is not its request. It ends with an outcome, which is a value; its host (a session, or the
-run of a task) does with that what is to be done.
+run of a task) acts on it.
 """
 
 from __future__ import annotations

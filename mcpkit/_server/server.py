@@ -157,6 +157,7 @@ class Server:
             ResourceNotFound: There is none, or its handler says so.
         """
         entry: Readable | None
+        variables: Mapping[str, Any]
         entry, variables = self.catalog.resource(uri) or (None, {})
         if entry is None:
             provided = self.catalog.provided("resources", uri, context)

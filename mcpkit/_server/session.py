@@ -225,7 +225,7 @@ class Session(RunHost):
 
     @property
     def saturated(self) -> bool:
-        """True if so many requests wait that the transport should stop reading.
+        """True if too many requests wait, and the transport should stop reading.
 
         `on_writable` is called when it may read on.
         """
