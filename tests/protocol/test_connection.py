@@ -436,18 +436,15 @@ def test_params_may_be_absent(version: str, params: dict[str, Any]) -> None:
     assert (event.params, event.meta) == ({}, {})
 
 
-@pytest.mark.parametrize("params", [[], [1], "x", 0, False, 1.5], ids=repr)
+@pytest.mark.parametrize(
+    "params",
+    [[], [1], "x", 0, False, 1.5, *({"_meta": wrong} for wrong in ([], "x", 0, False))],
+    ids=repr,
+)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_params_must_be_an_object(version: str, params: object) -> None:
+def test_params_and_meta_must_be_objects(version: str, params: object) -> None:
     """-32602."""
     assert refusal(opened(version), request(1, "tools/list", params)) == (-32602, 1)
-
-
-@pytest.mark.parametrize("wrong", [[], "x", 0, False], ids=repr)
-@pytest.mark.parametrize("version", VERSIONS)
-def test_meta_must_be_an_object(version: str, wrong: object) -> None:
-    """-32602."""
-    assert refusal(opened(version), request(1, "tools/list", {"_meta": wrong})) == (-32602, 1)
 
 
 @pytest.mark.parametrize("token", [1.5, 1.0, True, [], {}], ids=repr)
