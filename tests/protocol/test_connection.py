@@ -438,7 +438,7 @@ def test_params_may_be_absent(version: str, params: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "params",
-    [[], [1], "x", 0, False, 1.5, *({"_meta": wrong} for wrong in ([], "x", 0, False))],
+    [[], [1], "x", 0, False, 1.5, *({"_meta": wrong} for wrong in ("x", 0, False)), {"_meta": []}],
     ids=repr,
 )
 @pytest.mark.parametrize("version", VERSIONS)
