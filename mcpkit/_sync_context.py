@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from typing_extensions import ParamSpec, TypeVar, Unpack
 
-from mcpkit._input_requests.rounds import Step, typed
+from mcpkit._input_requests.steps import Step, typed
 from mcpkit._protocol.input_request import Ask
 from mcpkit._utils.names import with_suggestions
 from mcpkit.context import AskOptions, ChoiceValues, Context, Facts, StateT

@@ -29,7 +29,7 @@ from mcpkit._utils.sealing import SECRET, secret_weakness, secrets_from_environm
 from mcpkit.context import ListKind
 from mcpkit.errors import MissingEnvironment, RegistrationError
 from mcpkit.limits import Limits
-from mcpkit.middleware import Middleware
+from mcpkit.middleware import Handler, Middleware
 from mcpkit.permissions import Hierarchy, needed_scopes
 from mcpkit.prompts import PromptOptions, make_prompt, prompt
 from mcpkit.resources import ResourceOptions, make_resource, resource
@@ -153,6 +153,7 @@ class MCPKit(Generic[StateT]):
                 website_url=website_url,
                 icons=icons,
             ),
+            _handlers,
             Registry(),
             instructions,
             Settings(
@@ -742,6 +743,14 @@ class MCPKit(Generic[StateT]):
 
 def _http() -> Any:
     return load("http")[0]
+
+
+def _handlers() -> Mapping[str, Handler]:
+    """Load the handlers of all methods; making an app should load neither anyio nor sessions."""
+    from mcpkit._server.handlers import HANDLERS
+    from mcpkit._server.session import SESSION_HANDLERS
+
+    return {**HANDLERS, **SESSION_HANDLERS}
 
 
 def _with_auth(http: HttpOptions, auth: Auth | None) -> HttpOptions:

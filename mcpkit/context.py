@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypedDict, TypeVar, Unpack
 
-from mcpkit._input_requests.rounds import Step, typed
+from mcpkit._input_requests.steps import Step, typed
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import Ask
 from mcpkit._protocol.messages import Id

@@ -17,7 +17,7 @@ from mcpkit.types import ContentBlock, ToolResult
 
 __all__ = ["Handler", "Middleware", "MiddlewareResult", "Params", "compose"]
 
-ServerT = TypeVar("ServerT")
+ServerT = TypeVar("ServerT", default=Any)
 
 Params: TypeAlias = Mapping[str, Any]
 """The ``params`` of a request."""

@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from mcpkit._entries import Listing
 from mcpkit._injection import CallPlan, inspect_handler
-from mcpkit._input_requests.rounds import Step
+from mcpkit._input_requests.steps import Step
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import Ask
 from mcpkit._protocol.revisions import REVISIONS, ClientProfile, Method, Revision

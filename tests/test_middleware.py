@@ -15,14 +15,12 @@ from mcpkit import (
     ToolError,
     ToolResult,
 )
-from mcpkit._entries import Entry
-from mcpkit._protocol.connection import Request
 from mcpkit._protocol.revisions import REVISIONS
 from mcpkit._server.handlers import call_tool
 from mcpkit._signature.converters import Converters
 from mcpkit._utils.json import UNSET
 from mcpkit.client.results import CallResult
-from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
+from mcpkit.errors import ProtocolError
 from mcpkit.middleware import compose
 from mcpkit.testing import AsyncTestClient
 
@@ -213,51 +211,5 @@ def test_a_plain_function_is_refused_at_once() -> None:
         an_app().middleware(wrong)
 
 
-def test_without_any_an_operation_is_called_as_it_is() -> None:
+def test_without_middleware_the_handler_is_called_itself() -> None:
     assert compose(call_tool, [], Converters()) is call_tool
-
-
-# --- views ----------------------------------------------------------------------------------------
-
-
-def hides_secrets(request: Request, entry: Entry) -> bool:
-    del request
-    return "secret" not in entry.tags
-
-
-@every_version
-async def test_what_is_hidden_is_neither_listed_nor_found(version: str) -> None:
-    """TOOL-6: it is as unknown as what never was."""
-    app = an_app()
-    app.server.shows = hides_secrets
-    async with AsyncTestClient(app, revision=version) as client:
-        assert [each.name for each in await client.list_tools()] == ["add", "shout"]
-        with pytest.raises(InvalidParams, match="Unknown tool: fail"):
-            await client.call_tool("fail")
-        assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
-
-
-@every_version
-async def test_a_capability_needs_something_to_be_seen(version: str) -> None:
-    """DISC-1."""
-    app = an_app()
-    app.server.shows = hides_secrets
-    async with AsyncTestClient(app, revision=version) as client:
-        assert "prompts" not in client.server_capabilities
-        with pytest.raises(MethodNotFound):
-            await client.request("prompts/list", {})
-
-
-@every_version
-async def test_a_view_is_the_requests_own(version: str) -> None:
-    app = an_app()
-
-    def only_named(request: Request, entry: Entry) -> bool:
-        wanted = request.meta.get("example.org/sees")
-        return wanted is None or entry.name == wanted
-
-    app.server.shows = only_named
-    async with AsyncTestClient(app, revision=version) as client:
-        assert len(await client.list_tools()) == 3
-        result = await client.request("tools/list", meta={"example.org/sees": "shout"})
-        assert [each["name"] for each in result["tools"]] == ["shout"]

@@ -21,7 +21,9 @@ from mcpkit import (
     ToolResult,
 )
 from mcpkit._protocol.revisions import BY_VERSION, REVISIONS, Revision
-from mcpkit._server.handlers import OPERATIONS, capabilities, unwrap
+from mcpkit._server.failures import unwrap
+from mcpkit._server.handlers import HANDLERS, capabilities
+from mcpkit._server.session import SESSION_HANDLERS
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
 from mcpkit.testing import AsyncTestClient
 
@@ -44,19 +46,17 @@ async def call(
 
 # --- the table ------------------------------------------------------------------------------------
 
-SESSION_ACTS = {"subscribe", "unsubscribe", "set_level", "listen"}
-
 
 @every_revision
 async def test_every_method_of_a_revision_has_its_operation(revision: Revision) -> None:
     """VER-2: server/discover among them."""
     wanted = {each.operation for each in revision.methods.values()}
-    assert wanted <= set(OPERATIONS) | SESSION_ACTS
+    assert wanted <= {*HANDLERS, *SESSION_HANDLERS}
 
 
 async def test_every_operation_is_reached_by_some_method() -> None:
     used = {each.operation for revision in REVISIONS for each in revision.methods.values()}
-    assert used == set(OPERATIONS) | SESSION_ACTS
+    assert used == {*HANDLERS, *SESSION_HANDLERS}
 
 
 # --- capabilities ---------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from mcpkit._server.registry import Page, Registry, View
 from mcpkit._sync_context import SyncContext
 from mcpkit._utils.uri_template import UriTemplate
 from mcpkit.context import Context, ListKind
-from mcpkit.errors import InvalidParams, RegistrationError
+from mcpkit.errors import Forbidden, InvalidParams, RegistrationError
 from mcpkit.prompts import make_prompt
 from mcpkit.resources import make_resource
 from mcpkit.tools import make_tool
@@ -517,12 +517,12 @@ class TestProviders:
         assert told == ["resources"]
 
 
-def shows_public(entry: Entry) -> bool:
-    return "secret" not in entry.tags
+def refuse_secrets(entry: Entry) -> Exception | None:
+    return Forbidden("Not for you") if "secret" in entry.tags else None
 
 
 class TestViews:
-    """What a request may not see is neither listed nor found, and gives no capability."""
+    """Entries that a caller may not use are not listed, and looking one up is refused."""
 
     def view(self) -> View:
         def part(x: str) -> str:
@@ -534,16 +534,32 @@ class TestViews:
         registry.add(make_prompt(nothing, name="prompt", tags=("secret",)))
         registry.add(make_resource("r://one", nothing, tags=("secret",)))
         registry.add(make_resource("r://{x}", part, name="t", tags=("secret",)))
-        registry.add(make_resource("{+x}://any", part, name="open"))
-        return View(registry, shows_public)
+        registry.add(make_resource("s://{x}", part, name="open"))
+        return View(registry, refuse_secrets)
 
-    def test_hide_tools(self) -> None:
+    def test_list_usable_entries(self) -> None:
         view = self.view()
         assert [each.name for each in page_of(view, "tools").entries] == ["tool0", "tool2"]
-        assert "tool1" not in view.tools
         assert set(view.tools) == {"tool0", "tool2"}
+        assert list(view.templates) == ["s://{x}"]
+        assert not view.prompts
 
-    def test_page_by_what_is_seen(self) -> None:
+    def test_refuse_a_look_up(self) -> None:
+        view = self.view()
+        for look_up in (
+            lambda: view.tools.get("tool1"),
+            lambda: view.prompts.get("prompt"),
+            lambda: view.resource("r://one"),
+            lambda: view.resource("r://two"),
+        ):
+            with pytest.raises(Forbidden):
+                look_up()
+        found = view.resource("s://any")
+        assert found is not None
+        assert found[0].name == "open"
+        assert view.resource("t://any") is None
+
+    def test_page_over_usable_entries(self) -> None:
         view = self.view()
         first = page_of(view, "tools", size=1)
         assert [each.name for each in first.entries] == ["tool0"]
@@ -551,28 +567,14 @@ class TestViews:
         assert [each.name for each in second.entries] == ["tool2"]
         assert second.next_cursor is None
 
-    def test_give_no_capability_for_what_is_hidden(self) -> None:
-        assert self.view().advertised == {"tools", "resources"}
+    def test_advertise_refused_entries_too(self) -> None:
+        assert "prompts" in self.view().advertised
 
-    def test_hide_prompts_and_resources(self) -> None:
-        view = self.view()
-        assert not view.prompts
-        assert list(view.templates) == ["{+x}://any"]
-        assert view.resource("r://one") is None
-        assert view.resource("r://two") is None
-        found = view.resource("r://any")
-        assert found is not None
-        assert found[0].name == "open"
-
-    def test_hide_what_providers_offer(self) -> None:
+    def test_list_entries_of_providers_but_those_that_a_registered_one_hides(self) -> None:
         view = self.view()
         view._registry.add_provider(Offering("tool1", "other", listing="tools"))
-        assert [each.name for each in page_of(view, "tools").entries] == [
-            "tool0",
-            "tool2",
-            "other",
-        ]
-        assert view.provided("tools", "tool1", context_with()) is None, "a hidden one hides it"
+        names = [each.name for each in page_of(view, "tools").entries]
+        assert names == ["tool0", "tool2", "other"]
 
 
 class TestWire:

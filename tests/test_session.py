@@ -20,8 +20,9 @@ import pytest
 from mcpkit import Context, MCPKit, SyncContext, ToolError
 from mcpkit._concurrency.loop import open_loop
 from mcpkit._protocol.connection import Connection, Request
+from mcpkit._server.channel import Channel
 from mcpkit._server.server import Settings
-from mcpkit._server.session import Channel, Session
+from mcpkit._server.session import Session
 from mcpkit.errors import ConnectionClosed, InvalidRequest, MethodNotFound
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.scenarios.tapped import HANDSHAKE, MODERN, PATIENCE, TappedClient
@@ -498,7 +499,7 @@ async def test_a_request_that_waits_can_be_cancelled() -> None:
 
 async def test_relief_is_reported_once_fewer_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading pauses while too much waits."""
-    monkeypatch.setattr("mcpkit._server.session._MOST_WAITING", 1)
+    monkeypatch.setattr("mcpkit._server.session.MAX_WAITING", 1)
     app: MCPKit[Any] = MCPKit("limited", max_in_flight=1)
     gate = Gate()
     app.add_tool(gate.pass_through)
@@ -518,8 +519,8 @@ async def test_relief_is_reported_once_fewer_wait(monkeypatch: pytest.MonkeyPatc
 
 async def test_relief_is_reported_once_less_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few requests may be as large as many others."""
-    monkeypatch.setattr("mcpkit._server.session._BYTES_WAITING", 2000)
-    monkeypatch.setattr("mcpkit._server.session._BYTES_HELD", 4000)
+    monkeypatch.setattr("mcpkit._server.session.MAX_WAITING_BYTES", 2000)
+    monkeypatch.setattr("mcpkit._server.session._BYTES_WHILE_ASKING", 2)
     app: MCPKit[Any] = MCPKit("limited", max_in_flight=1)
     gate = Gate()
 

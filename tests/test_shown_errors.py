@@ -294,7 +294,7 @@ class TestLog:
         text = logging.Formatter().format(record)
         assert "frames of mcpkit" in text
         assert "in fail\n" in text
-        assert "use_tool" not in text
+        assert "call_tool" not in text
 
     def test_has_all_frames_when_debugging(self, caplog: pytest.LogCaptureFixture) -> None:
         def fail() -> str:
@@ -304,4 +304,4 @@ class TestLog:
         self.calls(fail, times=1)
         text = logging.Formatter().format(caplog.records[-1])
         assert "frames of mcpkit" not in text
-        assert "use_tool" in text
+        assert "call_tool" in text

@@ -1,1 +1,1 @@
-"""Questions of a handler to its client, and the ways to get the answers."""
+"""The ways in which the run of a request gets answers from its client."""

@@ -1,35 +1,42 @@
-"""Asking where the server may not send requests: the handler runs again with recorded answers.
+"""Handlers that run again until all their input requests have been answered.
 
-A round is one request of the client. An ask whose answer is not known suspends the handler; the
-answer to the request is then what has to be asked, and the state that the next round needs: the
-answers and step results so far, sealed and bound to this very call (MRTR-5, MRTR-7, MRTR-15).
+A run of the handler is a round. A request whose answer is not known yet suspends the handler; the
+answers, and the results of steps, are kept until the next round. In 2026-07-28 they travel with the
+client: a round answers with the open requests and with the state that the next one needs, sealed
+and bound to this very call (MRTR-5, MRTR-7, MRTR-15). Tasks keep them in their records; see
+`mcpkit._input_requests.task_replay`.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from pydantic_core import from_json, to_json
 
-from mcpkit._input_requests.rounds import Rounds, Step
+from mcpkit._input_requests.steps import Step, Suspended, unused_key
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import Ask
 from mcpkit._utils.json import UNSET, is_array, is_object
 from mcpkit._utils.quota import ANONYMOUS, Quota
 from mcpkit._utils.sealing import SealBroken, Sealer
-from mcpkit.errors import InvalidInputResponse, InvalidParams
+from mcpkit.elicitation import ElicitUrl
+from mcpkit.errors import (
+    InputRequestError,
+    InvalidInputResponse,
+    InvalidParams,
+    UrlElicitationRequired,
+)
 
 if TYPE_CHECKING:
     from anyio import Event
-
-__all__ = ["Replay", "StepMemory"]
 
 _LAYOUT: Final = 1
 _BAD_STATE: Final = "The request state is not valid; start the request again without it"
@@ -37,24 +44,193 @@ _BAD_STATE: Final = "The request state is not valid; start the request again wit
 
 
 @dataclass(slots=True)
+class InputRequired:
+    """The outcome of a round that ended with open input requests (MRTR-2).
+
+    Args:
+        members: The members ``inputRequests`` and ``requestState`` of the result; for a task, the
+            encoded requests by key.
+    """
+
+    members: Mapping[str, Any]
+
+
+class Requester(ABC):
+    """Requests input from the client on behalf of one request; chosen once for each run.
+
+    The defaults are those of a handler that waits for its answers, and runs once.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    @property
+    def repeats(self) -> bool:
+        """True while the handler repeats what it did in an earlier round."""
+        return False
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if the request cannot be answered before the client has answered something."""
+        return False
+
+    @property
+    def used_input(self) -> bool:
+        """True if the request carried answers of the client: its result must not be cached."""
+        return False
+
+    @abstractmethod
+    async def ask(self, ask: Ask[Any]) -> Any:
+        """Return the client's answer."""
+
+    @abstractmethod
+    async def gather(self, asks: Sequence[Ask[Any]]) -> list[Any]:
+        """Return the answers to several requests, in their order."""
+
+    def check(self, asks: Sequence[Ask[Any]]) -> None:
+        """Check that all of several requests can be sent, before the first of them is.
+
+        Raises:
+            MissingClientCapability: The client did not declare that it can answer one of them.
+        """
+        for ask in asks:
+            ask.check(self._request.revision, self._request.client)
+            ask.params(self._request.revision)
+
+    async def begin_step(self, name: str) -> Step | None:
+        """Begin a step; None if handlers do not run again."""
+        del name
+        return None
+
+    async def open_url(self, error: UrlElicitationRequired) -> Exception:
+        """Ask the user to open the URL of an error. Returns the exception to answer with."""
+        return error  # the client opens it by itself
+
+    def give_up(self) -> None:  # noqa: B027 - a suspended handler waits for nothing
+        """End every wait: the client cancelled the request."""
+
+    def input_required(self) -> InputRequired:
+        """Return the outcome of a run that `is_waiting`."""
+        return InputRequired({})
+
+
+class Replay(Requester):
+    """One round of one call."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request)
+        self._keys: set[str] = set()
+        self._step_keys: set[str] = set()
+        self.ahead: set[str] = set()
+        """The keys of what an earlier round reached and this one has not reached yet."""
+        self.pending: dict[str, Ask[Any]] = {}
+        """The requests to send before the next round, by key."""
+
+    @property
+    def repeats(self) -> bool:
+        """True until the handler reaches the end of the round before."""
+        return bool(self.ahead)
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if requests are open that only the next round can answer."""
+        return bool(self.pending)
+
+    @abstractmethod
+    def _find(self, key: str, mark: str, ask: Ask[Any]) -> tuple[bool, Any]:
+        """Return True and the answer to a request; False if it is not known, and `pending` now.
+
+        Args:
+            key: The key of the request within the call.
+            mark: The fingerprint of the request.
+            ask: The request.
+        """
+
+    @abstractmethod
+    async def _find_step(self, name: str, key: str) -> Step:
+        """Return a step that is done, or one to run now."""
+
+    async def ask(self, ask: Ask[Any]) -> Any:
+        """Return the client's answer, or end this round.
+
+        Raises:
+            Suspended: The answer is not known yet.
+            MissingClientCapability: The client did not declare that it can answer.
+            InputRequestError: The method cannot request input (MRTR-1).
+        """
+        self._check_method()
+        found, answer = self._look_up(ask)
+        if not found:
+            raise Suspended
+        return answer
+
+    async def gather(self, asks: Sequence[Ask[Any]]) -> list[Any]:
+        """Return the answers to several requests, which are sent in one round; see `ask`."""
+        self._check_method()
+        self.check(asks)
+        looked_up = [self._look_up(ask) for ask in asks]
+        if not all(found for found, _ in looked_up):
+            raise Suspended
+        return [answer for _, answer in looked_up]
+
+    def _check_method(self) -> None:
+        request = self._request
+        if not request.known.asks:  # MRTR-1
+            raise InputRequestError(f"Nothing can be asked in {request.method}")
+
+    def _look_up(self, ask: Ask[Any]) -> tuple[bool, Any]:
+        revision = self._request.revision
+        ask.check(revision, self._request.client)
+        mark = ask.fingerprint(revision)
+        key = ask.key
+        if key is None:
+            key = f"{ask.METHOD.replace('/', '_')}_{mark[:8]}"
+            if not ask.IS_ASKED_AGAIN:
+                return self._find(key, mark, ask)
+        return self._find(unused_key(key, self._keys), mark, ask)
+
+    async def begin_step(self, name: str) -> Step:
+        """Begin a step: one that an earlier round has done, or one to run now."""
+        return await self._find_step(name, unused_key(name, self._step_keys))
+
+    async def open_url(self, error: UrlElicitationRequired) -> Exception:
+        """Ask the user to open the URL by a request: this revision has no error for that."""
+        ask = ElicitUrl(error.message, error.url, error.elicitation_id)
+        try:
+            answer = await self.ask(ask)
+        except Exception as refused:
+            return refused
+        if not answer.accepted:
+            return InputRequestError(f"The user did not open the page: {error.message}")
+        # The user who opened the URL is not done there yet (ELIC-10), as the handler has just said.
+        # Asking again would repeat until they are, each time with a model in between.
+        return InputRequestError(
+            f"{error.message}: the page is open, and to be finished before the next call"
+        )
+
+
+# --- 2026-07-28 -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
 class _Memory:
-    """The memory that a call has of its earlier rounds; it is sealed into the state."""
+    """What a call remembers of its earlier rounds; it is sealed into the state."""
 
     call: str
     round: int = 0
     answers: dict[str, tuple[str, Any]] = field(default_factory=dict[str, "tuple[str, Any]"])
-    """Key → fingerprint of the question, and the result as it was sent."""
+    """Key → fingerprint of the request, and the client's result."""
     asked: dict[str, str] = field(default_factory=dict[str, str])
-    """Key → fingerprint, of what the round before asked."""
+    """Key → fingerprint, of the requests of the round before."""
     steps: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-_Place: TypeAlias = tuple[str, str]
-"""A step: the name of its call, and its own in it."""
+_StepKey: TypeAlias = tuple[str, str]
+"""A step: the id of its call, and its key in it."""
 
 
-class _Kept(NamedTuple):
-    """The result of a step, as JSON; who has caused it, and until when it may be asked for."""
+class _StoredStep(NamedTuple):
+    """The result of a step as JSON, its owner, and the end of its lifetime."""
 
     result: bytes
     owner: str
@@ -64,35 +240,35 @@ class _Kept(NamedTuple):
 class StepMemory:
     """Results of steps by call, so that a request sent twice does not repeat a side effect.
 
-    The sealed state carries the results of finished rounds; this one also knows of rounds whose
-    answer never arrived. It is bounded: whoever has caused too many of them loses the oldest of its
-    own, and never those of others.
+    The sealed state carries the results of finished rounds; the memory also has those of rounds
+    whose response never arrived. It is bounded: an owner that exceeds its share loses its own
+    oldest results, and never those of others.
 
     Args:
-        limit: How many steps are remembered at most.
-        most_bytes: How long their results may be together, as JSON.
+        limit: The largest number of steps.
+        max_bytes: The largest size of their results together, as JSON.
         share: The part of both that one owner may have.
     """
 
     def __init__(
-        self, limit: int = 10_000, most_bytes: int = 64 * 1024 * 1024, share: float = 0.5
+        self, limit: int = 10_000, max_bytes: int = 64 * 1024 * 1024, share: float = 0.5
     ) -> None:
         self._count = Quota(limit, int(limit * share))
-        self._bytes = Quota(most_bytes, int(most_bytes * share))
-        self._done: dict[_Place, _Kept] = {}
-        self._places: dict[str, OrderedDict[_Place, None]] = {}
-        self._running: dict[_Place, Event] = {}
+        self._bytes = Quota(max_bytes, int(max_bytes * share))
+        self._done: dict[_StepKey, _StoredStep] = {}
+        self._by_owner: dict[str, OrderedDict[_StepKey, None]] = {}
+        self._running: dict[_StepKey, Event] = {}
 
     async def begin(self, call: str, key: str) -> tuple[bool, Any]:
         """Return True and the result of a step that is done; False if the caller has to run it."""
         from anyio import Event  # importing an app should not load an event loop
 
-        place = (call, key)
-        while place in self._running:
-            await self._running[place].wait()
-        if place in self._done:
-            return True, from_json(self._done[place].result)
-        self._running[place] = Event()
+        step = (call, key)
+        while step in self._running:
+            await self._running[step].wait()
+        if step in self._done:
+            return True, from_json(self._done[step].result)
+        self._running[step] = Event()
         return False, None
 
     def end(
@@ -103,28 +279,28 @@ class StepMemory:
         owner: str = ANONYMOUS,
         lifetime: float = math.inf,
     ) -> None:
-        """A step that began is done; or has failed, and may run again, if there is no result.
+        """Store the result of a step that began; without one it has failed, and may run again.
 
         Args:
-            call: The name of the call.
-            key: The name of the step in it.
+            call: The id of the call.
+            key: The key of the step in it.
             result: A JSON value.
-            owner: Whoever has caused it.
-            lifetime: Seconds for which somebody may ask for it.
+            owner: The owner, whose share it counts towards.
+            lifetime: Seconds for which the result can be needed.
         """
-        place = (call, key)
+        step = (call, key)
         if result is not UNSET:
             until = time.monotonic() + lifetime
-            self._remember(place, _Kept(to_json(result), owner, until))
-        self._running.pop(place).set()
+            self._store(step, _StoredStep(to_json(result), owner, until))
+        self._running.pop(step).set()
 
-    def _remember(self, place: _Place, kept: _Kept) -> None:
-        owner = kept.owner
-        own = self._places.setdefault(owner, OrderedDict())
-        self._done[place] = kept
-        own[place] = None
+    def _store(self, step: _StepKey, stored: _StoredStep) -> None:
+        owner = stored.owner
+        own = self._by_owner.setdefault(owner, OrderedDict())
+        self._done[step] = stored
+        own[step] = None
         self._count.add(owner)
-        self._bytes.add(owner, len(kept.result))
+        self._bytes.add(owner, len(stored.result))
         now = time.monotonic()
         while own and (
             self._count.exceeds(owner)
@@ -135,23 +311,23 @@ class StepMemory:
             self._count.add(owner, -1)
             self._bytes.add(owner, -len(self._done.pop(oldest).result))
         if not own:
-            del self._places[owner]
+            del self._by_owner[owner]
 
 
-class Replay(Rounds):
-    """One round of one call.
+class StatelessReplay(Replay):
+    """One round of one call, whose state travels with the client.
 
     Args:
         request: As it was received.
-        sealer: For the state.
+        sealer: Seals the state.
         steps: Shared by all calls of the server.
-        principal: Who asks; the state is worth nothing to anybody else.
+        principal: The id of the caller; the state is of no use to anyone else.
         lifetime: Seconds that a state may be used for.
         now: Seconds since the epoch.
 
     Raises:
         InvalidParams: The state is not ours, was changed, has expired, or belongs to another
-            call; or the answers are no object.
+            call; or the answers are not an object.
     """
 
     def __init__(
@@ -168,10 +344,8 @@ class Replay(Rounds):
         self._sealer = sealer
         self._steps = steps
         self._principal = principal
-        origin = request.origin
-        self._owner = ANONYMOUS if origin is None else origin.owner
+        self._owner = ANONYMOUS if request.origin is None else request.origin.owner
         self._lifetime = lifetime
-        self._expires = (time.time() if now is None else now) + lifetime
         self._now = time.time() if now is None else now
         state = request.params.get("requestState")
         self._memory = self._open(state)
@@ -181,10 +355,14 @@ class Replay(Rounds):
 
     @property
     def answers(self) -> Mapping[str, tuple[str, Any]]:
-        """The answers that were used: key → fingerprint of the question, and the result."""
+        """The answers that were used: key → fingerprint of the request, and the result."""
         return {key: found for key, found in self._memory.answers.items() if found[0]}
 
-    # --- the state --------------------------------------------------------------------------------
+    @property
+    def used_input(self) -> bool:
+        """True if the request carried answers or a state."""
+        params = self._request.params
+        return "inputResponses" in params or "requestState" in params
 
     def _binding(self) -> str:
         """Return the digest of the call that the state belongs to, and of its caller."""
@@ -216,22 +394,8 @@ class Replay(Rounds):
         recorded = {key: (mark, result) for key, (mark, result) in answers.items()}
         return _Memory(call, number, recorded, asked, steps)
 
-    def _seal(self, asked: Mapping[str, str]) -> str:
-        memory = self._memory
-        state = [
-            _LAYOUT,
-            self._binding(),
-            self._expires,
-            memory.call,
-            memory.round + 1,
-            memory.answers,
-            asked,
-            memory.steps,
-        ]
-        return self._sealer.seal(to_json(state))
-
     def _take(self, responses: Any) -> None:
-        """Record the answers of this round; those nobody asked for are passed over (MRTR-10)."""
+        """Record the answers of this round, and ignore those without a request (MRTR-10)."""
         if responses is None:
             return
         if not is_object(responses):
@@ -242,23 +406,20 @@ class Replay(Rounds):
             if not is_object(result):
                 continue  # MRTR-11: malformed, so it is asked again
             if first_contact:
-                # MRTR-13: answers may come before any state; the key is all there is to go by.
+                # MRTR-13: answers may arrive before any state; only their key identifies them.
                 self._memory.answers[key] = ("", result)
             elif key in asked:
                 self._memory.answers[key] = (asked[key], result)
 
-    # --- asking -----------------------------------------------------------------------------------
-
     def _find(self, key: str, mark: str, ask: Ask[Any]) -> tuple[bool, Any]:
-        """Look among the answers that the client has sent."""
         recorded = self._memory.answers.get(key)
         if recorded is not None and recorded[0] in ("", mark):
             try:
                 answer = ask.read(recorded[1])
             except InvalidInputResponse:
-                pass  # MRTR-11: what does not fit never counts as an answer
+                pass  # MRTR-11: a malformed result never counts as an answer
             else:
-                # From now on it is an answer to this question, and to no other.
+                # From now on it answers this request, and no other.
                 self._memory.answers[key] = (mark, recorded[1])
                 if key in self.ahead:
                     self.ahead.clear()
@@ -268,44 +429,45 @@ class Replay(Rounds):
         self.pending[key] = ask
         return False, None
 
-    async def _find_step(self, key: str, place: str) -> Step:
-        """Look among the steps that are sealed into the state, and those of this process."""
-        memory, steps = self._memory, self._memory.steps
-        if place not in steps:
-            done, value = await self._steps.begin(memory.call, place)
+    async def _find_step(self, name: str, key: str) -> Step:
+        steps, end = self._memory.steps, partial(self._end_step, key)
+        if key not in steps:
+            done, value = await self._steps.begin(self._memory.call, key)
             if not done:
                 self.ahead.clear()
-                return Step(key, place, False, None, functools.partial(self._end_step, place))
-            steps[place] = value
-        return Step(key, place, True, steps[place], functools.partial(self._end_step, place))
+                return Step(name, key, False, None, end)
+            steps[key] = value
+        return Step(name, key, True, steps[key], end)
 
-    async def _end_step(self, place: str, result: Any) -> Any:
+    async def _end_step(self, key: str, result: Any) -> Any:
         if result is not UNSET:
-            self._memory.steps[place] = result
-        self._steps.end(self._memory.call, place, result, self._owner, self._lifetime)
+            self._memory.steps[key] = result
+        self._steps.end(self._memory.call, key, result, self._owner, self._lifetime)
         return result
 
-    # --- the end of a round -----------------------------------------------------------------------
-
-    @property
-    def used_input(self) -> bool:
-        """True if the client's answers went into the result, because then nobody may keep it."""
-        params = self._request.params
-        return "inputResponses" in params or "requestState" in params
-
-    def input_required(self) -> dict[str, Any]:
-        """The members of the result that asks for what is pending (MRTR-2, MRTR-3)."""
-        revision = self._request.revision
+    def input_required(self) -> InputRequired:
+        """Return the result with the open requests and the state (MRTR-2, MRTR-3)."""
+        revision, memory = self._request.revision, self._memory
         requests = {
             key: {"method": ask.METHOD, "params": ask.params(revision)}
             for key, ask in self.pending.items()
         }
-        asked = {key: ask.fingerprint(revision) for key, ask in self.pending.items()}
-        return {"inputRequests": requests, "requestState": self._seal(asked)}
+        state = [
+            _LAYOUT,
+            self._binding(),
+            self._now + self._lifetime,
+            memory.call,
+            memory.round + 1,
+            memory.answers,
+            {key: ask.fingerprint(revision) for key, ask in self.pending.items()},
+            memory.steps,
+        ]
+        sealed = self._sealer.seal(to_json(state))
+        return InputRequired({"inputRequests": requests, "requestState": sealed})
 
 
 def _sorted(value: Any) -> Any:
-    """A JSON value with its members in order, so that equal values have equal texts."""
+    """Return a JSON value with its members in order, so that equal values have equal texts."""
     if is_object(value):
         return {name: _sorted(value[name]) for name in sorted(value)}
     if is_array(value):

@@ -1,7 +1,7 @@
-"""Asking on behalf of a task: the questions and their answers are kept in its record.
+"""Input requests of a task: requests and answers are kept in its record.
 
-A round is a leg of the task. Whoever asks is suspended, which ends the leg; when all that it has
-asked is answered, any process begins the next one.
+A round is a run of the task. A handler whose answer is missing is suspended, which ends the run;
+when every request is answered, any process may start the next one.
 """
 
 from __future__ import annotations
@@ -13,45 +13,34 @@ from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
-from mcpkit._input_requests.rounds import Rounds, Step
+from mcpkit._input_requests.replay import InputRequired, Replay
+from mcpkit._input_requests.steps import Step
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import Ask
 from mcpkit._protocol.revisions import ClientProfile, Revision
 from mcpkit._utils.json import UNSET, is_object
 from mcpkit.errors import InputRequestRefused, InvalidInputResponse
 
-__all__ = [
-    "RelayedRequest",
-    "TaskReplay",
-    "question_id",
-    "read_question_id",
-    "refusal",
-    "reply",
-    "request_of",
-]
-
-_MOST_TRIES: Final = 3
-"""Answers that do not fit, after which the handler is told that there is none."""
+MAX_TRIES: Final = 3
+"""Invalid answers to one request, after which the handler is told that there is none."""
 
 Remember = Callable[[str, bytes], Awaitable[bytes]]
-"""Remembers the result of a step by its place, and returns what is remembered; raises `Suspended`
-if the leg has been given up."""
+"""Stores the result of a step by its key, and returns the stored result; raises `Suspended` if the
+task is not run here any more."""
 
 
-class TaskReplay(Rounds):
-    """Asks on behalf of one leg of a task.
+class TaskReplay(Replay):
+    """One run of a task.
 
     Args:
-        request: The one that has begun the task.
-        asks: All that the task has asked, by key, as `input_required` has made it.
-        answers: Key → the answer, as `reply` or `refusal` has made it.
-        given: What was answered before the task was made: key → fingerprint of the question, and
+        request: The request that created the task.
+        asks: Every request of the task by key, as `input_required` encodes it.
+        answers: Key → the answer, as `reply` or `refusal` encodes it.
+        given: The answers given before the task was created: key → fingerprint of the request, and
             the result.
-        steps: What its steps have come to, by place.
-        remember: For what another step has come to.
+        steps: The results of its steps by key.
+        remember: Stores the result of another step.
     """
-
-    used_input = False
 
     def __init__(
         self,
@@ -71,14 +60,13 @@ class TaskReplay(Rounds):
         self.ahead = {*answers, *map(_step_mark, steps)}
 
     def _find(self, key: str, mark: str, ask: Ask[Any]) -> tuple[bool, Any]:
-        """Look among the answers that were given before the task was made, and in its record."""
         given = self._given.get(key)
         if given is not None and given[0] == mark:
             return True, ask.read(given[1])
         tries = 0
         number = 1
         wire_key = key
-        # A key is never used for a second question, nor for the same one again (TASKX-7).
+        # A key is never used for a second request, nor for the same one again (TASKX-7).
         while wire_key in self._marks:
             if self._marks[wire_key] == mark:
                 if wire_key not in self._answers:
@@ -88,7 +76,7 @@ class TaskReplay(Rounds):
                     return True, _read(ask, self._answers[wire_key])
                 except InvalidInputResponse:
                     tries += 1
-                    if tries == _MOST_TRIES:
+                    if tries == MAX_TRIES:
                         raise
             number += 1
             wire_key = f"{key}~{number}"
@@ -96,61 +84,63 @@ class TaskReplay(Rounds):
         self.pending[wire_key] = ask
         return False, None
 
-    async def _find_step(self, key: str, place: str) -> Step:
-        """Look among the steps that the task has done."""
-        end = partial(self._end_step, place)
-        if place in self._steps:
-            self.ahead.discard(_step_mark(place))
-            return Step(key, place, True, from_json(self._steps[place]), end)
+    async def _find_step(self, name: str, key: str) -> Step:
+        end = partial(self._end_step, key)
+        if key in self._steps:
+            self.ahead.discard(_step_mark(key))
+            return Step(name, key, True, from_json(self._steps[key]), end)
         self.ahead.clear()
-        return Step(key, place, False, None, end)
+        return Step(name, key, False, None, end)
 
-    async def _end_step(self, place: str, result: Any) -> Any:
+    async def _end_step(self, key: str, result: Any) -> Any:
         if result is UNSET:
             return None
-        return from_json(await self._remember(place, to_json(result)))
+        return from_json(await self._remember(key, to_json(result)))
 
-    # --- the end of a leg -------------------------------------------------------------------------
-
-    def input_required(self) -> dict[str, Any]:
-        """Return the questions as bytes, by key, for the record."""
+    def input_required(self) -> InputRequired:
+        """Return the open requests by key, encoded for the record."""
         revision = self._request.revision
-        return {key: _asked(ask, revision) for key, ask in self.pending.items()}
+        return InputRequired(
+            {
+                key: to_json(
+                    {
+                        "method": ask.METHOD,
+                        "params": ask.params(revision),
+                        "mark": ask.fingerprint(revision),
+                    }
+                )
+                for key, ask in self.pending.items()
+            }
+        )
 
 
-def _step_mark(place: str) -> str:
-    # Not to be taken for the key of a question.
-    return f"\0{place}"
-
-
-def _asked(ask: Ask[Any], revision: Revision) -> bytes:
-    asked = {"method": ask.METHOD, "params": ask.params(revision)}
-    return to_json({**asked, "mark": ask.fingerprint(revision)})
+def _step_mark(key: str) -> str:
+    return f"\0{key}"  # not to be taken for the key of a request
 
 
 def request_of(asked: bytes) -> dict[str, Any]:
-    """Return the method and params of a question in a record."""
+    """Return the method and params of a request in a record."""
     found: dict[str, Any] = from_json(asked)
     return {"method": found["method"], "params": found["params"]}
 
 
 def question_id(task: str, key: str) -> str:
-    """Return an id for the request that puts a question of a task to a client.
+    """Return an id for a request that relays one of a task to a client.
 
-    It says which question it is, because the answer may come to another process. Whoever answers
-    has to be the owner of the task all the same.
+    It identifies the task and the key, because the response may arrive at another process. The
+    client has to own the task all the same.
     """
     return f"task/{task}/{os.urandom(6).hex()}/{key}"
 
 
 def read_question_id(id: object) -> tuple[str, str] | None:
-    """Return the task and the key that an id was made for; None if it is no such id."""
+    """Return the task and the key in an id; None if `question_id` did not make it."""
     parts = id.split("/", 3) if isinstance(id, str) else []
     return (parts[1], parts[3]) if len(parts) == 4 and parts[0] == "task" else None
 
 
 def reply(result: Mapping[str, Any] | None) -> bytes:
-    """Return a result of the client as an answer for the record; None for one that is malformed."""
+    """Return a result of the client, None if it is malformed, as an answer for the record."""
     return to_json({"result": result})
 
 
@@ -170,12 +160,12 @@ def _read(ask: Ask[Any], answer: bytes) -> Any:
 
 
 class RelayedRequest(Ask[Mapping[str, Any]]):
-    """A question of a task, put to its client as it stands in the record.
+    """A request of a task, sent to its client as it is in the record.
 
     Args:
         request: As `request_of` returns it.
         meta: The ``_meta`` of its params.
-        id: Of the request; see `question_id`.
+        id: The id of the request; see `question_id`.
     """
 
     timeout = float("inf")
@@ -191,7 +181,7 @@ class RelayedRequest(Ask[Mapping[str, Any]]):
         return self._params
 
     def check(self, revision: Revision, client: ClientProfile) -> None:
-        """Do nothing: the task has checked what its client can be asked."""
+        """Do nothing: the task has checked the capabilities of its client."""
 
     def read(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the result as it is, for the task to read."""

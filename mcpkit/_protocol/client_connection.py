@@ -1,7 +1,4 @@
-"""One conversation as the client sees it: requests out, answers and the server's wishes in.
-
-The counterpart of `mcpkit._protocol.connection`, equally without input or output.
-"""
+"""One conversation as the client sees it; the counterpart of `mcpkit._protocol.connection`."""
 
 from __future__ import annotations
 
@@ -17,12 +14,10 @@ from mcpkit._protocol.revisions import PER_REQUEST, Revision
 from mcpkit._utils.json import has_more_values, is_array, is_object
 from mcpkit.errors import InvalidRequest, ProtocolError
 
-__all__ = ["Answered", "Asked", "Caller", "InvalidMessage", "Sent", "Told", "parse", "read"]
-
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The server answered a request: a result, or the error it gave instead."""
+    """The server's response to a request: a result, or an error."""
 
     id: Id
     result: Mapping[str, Any] | None
@@ -31,7 +26,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The server asks something (handshake revisions)."""
+    """A request of the server (handshake revisions)."""
 
     id: Id
     method: str
@@ -40,7 +35,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The server tells something."""
+    """A notification of the server."""
 
     method: str
     params: Mapping[str, Any]
@@ -48,7 +43,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class InvalidMessage:
-    """Bytes that are no message, or none that is allowed, or an error without an id."""
+    """Bytes that are not a valid message, or an error without an id."""
 
     error: ProtocolError
 
@@ -66,16 +61,15 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Sent(NamedTuple):
-    """A message on its way to the server, and the facts that a transport may say beside it.
+    """A message to the server, and the facts that a transport may repeat in headers.
 
     Args:
         text: The message.
-        id: Of a request; None for anything else, which nobody answers.
-        method: None for an answer.
-        version: The protocol version that the message itself names; None if a handshake has agreed
-            on one, or is about to.
-        name: What the request is about: of a tool or prompt its name, of a resource its URI.
-        arguments: What a tool is called with.
+        id: The id of a request; None for other messages.
+        method: The method; None for a response.
+        version: The protocol version in the message; None in sessions with a handshake.
+        name: The name of the tool or prompt, or the URI of the resource, in the params.
+        arguments: The arguments of a tool.
     """
 
     text: bytes
@@ -87,10 +81,10 @@ class Sent(NamedTuple):
 
 
 def parse(text: bytes) -> Any:
-    """The JSON value in a text of a server.
+    """Return the JSON value in a text of a server.
 
     Raises:
-        ProtocolError: It is not JSON, or has more values than it may.
+        ProtocolError: It is not JSON, or has too many values.
     """
     if has_more_values(text, MAX_VALUES):
         raise InvalidRequest(f"A message may have {MAX_VALUES} values")
@@ -98,7 +92,7 @@ def parse(text: bytes) -> Any:
 
 
 def read(text: bytes) -> Sent:
-    """The facts about a message that somebody else has written, right or wrong."""
+    """Return the facts about a message of any origin, valid or not."""
     try:
         message = messages.parse(text)
     except ProtocolError:
@@ -137,7 +131,7 @@ def _facts(
 
 
 def _named_by(method: str) -> str:
-    """The member of the params that says what a request is about (HTTPM-2)."""
+    """Return the member of the params that headers repeat (HTTPM-2)."""
     for revision in PER_REQUEST:
         known = revision.methods.get(method)
         if known is not None and known.mirrored is not None:
@@ -149,8 +143,8 @@ class Caller:
     """The client's side of a conversation.
 
     Args:
-        info: ``clientInfo`` as it is sent.
-        capabilities: ``clientCapabilities`` as they are sent.
+        info: The ``clientInfo``.
+        capabilities: The ``clientCapabilities``.
     """
 
     def __init__(self, info: Mapping[str, Any], capabilities: Mapping[str, Any]) -> None:
@@ -204,12 +198,12 @@ class Caller:
     def send_request(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
     ) -> Sent:
-        """A request.
+        """Return a request.
 
         Args:
             method: As on the wire.
             params: Without ``_meta``.
-            meta: Put into ``_meta``, beside what a revision without handshake wants there.
+            meta: Members of ``_meta``, besides those of a revision without handshake.
         """
         self._next_id += 1
         merged = dict(meta or {})
@@ -224,24 +218,24 @@ class Caller:
 
     @property
     def by_handshake(self) -> bool:
-        """True if a handshake has agreed on the revision, or is about to."""
+        """True if the session has a handshake, or none has been tried yet."""
         return self.revision is None or self.revision.handshake
 
     @property
     def _version(self) -> str | None:
-        """The version that each message names; None if there was a handshake."""
+        """The version in each message; None if there was a handshake."""
         revision = self.revision
         return None if revision is None or revision.handshake else revision.version
 
     def send_notification(self, method: str, params: Mapping[str, Any] | None = None) -> Sent:
-        """A notification."""
+        """Return a notification."""
         text = messages.notification_text(method, params)
         return Sent(text, method=method, version=self._version)
 
     def send_result(self, id: Id, result: Mapping[str, Any]) -> Sent:
-        """Return the message that answers a request of the server."""
+        """Return the result of a request of the server."""
         return Sent(messages.result_text(id, messages.members(result)), version=self._version)
 
     def send_error(self, id: Id, error: ProtocolError) -> Sent:
-        """Return the message that refuses a request of the server."""
+        """Return the error response to a request of the server."""
         return Sent(messages.error_text(id, error), version=self._version)

@@ -1,7 +1,7 @@
-"""One conversation as the server sees it: `receive()` gives events, `send_…()` gives text.
+"""One conversation as the server sees it: `receive()` returns events, `send_…()` returns text.
 
-It knows who may say what and when: the handshake, the two eras and how a request tells them apart,
-batches, ids in flight, and what may no longer be answered. It does not run anything.
+It knows the order of messages: the handshake, which revision a request belongs to, batches, ids in
+flight, and which requests may still be answered. It does not run anything.
 
     NEW ──initialize──▶ OPENING ──notifications/initialized──▶ OPEN ──initialize──▶ OPENING …
 
@@ -42,23 +42,6 @@ from mcpkit.types import LOG_RANK, Principal
 if TYPE_CHECKING:
     from mcpkit.http import HttpRequest
 
-__all__ = [
-    "INITIALIZE_IN_BATCH",
-    "Answer",
-    "Cancelled",
-    "Connection",
-    "Dropped",
-    "Event",
-    "Notification",
-    "Refused",
-    "Request",
-    "RequestSource",
-    "State",
-    "announces_itself",
-    "holds_initialize",
-    "wants_answer",
-]
-
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
 CLIENT_INFO_KEY: Final = "io.modelcontextprotocol/clientInfo"
@@ -66,8 +49,8 @@ LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 
-# Era selection on a shared channel, in the order of the specification's table: these methods exist
-# only where requests announce themselves, so without `_meta` they are malformed, not early.
+# These methods exist only where requests announce themselves, so that a request for one without the
+# members of `_meta` is malformed, not early.
 _MODERN_ONLY: Final = frozenset(
     method
     for method in PER_REQUEST[-1].methods
@@ -87,7 +70,7 @@ class State(Enum):
 
 
 class RequestSource(Protocol):
-    """The way a message arrived, on a transport that has more than one."""
+    """The source of a message, on a transport that has more than one."""
 
     @property
     def http(self) -> HttpRequest:
@@ -96,7 +79,7 @@ class RequestSource(Protocol):
 
     @property
     def principal(self) -> Principal | None:
-        """Whoever sent it; None if that is not known."""
+        """The caller; None if it is not known."""
         ...
 
     @property
@@ -106,7 +89,7 @@ class RequestSource(Protocol):
 
 
 class Batch:
-    """The answers of one batch, sent together when the last is known (MSG-12)."""
+    """The responses of one batch, sent together when the last is known (MSG-12)."""
 
     __slots__ = ("answers", "open")
 
@@ -114,8 +97,8 @@ class Batch:
         self.open = size
         self.answers: list[bytes] = []
 
-    def settle(self, answer: bytes | None) -> bytes | None:
-        """Record one answer (None: it was cancelled); the whole text once nothing is missing."""
+    def complete(self, answer: bytes | None) -> bytes | None:
+        """Record a response, None if it was cancelled. Returns the text once none is missing."""
         if answer is not None:
             self.answers.append(answer)
         self.open -= 1
@@ -125,19 +108,19 @@ class Batch:
 
 
 class Request:
-    """The client asks something.
+    """A request of the client.
 
     Args:
-        id: To be answered under.
+        id: The id for the response.
         method: As on the wire.
-        known: What the request's revision says of the method.
+        known: The method in the request's revision.
         params: The members of ``params``; empty if there were none.
         meta: ``params._meta``; empty if there was none.
-        revision: The revision that this request is served by.
-        client: Who asks; None if the ``_meta`` says that.
-        log_level: From which level on log messages are wanted with this request; None where the
-            session decides (handshake) or nothing was asked for.
-        origin: What it arrived in; None where everything goes the same way.
+        revision: The revision that serves this request.
+        client: The client's profile; None: it is in ``_meta``.
+        log_level: The lowest level of log messages to send with this request; None if the session
+            decides (handshake) or the client wants none.
+        origin: The source; None on a transport that has only one.
     """
 
     __slots__ = (
@@ -182,54 +165,56 @@ class Request:
 
     @property
     def client(self) -> ClientProfile:
-        """The facts that the client has stated of itself."""
-        if self._client is None:  # few handlers want to know
+        """The facts that the client has stated about itself."""
+        if self._client is None:  # few handlers need it
             meta = self.meta
             self._client = ClientProfile(meta[CAPABILITIES_KEY], meta.get(CLIENT_INFO_KEY))
         return self._client
 
     @property
     def principal(self) -> Principal | None:
-        """Whoever sent it; None if that is not known, as on stdio."""
+        """The caller; None if it is not known, as on stdio."""
         return None if self.origin is None else self.origin.principal
 
 
 class Notification(NamedTuple):
-    """The client tells something."""
+    """A notification of the client."""
 
     notice: Notice
     params: Mapping[str, Any]
 
 
 class Cancelled(NamedTuple):
-    """The client gave up on a request: its work should stop, nothing is sent for it (CANC-4)."""
+    """The client cancelled a request; nothing more is sent for it (CANC-4)."""
 
     request: Request
     reason: str | None
 
 
-class Answer(NamedTuple):
-    """The client answered a request of ours: a result, or the error it gave instead."""
+class Response(NamedTuple):
+    """The client's response to a request of the server: a result, or an error."""
 
     id: Id
     result: Mapping[str, Any] | None
     error: ProtocolError | None
 
 
-class Refused(NamedTuple):
-    """A message that cannot be served; `text` is the answer, None while a batch is incomplete."""
+class Rejected(NamedTuple):
+    """A message that is rejected; `text` is the response, None while a batch is incomplete."""
 
     error: ProtocolError
     id: Id | Unset
     text: bytes | None
 
 
-class Dropped(NamedTuple):
-    """A message that can neither be served nor answered; for the server's log.
+class Ignored(NamedTuple):
+    """A message that is neither served nor answered.
 
-    `answers` is the id of our request that it was meant to answer, None if it was no answer;
-    `error` says what is wrong with it, None if it is only of no use; `refused` tells whether it
-    would have been answered with that, if its revision had a shape for it.
+    Args:
+        reason: For the log.
+        answers: The id of the server's request that it was meant to answer; None if to none.
+        error: Why it is malformed; None if it is merely of no use.
+        refused: True if it would have been answered with `error`, had its revision a shape for it.
     """
 
     reason: str
@@ -238,24 +223,24 @@ class Dropped(NamedTuple):
     refused: bool = False
 
 
-Event: TypeAlias = Request | Notification | Cancelled | Answer | Refused | Dropped
+Event: TypeAlias = Request | Notification | Cancelled | Response | Rejected | Ignored
 
 
 class Connection:
     """One conversation with a client.
 
     Args:
-        revision: Take up a session that was negotiated earlier, at this revision.
-        client: Who that session belongs to.
-        announced: Whether every request has to announce itself: there is no handshake.
-        ids: For the requests to the client; 1, 2, 3 … by default.
+        revision: The revision of a session that was negotiated earlier.
+        client: The client of that session.
+        announced: True if every request has to announce itself: there is no handshake.
+        ids: The ids of requests to the client; 1, 2, 3 … by default.
     """
 
     __slots__ = (
         "_announced_only",
         "_ids",
         "_in_flight",
-        "_taken_up",
+        "_resumed",
         "client",
         "revision",
         "state",
@@ -274,13 +259,13 @@ class Connection:
         self.state = State.NEW if revision is None else State.OPEN
         self._in_flight: dict[Id, Request] = {}
         self._announced_only = announced
-        self._taken_up = revision is not None
+        self._resumed = revision is not None
         self._ids = ids
 
     # --- what arrives -----------------------------------------------------------------------------
 
     def receive(self, text: bytes | bytearray) -> Sequence[Event]:
-        """Return the events of one message. Never raises: a fault in a message is an event as well.
+        """Return the events of one message. Never raises: an invalid message is an event as well.
 
         Args:
             text: One JSON value in UTF-8.
@@ -288,37 +273,32 @@ class Connection:
         try:
             message = messages.parse(text)
         except ProtocolError as error:
-            return (self._refuse(error, UNSET, None),)
+            return (self._reject(error, UNSET, None),)
         return self.take(message)
 
     def take(self, message: Any, origin: RequestSource | None = None) -> Sequence[Event]:
-        """Return the events of one message that was parsed already; see `receive`.
-
-        Args:
-            message: A JSON value.
-            origin: What it arrived in.
-        """
+        """Return the events of one message that was parsed already; see `receive`."""
         if type(message) is dict:
             return (self.take_one(cast("dict[str, Any]", message), origin),)
         if is_array(message) and self.revision is not None and self.revision.batching:
             return self._batch(message, origin)
         wrong = "Batches do not exist in this revision" if is_array(message) else "Not a message"
-        return (self._refuse(InvalidRequest(wrong), UNSET, None),)
+        return (self._reject(InvalidRequest(wrong), UNSET, None),)
 
     def _batch(self, parts: list[Any], origin: RequestSource | None) -> Sequence[Event]:
         if not parts:
-            return (self._refuse(InvalidRequest("A batch cannot be empty"), UNSET, None),)
+            return (self._reject(InvalidRequest("A batch cannot be empty"), UNSET, None),)
         if holds_initialize(parts):
-            # MSG-10. Each request is refused by itself: without its id there is no shape (MSG-8).
+            # MSG-10. Each request is rejected by itself: without its id there is no shape (MSG-8).
             error = InvalidRequest(INITIALIZE_IN_BATCH)
             parts = [part for part in parts if wants_answer(part)]
             batch = Batch(len(parts))
-            return [self._refuse(error, messages.readable_id(part), batch) for part in parts]
+            return [self._reject(error, messages.readable_id(part), batch) for part in parts]
         batch = Batch(sum(map(wants_answer, parts)))
         return [
             self.take_one(part, origin, batch)
             if is_object(part)
-            else self._refuse(InvalidRequest("Not a message"), UNSET, batch)
+            else self._reject(InvalidRequest("Not a message"), UNSET, batch)
             for part in parts
         ]
 
@@ -328,25 +308,19 @@ class Connection:
         origin: RequestSource | None = None,
         batch: Batch | None = None,
     ) -> Event:
-        """Return the meaning of one message that is no batch; see `take`.
-
-        Args:
-            message: A JSON object.
-            origin: That it arrived in.
-            batch: That it is part of.
-        """
+        """Return the event of one message that is not a batch; see `take`."""
         try:
             messages.check_envelope(message)
         except InvalidRequest as error:
-            if messages.is_answer(message):
-                # Its id is one of ours: under it the client would look for a request of its own.
+            if messages.is_response(message):
+                # Its id belongs to a request of the server: the client would not expect an error.
                 about = messages.readable_id(message)
                 answers = about if messages.is_id(about) else None
-                return Dropped(f"A malformed answer: {error}", answers, error)
-            return self._refuse(error, messages.readable_id(message), batch)
+                return Ignored(f"A malformed answer: {error}", answers, error)
+            return self._reject(error, messages.readable_id(message), batch)
         method = message.get("method")
         if method is None:
-            return self._answer(message)
+            return self._response(message)
         params: Any = message.get("params")
         id: Id | None = message.get("id")
         if id is None:
@@ -362,7 +336,7 @@ class Connection:
                 )
             request = self._request(id, method, params)
         except ProtocolError as error:
-            return self._refuse(error, id, batch)
+            return self._reject(error, id, batch)
         request.batch = batch
         request.origin = origin
         self._in_flight[id] = request
@@ -389,15 +363,9 @@ class Connection:
         if revision is None:
             if method == "ping":
                 # PING-1: at any time, also before the handshake.
-                return Request(
-                    id,
-                    method,
-                    HANDSHAKE[-1].methods[method],
-                    params,
-                    meta,
-                    HANDSHAKE[-1],
-                    UNKNOWN_CLIENT,
-                )
+                revision = HANDSHAKE[-1]
+                ping = revision.methods[method]
+                return Request(id, method, ping, params, meta, revision, UNKNOWN_CLIENT)
             raise InvalidRequest("The first request must be initialize (or carry its own _meta)")
         known = revision.methods.get(method)
         if known is None:
@@ -405,11 +373,11 @@ class Connection:
         return Request(id, method, known, params, meta, revision, self.client)
 
     def _initialize(self, id: Id, params: dict[str, Any], meta: dict[str, Any]) -> Request:
-        if self._taken_up:
-            # LIFE-11: its id says what was negotiated, so only another session can begin.
+        if self._resumed:
+            # LIFE-11: the session id carries what was negotiated, so a new session is needed.
             raise InvalidRequest("This session is already initialized")
-        # A channel without an id begins anew: bridges put one client after the other behind the
-        # streams of one server. What those before have asked for goes on.
+        # Without a session id the handshake may be repeated: bridges connect one client after the
+        # other to the streams of one server. Earlier requests continue.
         wanted = params.get("protocolVersion")
         capabilities = params.get("capabilities")
         info = params.get("clientInfo")
@@ -430,7 +398,7 @@ class Connection:
 
     @staticmethod
     def _announced(id: Id, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Request:
-        """A request that carries version and capabilities itself (META-1, VER-1)."""
+        """Return a request that carries version and capabilities itself (META-1, VER-1)."""
         version: Any = meta.get(VERSION_KEY)
         capabilities: Any = meta.get(CAPABILITIES_KEY)
         info: Any = meta.get(CLIENT_INFO_KEY)
@@ -458,12 +426,12 @@ class Connection:
         if params is None:
             params = {}
         elif type(params) is not dict:
-            return Dropped(f"{truncate(method)}: params must be an object")
+            return Ignored(f"{truncate(method)}: params must be an object")
         params = cast("dict[str, Any]", params)
         revision = self.revision or PER_REQUEST[-1]
         notice = revision.notices.get(method)
         if notice is None:
-            return Dropped(f"Unknown notification: {truncate(method)}")
+            return Ignored(f"Unknown notification: {truncate(method)}")
         if notice == "cancelled":
             return self._cancelled(params)
         if notice == "initialized":
@@ -471,18 +439,18 @@ class Connection:
         return Notification(notice, params)
 
     def _cancelled(self, params: Mapping[str, Any]) -> Event:
-        # ERA-3: a cancellation has no mark of its era, so it is looked up among all requests.
+        # ERA-3: a cancellation does not announce its revision: any request may be meant.
         id = params.get("requestId")
         request = self._in_flight.get(id) if messages.is_id(id) else None
         if request is None:
-            return Dropped(f"Nothing to cancel under id {quote(id)}")
+            return Ignored(f"Nothing to cancel under id {quote(id)}")
         if request.method == "initialize":
-            return Dropped("initialize cannot be cancelled")  # LIFE-9
+            return Ignored("initialize cannot be cancelled")  # LIFE-9
         del self._in_flight[request.id]
         reason = params.get("reason")
         return Cancelled(request, reason if isinstance(reason, str) else None)
 
-    def _answer(self, message: dict[str, Any]) -> Event:
+    def _response(self, message: dict[str, Any]) -> Event:
         id = message.get("id")
         if id is None:
             return _useless("An answer without an id")
@@ -490,24 +458,24 @@ class Connection:
             error = message["error"]
             if not is_object(error):
                 return _useless(f"A malformed error under id {quote(id)}", id)
-            return Answer(id, None, ProtocolError.from_wire(error))
+            return Response(id, None, ProtocolError.from_wire(error))
         result = message["result"]
         if not is_object(result):
             return _useless(f"A malformed result under id {quote(id)}", id)
-        return Answer(id, result, None)
+        return Response(id, result, None)
 
-    def _refuse(self, error: ProtocolError, id: Id | Unset, batch: Batch | None) -> Event:
+    def _reject(self, error: ProtocolError, id: Id | Unset, batch: Batch | None) -> Event:
         revision = self.revision
         if id is UNSET and revision is not None and not revision.errors_without_id:
             # MSG-8: this revision has no shape for an error without an id.
-            completed = None if batch is None else batch.settle(None)
+            completed = None if batch is None else batch.complete(None)
             if completed is None:
-                return Dropped(str(error), error=error, refused=True)
-            return Refused(error, id, completed)
+                return Ignored(str(error), error=error, refused=True)
+            return Rejected(error, id, completed)
         text: bytes | None = messages.error_text(id, error)
         if batch is not None:
-            text = batch.settle(text)
-        return Refused(error, id, text)
+            text = batch.complete(text)
+        return Rejected(error, id, text)
 
     # --- what is sent -----------------------------------------------------------------------------
 
@@ -516,11 +484,11 @@ class Connection:
         return self._in_flight.get(request.id) is request
 
     def requests(self) -> list[Request]:
-        """The requests that may still be answered, in the order in which they arrived."""
+        """Return the requests that may still be answered, in the order of their arrival."""
         return list(self._in_flight.values())
 
     def send_result(self, request: Request, members: bytes) -> bytes | None:
-        """The text that answers a request.
+        """Return the response to a request.
 
         Args:
             request: As it was received.
@@ -528,45 +496,45 @@ class Connection:
 
         Returns:
             The text; None if nothing is to be sent, because the request was cancelled or because
-            other answers of its batch are still missing.
+            other responses of its batch are missing.
         """
         if self._in_flight.get(request.id) is not request:
-            return self._settled_late(request)
+            return self._complete_late(request)
         del self._in_flight[request.id]
         text = messages.result_text(request.id, members)
-        return text if request.batch is None else request.batch.settle(text)
+        return text if request.batch is None else request.batch.complete(text)
 
     def send_error(self, request: Request, error: ProtocolError) -> bytes | None:
-        """The text that answers a request with an error; None as in `send_result`."""
+        """Return the error response to a request; None as in `send_result`."""
         if self._in_flight.get(request.id) is not request:
-            return self._settled_late(request)
+            return self._complete_late(request)
         del self._in_flight[request.id]
         text = messages.error_text(request.id, error)
-        return text if request.batch is None else request.batch.settle(text)
+        return text if request.batch is None else request.batch.complete(text)
 
     def forget(self, request: Request) -> bytes | None:
-        """Give up a request unanswered; the text of its batch if that completes it."""
+        """Drop a request without a response. Returns the text of its batch if that completes it."""
         if self.is_in_flight(request):
             del self._in_flight[request.id]
-        return self._settled_late(request)
+        return self._complete_late(request)
 
-    def _settled_late(self, request: Request) -> bytes | None:
+    def _complete_late(self, request: Request) -> bytes | None:
         batch, request.batch = request.batch, None
-        return None if batch is None else batch.settle(None)
+        return None if batch is None else batch.complete(None)
 
     def send_refusal(self, error: ProtocolError) -> bytes | None:
-        """The text that refuses a message that could not be read; None if there is no shape."""
-        event = self._refuse(error, UNSET, None)
-        return event.text if isinstance(event, Refused) else None
+        """Return the error response to an unreadable message; None if there is no shape for it."""
+        event = self._reject(error, UNSET, None)
+        return event.text if isinstance(event, Rejected) else None
 
     def send_notification(self, method: str, params: Mapping[str, Any] | None = None) -> bytes:
-        """The text of a notification to the client."""
+        """Return the text of a notification to the client."""
         return messages.notification_text(method, params)
 
     def send_request(
         self, method: str, params: Mapping[str, Any] | None = None, id: Id | None = None
     ) -> tuple[Id, bytes]:
-        """A request to the client: its id, in a space of its own, and its text (handshake only)."""
+        """Return the id and the text of a request to the client (handshake only)."""
         if id is None:
             if self._ids is None:
                 self._ids = count(1)
@@ -575,7 +543,7 @@ class Connection:
 
 
 def announces_itself(method: object, meta: Mapping[str, Any]) -> bool:
-    """Return True if a request by itself belongs to a revision without handshake."""
+    """Return True if a request belongs to a revision without handshake by itself."""
     return VERSION_KEY in meta or CAPABILITIES_KEY in meta or method in _MODERN_ONLY
 
 
@@ -589,16 +557,16 @@ def holds_initialize(message: object) -> bool:
 INITIALIZE_IN_BATCH: Final = "initialize cannot be in a batch"
 
 
-def _useless(reason: str, answers: Id | None = None) -> Dropped:
-    return Dropped(reason, answers, InvalidRequest(reason))
+def _useless(reason: str, answers: Id | None = None) -> Ignored:
+    return Ignored(reason, answers, InvalidRequest(reason))
 
 
 def wants_answer(part: Any) -> bool:
-    """Return True if a part of a batch is answered: a request, or a part to be refused."""
+    """Return True if a part of a batch gets a response: a request, or an invalid part."""
     if not is_object(part):
         return True
     try:
         messages.check_envelope(part)
     except InvalidRequest:
-        return not messages.is_answer(part)
+        return not messages.is_response(part)
     return "method" in part and "id" in part

@@ -1,8 +1,8 @@
-"""The headers in which a modern HTTP request repeats what its body says (§8.4, 2026-07-28).
+"""The headers in which an HTTP request repeats members of its body (§8.4, 2026-07-28).
 
-Whoever routes a request on its headers must be able to rely on them, so a server refuses a request
-whose headers and body disagree (SEC-14). The headers of a request are a mapping by lower-case name,
-both as the bytes that arrived: what `mcpkit.http.by_name` makes of the pairs of an ASGI scope.
+Proxies route requests on their headers, so a server rejects a request whose headers and body
+disagree (SEC-14). The headers of a request are a mapping from lower-case names to values, both as
+the bytes that arrived: what `mcpkit.http.by_name` makes of the pairs of an ASGI scope.
 """
 
 from __future__ import annotations
@@ -19,19 +19,6 @@ from mcpkit._utils.json import Step, is_array, is_object, walk
 from mcpkit._utils.text import quote
 from mcpkit.errors import HeaderMismatch
 
-__all__ = [
-    "HeaderParameter",
-    "Headers",
-    "check_method",
-    "check_name",
-    "check_parameters",
-    "check_version",
-    "declared_in",
-    "encode_value",
-    "parameter_headers",
-    "require_version",
-]
-
 Headers: TypeAlias = Mapping[bytes, bytes]
 """Values by lower-case name."""
 
@@ -40,7 +27,7 @@ _METHOD: Final = b"mcp-method"
 _NAME: Final = b"mcp-name"
 _BLANKS: Final = b" \t"
 
-# A value that is written as nearly everybody writes it is compared without being decoded.
+# Values in their usual form are compared without being decoded.
 _VERSIONS: Final = {each.version.encode(): each.version for each in REVISIONS}
 _METHODS: Final = {name.encode(): name for each in PER_REQUEST for name in each.methods}
 
@@ -49,7 +36,7 @@ _METHODS: Final = {name.encode(): name for each in PER_REQUEST for name in each.
 
 
 def require_version(headers: Headers) -> str:
-    """The protocol version that the header ``MCP-Protocol-Version`` names (HTTPM-2).
+    """Return the protocol version in the header ``MCP-Protocol-Version`` (HTTPM-2).
 
     Raises:
         HeaderMismatch: It is missing, empty or unreadable.
@@ -64,8 +51,8 @@ def check_version(headers: Headers, version: str | None) -> None:
     """Compare the header ``MCP-Protocol-Version`` with the version in ``_meta`` (HTTPM-6).
 
     Args:
-        headers: Of the request.
-        version: As the body has it; None if it has none, which is for others to refuse.
+        headers: The headers of the request.
+        version: The version in the body; None if there is none, which is rejected elsewhere.
 
     Raises:
         HeaderMismatch: The header is missing, or differs.
@@ -91,14 +78,14 @@ def check_method(headers: Headers, method: str) -> None:
 
 
 def check_name(headers: Headers, name: str) -> None:
-    """Compare the header ``Mcp-Name`` with what the body names (HTTPM-2, HTTPM-4).
+    """Compare the header ``Mcp-Name`` with the name in the body (HTTPM-2, HTTPM-4).
 
     Args:
-        headers: Of the request.
+        headers: The headers of the request.
         name: The member of the params that the header repeats, such as ``params.name``.
 
     Raises:
-        HeaderMismatch: The header is missing, encoded in a wrong way, or differs.
+        HeaderMismatch: The header is missing, wrongly encoded, or differs.
     """
     if _is_plain(name) and headers.get(_NAME) == name.encode():
         return
@@ -108,7 +95,7 @@ def check_name(headers: Headers, name: str) -> None:
 
 
 def _is_plain(text: str) -> bool:
-    """True if the bytes of a text are a value that says this text and no other."""
+    """Return True if the bytes of a text are the only header value that means this text."""
     return text.isascii() and text == text.strip(" \t") and not text.startswith("=?")
 
 
@@ -122,13 +109,13 @@ def _text(value: bytes | None, header: str) -> str:
 
 
 def _differs(header: str, expected: str, found: str) -> HeaderMismatch:
-    # Quoted: what was decoded may have line breaks, which must not reach a log.
+    # Quoted: decoded text may have line breaks, which must not reach a log.
     return HeaderMismatch(
         f"{header}: expected {quote(expected)} as in the body, got {quote(found)}"
     )
 
 
-# --- values that no header can carry as they are --------------------------------------------------
+# --- values that need encoding --------------------------------------------------------------------
 
 _PREFIX: Final = "=?base64?"
 _SUFFIX: Final = "?="
@@ -137,7 +124,7 @@ _SAFE: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?|")
 
 
 def encode_value(text: str) -> str:
-    """A text as the value of ``Mcp-Name`` or ``Mcp-Param-…``: as it is, or in base64 (HDR-6).
+    """Return a text as the value of ``Mcp-Name`` or ``Mcp-Param-…``, if need be in base64 (HDR-6).
 
     Raises:
         UnicodeEncodeError: The text has surrogates, which UTF-8 cannot express.
@@ -158,8 +145,7 @@ def _decoded(value: bytes | None, header: str) -> str:
     wrapped = text[len(_PREFIX) : -len(_SUFFIX)]
     try:
         raw = b64decode(wrapped, validate=True)
-        # What Python decodes is still more than what an encoder may have written: it overlooks
-        # padding beyond the necessary, and bits that nothing needs.
+        # Python decodes more than an encoder may write: it ignores excess padding and unused bits.
         if b64encode(raw) == wrapped.encode():
             return raw.decode()
     except ValueError:
@@ -179,7 +165,7 @@ class HeaderParameter(NamedTuple):
         header: The header's name in lower case, for look-ups: ``b"mcp-param-region"``.
         name: The header's name as it is written: ``Mcp-Param-Region``.
         path: The names of the properties that lead to the value, from the arguments downwards.
-        type: What the schema says it is.
+        type: The type in the schema.
     """
 
     header: bytes
@@ -204,22 +190,21 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 """RFC 9110, section 5.6.2."""
 
 _DEPTH: Final = 100
-"""The most schemas that may be inside each other; nobody writes as many."""
+"""Levels of schemas inside each other; real schemas have far fewer."""
 
 
 def declared_in(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
-    """The parameters that a tool's input schema wants repeated in headers, by ``x-mcp-header``.
+    """Return the parameters of a tool that headers repeat, as declared by ``x-mcp-header``.
 
-    A property that may also be null is refused (HDR-2): its type is not one of the three. One that
-    is merely not required serves the same purpose.
+    A property that may also be null is rejected (HDR-2): its type is not one of the three. An
+    optional property serves the same purpose.
 
     Args:
-        schema: A JSON Schema. Only what `properties` lead to is read; the keyword anywhere else is
-            a mistake.
+        schema: The input schema. The keyword is read on properties, and is an error elsewhere.
 
     Raises:
-        ValueError: The keyword is used against the rules (HDR-1, HDR-2); the message is a sentence
-            with the place and the fix. A client leaves such a tool out (HDR-3).
+        ValueError: The keyword is used against the rules (HDR-1, HDR-2); the message says where and
+            how to fix it. A client ignores such a tool (HDR-3).
     """
     found: dict[bytes, HeaderParameter] = {}
     if not _may_have_headers(schema):
@@ -267,10 +252,10 @@ def declared_in(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
 
 
 def _may_have_headers(schema: Mapping[str, Any]) -> bool:
-    # Few tools have headers, and a text is searched in no time beside a walk that knows its ways.
+    # Few tools have headers, and searching a text is much faster than walking through a schema.
     try:
         text = to_json(schema)
-    except ValueError:  # it is no JSON, or endless
+    except ValueError:  # it is not JSON, or circular
         return True
     return _KEYWORD.encode() in text or (text.count(b"{") > _DEPTH and _is_deep(schema))
 
@@ -297,7 +282,7 @@ def _is_member(step: Step) -> bool:
 
 
 def _other_type(schema: Mapping[str, Any]) -> str:
-    """Return, for a message, the type instead of the three that may be there, and the fix."""
+    """Return, for a message, the type of a property that cannot have a header, and the fix."""
     kind = schema.get("type")
     options: Any = kind if is_array(kind) else schema.get("anyOf")
     if is_array(options) and ("null" in options or {"type": "null"} in options):
@@ -313,17 +298,17 @@ def check_parameters(
 ) -> None:
     """Compare the headers ``Mcp-Param-…`` with the arguments (HDR-4, HDR-5).
 
-    Headers that nothing declares are passed over (HDR-7).
+    Headers that are not declared are ignored (HDR-7).
 
     Args:
-        headers: Of the request.
-        declared: As `declared_in` found them.
+        headers: The headers of the request.
+        declared: As `declared_in` returns them.
         arguments: As they were sent, not yet validated.
 
     Raises:
-        HeaderMismatch: A header is missing, there without a value, encoded in a wrong way, or
-            differs; or an object with such an argument was sent as text. The message does not
-            repeat the value.
+        HeaderMismatch: A header is missing, present without a value, wrongly encoded, or differs;
+            or an object with such an argument was sent as text. The message does not repeat the
+            value.
     """
     for each in declared:
         value = each.value(arguments)
@@ -352,8 +337,8 @@ def check_parameters(
 
 
 def _is_text_before(path: tuple[str, ...], arguments: Mapping[str, Any]) -> bool:
-    # Validation reads JSON out of text where an object belongs; a value that comes to light only
-    # there would pass by everybody who relies on its header.
+    # Validation reads JSON in a text in place of an object; a value found only there would bypass
+    # every proxy that relies on its header.
     found: Any = arguments
     for each in path:
         if not is_object(found):
@@ -368,20 +353,20 @@ _LARGEST: Final = 2**53 - 1
 
 
 def _equals(text: str, value: Any) -> bool:
-    # By the value and not by what the schema wants: whether the value fits there is for validation
-    # to say, in words that help a model more than a mismatch would.
+    # Compared by the value, not by the type in the schema: validation explains a wrong type to a
+    # model better than a header mismatch would.
     written = _written(value)
     if text == written:
         return True
     if written is None or isinstance(value, (str, bool)) or _NUMBER.fullmatch(text) is None:
         return False
-    from decimal import Decimal  # only for numbers that are written in two ways
+    from decimal import Decimal  # only for numbers in different notations
 
     return bool(Decimal(text) == value)
 
 
 def _written(value: Any) -> str | None:
-    """A value as text; None if it is one that no header can carry."""
+    """Return a value as text; None if a header cannot carry it."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -395,15 +380,15 @@ def _written(value: Any) -> str | None:
 def parameter_headers(
     declared: Sequence[HeaderParameter], arguments: Mapping[str, Any]
 ) -> dict[str, str]:
-    """The headers ``Mcp-Param-…`` that a client sends along with arguments (HDR-4 to HDR-6).
+    """Return the headers ``Mcp-Param-…`` that a client sends with arguments (HDR-4 to HDR-6).
 
     Args:
-        declared: As `declared_in` found them.
+        declared: As `declared_in` returns them.
         arguments: As they will be sent.
 
     Returns:
-        Values by name. A value that no header can carry (an array, an object, an integer beyond
-        ±(2^53−1)) has none; a server will refuse the call and say why.
+        Values by name. A value that a header cannot carry (an array, an object, an integer beyond
+        ±(2^53−1)) is omitted; the server will reject the call and say why.
 
     Raises:
         UnicodeEncodeError: A text has surrogates, which UTF-8 cannot express.

@@ -1,8 +1,7 @@
-"""A question to a client, as a value.
+"""A request of the server for input from its client, as a value.
 
-An ask knows its request in each revision, the capabilities that the client must have declared, and
-the way from the client's result to an answer. The ways to get there are in `by_request` and
-`by_result`.
+It knows its params in each revision, the capabilities that the client must have declared, and how
+to parse the client's result. `mcpkit._input_requests` sends it.
 """
 
 from __future__ import annotations
@@ -18,43 +17,41 @@ from mcpkit._utils.json import is_object
 from mcpkit.dependencies import InputMarker
 from mcpkit.errors import MissingClientCapability
 
-__all__ = ["Ask", "digest"]
-
 T = TypeVar("T", default=Any)
 
 
 class Ask(InputMarker, Generic[T]):
-    """Something to ask a client.
+    """A request for input from the client.
 
     Args:
-        key: Names the ask within the call; derived from its place and its content if None.
+        key: The name within the call; None: derived from the order and the content.
         timeout: Seconds to wait for the answer (handshake revisions); None: the server's setting.
     """
 
     METHOD: ClassVar[str]
     IS_ASKED_AGAIN: ClassVar[bool] = True
-    """Whether the same question may have another answer later in the same call."""
+    """Whether the same request may have another answer later in the same call."""
 
     request_id: str | None = None
-    """The id of the request that puts it, where that has to say more than the others."""
+    """The id of the message, if that has to carry information."""
 
     key: str | None = None
     timeout: float | None = None
 
     def params(self, revision: Revision) -> dict[str, Any]:
-        """The ``params`` of the request.
+        """Return the ``params``.
 
         Raises:
-            ElicitationError: The revision cannot carry it.
+            ElicitationError: The revision cannot carry the request.
         """
         raise NotImplementedError
 
     def needs(self, revision: Revision) -> dict[str, Any]:
-        """The capabilities that a client must have declared, as the object it would declare."""
+        """Return the capabilities that the client must have declared."""
         raise NotImplementedError
 
     def read(self, result: Mapping[str, Any]) -> T:
-        """The answer as a value.
+        """Return the answer in a result of the client.
 
         Raises:
             InvalidInputResponse: It is malformed.
@@ -62,24 +59,24 @@ class Ask(InputMarker, Generic[T]):
         raise NotImplementedError
 
     def check(self, revision: Revision, client: ClientProfile) -> None:
-        """Refuse to ask what the client has not declared (S2C-1, MRTR-4).
+        """Check that the client has declared the capabilities (S2C-1, MRTR-4).
 
         Raises:
-            MissingClientCapability: With what is missing.
+            MissingClientCapability: It has not.
         """
         needed = self.needs(revision)
         if not _has(client.capabilities, needed):
             raise MissingClientCapability(needed)
 
     def fingerprint(self, revision: Revision) -> str:
-        """Return a text that tells this ask from others; the same question has the same."""
+        """Return a digest of the request: equal requests have the same."""
         asked = encode([self.METHOD, self.params(revision)])
         return digest(asked)
 
 
 def digest(asked: bytes) -> str:
-    """Return a short text that is the same for the same bytes only."""
-    from hashlib import sha256  # loaded when needed: it brings OpenSSL along
+    """Return a short text that identifies some bytes."""
+    from hashlib import sha256  # loaded when needed: it imports OpenSSL
 
     return sha256(asked).hexdigest()[:16]
 

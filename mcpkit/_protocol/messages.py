@@ -1,8 +1,9 @@
-"""One JSON-RPC 2.0 message ⇄ text."""
+"""One JSON-RPC 2.0 message ⇄ text, lines of them in a stream, and results encoded beforehand."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeGuard
 
@@ -11,32 +12,25 @@ from pydantic_core import from_json, to_json
 from mcpkit._utils.json import UNSET, Unset, is_object
 from mcpkit.errors import InvalidRequest, ParseError, ProtocolError
 
-__all__ = ["Id", "encode", "encode_id", "error_text", "parse", "readable_id", "result_text"]
-
 Id: TypeAlias = str | int
 """A request id: a string or an integer, never null (JSON-RPC 2.0, section 4)."""
 
-_LONGEST_ID: Final = 1024
-"""Characters of an id that is a string: it is repeated in every message about its request."""
+MAX_ID_LENGTH: Final = 1024
+"""Characters of an id that is a string: every message about its request repeats it."""
 
-_LARGEST_ID: Final = 2**64
-"""The largest id that is an integer.
-
-It is a key as well: of much larger integers, which have the same hash for each multiple of
-2**61 - 1, many could be chosen that collide.
-"""
-
-_SMALLEST_ID: Final = -_LARGEST_ID
+MAX_ID: Final = 2**64
+"""The largest id that is an integer. Much larger ones could be chosen so that their hashes collide,
+as these are equal for all multiples of 2**61 - 1."""
 
 encode: Final = partial(to_json, inf_nan_mode="null")
-"""Any JSON value → its text in UTF-8, compact, without a newline; NaN and infinity become null."""
+"""Encodes a JSON value in UTF-8, compact, without newlines; NaN and infinity become null."""
 
 
 def parse(text: bytes | bytearray) -> Any:
-    """The JSON value in a text.
+    """Return the JSON value in a text.
 
     Raises:
-        ParseError: It is not JSON (``NaN`` and ``Infinity`` are not) or UTF-8, or nested too deep.
+        ParseError: It is not JSON (nor are ``NaN`` and ``Infinity``), not UTF-8, or too deep.
     """
     if isinstance(text, memoryview):
         text = bytes(text)
@@ -49,26 +43,26 @@ def parse(text: bytes | bytearray) -> Any:
 def is_id(value: object) -> TypeGuard[Id]:
     """Return True if a JSON value can be a request id or a progress token."""
     if type(value) is int:
-        return _SMALLEST_ID <= value <= _LARGEST_ID
-    return type(value) is str and len(value) <= _LONGEST_ID
+        return -MAX_ID <= value <= MAX_ID
+    return type(value) is str and len(value) <= MAX_ID_LENGTH
 
 
 def readable_id(message: object) -> Id | Unset:
-    """The id a broken message can still be answered under, or `UNSET`."""
+    """Return the id of a malformed message, for the error response; `UNSET` if it has none."""
     found = message.get("id") if is_object(message) else None
     return found if is_id(found) else UNSET
 
 
-def is_answer(message: Mapping[str, Any]) -> bool:
-    """Return True if a message, even a broken one, is an answer, which is never answered."""
+def is_response(message: Mapping[str, Any]) -> bool:
+    """Return True if a message, even a malformed one, is a response, which is never answered."""
     return "method" not in message and ("result" in message or "error" in message)
 
 
 def check_envelope(message: Mapping[str, Any]) -> None:
-    """Refuse what is not a JSON-RPC 2.0 request, notification or response.
+    """Check that a message is a JSON-RPC 2.0 request, notification or response.
 
     Raises:
-        InvalidRequest: With a sentence that says which member is wrong.
+        InvalidRequest: It is not; the message says which member is wrong.
     """
     if message.get("jsonrpc") != "2.0":
         raise InvalidRequest('The member "jsonrpc" must be "2.0"')
@@ -89,25 +83,25 @@ def check_envelope(message: Mapping[str, Any]) -> None:
 def _wrong_id(id: object) -> InvalidRequest:
     if type(id) is int or type(id) is str:
         return InvalidRequest(
-            f'The member "id" is longer than {_LONGEST_ID} characters, or than 64 bits'
+            f'The member "id" is longer than {MAX_ID_LENGTH} characters, or than 64 bits'
         )
     return InvalidRequest('The member "id" must be a string or an integer')
 
 
 def encode_id(id: Id) -> bytes:
-    """An id with its own JSON type: ``1`` and ``"1"`` differ (MSG-2)."""
+    """Encode an id with its own JSON type: ``1`` and ``"1"`` differ (MSG-2)."""
     return b"%d" % id if isinstance(id, int) else to_json(id)
 
 
 def result_text(id: Id, members: bytes) -> bytes:
-    """A response from the id and the encoded members of its result object, without braces."""
+    """Return a response, given the id and the encoded members of the result, without braces."""
     if type(id) is int:
         return b'{"jsonrpc":"2.0","id":%d,"result":{%b}}' % (id, members)
     return b'{"jsonrpc":"2.0","id":%b,"result":{%b}}' % (to_json(id), members)
 
 
 def error_text(id: Id | Unset, error: ProtocolError) -> bytes:
-    """An error response; without an id when none could be read (MSG-8)."""
+    """Return an error response, without an id if none could be read (MSG-8)."""
     head = (
         b'{"jsonrpc":"2.0"' if isinstance(id, Unset) else b'{"jsonrpc":"2.0","id":' + encode_id(id)
     )
@@ -115,7 +109,7 @@ def error_text(id: Id | Unset, error: ProtocolError) -> bytes:
 
 
 def notification_text(method: str, params: Mapping[str, Any] | None = None) -> bytes:
-    """A notification."""
+    """Return a notification."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
     if params is not None:
         message["params"] = params
@@ -123,7 +117,7 @@ def notification_text(method: str, params: Mapping[str, Any] | None = None) -> b
 
 
 def request_text(id: Id, method: str, params: Mapping[str, Any] | None = None) -> bytes:
-    """A request."""
+    """Return a request."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
     if params is not None:
         message["params"] = params
@@ -131,5 +125,23 @@ def request_text(id: Id, method: str, params: Mapping[str, Any] | None = None) -
 
 
 def members(value: Mapping[str, Any]) -> bytes:
-    """The encoded members of an object, without its braces."""
+    """Encode the members of an object, without its braces."""
     return encode(value)[1:-1]
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Encoded:
+    """A result whose members are encoded already.
+
+    Args:
+        members: Without braces, and without a ``_meta``.
+        meta: The ``_meta``.
+        kind: The ``resultType``.
+    """
+
+    members: bytes
+    meta: Mapping[str, Any] | None = None
+    kind: bytes = b"complete"

@@ -1,7 +1,7 @@
 """The values of `mcpkit.types` ⇄ the members of messages.
 
-Python names are snake_case, the wire is camelCase: the two meet here and nowhere else. Members and
-block types that a revision lacks are left out or replaced (CONT-1, CONT-2).
+Python names are snake_case, the wire is camelCase: nothing else translates between the two. Members
+and block types that a revision lacks are omitted or replaced (CONT-1, CONT-2).
 """
 
 from __future__ import annotations
@@ -31,24 +31,11 @@ from mcpkit.types import (
     ToolAnnotations,
 )
 
-__all__ = [
-    "block_from_wire",
-    "block_to_wire",
-    "contents_from_wire",
-    "contents_to_wire",
-    "implementation_from_wire",
-    "implementation_to_wire",
-    "log_from_wire",
-    "optional_text",
-    "progress_from_wire",
-    "text_in",
-]
-
 Wire = dict[str, Any]
 
 
 def some(**members: Any) -> Wire:
-    """The members that are not None."""
+    """Return the members that are not None."""
     return {name: value for name, value in members.items() if value is not None}
 
 
@@ -56,7 +43,7 @@ def some(**members: Any) -> Wire:
 
 
 def annotations_to_wire(value: Annotations | None, revision: Revision) -> Wire | None:
-    """The ``annotations`` of a block or resource; None when nothing is left of them."""
+    """Return the ``annotations`` of a block or resource; None if there are none."""
     if value is None:
         return None
     members = some(
@@ -68,7 +55,7 @@ def annotations_to_wire(value: Annotations | None, revision: Revision) -> Wire |
 
 
 def annotations_from_wire(value: Mapping[str, Any] | None) -> Annotations | None:
-    """The ``annotations`` of a received block or resource."""
+    """Read the ``annotations`` of a block or resource."""
     if value is None:
         return None
     return Annotations(
@@ -79,7 +66,7 @@ def annotations_from_wire(value: Mapping[str, Any] | None) -> Annotations | None
 
 
 def hints_to_wire(value: ToolAnnotations) -> Wire:
-    """The ``annotations`` of a tool."""
+    """Return the ``annotations`` of a tool."""
     return some(
         title=value.title,
         readOnlyHint=value.read_only,
@@ -90,7 +77,7 @@ def hints_to_wire(value: ToolAnnotations) -> Wire:
 
 
 def hints_from_wire(value: Mapping[str, Any]) -> ToolAnnotations:
-    """The ``annotations`` of a received tool."""
+    """Read the ``annotations`` of a tool."""
     return ToolAnnotations(
         title=value.get("title"),
         read_only=value.get("readOnlyHint"),
@@ -101,7 +88,7 @@ def hints_from_wire(value: Mapping[str, Any]) -> ToolAnnotations:
 
 
 def icons_to_wire(icons: Sequence[Icon] | None) -> list[Wire] | None:
-    """The ``icons`` of a description; None when there are none."""
+    """Return the ``icons`` of a description; None if there are none."""
     if not icons:
         return None
     return [
@@ -116,7 +103,7 @@ def icons_to_wire(icons: Sequence[Icon] | None) -> list[Wire] | None:
 
 
 def icons_from_wire(value: object) -> list[Icon] | None:
-    """The ``icons`` of a received description; what is not an icon is left out."""
+    """Read the ``icons`` of a description, ignoring values that are not icons."""
     if not is_array(value):
         return None
     return [
@@ -131,7 +118,7 @@ def icons_from_wire(value: object) -> list[Icon] | None:
 
 
 def implementation_to_wire(value: Implementation, revision: Revision) -> Wire:
-    """``serverInfo`` or ``clientInfo``."""
+    """Return ``serverInfo`` or ``clientInfo``."""
     members = some(
         name=value.name,
         version=value.version,
@@ -144,7 +131,7 @@ def implementation_to_wire(value: Implementation, revision: Revision) -> Wire:
 
 
 def implementation_from_wire(value: Mapping[str, Any]) -> Implementation:
-    """A received ``serverInfo`` or ``clientInfo``; tolerant: nothing depends on it (META-4)."""
+    """Read ``serverInfo`` or ``clientInfo``, tolerantly: nothing depends on it (META-4)."""
     return Implementation(
         str(value.get("name", "")),
         str(value.get("version", "")),
@@ -159,11 +146,11 @@ def implementation_from_wire(value: Mapping[str, Any]) -> Implementation:
 
 
 def text_in(value: Mapping[str, Any], name: str) -> str:
-    """A member that must be a string.
+    """Return a member that must be a string.
 
     Raises:
         KeyError: It is missing.
-        TypeError: It is no string.
+        TypeError: It is not a string.
     """
     found = value[name]
     if not isinstance(found, str):
@@ -172,7 +159,7 @@ def text_in(value: Mapping[str, Any], name: str) -> str:
 
 
 def optional_text(value: Mapping[str, Any], name: str) -> str | None:
-    """A member on which nothing depends; None unless it is a string."""
+    """Return an optional member; None unless it is a string."""
     found = value.get(name)
     return found if isinstance(found, str) else None
 
@@ -181,7 +168,7 @@ def optional_text(value: Mapping[str, Any], name: str) -> str | None:
 
 
 def progress_from_wire(params: Mapping[str, Any]) -> tuple[float, float | None, str | None]:
-    """The progress, total and message of ``notifications/progress``.
+    """Read the progress, total and message of ``notifications/progress``.
 
     Raises:
         ValueError: One of them is malformed; the message says which.
@@ -204,7 +191,7 @@ def _is_amount(value: object) -> TypeGuard[float]:
 
 
 def log_from_wire(params: Mapping[str, Any]) -> tuple[str, Any, str | None]:
-    """The level, data and logger of ``notifications/message``.
+    """Read the level, data and logger of ``notifications/message``.
 
     Raises:
         ValueError: One of them is malformed; the message says which.
@@ -221,7 +208,7 @@ def log_from_wire(params: Mapping[str, Any]) -> tuple[str, Any, str | None]:
 
 
 def contents_to_wire(value: ResourceContents, revision: Revision) -> Wire:
-    """One item of ``contents``, or the ``resource`` of an embedded resource."""
+    """Return one item of ``contents``, or the ``resource`` of an embedded resource."""
     members: Wire = {"uri": value.uri}
     if value.mime_type is not None:
         members["mimeType"] = value.mime_type
@@ -235,11 +222,11 @@ def contents_to_wire(value: ResourceContents, revision: Revision) -> Wire:
 
 
 def contents_from_wire(value: Mapping[str, Any]) -> ResourceContents:
-    """Received resource contents.
+    """Read resource contents.
 
     Raises:
-        ValueError: Neither ``text`` nor ``blob`` is there, or the blob is not base64.
-        TypeError: One of them is no string.
+        ValueError: There is neither ``text`` nor ``blob``, or the blob is not base64.
+        TypeError: One of them is not a string.
     """
     uri, mime_type = str(value.get("uri", "")), optional_text(value, "mimeType")
     meta = value.get("_meta")
@@ -255,7 +242,7 @@ def contents_from_wire(value: Mapping[str, Any]) -> ResourceContents:
 
 
 def block_to_wire(block: ContentBlock, revision: Revision) -> Wire:
-    """A content block as this revision can carry it (CONT-1)."""
+    """Return a content block, in a form that the revision has (CONT-1)."""
     if type(block) is TextContent and block.annotations is None and block.meta is None:
         return {"type": "text", "text": block.text}
     return _BLOCKS[type(block)](block, revision)
@@ -274,17 +261,14 @@ def _text(block: TextContent, revision: Revision) -> Wire:
     return _finish({"type": "text", "text": block.text}, block, revision)
 
 
-def _image(block: ImageContent, revision: Revision) -> Wire:
+def _media(block: ImageContent | AudioContent, revision: Revision) -> Wire:
+    kind = "image" if isinstance(block, ImageContent) else "audio"
     data = b64encode(block.data).decode("ascii")
-    return _finish({"type": "image", "data": data, "mimeType": block.mime_type}, block, revision)
-
-
-def _audio(block: AudioContent, revision: Revision) -> Wire:
-    data = b64encode(block.data).decode("ascii")
-    if "audio" not in revision.content_types:
+    members: Wire = {"type": kind, "data": data, "mimeType": block.mime_type}
+    if kind not in revision.content_types:
         blob = {"uri": "data:,", "mimeType": block.mime_type, "blob": data}
-        return _finish({"type": "resource", "resource": blob}, block, revision)
-    return _finish({"type": "audio", "data": data, "mimeType": block.mime_type}, block, revision)
+        members = {"type": "resource", "resource": blob}
+    return _finish(members, block, revision)
 
 
 def _embedded(block: EmbeddedResource, revision: Revision) -> Wire:
@@ -312,15 +296,15 @@ def _link(block: ResourceLink, revision: Revision) -> Wire:
 
 _BLOCKS: Final[dict[type, Callable[[Any, Revision], Wire]]] = {
     TextContent: _text,
-    ImageContent: _image,
-    AudioContent: _audio,
+    ImageContent: _media,
+    AudioContent: _media,
     EmbeddedResource: _embedded,
     ResourceLink: _link,
 }
 
 
 def block_from_wire(value: Mapping[str, Any]) -> ContentBlock:
-    """A received content block.
+    """Read a content block.
 
     Raises:
         ValueError: Its type is unknown or a required member is missing or malformed.
@@ -358,5 +342,5 @@ def block_from_wire(value: Mapping[str, Any]) -> ContentBlock:
 
 
 def message_to_wire(message: Message, block: ContentBlock, revision: Revision) -> Wire:
-    """One message of a prompt, its content already made a block (PROMPT-4)."""
+    """Return one message of a prompt, given its content as a block (PROMPT-4)."""
     return {"role": message.role, "content": block_to_wire(block, revision)}

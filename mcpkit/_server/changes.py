@@ -1,26 +1,25 @@
 """The bus on which changes of lists and resources are announced to sessions.
 
-Changes are announced from any thread, while sessions come and go on an event loop.
+Changes are announced from any thread, while sessions begin and end on an event loop.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, Protocol
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol, TypeAlias
 from weakref import ref
 
 from mcpkit.context import ListKind
-
-__all__ = ["Change", "Changes", "Listener"]
 
 
 class Change(NamedTuple):
     """A list or a resource that has changed.
 
     Args:
-        kind: Of the list; None if it is a resource.
-        uri: Of the resource; None if it is a list.
+        kind: The kind of the list; None for a resource.
+        uri: The URI of the resource; None for a list.
     """
 
     kind: ListKind | None = None
@@ -28,123 +27,104 @@ class Change(NamedTuple):
 
 
 class Listener(Protocol):
-    """A listener, which passes changes on to clients."""
+    """Passes changes on to clients. Its methods are called from any thread."""
 
     def list_changed(self, kind: ListKind) -> None:
-        """A list has changed. From any thread."""
+        """Note that a list has changed."""
         ...
 
     def resource_changed(self, uri: str) -> None:
-        """A resource has changed that is watched, or lies below one that is. From any thread."""
+        """Note that a resource has changed that is watched, or lies below one that is."""
         ...
 
 
-class _Interest:
-    """The interest of a listener.
-
-    Args:
-        listener: The listener, as long as it lives.
-    """
-
-    __slots__ = ("listener", "uris")
-
-    def __init__(self, listener: ref[Listener]) -> None:
-        self.listener = listener
-        self.uris: dict[str, int] = {}
-        """The URIs that it watches, and how many times each."""
+_Weak: TypeAlias = "ref[Listener]"
 
 
 class Changes:
     """The bus of changes in one process.
 
-    Listeners pass changes on to clients of this process, and are told for as long as they live: of
-    all lists, and of the resources that they watch. Subscribers pass on to other processes what is
-    published here.
+    Listeners pass changes on to clients of this process. For as long as they live, they hear of all
+    lists, and of the resources that they watch. Subscribers pass changes of this process on to
+    other processes.
     """
 
     def __init__(self) -> None:
-        self._interests: dict[ref[Listener], _Interest] = {}
-        self._watchers: dict[str, set[_Interest]] = {}
-        self._lengths: dict[int, int] = {}
+        self._interests: dict[_Weak, tuple[_Weak, Counter[str]]] = {}
+        """The watched URIs of each listener, and how many times it watches each."""
+        self._watchers: dict[str, set[_Weak]] = {}
+        self._lengths: Counter[int] = Counter()
         """The lengths of the watched URIs, and how many have each."""
         self._subscribers: dict[object, Callable[[Change], object]] = {}
-        # A set must not be iterated over in one thread while it grows in another. What is collected
-        # meanwhile may announce a change in the same thread.
+        # A set must not grow in one thread while another iterates over it. The lock is reentrant
+        # because garbage that is collected meanwhile may announce a change in the same thread.
         self._lock = threading.RLock()
 
     # --- listeners --------------------------------------------------------------------------------
 
     def attach(self, listener: Listener) -> None:
-        """Tell a listener of lists from now on."""
+        """Tell a listener about lists from now on."""
         with self._lock:
             self._interest_of(listener)
 
     def watch(self, listener: Listener, uris: Iterable[str]) -> None:
-        """Tell a listener of these resources too, and of what lies below them."""
+        """Tell a listener about these resources too, and about those below them."""
         with self._lock:
-            interest = self._interest_of(listener)
+            weak, counts = self._interest_of(listener)
             for uri in uris:
-                count = interest.uris.get(uri, 0)
-                interest.uris[uri] = count + 1
-                if not count:
-                    self._add_watcher(uri, interest)
+                counts[uri] += 1
+                if uri not in self._watchers:
+                    self._watchers[uri] = set()
+                    self._lengths[len(uri)] += 1
+                self._watchers[uri].add(weak)
 
     def unwatch(self, listener: Listener, uris: Iterable[str]) -> None:
-        """Stop telling a listener of resources, unless it has watched them more than once."""
+        """Stop telling a listener about resources, unless it has watched them more than once."""
         with self._lock:
-            interest = self._interests.get(ref(listener))
-            if interest is None:
-                return
-            for uri in uris:
-                count = interest.uris.pop(uri, 0)
-                if count > 1:
-                    interest.uris[uri] = count - 1
-                elif count:
-                    self._remove_watcher(uri, interest)
+            if ref(listener) in self._interests:
+                weak, counts = self._interest_of(listener)
+                for uri in uris:
+                    counts[uri] -= 1
+                    if counts[uri] <= 0:
+                        del counts[uri]
+                        self._remove_watcher(uri, weak)
 
     def detach(self, listener: Listener) -> None:
-        """Stop telling a listener."""
+        """Stop telling a listener about anything."""
         self._forget(ref(listener))
 
     def affected(self, uri: str) -> list[str]:
-        """Return the watched URIs that a change concerns: its own, and those that it lies below."""
+        """Return the watched URIs that a change concerns: its own, and those that it is below."""
         with self._lock:
-            # In proportion to the lengths that there are, however many slashes the URI has.
+            # Takes time in proportion to the different lengths, not to the slashes of the URI.
             starts = [uri[:each] for each in list(self._lengths) if _is_parent(uri, each)]
             return [each for each in starts if each in self._watchers]
 
-    def _interest_of(self, listener: Listener) -> _Interest:
-        found = self._interests.get(ref(listener))
-        if found is None:
-            weak = ref(listener, self._forget)
-            found = self._interests[weak] = _Interest(weak)
-        return found
+    def _interest_of(self, listener: Listener) -> tuple[_Weak, Counter[str]]:
+        weak = ref(listener, self._forget)
+        return self._interests.setdefault(weak, (weak, Counter()))
 
-    def _forget(self, listener: ref[Listener]) -> None:
+    def _forget(self, listener: _Weak) -> None:
         with self._lock:
-            interest = self._interests.pop(listener, None)
-            if interest is not None:
-                for uri in interest.uris:
-                    self._remove_watcher(uri, interest)
+            if listener in self._interests:
+                weak, counts = self._interests.pop(listener)
+                for uri in counts:
+                    self._remove_watcher(uri, weak)
 
-    def _add_watcher(self, uri: str, interest: _Interest) -> None:
-        if uri not in self._watchers:
-            self._watchers[uri] = set()
-            self._lengths[len(uri)] = self._lengths.get(len(uri), 0) + 1
-        self._watchers[uri].add(interest)
-
-    def _remove_watcher(self, uri: str, interest: _Interest) -> None:
-        self._watchers[uri].discard(interest)
-        if not self._watchers[uri]:
-            del self._watchers[uri]
-            self._lengths[len(uri)] -= 1
-            if not self._lengths[len(uri)]:
-                del self._lengths[len(uri)]
+    def _remove_watcher(self, uri: str, weak: _Weak) -> None:
+        watchers = self._watchers.get(uri, set())
+        if weak in watchers:
+            watchers.remove(weak)
+            if not watchers:
+                del self._watchers[uri]
+                self._lengths[len(uri)] -= 1
+                if not self._lengths[len(uri)]:
+                    del self._lengths[len(uri)]
 
     # --- subscribers ------------------------------------------------------------------------------
 
     def subscribe(self, heard: Callable[[Change], object]) -> Callable[[], None]:
-        """Call a function with every change that is published; the result ends that."""
+        """Call a function with every change of this process; the result ends that."""
         subscription = object()
         with self._lock:
             self._subscribers[subscription] = heard
@@ -158,7 +138,7 @@ class Changes:
     # --- changes ----------------------------------------------------------------------------------
 
     def publish(self, change: Change) -> None:
-        """Tell everyone of a change that was made in this process. From any thread."""
+        """Announce a change of this process, also to other processes. From any thread."""
         self.tell(change)
         if self._subscribers:
             with self._lock:
@@ -167,38 +147,33 @@ class Changes:
                 heard(change)
 
     def tell(self, change: Change) -> None:
-        """Tell the listeners of a change that was made anywhere. From any thread."""
+        """Announce a change of any process to the listeners. From any thread."""
         if change.kind is not None and self._interests:
             with self._lock:
-                everyone = list(self._interests.values())
-            for listener in _living(everyone):
-                listener.list_changed(change.kind)
+                everyone = list(self._interests)
+            for weak in everyone:
+                if (listener := weak()) is not None:
+                    listener.list_changed(change.kind)
         if change.uri is not None:
             with self._lock:
                 watchers = {
                     each for uri in self.affected(change.uri) for each in self._watchers[uri]
                 }
-            for listener in _living(watchers):
-                listener.resource_changed(change.uri)
+            for weak in watchers:
+                if (listener := weak()) is not None:
+                    listener.resource_changed(change.uri)
 
     def list_changed(self, kind: ListKind) -> None:
-        """Publish that a list has changed. From any thread."""
+        """Announce that a list of this process has changed. From any thread."""
         self.publish(Change(kind=kind))
 
     def resource_changed(self, uri: str) -> None:
-        """Publish that a resource has changed. From any thread."""
+        """Announce that a resource of this process has changed. From any thread."""
         self.publish(Change(uri=uri))
 
 
-def _living(interests: Iterable[_Interest]) -> Iterator[Listener]:
-    for each in interests:
-        listener = each.listener()
-        if listener is not None:
-            yield listener
-
-
 def _is_parent(uri: str, length: int) -> bool:
-    """Return True if so many first characters of a URI are itself, or what it lies below."""
+    """Return True if the first `length` characters of a URI are the URI, or a parent of it."""
     if length >= len(uri):
         return length == len(uri)
     return uri[length] == "/" or (length > 0 and uri[length - 1] == "/")

@@ -1,22 +1,27 @@
-"""State of a session that was not negotiated at its beginning, as a value."""
+"""The way out for a session's messages, and the state that outlives a session object."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from mcpkit._protocol.connection import Ignored, Rejected, Request, RequestSource
+from mcpkit.errors import ProtocolError
 from mcpkit.types import LogLevel
 
-__all__ = ["NO_STATE", "SessionState"]
+_URI_BYTES: Final = 512
+"""Bytes that a watched URI takes in memory besides its characters."""
 
 
-_OVERHEAD: Final = 512
-"""Bytes that a URI takes beside its characters."""
+def size_of(uris: Iterable[str]) -> int:
+    """Return about how many bytes watching some URIs takes."""
+    return sum(len(uri) + _URI_BYTES for uri in uris)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """State that another session object, perhaps of another process, can take up.
+    """State of a session that another session object, perhaps of another process, can restore.
 
     Args:
         log_level: The level that the client has set; None: the server's default.
@@ -27,13 +32,85 @@ class SessionState:
     watched: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
-        """True if it says anything."""
+        """True if it differs from a new session's."""
         return self.log_level is not None or bool(self.watched)
 
     @property
     def size(self) -> int:
-        """How many bytes it takes, about."""
-        return sum(len(uri) + _OVERHEAD for uri in self.watched)
+        """About how many bytes it takes."""
+        return size_of(self.watched)
 
 
 NO_STATE: Final = SessionState()
+
+
+class Channel:
+    """The way out for a session's messages. Its methods are called on the event loop's thread.
+
+    A transport that sends all messages the same way overrides `send` and `drain` alone, and ignores
+    which request a message belongs to. This one drops every message: its client has left.
+    """
+
+    congested: bool = False
+    """True while the client does not keep up with messages that belong to no request."""
+
+    def send(self, text: bytes, about: Request | None = None) -> None:
+        """Send a notification or a request to the client, without waiting.
+
+        Args:
+            text: The message.
+            about: The request that it belongs to; None if it belongs to none.
+        """
+
+    def answer(
+        self, request: Request, text: bytes | None, error: ProtocolError | None = None
+    ) -> None:
+        """Send the response to a request.
+
+        Args:
+            request: The request that is over.
+            text: The response; None if nothing is to be sent, because the request was cancelled or
+                because other responses of its batch are missing.
+            error: The error in the response; None if it carries a result.
+        """
+        if text is not None:
+            self.send(text, request)
+
+    def reject(self, event: Rejected | Ignored, origin: RequestSource | None = None) -> None:
+        """Send the response to a message that is not served, if it has one."""
+        if type(event) is Rejected and event.text is not None:
+            self.send(event.text)
+
+    def let_go(self, request: Request, retry: float | None) -> None:
+        """Close the connection that a request's messages go to, if it has one of its own.
+
+        Args:
+            request: The request, whose further messages wait until the client reconnects.
+            retry: Seconds after which the client should reconnect; None: the transport's default.
+        """
+
+    def reserve(self, size: int, about: Request) -> None:
+        """Count bytes that are kept for the client from now on; fewer than 0 are given back.
+
+        Raises:
+            ProtocolError: The client has reached its limit.
+        """
+
+    def park(self, about: Request) -> Callable[[], None]:
+        """Note that a request waits for its client; the function that is returned ends that.
+
+        Raises:
+            InputRequestError: Too many requests wait for their clients.
+        """
+        return do_nothing
+
+    def is_congested(self, about: Request) -> bool:
+        """Return True if the client does not keep up with a request's messages."""
+        return self.congested
+
+    async def drain(self, about: Request | None = None) -> None:
+        """Wait until the channel is not congested."""
+
+
+def do_nothing() -> None:
+    """Do nothing; the default of callbacks."""

@@ -1,6 +1,6 @@
-"""Values that operations return → the members of a result, as the request's revision has them.
+"""The values that handlers return → the members of a result, in the request's revision.
 
-An operation returns a value and knows no wire; the value is encoded here, once, at the very end.
+Handlers know nothing of the wire: their values are encoded here, once, at the very end.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from typing import Any, Final, TypeAlias
 
 from pydantic_core import to_json
 
+from mcpkit._input_requests.replay import InputRequired
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
-from mcpkit._protocol.messages import encode, members
+from mcpkit._protocol.messages import Encoded, encode, members
 from mcpkit._protocol.revisions import Revision
 from mcpkit._server.registry import Page
 from mcpkit._server.server import Server
 from mcpkit._signature.converters import block_of
 from mcpkit._signature.output import Rendered
+from mcpkit.tasks.protocol import task_members
+from mcpkit.tasks.record import Task
 from mcpkit.types import CacheScope, Message, PromptResult, ResourceResult
-
-__all__ = ["Completion", "Encoded", "InputRequired", "Tagged", "encode_result"]
 
 
 @dataclass(slots=True)
@@ -38,45 +39,25 @@ class Completion:
 
 
 @dataclass(slots=True)
-class InputRequired:
-    """A result that asks the client before the request can be answered (MRTR-2).
+class TaskCreated:
+    """The result of a call that became a task.
 
     Args:
-        asked: The members ``inputRequests`` and ``requestState``.
+        task: The task.
+        poll_interval: Seconds that the client should wait before it asks for the task.
     """
 
-    asked: Mapping[str, Any]
-
-
-@dataclass(slots=True)
-class Tagged:
-    """An empty result with a ``_meta``."""
-
-    meta: Mapping[str, Any]
-
-
-@dataclass(slots=True)
-class Encoded:
-    """A result whose members are encoded already.
-
-    Args:
-        members: Without braces, and without a ``_meta``.
-        meta: The ``_meta``.
-        kind: The ``resultType``.
-    """
-
-    members: bytes
-    meta: Mapping[str, Any] | None = None
-    kind: bytes = b"complete"
+    task: Task
+    poll_interval: float
 
 
 _Encoded: TypeAlias = tuple[
     bytes, "Mapping[str, Any] | None", "float | None", "CacheScope | None", bytes
 ]
-"""A result before its revision has stamped it.
+"""A result without the members that its revision adds to every one.
 
-The encoded members without braces; the ``_meta`` without what the stamp adds; for how many seconds
-it may be kept, and who may keep it, or None for the server's settings; the ``resultType``.
+The encoded members without braces; the ``_meta``; the seconds that it may be cached, and the scope
+of the cache, or None for the server's settings; the ``resultType``.
 """
 
 _COMPLETE: Final = b"complete"
@@ -89,11 +70,11 @@ def encode_result(
     """Encode the members of a result, with those that its revision adds to every one.
 
     Args:
-        server: Answers.
-        request: Is answered.
-        value: What the operation returned: a mapping of members, or a value of a class that has a
-            row in the table below.
-        private: True if nobody may keep the result, whatever the settings say (CACHE-5).
+        server: The server that answers.
+        request: The request.
+        value: The value that the handler returned: a mapping of members, or a value of a class that
+            has a row in the table below.
+        private: True if the result must not be cached, whatever the settings say (CACHE-5).
 
     Raises:
         Exception: A ``_meta`` holds what JSON cannot carry.
@@ -127,7 +108,7 @@ def _tool(value: Rendered, revision: Revision) -> _Encoded:
     if content is None and structured is not None:
         if b'"' not in structured:  # numbers, literals and lists of them need no escapes
             text = b'"content":[{"type":"text","text":"%b"}]' % structured
-        else:  # a text that is a JSON string stands for itself
+        else:  # a JSON string is its own text
             is_text = structured[0] == _QUOTE
             quoted = structured if is_text else to_json(structured.decode())
             text = b'"content":[{"type":"text","text":%b}]' % quoted
@@ -182,12 +163,14 @@ def _completion(value: Completion, revision: Revision) -> _Encoded:
 
 def _input_required(value: InputRequired, revision: Revision) -> _Encoded:
     del revision
-    return members(value.asked), None, None, None, b"input_required"
+    return members(value.members), None, None, None, b"input_required"
 
 
-def _tagged(value: Tagged, revision: Revision) -> _Encoded:
-    del revision
-    return b"", value.meta, None, None, _COMPLETE
+def _task_created(value: TaskCreated, revision: Revision) -> _Encoded:
+    task = task_members(value.task, revision, value.poll_interval)
+    if revision.tasks == "extension":
+        return members(task), None, None, None, b"task"
+    return members({"task": task}), None, None, None, _COMPLETE
 
 
 def _encoded(value: Encoded, revision: Revision) -> _Encoded:
@@ -209,7 +192,7 @@ _ENCODERS: Final[Mapping[type[Any], _Encoder]] = {
     PromptResult: _prompt,
     Completion: _completion,
     InputRequired: _input_required,
-    Tagged: _tagged,
+    TaskCreated: _task_created,
     Encoded: _encoded,
 }
 """A row for each class of value; a mapping of members has none."""

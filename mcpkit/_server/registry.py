@@ -1,6 +1,6 @@
-"""A server's entries, in the order in which they were registered, and the pages of their lists.
+"""A server's entries in the order of their registration, and the pages of their lists.
 
-Pages are encoded once per revision and state of the registry, and sent as they are.
+A page is encoded once for each revision and each version of the registry.
 """
 
 from __future__ import annotations
@@ -25,20 +25,44 @@ from mcpkit.providers import Provider
 from mcpkit.resources import Readable, Resource, ResourceTemplate, prefixed_uri
 from mcpkit.tools import Tool
 
-__all__ = ["Catalog", "Page", "Registry", "View"]
-
-
 EntryT = TypeVar("EntryT", bound=Entry)
+
+
+MAX_URI: Final = 64 * 1024
+"""Characters of a URI; matching one against templates takes time in proportion."""
+
+
+def uri_of(params: Mapping[str, Any]) -> str:
+    """Return the ``uri`` in the params of a request.
+
+    Raises:
+        InvalidParams: It is missing, not a string, or too long.
+    """
+    uri = params.get("uri")
+    if not isinstance(uri, str):
+        raise InvalidParams('"uri" must be a string')
+    check_uri(uri)
+    return uri
+
+
+def check_uri(uri: str) -> None:
+    """Check the length of a URI before it is looked up.
+
+    Raises:
+        InvalidParams: It is too long.
+    """
+    if len(uri) > MAX_URI:
+        raise InvalidParams(f"A URI is longer than {MAX_URI} characters")
 
 
 class Page:
     """A page of a list.
 
     Args:
-        listing: Which list.
-        entries: On this page.
-        next_cursor: Where the next page begins; None on the last.
-        is_private: True if others may see other entries.
+        listing: The list.
+        entries: The entries on this page.
+        next_cursor: The cursor of the next page; None on the last.
+        is_private: True if other callers may see other entries.
     """
 
     __slots__ = ("_encoded", "entries", "is_private", "listing", "next_cursor")
@@ -93,9 +117,9 @@ class Catalog(Protocol):
         ...
 
     def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
-        """Return the registered resource at a URI, or the first template that fits it.
+        """Return the registered resource at a URI, or the first template that matches it.
 
-        The second part is the values that the URI gives the template's variables.
+        The second part is the values of the template's variables.
         """
         ...
 
@@ -109,10 +133,10 @@ class Catalog(Protocol):
         """Return a page of a list.
 
         Args:
-            listing: Which list.
-            cursor: From the page before; None for the first.
-            size: How many entries a page has at most; None: all on one.
-            context: Of the request that is served.
+            listing: The list.
+            cursor: The cursor from the page before; None for the first.
+            size: The largest number of entries; None: all on one page.
+            context: The context of the request.
 
         Raises:
             InvalidParams: The cursor is not one of ours (PAGE-3).
@@ -120,42 +144,32 @@ class Catalog(Protocol):
         ...
 
 
-_LISTINGS: Final[tuple[Listing, ...]] = ("tools", "resources", "resourceTemplates", "prompts")
-_TABLES: Final[dict[Listing, str]] = {
-    "tools": "tools",
-    "resources": "resources",
-    "resourceTemplates": "templates",
-    "prompts": "prompts",
+_TABLES: Final[dict[Listing, tuple[str, ListKind, str]]] = {
+    "tools": ("tools", "tools", "tool"),
+    "resources": ("resources", "resources", "resource"),
+    "resourceTemplates": ("templates", "resources", "resource template"),
+    "prompts": ("prompts", "prompts", "prompt"),
 }
-_KINDS: Final[dict[Listing, ListKind]] = {
-    "tools": "tools",
-    "resources": "resources",
-    "resourceTemplates": "resources",
-    "prompts": "prompts",
-}
-_NOUNS: Final[dict[Listing, str]] = {
-    "tools": "tool",
-    "resources": "resource",
-    "resourceTemplates": "resource template",
-    "prompts": "prompt",
-}
-_COMPLETED: Final[frozenset[Listing]] = frozenset({"resourceTemplates", "prompts"})
-"""The lists whose entries may suggest values for their arguments."""
+"""The attribute of the registry, the kind in ``list_changed``, and the noun, of each list."""
 
-_LONGEST_CURSOR: Final = 128 * 1024
+_KINDS: Final[dict[Listing, ListKind]] = {listing: each[1] for listing, each in _TABLES.items()}
+_COMPLETED: Final[frozenset[Listing]] = frozenset({"resourceTemplates", "prompts"})
+"""The lists whose entries may complete their arguments."""
+
+MAX_CURSOR: Final = 128 * 1024
 """Characters of a cursor, which may hold the URI of an entry."""
 
-_MOST_PAGES: Final = 1024
-"""Pages that are kept prepared."""
+MAX_PAGES: Final = 1024
+"""Encoded pages that a registry, or a view, caches."""
 
 
 class _Inclusion(NamedTuple):
-    """Where the entries of a registry are offered too.
+    """A registry that includes the entries of another one.
 
     Args:
-        into: The other registry.
-        prefix: Put in front of their names, and in their URIs.
-        scopes: That each of them needs, beside its own.
+        into: The including registry.
+        prefix: Added to their names, and to their URIs.
+        scopes: Scopes that each of them needs there, besides its own.
     """
 
     into: Registry
@@ -163,28 +177,28 @@ class _Inclusion(NamedTuple):
     scopes: tuple[str, ...] = ()
 
     def add(self, item: Tool | Resource | ResourceTemplate | Prompt) -> None:
-        """Offer an entry there; it has a place of its own in the order."""
+        """Add an entry there; its number there is another one."""
         made = item.prefixed(self.prefix) if self.prefix else copy(item)
         made.scopes = tuple(dict.fromkeys((*self.scopes, *made.scopes)))
         self.into.add(made)
 
     def remove(self, kind: ListKind, key: str) -> None:
-        """Offer an entry there no more, unless somebody has removed it already."""
+        """Remove an entry there, if it is still registered."""
         if self.prefix:
             key = prefixed_uri(self.prefix, key) if kind == "resources" else f"{self.prefix}_{key}"
         with suppress(KeyError):
             self.into.remove(kind, key)
 
     def leads_to(self, registry: Registry) -> bool:
-        """Return True if the entries are offered by a registry, at once or by way of others."""
+        """Return True if a registry includes the entries, directly or through others."""
         return self.into is registry or self.into.is_included_in(registry)
 
 
 class Registry:
     """All entries of a server.
 
-    Its tables are replaced and never changed, since what is offered may change in one thread while
-    others look it up.
+    Its tables are replaced and never modified, because entries may be added in one thread while
+    others look them up.
     """
 
     def __init__(self) -> None:
@@ -196,7 +210,7 @@ class Registry:
         self.on_change: Callable[[ListKind], None] = lambda kind: None
         self._inclusions: list[_Inclusion] = []
         self._version = 0
-        """Counts the changes: what was prepared before one is of no use after it."""
+        """Counts the changes, each of which invalidates the cached pages."""
         self._pages: dict[tuple[int, Listing, int, int | None], Page] = {}
         self.advertised: frozenset[Capability] = frozenset()
         """The capabilities that the entries give the server."""
@@ -207,22 +221,22 @@ class Registry:
     # --- changing ---------------------------------------------------------------------------------
 
     def add(self, item: Tool | Resource | ResourceTemplate | Prompt) -> None:
-        """Offer an entry, here and wherever this registry is included.
+        """Add an entry, here and to the registries that include this one.
 
         Raises:
-            RegistrationError: Its name or URI is taken, here or there; it is offered nowhere.
+            RegistrationError: Its name or URI is taken, here or there; it is added nowhere.
         """
         listing = item.listing
         with self._changing:
             table = self.table(listing)
             if item.key in table:
                 raise RegistrationError(
-                    f"a {_NOUNS[listing]} {item.key!r} is registered already; remove it first, or "
-                    f"choose another"
+                    f"a {_TABLES[listing][2]} {item.key!r} is registered already; remove it first, "
+                    f"or choose another"
                 )
             self._add_to_others(item)
             item.number = self._version
-            setattr(self, _TABLES[listing], {**table, item.key: item})
+            setattr(self, _TABLES[listing][0], {**table, item.key: item})
             self.advertised |= _advertised_by([item])
             self.restricted = self.restricted or bool(item.scopes)
             self._forget()
@@ -242,12 +256,12 @@ class Registry:
     def include(
         self, other: Registry, prefix: str | None = None, scopes: tuple[str, ...] = ()
     ) -> None:
-        """Offer the entries of another registry too: those it has, and those it will have.
+        """Include the entries of another registry, now and in future.
 
         Args:
             other: The registry.
-            prefix: Put in front of names, ``prefix_name``, and of URIs, ``scheme://prefix/rest``.
-            scopes: That each of them needs here, beside its own.
+            prefix: Added to names, ``prefix_name``, and to URIs, ``scheme://prefix/rest``.
+            scopes: Scopes that each entry needs here, besides its own.
 
         Raises:
             RegistrationError: A name or URI is taken, or this one is included in the other one.
@@ -258,46 +272,41 @@ class Registry:
         if inclusion.leads_to(self):
             raise RegistrationError("an app cannot include itself")
         with self._changing:
-            found = [each for listing in _LISTINGS for each in self.table(listing).values()]
-            for item in sorted(found, key=lambda each: each.number):
+            for item in sorted(self.entries(), key=lambda each: each.number):
                 inclusion.add(item)
             for provider in self.providers:
                 inclusion.into.add_provider(provider)
             self._inclusions.append(inclusion)
 
     def is_included_in(self, other: Registry) -> bool:
-        """Return True if another registry offers the entries of this one."""
+        """Return True if another registry includes the entries of this one."""
         return any(each.leads_to(other) for each in self._inclusions)
 
     def add_provider(self, provider: Provider) -> None:
-        """Offer the entries of a provider."""
+        """Add a provider of entries."""
         with self._changing:
             self.providers = (*self.providers, provider)
             self.advertised |= _kinds_of(provider)
             self._forget()
-        provider.on_change(self._provider_changed)
+        provider.on_change(lambda kind: self.on_change(kind))
         for kind in _kinds_of(provider):
             self.on_change(kind)
         for inclusion in self._inclusions:
             inclusion.into.add_provider(provider)
 
-    def _provider_changed(self, kind: ListKind) -> None:
-        self.on_change(kind)
-
     def remove(self, kind: ListKind, key: str) -> None:
-        """Stop offering the tool or prompt of this name, or the resource or template of this URI.
+        """Remove the tool or prompt of this name, or the resource or template of this URI.
 
         Raises:
             KeyError: There is none.
         """
-        listings: list[Listing] = [listing for listing in _LISTINGS if _KINDS[listing] == kind]
         with self._changing:
-            for listing in listings:
+            for listing in _TABLES:
                 table = self.table(listing)
-                if key in table:
+                if _KINDS[listing] == kind and key in table:
                     rest = {each: table[each] for each in table if each != key}
-                    setattr(self, _TABLES[listing], rest)
-                    entries = [each for one in _LISTINGS for each in self.table(one).values()]
+                    setattr(self, _TABLES[listing][0], rest)
+                    entries = self.entries()
                     self.advertised = _advertised_by(entries, self.providers)
                     self.restricted = any(each.scopes for each in entries)
                     self._forget()
@@ -309,15 +318,17 @@ class Registry:
             inclusion.remove(kind, key)
 
     def take_over(self, other: Registry) -> None:
-        """Have the entries of another registry, and announce the lists that differ."""
+        """Replace the entries by those of another registry, and announce the lists that differ."""
         with self._changing:
-            before = {listing: self._described(listing) for listing in _LISTINGS}
-            for listing in _LISTINGS:
-                setattr(self, _TABLES[listing], other.table(listing))
+            before = {listing: self._described(listing) for listing in _TABLES}
+            for listing in _TABLES:
+                setattr(self, _TABLES[listing][0], other.table(listing))
             self.providers, self.advertised = other.providers, other.advertised
             self.restricted = other.restricted
             self._forget()
-            changed = [_KINDS[each] for each in _LISTINGS if before[each] != self._described(each)]
+            changed: list[ListKind] = [
+                _KINDS[each] for each in _TABLES if before[each] != self._described(each)
+            ]
         for kind in dict.fromkeys(changed):
             self.on_change(kind)
 
@@ -325,37 +336,45 @@ class Registry:
         return [each.to_wire(PER_REQUEST[-1]) for each in self.table(listing).values()]
 
     def _forget(self) -> None:
-        """Count a change, and drop what was prepared before it."""
         self._version += 1
         self._pages.clear()
 
-    # --- what there is ----------------------------------------------------------------------------
+    # --- entries ----------------------------------------------------------------------------------
 
     @property
     def version(self) -> int:
-        """A number that is another one after each change."""
+        """A number that grows with each change."""
         return self._version
 
     @property
     def scopes(self) -> tuple[str, ...]:
         """The scopes that the registered entries need, each once."""
-        every = [each for one in _LISTINGS for each in self.table(one).values()]
-        return tuple(dict.fromkeys(scope for each in every for scope in each.scopes))
+        return tuple(dict.fromkeys(scope for each in self.entries() for scope in each.scopes))
 
     @property
     def environment(self) -> tuple[str, ...]:
-        """The variables of the environment that the registered entries need, each once."""
-        every = [each for one in _LISTINGS for each in self.table(one).values()]
-        return tuple(dict.fromkeys(name for each in every for name in each.environment))
+        """The environment variables that the registered entries need, each once."""
+        return tuple(dict.fromkeys(name for each in self.entries() for name in each.environment))
+
+    def entries(self) -> list[Any]:
+        """Return the registered entries of all lists."""
+        return [each for listing in _TABLES for each in self.table(listing).values()]
 
     def table(self, listing: Listing) -> Mapping[str, Any]:
         """Return the registered entries of a list by their keys."""
-        found: Mapping[str, Any] = getattr(self, _TABLES[listing])
+        found: Mapping[str, Any] = getattr(self, _TABLES[listing][0])
         return found
 
     def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
-        """Return the registered resource at a URI, or the first template that fits it."""
-        return _find(self.resources, self.templates.values(), uri)
+        """Return the registered resource at a URI, or the first template that matches it."""
+        resource = self.resources.get(uri)
+        if resource is not None:
+            return resource, {}
+        for template in self.templates.values():
+            variables = template.template.match(uri)
+            if variables is not None:
+                return template, variables
+        return None
 
     def provided(self, listing: Listing, key: str, context: Context[Any]) -> Awaitable[Any] | None:
         """Return the look-up of an entry among those of providers; None if there are none."""
@@ -378,16 +397,16 @@ class Registry:
     ) -> Page | Awaitable[Page]:
         """Return a page of a list; see `Catalog.page`."""
         if self.providers and any(listing in each.listings for each in self.providers):
-            return self._provided_page(listing, cursor, size, context, _shows_all)
-        # A page that was prepared while something changed is kept for nobody. It is kept by where
-        # it begins, and not by the cursor: clients may write as many of those as they like.
+            return self._provided_page(listing, cursor, size, context, lambda _: True)
+        # The version is read first, so that a page made during a change is not found after it. The
+        # key has the start instead of the cursor, as clients can make up any number of cursors.
         version, entries = self._version, self.table(listing).values()
         start = 0 if cursor is None else _start_of(listing, entries, cursor)
         key = (version, listing, start, size)
         found = self._pages.get(key)
         if found is None:
             found = _page_of(listing, entries, start, size)
-            if len(self._pages) < _MOST_PAGES:
+            if len(self._pages) < MAX_PAGES:
                 self._pages[key] = found
         return found
 
@@ -399,7 +418,7 @@ class Registry:
         context: Context[Any],
         shows: Callable[[Entry], bool],
     ) -> Page:
-        """Return a page of the registered entries, and then of those of providers."""
+        """Return a page of the registered entries, followed by those of providers."""
         table = self.table(listing)
         number, after = (-1, "") if cursor is None else _read_cursor(listing, cursor)
         found: list[Entry] = []
@@ -411,10 +430,10 @@ class Registry:
         more: list[Entry] = []
         for provider in self.providers:
             if listing in provider.listings:
-                # One more than there is room for tells that there is another page.
+                # One more than fits shows that there is another page.
                 limit = None if room is None else room + 1
                 more += await provider.entries(listing, after, limit, context)
-        more.sort(key=_key)
+        more.sort(key=lambda each: each.key)
         if room is None or len(more) <= room:
             last = None
         else:
@@ -429,141 +448,94 @@ class Registry:
 
 
 Refusal: TypeAlias = Callable[[Entry], "Exception | None"]
-"""Returns the error for whoever asks for an entry that they may not use; None if they may."""
+"""Returns the error for a caller that may not use an entry; None if it may."""
 
 
-def _may_use_all(entry: Entry) -> Exception | None:
-    del entry
-    return None
+class _Allowed(Mapping[str, EntryT]):
+    """The entries of a table that a caller may use; looking up another raises its refusal."""
 
-
-class _Visible(Mapping[str, EntryT]):
-    """The visible entries of a table."""
-
-    def __init__(
-        self, table: Mapping[str, EntryT], shows: Callable[[Entry], bool], refusal: Refusal
-    ) -> None:
+    def __init__(self, table: Mapping[str, EntryT], refusal: Refusal) -> None:
         self._table = table
-        self._shows = shows
         self._refusal = refusal
 
     def __getitem__(self, key: str) -> EntryT:
         entry = self._table[key]
-        if not self._shows(entry):
-            raise KeyError(key)
         error = self._refusal(entry)
         if error is not None:
             raise error
         return entry
 
     def __iter__(self) -> Iterator[str]:
-        return (
-            key
-            for key, entry in self._table.items()
-            if self._shows(entry) and self._refusal(entry) is None
-        )
+        return (key for key, entry in self._table.items() if self._refusal(entry) is None)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
 class View:
-    """The entries of a registry that one request may see.
+    """The entries of a registry, as a caller with some permissions sees them.
 
-    An entry that is not shown does not exist for the request. One that may not be used is not
-    listed either, but whoever asks for it is told what they lack.
+    An entry that the caller may not use is not listed, but the error for using it says what the
+    caller lacks.
 
     Args:
-        registry: Has them all.
-        shows: True for an entry that the request may see.
-        refusal: For entries that it may not use; None: it may use all that it sees.
+        registry: The registry.
+        refusal: Returns the error for an entry that the caller may not use.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        shows: Callable[[Entry], bool] | None = None,
-        refusal: Refusal | None = None,
-    ) -> None:
+    def __init__(self, registry: Registry, refusal: Refusal) -> None:
         self._registry = registry
-        self._shows_all = shows is None
-        self._exists = shows = shows or _shows_all
-        self._is_private = refusal is not None
-        self._refusal = refusal = refusal or _may_use_all
+        self._refusal = refusal
         self._pages: dict[tuple[Listing, int, int | None], Page] = {}
-        self.tools: Mapping[str, Tool] = _Visible(registry.tools, shows, refusal)
-        self.prompts: Mapping[str, Prompt] = _Visible(registry.prompts, shows, refusal)
-        self.templates: Mapping[str, ResourceTemplate] = _Visible(
-            registry.templates, shows, refusal
-        )
-
-    def _shows(self, entry: Entry) -> bool:
-        return self._exists(entry) and self._refusal(entry) is None
-
-    def _usable(self, entry: Entry) -> bool:
-        """Return False if an entry does not exist for the request.
-
-        Raises:
-            Exception: It does, but may not be used.
-        """
-        if not self._exists(entry):
-            return False
-        error = self._refusal(entry)
-        if error is not None:
-            raise error
-        return True
+        self.tools: Mapping[str, Tool] = _Allowed(registry.tools, refusal)
+        self.prompts: Mapping[str, Prompt] = _Allowed(registry.prompts, refusal)
+        self.templates: Mapping[str, ResourceTemplate] = _Allowed(registry.templates, refusal)
 
     @property
     def advertised(self) -> frozenset[Capability]:
-        """The capabilities that the visible entries give the server.
+        """The capabilities of the whole registry: a caller may get the permissions it lacks."""
+        return self._registry.advertised
 
-        Those of entries that may not be used are among them: who is told what they lack may get it.
-        """
-        if self._shows_all:
-            return self._registry.advertised
-        entries = [each for listing in _LISTINGS for each in self._visible(listing)]
-        return _advertised_by(entries, self._registry.providers)
-
-    def _visible(self, listing: Listing) -> list[Any]:
-        return [each for each in self._registry.table(listing).values() if self._shows(each)]
+    def _shows(self, entry: Entry) -> bool:
+        return self._refusal(entry) is None
 
     def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
-        """Return the resource at a URI, or the first template that fits it, if it is visible."""
-        registry = self._registry
-        resource = registry.resources.get(uri)
-        if resource is not None:
-            return (resource, {}) if self._usable(resource) else None
-        # The first that fits says who may read, not the first that somebody may.
-        found = _find({}, filter(self._exists, registry.templates.values()), uri)
-        return found if found is not None and self._usable(found[0]) else None
+        """Return the resource at a URI, or the first template that matches.
+
+        Raises:
+            Exception: The caller may not use it.
+        """
+        found = self._registry.resource(uri)
+        if found is not None and (error := self._refusal(found[0])) is not None:
+            raise error
+        return found
 
     def provided(self, listing: Listing, key: str, context: Context[Any]) -> Awaitable[Any] | None:
         """Return the look-up of an entry among those of providers; None if there are none."""
-        if key in self._registry.table(listing):
-            return None  # a hidden entry hides a provided one
         found = self._registry.provided(listing, key, context)
-        return None if found is None else self._seen_later(found)
+        return None if found is None else self._checked(found)
 
-    async def _seen_later(self, found: Awaitable[Any]) -> Any:
+    async def _checked(self, found: Awaitable[Any]) -> Any:
         entry = await found
-        return entry if entry is not None and self._usable(entry) else None
+        if entry is not None and (error := self._refusal(entry)) is not None:
+            raise error
+        return entry
 
     def page(
         self, listing: Listing, cursor: str | None, size: int | None, context: Context[Any]
     ) -> Page | Awaitable[Page]:
-        """Return a page of the visible entries; see `Catalog.page`."""
+        """Return a page of the entries that the caller may use; see `Catalog.page`."""
         registry = self._registry
         if any(listing in each.listings for each in registry.providers):
-            provided = registry._provided_page(listing, cursor, size, context, self._shows)
-            return _private(provided) if self._is_private else provided
-        visible: list[Entry] = self._visible(listing)
+            return _private(registry._provided_page(listing, cursor, size, context, self._shows))
+        visible: list[Entry] = list(filter(self._shows, registry.table(listing).values()))
         start = 0 if cursor is None else _start_of(listing, visible, cursor)
         key = (listing, start, size)
         found = self._pages.get(key)
         if found is None:
             found = _page_of(listing, visible, start, size)
-            found.is_private = self._is_private
-            if len(self._pages) < _MOST_PAGES:
+            found.is_private = True
+            if len(self._pages) < MAX_PAGES:
                 self._pages[key] = found
         return found
 
@@ -576,15 +548,6 @@ async def _private(page: Awaitable[Page]) -> Page:
 
 def _kinds_of(provider: Provider) -> set[ListKind]:
     return {_KINDS[each] for each in provider.listings}
-
-
-def _shows_all(entry: Entry) -> bool:
-    del entry
-    return True
-
-
-def _key(entry: Entry) -> str:
-    return entry.key
 
 
 def _advertised_by(
@@ -603,19 +566,6 @@ def _advertised_by(
     return frozenset(found)
 
 
-def _find(
-    resources: Mapping[str, Resource], templates: Iterable[ResourceTemplate], uri: str
-) -> tuple[Readable, Mapping[str, Any]] | None:
-    resource = resources.get(uri)
-    if resource is not None:
-        return resource, {}
-    for template in templates:
-        variables = template.template.match(uri)
-        if variables is not None:
-            return template, variables
-    return None
-
-
 def _start_of(listing: Listing, entries: Iterable[Entry], cursor: str) -> int:
     """Return the index of the entry that follows a cursor."""
     number, _ = _read_cursor(listing, cursor)
@@ -631,22 +581,22 @@ def _page_of(listing: Listing, entries: Iterable[Entry], start: int, size: int |
 
 
 _PROVIDED: Final = 2**53
-"""The number that stands for every entry of a provider in a cursor."""
+"""The number of every provided entry in a cursor."""
 
 
-def _write_cursor(listing: Listing, place: tuple[int, str]) -> str:
-    """A cursor that holds all that is needed to go on: stable while the list changes (PAGE-4)."""
-    return urlsafe_b64encode(f"{listing}:{place[0]}:{place[1]}".encode()).decode("ascii")
+def _write_cursor(listing: Listing, position: tuple[int, str]) -> str:
+    """Return a cursor that contains its position: stable while the list changes (PAGE-4)."""
+    return urlsafe_b64encode(f"{listing}:{position[0]}:{position[1]}".encode()).decode("ascii")
 
 
 def _read_cursor(listing: Listing, cursor: str) -> tuple[int, str]:
-    if len(cursor) > _LONGEST_CURSOR:
+    if len(cursor) > MAX_CURSOR:
         raise InvalidParams("The cursor is malformed")
     try:
         kind, number, key = urlsafe_b64decode(cursor.encode("ascii")).decode().split(":", 2)
-        place = int(number), key
+        position = int(number), key
     except (ValueError, binascii.Error):
         raise InvalidParams("The cursor is malformed") from None
-    if kind != listing or _write_cursor(listing, place) != cursor:
+    if kind != listing or _write_cursor(listing, position) != cursor:
         raise InvalidParams("The cursor belongs to another list")
-    return place
+    return position

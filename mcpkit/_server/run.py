@@ -1,131 +1,127 @@
-"""The run of one request: what it may ask of its session, and how it ended.
+"""The run of one request: what its handler may ask of the session, and how it ended.
 
-A run is not its request. It ends with an outcome, which is a value; answering the request with that
-is what a session does with it.
+A run is not its request. It ends with an outcome, which is a value; its host (a session, or the
+run of a task) acts on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from mcpkit._concurrency.threads import is_interrupt
 from mcpkit._entries import Defaults
-from mcpkit._input_requests.asker import Requester
-from mcpkit._input_requests.rounds import Step, Suspended
+from mcpkit._input_requests.replay import Requester
+from mcpkit._input_requests.steps import Step, Suspended
+from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import Ask
-from mcpkit._server.encoding import InputRequired
-from mcpkit._server.handlers import read, to_protocol_error
-from mcpkit._server.sampling_tools import sample_with_tools
+from mcpkit._server.channel import do_nothing
+from mcpkit._server.failures import error_result, to_protocol_error
 from mcpkit._server.server import Server
+from mcpkit._signature.output import Rendered
 from mcpkit._utils.quota import ANONYMOUS
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import InputRequestError, ProtocolError, UrlElicitationRequired
 from mcpkit.roots import Root
-from mcpkit.sampling import Sample, SampleResult
+from mcpkit.sampling import Sample, SampleMessage, SampleResult, ToolUse, ToolUseResult
+from mcpkit.tools import Tool, make_tool
 from mcpkit.types import ResourceContents
 
 if TYPE_CHECKING:
     from mcpkit._concurrency.threads import Threads
     from mcpkit.context import CurrentTask
 
-__all__ = ["ABANDONED", "Failure", "Home", "Outcome", "Run"]
-
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Failure:
+class Failed:
     """The outcome of a run that failed.
 
     Args:
-        error: What to tell the client.
+        error: The error for the client.
     """
 
     error: ProtocolError
 
 
 ABANDONED: Final = object()
-"""The outcome of a run that nobody waits for any more."""
+"""The outcome of a run whose response is not needed any more."""
 
 Outcome: TypeAlias = Any
-"""The value that an operation returned, `InputRequired`, a `Failure`, or `ABANDONED`."""
+"""The value that a handler returned, `InputRequired`, a `Failed`, or `ABANDONED`."""
 
 
-class Home(Protocol):
-    """The place of a run: the session that its request arrived in, or the leg of a task."""
+class RunHost:
+    """The host of a run: the session that its request arrived in, or the run of a task.
 
-    @property
-    def task(self) -> CurrentTask | None:
-        """The task that the run is a leg of."""
-        ...
+    The defaults are those of a task, whose client may have left.
+    """
+
+    __slots__ = ()
+
+    task: CurrentTask | None = None
+    """The task that the run belongs to."""
+
+    threads: Threads
+    """The worker threads for blocking functions."""
 
     @property
     def is_closing(self) -> bool:
-        """True if everything in it ends."""
-        ...
-
-    @property
-    def threads(self) -> Threads:
-        """For blocking functions."""
-        ...
+        """True if every run of the host ends."""
+        raise NotImplementedError
 
     def make_requester(self, request: Request) -> Requester:
-        """Return how the run of a request asks its client.
+        """Return how the run of a request requests input from its client.
 
         Raises:
             InvalidParams: The request continues another one, and is not fit to.
         """
-        ...
-
-    def on_roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
-        """Call a function whenever the client says that its roots have changed."""
-        ...
+        raise NotImplementedError
 
     def notify(self, request: Request, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification that belongs to a request. From any thread."""
-        ...
+        raise NotImplementedError
 
     def log_threshold(self, request: Request) -> int | None:
-        """Return the rank of the least level to send with a request; None: nothing."""
-        ...
+        """Return the rank of the lowest log level to send with a request; None: nothing."""
+        raise NotImplementedError
+
+    def on_roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
+        """Call a function whenever the client reports that its roots have changed."""
 
     async def drain(self, request: Request) -> None:
         """Wait until the client keeps up."""
-        ...
 
     def close_stream(self, request: Request, retry: float | None) -> None:
         """Close the connection that a request's messages go to. From any thread."""
-        ...
 
     def handler_raised(self, request: Request, error: BaseException) -> None:
-        """Take note of the real exception behind a failure."""
-        ...
+        """Note the exception behind a failure."""
 
     def announce_task(self, id: str) -> None:
-        """Tell the client of a task that one of its requests has begun."""
-        ...
+        """Tell the client about a task that one of its requests has created."""
 
     def attach_task(self, id: str, request: Request) -> AbstractContextManager[object]:
-        """Around a request that waits for a task: what the task tells goes along with it."""
-        ...
+        """Send the messages of a task with a request that waits for it, inside the context."""
+        return nullcontext()
 
 
 class Run:
-    """The run of one request; the peer of its context.
+    """The run of one request; the backend of its context.
 
     Args:
-        session: That the request arrived in, or what stands for it.
-        server: As the request sees it.
+        session: The host of the run.
+        server: The server as the request sees it.
         request: As it was received.
     """
 
     __slots__ = (
         "asker",
-        "cancel",
+        "cancel_task",
         "cancelled",
         "is_over",
         "last_progress",
@@ -135,49 +131,49 @@ class Run:
         "state",
     )
 
-    def __init__(self, session: Home, server: Server, request: Request) -> None:
+    def __init__(self, session: RunHost, server: Server, request: Request) -> None:
         self.request = request
         self.server = server
         self.state = server.state
         self.cancelled = False
         self.is_over = False
         """True once its outcome is known."""
-        self.cancel: Callable[[], object] = _not_begun
-        """Cancels the task, once there is one."""
+        self.cancel_task: Callable[[], object] = do_nothing
+        """Cancels the task that runs it, once there is one."""
         self.last_progress: float | None = None
         self.session = session
         self.asker: Requester | None = None
-        """The way in which the run asks its client; None as long as it asked nothing."""
+        """How the run requests input from its client; None until it does."""
 
     # --- to the end -------------------------------------------------------------------------------
 
-    async def finish(
+    async def complete(
         self, operation: Awaitable[Any], ended: Callable[[Run, Outcome], object]
     ) -> None:
-        """Wait for an operation, and tell how it ended.
+        """Wait for the handler to end.
 
         Args:
-            operation: Of the request.
+            operation: What the handler returned.
             ended: Called once, with the run and its outcome.
         """
         outcome: Outcome = ABANDONED
         try:
             outcome = await operation
             if self.asker is not None:
-                # A handler that swallowed its suspension returned what rests on no answer.
-                outcome = self._asked() or outcome
+                # A handler that swallowed its suspension returned without the answer.
+                outcome = self._input_required() or outcome
         except Exception as error:
-            outcome = self._asked() or self.failed(error)
+            outcome = self._input_required() or self.failed(error)
         except BaseException as error:
             if _is_suspension(error):
-                if not self._is_given_up:
-                    outcome = self._asked()
+                if not self._is_abandoned:
+                    outcome = self._input_required()
                 return
             if is_interrupt(error):
                 raise
-            if self._is_given_up:
+            if self._is_abandoned:
                 if isinstance(error, (SystemExit, KeyboardInterrupt)):
-                    return  # from the clean-up of a handler; the process is not its to end
+                    return  # from the clean-up of a handler, which must not end the process
                 raise
             # The handler called sys.exit(), or let through the cancellation of a task of its own.
             outcome = self.failed(error)
@@ -185,39 +181,38 @@ class Run:
             ended(self, outcome)
 
     @property
-    def _is_given_up(self) -> bool:
+    def _is_abandoned(self) -> bool:
         return self.cancelled or self.session.is_closing
 
-    def _asked(self) -> Outcome | None:
-        """Return the outcome that asks what the run waits for; None if it waits for nothing."""
-        asker = self.asker
-        if asker is None or not asker.is_waiting:
+    def _input_required(self) -> Outcome | None:
+        """Return the outcome of a run that waits for answers; None if it does not wait."""
+        if self.asker is None or not self.asker.is_waiting:
             return None
         try:
-            return InputRequired(asker.input_required())
+            return self.asker.input_required()
         except Exception as error:
             return self.failed(error)
 
-    def failed(self, error: BaseException) -> Failure:
+    def failed(self, error: BaseException) -> Failed:
         """Return the outcome of a run that an exception ended."""
-        return Failure(to_protocol_error(error, Context(self)))
+        return Failed(to_protocol_error(error, Context(self)))
 
-    def stop(self) -> None:
-        """End the work: the client gave up on the request, or the session ends."""
+    def cancel(self) -> None:
+        """End the run: the client cancelled the request, or the session ends."""
         self.cancelled = True
-        self.cancel()
+        self.cancel_task()
         if self.asker is not None:
             self.asker.give_up()
 
     @property
     def task(self) -> CurrentTask | None:
-        """The task that the run is a leg of; None if it is a request's."""
+        """The task that the run belongs to; None if it is a request's."""
         return self.session.task
 
-    # --- asking -----------------------------------------------------------------------------------
+    # --- input requests ---------------------------------------------------------------------------
 
     def requester(self) -> Requester:
-        """Return how this run asks its client, chosen when it is first needed.
+        """Return how this run requests input, chosen when it is first needed.
 
         Raises:
             InvalidParams: The request continues another one, and is not fit to.
@@ -228,21 +223,21 @@ class Run:
 
     @property
     def repeats(self) -> bool:
-        """True while the handler does again what it has done in an earlier round."""
+        """True while the handler repeats what it did in an earlier round."""
         return self.asker is not None and self.asker.repeats
 
     def _askable(self) -> Requester:
         if self.cancelled:
-            # A thread is not stopped when the client gives up.
+            # Cancelling does not stop a thread.
             raise InputRequestError("The client gave up on the request")
         return self.requester()
 
     async def ask(self, ask: Ask[Any]) -> Any:
-        """Ask the client something and wait for the answer, in the way of its revision."""
+        """Request input from the client, and return the answer."""
         return await self._askable().ask(ask)
 
     async def gather(self, asks: Sequence[Ask[Any]]) -> list[Any]:
-        """Ask the client several things at once."""
+        """Request several inputs from the client at once."""
         return await self._askable().gather(asks)
 
     async def begin_step(self, key: str) -> Step | None:
@@ -250,33 +245,55 @@ class Run:
         return await self.requester().begin_step(key)
 
     async def open_url(self, error: UrlElicitationRequired) -> Exception:
-        """Have the user open the page that an error wants; return what to answer with."""
+        """Ask the user to open the URL of an error. Returns the exception to answer with."""
         return await self.requester().open_url(error)
 
     async def sample_with_tools(
         self, sample: Sample, functions: Sequence[Callable[..., Any]], rounds: int
     ) -> SampleResult:
-        """Let the client's model call functions until it has an answer."""
+        """Ask the client's model, and run the tools that it calls, until it answers.
+
+        Args:
+            sample: The request; its tools are added here.
+            functions: The tools: their signatures become schemas, as for ``@app.tool``.
+            rounds: How often the model may call tools; then it has to answer without.
+        """
         defaults = Defaults(self.server.converters, self.server.settings.errors)
-        return await sample_with_tools(Context(self), sample, functions, rounds, defaults)
+        tools = {tool.name: tool for tool in (make_tool(f, defaults=defaults) for f in functions)}
+        described = [tool.to_wire(self.request.revision) for tool in tools.values()]
+        messages = list(sample.messages)
+        context, key = Context(self), sample.key
+        for number in range(rounds + 1):
+            asked = sample.continued(messages, described, key=f"{key}.{number}" if key else None)
+            if number == rounds:
+                asked.tool_choice = "none"
+            result: SampleResult = await self.ask(asked)
+            uses = result.tool_uses
+            if not uses or number == rounds:
+                return result
+            answers = [await _use(context, tools, use) for use in uses]
+            messages.append(SampleMessage(result.content, "assistant"))
+            # SAMP-2: a user message that holds nothing but the results, one for each use.
+            messages.append(SampleMessage(answers, "user"))
+        raise AssertionError("unreachable: the last round returns")
 
     def on_roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
-        """Call a function whenever this client says that its roots have changed."""
+        """Call a function whenever this client reports that its roots have changed."""
         self.session.on_roots_changed(handler)
 
     @property
     def overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
-        """Functions in the place of those that dependencies come from."""
+        """Functions that replace those of dependencies."""
         return self.server.overrides
 
-    # --- telling ----------------------------------------------------------------------------------
+    # --- notifications ----------------------------------------------------------------------------
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification that belongs to the request, unless that is over."""
         self.session.notify(self.request, method, params)
 
     def log_threshold(self) -> int | None:
-        """Return the rank of the least level to send with the request; None: nothing."""
+        """Return the rank of the lowest log level to send with the request; None: nothing."""
         return self.session.log_threshold(self.request)
 
     async def drain(self) -> None:
@@ -296,10 +313,10 @@ class Run:
         self.server.changes.resource_changed(uri)
 
     def handler_raised(self, error: BaseException) -> None:
-        """Pass on the real exception, for tests that want it."""
+        """Pass on the exception behind a failure, for tests."""
         self.session.handler_raised(self.request, error)
 
-    # --- doing ------------------------------------------------------------------------------------
+    # --- threads and resources --------------------------------------------------------------------
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         """Run a blocking function in a worker thread."""
@@ -317,17 +334,35 @@ class Run:
 
     async def read_resource(self, uri: str) -> Sequence[ResourceContents]:
         """Read one of the server's own resources."""
-        return (await read(self.server, uri, Context(self))).contents
+        return (await self.server.read_resource(uri, Context(self))).contents
 
 
-def _not_begun() -> None:
-    """Cancel nothing: the run has no task yet."""
+async def _use(context: Context[Any], tools: Mapping[str, Tool], use: ToolUse) -> ToolUseResult:
+    """Run a tool that a model has called: once, however often the handler runs again."""
+    revision = context.request.revision
+
+    async def run() -> dict[str, Any]:
+        tool = tools.get(use.name)
+        if tool is None:
+            rendered = Rendered(f"There is no tool {use.name}", is_error=True)
+        else:
+            try:
+                rendered = await tool.call(dict(use.input), context)
+            except Exception as error:
+                rendered = await error_result(tool, context, error)
+        wired = [wire.block_to_wire(block, revision) for block in rendered.blocks()]
+        return {"content": wired, "isError": rendered.is_error}
+
+    found = await context.step(f"tool {use.name} {use.id}", run)
+    blocks = [wire.block_from_wire(each) for each in found["content"]]
+    return ToolUseResult(use.id, blocks, found["isError"])
 
 
 def _is_suspension(error: BaseException) -> bool:
-    """True if an exception, perhaps out of a task group, says that answers are missing.
+    """Return True for `Suspended`, also in a group.
 
-    What failed beside it fails again once they are there, if it does not depend on them.
+    The other exceptions of a group are raised again by the next round, unless they depend on the
+    answers.
     """
     if isinstance(error, Suspended):
         return True

@@ -1,4 +1,4 @@
-"""The common part of all sessions of a server: its registry, identity and settings."""
+"""What all sessions of a server share: registry, identity, settings, handlers."""
 
 from __future__ import annotations
 
@@ -8,55 +8,54 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from mcpkit._entries import Entry, refusal_of
+from mcpkit._entries import refusal_of
 from mcpkit._input_requests.replay import StepMemory
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import SERVER_INFO_KEY, Request
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import Revision
 from mcpkit._server.changes import Changes
+from mcpkit._server.failures import shown_error
 from mcpkit._server.registry import Catalog, Registry, View
 from mcpkit._signature.converters import Converters
-from mcpkit._utils.logs import get_logger
+from mcpkit._utils.logs import log as log
 from mcpkit._utils.sealing import Sealer
+from mcpkit.context import Context
+from mcpkit.errors import ResourceError, ResourceNotFound, UrlElicitationRequired
 from mcpkit.limits import Limits
-from mcpkit.middleware import Middleware
+from mcpkit.middleware import Handler, Middleware, compose
 from mcpkit.permissions import Hierarchy
+from mcpkit.resources import Readable
 from mcpkit.tasks.options import TaskSettings
-from mcpkit.types import CacheScope, Implementation, LogLevel
+from mcpkit.types import CacheScope, Implementation, LogLevel, ResourceResult
 
 if TYPE_CHECKING:
     from mcpkit._stores.memory import Table
     from mcpkit.tasks.record import Task
     from mcpkit.tasks.service import TaskService
 
-__all__ = ["Server", "Settings", "log"]
-
-log = get_logger("mcpkit")
-
-
-_MOST_SEEN: Final = 256
-"""Sets of scopes whose views are kept."""
+MAX_VIEWS: Final = 256
+"""Sets of scopes whose views are cached."""
 
 
 class Settings(NamedTuple):
     """The settings of a server.
 
     Args:
-        page_size: Entries on a page of a list at most; None: all on one page.
-        ttl: Seconds that clients may keep lists and resources for (2026-07-28).
-        cache_scope: "public" if principals may share what clients keep.
-        log_level: The least level sent to a client that has not set one (handshake revisions).
+        page_size: The largest number of entries on a page of a list; None: all on one page.
+        ttl: Seconds that clients may cache lists and resources (2026-07-28).
+        cache_scope: "public" if principals may share what clients cache.
+        log_level: The lowest level sent to a client that has not set one (handshake revisions).
         max_threads: Plain ``def`` handlers that run at once. Over HTTP one client (its principal,
             else its network) gets three quarters of them while it is alone.
         max_in_flight: Requests of one connection that run at once; more wait.
         max_subscriptions: Resources, or streams of changes, that one connection may watch.
-        secrets: Keys that seal what travels through the client's hands, the current one first;
-            none: a random one that lives as long as the process.
-        state_lifetime: Seconds that a request may be continued for (2026-07-28).
+        secrets: Keys that seal values that travel through the client, the current one first; none:
+            a random one for the lifetime of the process.
+        state_lifetime: Seconds that a request may be continued (2026-07-28).
         ask_timeout: Seconds that a handler waits for an answer of the client.
-        errors: The exceptions whose text is shown, where an entry does not say.
-        tasks: How tasks are kept.
+        errors: The exceptions whose text is shown, unless an entry has its own.
+        tasks: The settings of tasks.
         scopes: The scopes that imply others.
         limits: Those of every HTTP endpoint that has none of its own.
     """
@@ -79,29 +78,30 @@ class Settings(NamedTuple):
 
 @dataclass(slots=True)
 class Server:
-    """A server, as all its sessions share it.
+    """What all sessions of a server share.
 
     Args:
         info: Name and version.
+        load_handlers: Returns the handlers by the names in `Method.operation`. It is called when
+            the first session needs them, since it imports more than an app that is only made does.
+        registry: The entries.
         instructions: For the model, how to use the server.
-        registry: Its entries.
         settings: As its author set them.
         state: The value that the lifespan yielded.
-        steps: Results of steps of handlers that run again.
+        steps: The results of steps of handlers that run again.
         changes: The bus on which changes are announced.
-        middleware: Around every operation, the first outermost; see `mcpkit.middleware`.
-        converters: For values that are no JSON.
-        shows: Tells which entries a request may see; None: all.
-        assumed_scopes: The scopes of a caller without HTTP; None: scopes
-            mean nothing to them.
-        overrides: What stands for functions that dependencies come from, in tests.
-        shelf: What keeps tasks in this process, once there is a first one.
-        tasks: What looks after tasks, while the server is served.
-        task_services: All that looks after its tasks in this process, once for each event loop.
+        middleware: Functions around every handler, the first outermost; see `mcpkit.middleware`.
+        converters: For values that are not JSON.
+        assumed_scopes: The scopes of a caller without HTTP; None: scopes do not apply to it.
+        overrides: Functions that replace those of dependencies, in tests.
+        shelf: The store of tasks in this process, once there is a first task.
+        tasks: The tasks of this process, while the server is served.
+        task_services: Those of all event loops of this process.
         info_texts: The texts that `info_meta` has encoded, by the versions of revisions.
     """
 
     info: Implementation
+    load_handlers: Callable[[], Mapping[str, Handler]]
     registry: Registry
     instructions: str | None = None
     settings: Settings = field(default_factory=Settings)
@@ -110,7 +110,6 @@ class Server:
     changes: Changes = field(default_factory=Changes)
     middleware: tuple[Middleware, ...] = ()
     converters: Converters = field(default_factory=Converters)
-    shows: Callable[[Request, Entry], bool] | None = None
     assumed_scopes: frozenset[str] | None = None
     overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
         default_factory=dict[Callable[..., Any], Callable[..., Any]]
@@ -122,84 +121,113 @@ class Server:
     info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
     catalog: Catalog = field(init=False)
-    """The entries as they are seen: all of the registry, or a view of it."""
+    """The entries that a request can see: the registry, or a view of it."""
 
-    _seen: dict[tuple[frozenset[str], bool], tuple[int, Server]] = field(
+    _views: dict[tuple[frozenset[str], bool], tuple[int, Server]] = field(
         default_factory=dict[tuple[frozenset[str], bool], "tuple[int, Server]"], init=False
     )
-    """The server as those see it who have some scopes, and the state of the registry then."""
+    """The server for callers with some scopes, and the version of the registry then."""
 
-    operations: Mapping[str, Any] | None = field(default=None, init=False)
-    """The operations with the middleware around them, once a session has composed them."""
+    composed: Mapping[str, Handler] | None = field(default=None, init=False)
+    """The handlers with the middleware around them, once a session has needed them."""
 
     def __post_init__(self) -> None:
         self.catalog = self.registry
         self.registry.on_change = self.changes.list_changed
 
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers with the middleware around them, by name."""
+        if self.composed is None:
+            self.composed = {
+                name: compose(each, self.middleware, self.converters)
+                for name, each in self.load_handlers().items()
+            }
+        return self.composed
+
     def add_middleware(self, middleware: Middleware) -> None:
-        """Put a function around every operation, inside of those that are there."""
+        """Put a function around every handler, inside those that are there."""
         self.middleware = (*self.middleware, middleware)
-        self.operations = None
+        self.composed = None
 
     def sealer(self, purpose: str) -> Sealer:
-        """Return what seals texts for one purpose, such as ``"request state"``."""
+        """Return the sealer of texts for one purpose, such as ``"request state"``."""
         if purpose not in self._sealers:
             self._sealers[purpose] = Sealer(self.settings.secrets, purpose)
         return self._sealers[purpose]
 
+    async def read_resource(self, uri: str, context: Context[Any]) -> ResourceResult:
+        """Read the resource at a URI.
+
+        Raises:
+            ResourceNotFound: There is none, or its handler says so.
+        """
+        entry: Readable | None
+        variables: Mapping[str, Any]
+        entry, variables = self.catalog.resource(uri) or (None, {})
+        if entry is None:
+            provided = self.catalog.provided("resources", uri, context)
+            entry = None if provided is None else await provided
+        if entry is None:
+            raise ResourceNotFound(uri)
+        try:
+            result = await entry.read(uri, variables, context)
+        except UrlElicitationRequired as error:
+            raise await context.peer.open_url(error) from None
+        except Exception as error:
+            raise shown_error(error, entry, ResourceError) from error
+        scope = result.cache_scope or entry.cache_scope
+        return ResourceResult(
+            result.contents,
+            ttl=entry.ttl if result.ttl is None else result.ttl,
+            # CACHE-4: a caller without permission must not find it in a shared cache.
+            cache_scope="private" if entry.scopes or entry.allow else scope,
+            meta=result.meta,
+        )
+
     def view_for(self, request: Request) -> Server:
-        """Return the same server, with the entries that a request may see."""
-        held = self._held_by(request)
-        is_known = request.principal is not None or request.origin is None
-        if self.shows is not None:
-            made = self._copy()
-            shows = partial(self.shows, request)
-            made.catalog = View(self.registry, shows, _refusal(held, is_known))
-            return made
-        if held is None:
+        """Return the same server with the entries that a request may see."""
+        scopes = self._scopes_of(request)
+        if scopes is None:
             return self
+        is_known = request.principal is not None or request.origin is None
         version = self.registry.version
-        found = self._seen.get((held, is_known))
+        found = self._views.get((scopes, is_known))
         if found is None or found[0] != version:
-            made = self._copy()
-            made.catalog = View(self.registry, None, _refusal(held, is_known))
-            if len(self._seen) >= _MOST_SEEN:
-                self._seen.clear()
-            found = self._seen[held, is_known] = version, made
+            refusal = partial(refusal_of, held=scopes, is_known=is_known)
+            made = self._copy(catalog=View(self.registry, refusal))
+            if len(self._views) >= MAX_VIEWS:
+                self._views.clear()
+            found = self._views[scopes, is_known] = version, made
         return found[1]
 
-    def _held_by(self, request: Request) -> frozenset[str] | None:
-        """Return the scopes that a request may use; None if they mean nothing to it."""
+    def _scopes_of(self, request: Request) -> frozenset[str] | None:
+        """Return the scopes that a request may use; None if scopes do not apply to it."""
         if not self.registry.restricted:
             return None
+        scopes = self.settings.scopes
         if request.origin is None:
-            held = self.assumed_scopes
-            return None if held is None else self.settings.scopes.held(held)
+            return None if self.assumed_scopes is None else scopes.held(self.assumed_scopes)
         principal = request.principal
-        return self.settings.scopes.held(frozenset() if principal is None else principal.scopes)
+        return scopes.held(frozenset() if principal is None else principal.scopes)
 
-    def _copy(self) -> Server:
+    def _copy(self, **changes: Any) -> Server:
         made = copy.copy(self)
-        made._seen = {}
+        made._views = {}
+        for name, value in changes.items():
+            setattr(made, name, value)
         return made
 
     def with_state(self, state: Any) -> Server:
         """Return the same server with the value that a lifespan has yielded."""
-        made = self._copy()
-        made.state = state
-        return made
+        return self._copy(state=state)
 
     def with_tasks(self, tasks: TaskService) -> Server:
-        """Return the same server with what looks after its tasks."""
-        made = self._copy()
-        made.tasks = tasks
-        return made
+        """Return the same server with the tasks of this process."""
+        return self._copy(tasks=tasks)
 
     def with_overrides(self, overrides: Mapping[Callable[..., Any], Callable[..., Any]]) -> Server:
-        """Return the same server with other functions in the place of some dependencies'."""
-        made = self._copy()
-        made.overrides = overrides
-        return made
+        """Return the same server with other functions in place of some dependencies' own."""
+        return self._copy(overrides=overrides)
 
     def info_meta(self, revision: Revision) -> bytes:
         """Return the encoded member of ``_meta`` that identifies the server (MSG-16)."""
@@ -208,11 +236,3 @@ class Server:
             info = wire.implementation_to_wire(self.info, revision)
             found = self.info_texts[revision.version] = encode({SERVER_INFO_KEY: info})[1:-1]
         return found
-
-
-def _refusal(
-    held: frozenset[str] | None, is_known: bool
-) -> Callable[[Entry], Exception | None] | None:
-    if held is None:
-        return None
-    return partial(refusal_of, held=held, is_known=is_known)

@@ -1,10 +1,11 @@
-"""What one client wants to be told of, and the changes it has not been told of yet."""
+"""The subscriptions of one client, and the changes that it has not been notified of yet."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -12,10 +13,12 @@ from pydantic_core import from_json
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import SUBSCRIPTION_KEY, Connection, Request, State
-from mcpkit._server.handlers import check_uri, not_found, uri_of
-from mcpkit._server.registry import Catalog
-from mcpkit._server.server import Server, log
+from mcpkit._server.channel import size_of
+from mcpkit._server.failures import not_found
+from mcpkit._server.registry import Catalog, check_uri, uri_of
+from mcpkit._server.server import Server
 from mcpkit._utils.json import is_array, is_object
+from mcpkit._utils.logs import log
 from mcpkit._utils.sealing import SealBroken
 from mcpkit.context import ListKind
 from mcpkit.errors import (
@@ -32,15 +35,7 @@ if TYPE_CHECKING:
     from mcpkit.tasks.record import Task
     from mcpkit.tasks.service import TaskService
 
-__all__ = ["Notify", "Subscriptions"]
-
 T = TypeVar("T")
-
-Notify = Callable[[str, "Mapping[str, Any] | None", "Request | None"], None]
-"""Sends a notification: its method, its params, and the request that it belongs to."""
-
-Reserve = Callable[[int, Request], None]
-"""Counts bytes that are kept for the client, or raises a `ProtocolError` if they are too many."""
 
 _noting: Final = threading.RLock()
 """Held while a change is noted: it may be announced in any thread."""
@@ -52,30 +47,14 @@ _LIST_FILTERS: Final[Mapping[str, ListKind]] = {
 }
 
 
-_OVERHEAD: Final = 512
-"""Bytes that it takes to watch a URI, beside the URI."""
+@dataclass(slots=True, eq=False)
+class _Stream:
+    """A stream of changes that a client has opened with ``subscriptions/listen``."""
 
-
-def _size_of(uris: Iterable[str]) -> int:
-    return sum(len(uri) + _OVERHEAD for uri in uris)
-
-
-class _Listen:
-    """A stream of changes that a client asked for (``subscriptions/listen``)."""
-
-    __slots__ = ("kinds", "request", "tasks", "uris")
-
-    def __init__(
-        self,
-        request: Request,
-        kinds: frozenset[ListKind],
-        uris: frozenset[str],
-        tasks: frozenset[str],
-    ) -> None:
-        self.request = request
-        self.kinds = kinds
-        self.uris = uris
-        self.tasks = tasks
+    request: Request
+    kinds: frozenset[ListKind]
+    uris: frozenset[str]
+    tasks: frozenset[str]
 
     @property
     def tag(self) -> dict[str, Any]:
@@ -88,38 +67,20 @@ class Subscriptions:
 
     Args:
         server: Announces changes.
-        connection: Of the session.
+        connection: The connection of the session.
         loop: The event loop.
-        notify: Sends what the client is told.
-        reserve: Counts the URIs that it watches.
+        notify: Sends a notification: its method, its params, and the request that it belongs to.
+        reserve: Counts bytes that are kept for the client, or raises a `ProtocolError` if they are
+            too many.
     """
-
-    __slots__ = (
-        "__weakref__",
-        "_attached",
-        "_connection",
-        "_dirty_kinds",
-        "_dirty_uris",
-        "_ended",
-        "_flushing",
-        "_listens",
-        "_loop",
-        "_notify",
-        "_reserve",
-        "_server",
-        "_tasks",
-        "_waiting",
-        "_watched",
-        "catalog",
-    )
 
     def __init__(
         self,
         server: Server,
         connection: Connection,
         loop: Loop,
-        notify: Notify,
-        reserve: Reserve,
+        notify: Callable[[str, Mapping[str, Any] | None, Request | None], None],
+        reserve: Callable[[int, Request], None],
     ) -> None:
         self._server = server
         self._connection = connection
@@ -128,21 +89,21 @@ class Subscriptions:
         self._reserve = reserve
         self._watched: set[str] = set()
         self.catalog: Catalog | None = None
-        """What the last request of the session may see; None: everything, or not known yet."""
-        self._listens: dict[Request, _Listen] = {}
+        """The entries that the last request could see; None: all, or no request has arrived."""
+        self._streams: dict[Request, _Stream] = {}
         self._dirty_kinds: dict[ListKind, None] = {}
         self._dirty_uris: dict[str, None] = {}
         self._flushing = False
         self._attached = False
         self._ended = False
         self._tasks: dict[str, int] = {}
-        """The tasks that are followed, and how many times each."""
+        """The tasks whose changes are passed on, and how many times each."""
         self._waiting: dict[str, Request] = {}
-        """The request that waits for the outcome of each, if one does."""
+        """The request that waits for the outcome of each task, if one does."""
 
     def __bool__(self) -> bool:
-        """True if the client asked to be told of something in particular."""
-        return bool(self._watched or self._listens)
+        """True if the client has subscribed to anything."""
+        return bool(self._watched or self._streams)
 
     @property
     def watched(self) -> frozenset[str]:
@@ -150,29 +111,29 @@ class Subscriptions:
         return frozenset(self._watched)
 
     def watch(self, uris: frozenset[str]) -> None:
-        """Take up subscriptions that the client has made before."""
+        """Subscribe to resources, as the client has asked in this session or an earlier one."""
         self.attach()
         added = uris - self._watched
         self._watched |= added
         self._server.changes.watch(self, added)
 
     def attach(self) -> None:
-        """Take an interest in changes."""
+        """Notify the client of changes from now on."""
         if not self._attached:
             self._attached = True
             changes = self._server.changes
             changes.attach(self)
             changes.watch(self, self._watched)
-            for listen in self._listens.values():
-                changes.watch(self, listen.uris)
+            for stream in self._streams.values():
+                changes.watch(self, stream.uris)
 
     def detach(self) -> None:
-        """Take no interest in changes any more."""
+        """Stop notifying the client of changes."""
         self._attached = False
         self._server.changes.detach(self)
 
     def end(self) -> None:
-        """Tell nothing any more: the session ends."""
+        """Stop for good: the session ends."""
         self._ended = True
         self.detach()
         for id in list(self._tasks):
@@ -181,7 +142,7 @@ class Subscriptions:
     # --- resources/subscribe ----------------------------------------------------------------------
 
     def subscribe(self, catalog: Catalog, request: Request) -> Mapping[str, Any]:
-        """``resources/subscribe``: tell of changes of a resource, and of what lies below it."""
+        """``resources/subscribe``: notify of changes of a resource, and of those below it."""
         uri = uri_of(request.params)
         self.catalog = catalog
         if catalog.resource(uri) is None:
@@ -190,28 +151,28 @@ class Subscriptions:
             return {}
         if len(self._watched) >= self._server.settings.max_subscriptions:
             raise InvalidRequest(f"More than {len(self._watched)} subscriptions; end one first")
-        self._reserve(_size_of([uri]), request)
+        self._reserve(size_of([uri]), request)
         self.watch(frozenset({uri}))
         return {}
 
     def unsubscribe(self, request: Request) -> Mapping[str, Any]:
-        """``resources/unsubscribe``: the reverse."""
+        """``resources/unsubscribe``: stop notifying of changes of a resource."""
         uri = uri_of(request.params)
         if uri in self._watched:
             self._watched.discard(uri)
-            self._reserve(-_size_of([uri]), request)
+            self._reserve(-size_of([uri]), request)
             self._server.changes.unwatch(self, [uri])
         return {}
 
     # --- subscriptions/listen ---------------------------------------------------------------------
 
     def listen(self, catalog: Catalog, request: Request) -> None:
-        """``subscriptions/listen``: tell of changes on a stream, which stays open."""
+        """``subscriptions/listen``: notify of changes on a stream that stays open."""
         wanted = request.params.get("notifications")
         if not is_object(wanted):
             raise InvalidParams('subscriptions/listen needs "notifications", an object')
-        if len(self._listens) >= self._server.settings.max_subscriptions:
-            raise InvalidRequest(f"More than {len(self._listens)} subscriptions; end one first")
+        if len(self._streams) >= self._server.settings.max_subscriptions:
+            raise InvalidRequest(f"More than {len(self._streams)} subscriptions; end one first")
         advertised = catalog.advertised
         uris = wanted.get("resourceSubscriptions", [])
         if not is_array(uris) or not all(isinstance(uri, str) for uri in uris):
@@ -219,7 +180,7 @@ class Subscriptions:
         most = self._server.settings.max_subscriptions
         if len(uris) > most:
             raise InvalidParams(f'"resourceSubscriptions" has more than {most} URIs')
-        honoured: dict[str, Any] = {
+        accepted: dict[str, Any] = {
             name: True
             for name, kind in _LIST_FILTERS.items()
             if wanted.get(name) is True and kind in advertised
@@ -228,31 +189,32 @@ class Subscriptions:
             check_uri(uri)
         known: list[str] = [uri for uri in uris if catalog.resource(uri) is not None]
         if known:
-            honoured["resourceSubscriptions"] = known
+            accepted["resourceSubscriptions"] = known
         kinds: frozenset[ListKind] = frozenset(
-            kind for name, kind in _LIST_FILTERS.items() if name in honoured
+            kind for name, kind in _LIST_FILTERS.items() if name in accepted
         )
         ids = self._task_ids(wanted, request)
         if ids:
-            honoured["taskIds"] = ids
-        self._reserve(_size_of([*known, *ids]), request)
-        request.params = {}  # which may be long, and the stream stays open
+            accepted["taskIds"] = ids
+        self._reserve(size_of([*known, *ids]), request)
+        request.params = {}  # they may be long, and the stream stays open
         self.attach()
-        listen = self._listens[request] = _Listen(request, kinds, frozenset(known), frozenset(ids))
-        self._server.changes.watch(self, listen.uris)
-        for id in listen.tasks:
+        stream = self._streams[request] = _Stream(request, kinds, frozenset(known), frozenset(ids))
+        self._server.changes.watch(self, stream.uris)
+        for id in stream.tasks:
             self._follow(id)
-            self._loop.soon(partial(self._tell_state, id, listen))
+            if self._server.tasks is not None:
+                self._loop.soon(partial(self._start_telling, id, stream, self._server.tasks))
         # SUB-1: the acknowledgement is the first message of a subscription.
-        params = {"notifications": honoured, "_meta": listen.tag}
+        params = {"notifications": accepted, "_meta": stream.tag}
         self._notify("notifications/subscriptions/acknowledged", params, request)
 
     def forget(self, request: Request) -> None:
         """Drop the stream of a request that is over, if it had one."""
-        listen = self._listens.pop(request, None)
-        if listen is not None:
-            self._server.changes.unwatch(self, listen.uris)
-            for id in listen.tasks:
+        stream = self._streams.pop(request, None)
+        if stream is not None:
+            self._server.changes.unwatch(self, stream.uris)
+            for id in stream.tasks:
                 self._unfollow(id)
 
     def end_listens(
@@ -264,19 +226,19 @@ class Subscriptions:
             ended: Called with the request of each, and the ``_meta`` of its result.
             announce: Also send ``notifications/cancelled`` for it, as stdio wants (SUB-7).
         """
-        for request, listen in list(self._listens.items()):
+        for request, stream in list(self._streams.items()):
             self.forget(request)
             if announce:
                 self._notify("notifications/cancelled", {"requestId": request.id}, request)
-            ended(request, listen.tag)
+            ended(request, stream.tag)
 
     # --- tasks ------------------------------------------------------------------------------------
 
     def _task_ids(self, wanted: Mapping[str, Any], request: Request) -> list[str]:
-        """Return the tasks that a stream is to tell of.
+        """Return the tasks whose changes a stream announces.
 
         Raises:
-            MissingClientCapability: The client does not know the extension (SUB-10).
+            MissingClientCapability: The client does not declare the extension (SUB-10).
         """
         if "taskIds" not in wanted or self._server.tasks is None:
             return []
@@ -291,14 +253,14 @@ class Subscriptions:
         return list(dict.fromkeys(ids))
 
     def announce_task(self, id: str) -> None:
-        """Tell of a task that the client has begun, where clients are told so (2025-11-25)."""
+        """Pass on the changes of a task that the client has created (2025-11-25)."""
         revision = self._connection.revision
         if revision is not None and revision.tasks == "wished":
             self._follow(id)
 
     @contextmanager
     def attach_task(self, id: str, request: Request) -> Generator[None, None, None]:
-        """Around a request that waits for a task: what the task tells goes along with it."""
+        """Send the messages of a task with a request that waits for it, inside the context."""
         self._follow(id)
         self._waiting[id] = request
         try:
@@ -324,7 +286,7 @@ class Subscriptions:
             tasks.unfollow(id, self)
 
     def task_changed(self, task: Task) -> None:
-        """Tell the client how it stands with a task."""
+        """Notify the client of the state of a task."""
         tasks = self._server.tasks
         if self._ended or tasks is None:
             return
@@ -332,34 +294,33 @@ class Subscriptions:
         if revision is not None and revision.tasks == "wished":
             params = task_members(task, revision, tasks.settings.poll_interval)
             self._notify("notifications/tasks/status", params, self._waiting.get(task.id))
-        for listen in list(self._listens.values()):
-            if task.id in listen.tasks:
-                self._tell_details(task, listen, tasks)
+        for stream in list(self._streams.values()):
+            if task.id in stream.tasks:
+                self._tell_details(task, stream, tasks)
         if task.is_over:
             self._unfollow(task.id, all_of_them=True)
 
-    def _tell_state(self, id: str, listen: _Listen) -> None:
-        """Tell a stream how it stands with a task when the stream begins."""
-        tasks = self._server.tasks
-        if tasks is not None and not self._ended:
-            self._loop.start(self._tell_of(id, listen, tasks))
+    def _start_telling(self, id: str, stream: _Stream, tasks: TaskService) -> None:
+        if not self._ended:
+            self._loop.start(self._tell_state(id, stream, tasks))
 
-    async def _tell_of(self, id: str, listen: _Listen, tasks: TaskService) -> None:
+    async def _tell_state(self, id: str, stream: _Stream, tasks: TaskService) -> None:
+        """Announce the state of a task on a new stream."""
         try:
-            task = await tasks.get(id, tasks.owner_of(listen.request))
-        except InvalidParams:  # it is nobody's, or not this client's
-            if listen.request in self._listens and id in listen.tasks:
-                listen.tasks -= {id}
+            task = await tasks.get(id, tasks.owner_of(stream.request))
+        except InvalidParams:  # there is none, or it is another client's
+            if stream.request in self._streams and id in stream.tasks:
+                stream.tasks -= {id}
                 self._unfollow(id)
         except ProtocolError:
-            pass  # it is told of the next change
+            pass  # the next change will be announced
         else:
-            self._tell_details(task, listen, tasks)
+            self._tell_details(task, stream, tasks)
 
-    def _tell_details(self, task: Task, listen: _Listen, tasks: TaskService) -> None:
-        """Tell a stream all that there is to know of a task, if that is its client's."""
-        request = listen.request
-        if task.owner == tasks.owner_of(request) and request in self._listens:
+    def _tell_details(self, task: Task, stream: _Stream, tasks: TaskService) -> None:
+        """Announce the state of a task on a stream, if its client owns the task."""
+        request = stream.request
+        if task.owner == tasks.owner_of(request) and request in self._streams:
             try:
                 details = from_json(
                     b"{%b}"
@@ -368,44 +329,44 @@ class Subscriptions:
             except SealBroken:
                 log.warning("the task %s was made with another secret, or changed", task.id)
                 return
-            self._notify("notifications/tasks", {**details, "_meta": listen.tag}, request)
+            self._notify("notifications/tasks", {**details, "_meta": stream.tag}, request)
 
     def task_gone(self, id: str) -> None:
-        """Note that nothing more will be told of a task."""
+        """Note that a task will not change any more."""
         self._tasks.pop(id, None)
 
     def task_said(self, id: str, method: str, params: Mapping[str, Any]) -> None:
-        """Pass on what the handler of a task tells."""
+        """Pass on a notification of the handler of a task."""
         if not self._ended:
             self._notify(method, params, self._waiting.get(id))
 
     # --- changes ----------------------------------------------------------------------------------
 
     def list_changed(self, kind: ListKind) -> None:
-        """A list has changed: tell the client, if it is one that wants to know. From any thread."""
+        """Notify the client of a changed list, if it subscribed to it. From any thread."""
         self._note(self._dirty_kinds, kind)
 
     def resource_changed(self, uri: str) -> None:
-        """A resource has changed that the client watches: tell it. From any thread."""
+        """Notify the client of a changed resource. From any thread."""
         self._note(self._dirty_uris, uri)
 
     def _note(self, dirty: dict[T, None], changed: T) -> None:
         # Many changes at once become one notification of each kind.
         with _noting:
             dirty[changed] = None
-            begun, self._flushing = self._flushing, True
-        if not begun:
+            scheduled, self._flushing = self._flushing, True
+        if not scheduled:
             self._loop.soon(self.flush)
 
     def _may_see(self, uri: str) -> bool:
-        """Return False if a later token of the client is for less than an earlier one."""
+        """Return False if a later token of the client has fewer scopes than an earlier one."""
         try:
             return self.catalog is None or self.catalog.resource(uri) is not None
         except Forbidden:
             return False
 
     def flush(self) -> None:
-        """Tell the client of the changes that it has not been told of."""
+        """Notify the client of the changes that wait."""
         with _noting:
             self._flushing = False
             if self._ended or self._connection.state is State.OPENING:
@@ -418,14 +379,14 @@ class Subscriptions:
             method = f"notifications/{kind}/list_changed"
             if handshaken:
                 self._notify(method, None, None)
-            for listen in self._listens.values():
-                if kind in listen.kinds:
-                    self._notify(method, {"_meta": listen.tag}, listen.request)
+            for stream in self._streams.values():
+                if kind in stream.kinds:
+                    self._notify(method, {"_meta": stream.tag}, stream.request)
         for uri in uris:
             method = "notifications/resources/updated"
             affected = self._server.changes.affected(uri)
             if handshaken and any(map(self._may_see, self._watched.intersection(affected))):
                 self._notify(method, {"uri": uri}, None)
-            for listen in self._listens.values():
-                if not listen.uris.isdisjoint(affected):
-                    self._notify(method, {"uri": uri, "_meta": listen.tag}, listen.request)
+            for stream in self._streams.values():
+                if not stream.uris.isdisjoint(affected):
+                    self._notify(method, {"uri": uri, "_meta": stream.tag}, stream.request)

@@ -1,20 +1,21 @@
-"""Tasks, as the protocol has them: calls that become one, and the methods that look after them.
+"""Tasks, as the protocol has them: calls that create one, and the handlers of their methods.
 
-Two revisions have tasks. In 2025-11-25 a client wishes for one with each call, and fetches its
+Two revisions have tasks. In 2025-11-25 a client requests one with each call, and fetches its
 outcome with ``tasks/result``; in 2026-07-28 they are an extension: the server makes a task of a
-call, and ``tasks/get`` has all there is to know.
+call, and ``tasks/get`` returns all of its state.
 """
 
 from __future__ import annotations
 
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from collections.abc import Awaitable, Mapping
+from typing import Any, Final, cast
 
 import anyio
 from pydantic_core import from_json, to_json
 
+from mcpkit._input_requests.replay import StatelessReplay
 from mcpkit._input_requests.task_replay import (
     RelayedRequest,
     question_id,
@@ -22,8 +23,10 @@ from mcpkit._input_requests.task_replay import (
     reply,
     request_of,
 )
-from mcpkit._protocol.messages import members
-from mcpkit._server.encoding import Encoded
+from mcpkit._protocol.messages import Encoded, members
+from mcpkit._server.encoding import TaskCreated
+from mcpkit._server.failures import error_result
+from mcpkit._server.run import Run
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
 from mcpkit._utils.json import is_object
@@ -39,6 +42,7 @@ from mcpkit.errors import (
     MissingClientCapability,
     ProtocolError,
 )
+from mcpkit.middleware import Handler, Params
 from mcpkit.tasks.protocol import (
     EXTENSION,
     declares,
@@ -49,27 +53,15 @@ from mcpkit.tasks.protocol import (
     split_outcome,
     task_members,
 )
+from mcpkit.tasks.record import Task
+from mcpkit.tasks.service import TaskService
 from mcpkit.tools import Tool
 
-if TYPE_CHECKING:
-    from mcpkit._input_requests.rounds import Rounds
-    from mcpkit._server.run import Run
-    from mcpkit.tasks.record import Task
-    from mcpkit.tasks.service import TaskService
-
-__all__ = ["create_task_if_requested"]
-
-
-_PAGE: Final = 100
+_PAGE_SIZE: Final = 100
 """Tasks on a page of a list, unless the server's settings say otherwise."""
 
-_LONGEST_ID: Final = 100
-
-Params = Mapping[str, Any]
-Failed: TypeAlias = Callable[[Tool, Context[Any], BaseException], Awaitable[Rendered]]
-
-
-# --- calls ----------------------------------------------------------------------------------------
+MAX_ID_LENGTH: Final = 100
+"""Characters of the id of a task that is looked up."""
 
 
 def create_task_if_requested(
@@ -78,35 +70,26 @@ def create_task_if_requested(
     arguments: dict[str, Any],
     server: Server,
     context: Context[Any],
-    failed: Failed,
-) -> Awaitable[Encoded | Rendered] | None:
-    """Return the answer to a call that becomes a task; None if it is to be answered as any other.
-
-    Args:
-        tool: That is called.
-        params: Of the call.
-        arguments: In these.
-        server: As the call sees it.
-        context: Of the call.
-        failed: Makes a result of an exception.
+) -> Awaitable[TaskCreated | Rendered] | None:
+    """Return the result of a call that creates a task; None if the call runs the tool itself.
 
     Raises:
         ProtocolError: The tool cannot be called in this way (TASKL-3, TASKX-3).
     """
     request = context.request
     if context.peer.task is not None:
-        return None  # it is one
+        return None  # the task itself runs the tool
     way, support = request.revision.tasks, tool.task
     if way == "extension" and support != "forbidden":
         if declares(request.client):
-            return _begin_when_answered(tool, arguments, server, context, failed)
+            return _create_when_answered(tool, arguments, server, context)
         if support == "required":
             raise MissingClientCapability({"extensions": {EXTENSION: {}}})
         return None  # TASKX-2
     if way == "wished" and "task" in params:
         if support == "forbidden":
             raise MethodNotFound(f"The tool {tool.name} does not run as a task")
-        return _begin_as_wished(tool, params["task"], arguments, server, context)
+        return _create_as_requested(tool, params["task"], arguments, server, context)
     if support == "required":
         how = {
             "wished": "call it with params.task",
@@ -116,79 +99,69 @@ def create_task_if_requested(
     return None
 
 
-async def _begin_as_wished(
-    tool: Tool, wish: object, arguments: dict[str, Any], server: Server, context: Context[Any]
-) -> Encoded:
-    """Make a task at once, if the call may be (TASKL-4)."""
-    ttl = requested_ttl(wish)
+async def _create_as_requested(
+    tool: Tool, task: object, arguments: dict[str, Any], server: Server, context: Context[Any]
+) -> TaskCreated:
+    """Create a task at once, if the call is allowed (TASKL-4)."""
+    ttl = requested_ttl(task)
     try:
         await tool.admit(arguments, context)
     except InvalidArguments as error:
         raise InvalidParams(str(error)) from None
-    return await _begin(tool, arguments, server, context, ttl=ttl)
+    return await _create(tool, arguments, server, context, ttl, {})
 
 
-async def _begin_when_answered(
-    tool: Tool,
-    arguments: dict[str, Any],
-    server: Server,
-    context: Context[Any],
-    failed: Failed,
-) -> Encoded | Rendered:
-    """Make a task once its declared questions have been answered by rounds (TASKX-15)."""
+async def _create_when_answered(
+    tool: Tool, arguments: dict[str, Any], server: Server, context: Context[Any]
+) -> TaskCreated | Rendered:
+    """Create a task once its declared input requests have been answered (TASKX-15)."""
     try:
         await tool.prepare(arguments, context)
     except Exception as error:
-        return await failed(tool, context, error)
-    asker = cast("Rounds | None", getattr(context.peer, "asker", None))
-    given: Mapping[str, tuple[str, Any]] = getattr(asker, "answers", {})
-    return await _begin(tool, arguments, server, context, given=given)
+        return await error_result(tool, context, error)
+    asker = _run_of(context).asker
+    given: Mapping[str, tuple[str, Any]]
+    given = asker.answers if isinstance(asker, StatelessReplay) else {}
+    return await _create(tool, arguments, server, context, None, given)
 
 
-async def _begin(
+async def _create(
     tool: Tool,
     arguments: dict[str, Any],
     server: Server,
     context: Context[Any],
-    *,
-    ttl: float | None = None,
-    given: Mapping[str, tuple[str, Any]] | None = None,
-) -> Encoded:
-    request = context.request
-    tasks = tasks_of(server)
+    ttl: float | None,
+    given: Mapping[str, tuple[str, Any]],
+) -> TaskCreated:
+    tasks = _tasks_of(server)
     task = await tasks.begin(
-        tool.name, arguments, request, ttl=ttl, tool_ttl=tool.task_ttl, given=given or {}
+        tool.name, arguments, context.request, ttl=ttl, tool_ttl=tool.task_ttl, given=given
     )
-    run = cast("Run", context.peer)
-    run.session.announce_task(task.id)
-    found = task_members(task, request.revision, tasks.settings.poll_interval)
-    if request.revision.tasks == "extension":
-        return Encoded(members(found), kind=b"task")
-    return Encoded(members({"task": found}))
+    _run_of(context).session.announce_task(task.id)
+    return TaskCreated(task, tasks.settings.poll_interval)
 
 
-def tasks_of(server: Server) -> TaskService:
-    """Return what looks after the tasks of a server."""
-    found: TaskService | None = server.tasks
-    if found is None:
+def _run_of(context: Context[Any]) -> Run:
+    return cast("Run", context.peer)
+
+
+def _tasks_of(server: Server) -> TaskService:
+    if server.tasks is None:
         raise InvalidRequest("This server is not served in a way that has tasks")
-    return found
-
-
-# --- a task on the wire ---------------------------------------------------------------------------
+    return server.tasks
 
 
 # --- methods --------------------------------------------------------------------------------------
 
 
-def _checked(operation: Callable[..., Any]) -> Callable[..., Any]:
-    """Have an operation refuse clients without the extension, before all else (TASKX-4)."""
+def _extension_checked(handler: Handler) -> Handler:
+    """Reject clients without the extension before anything else (TASKX-4)."""
 
     def check(server: Server, params: Params, context: Context[Any]) -> Any:
         request = context.request
         if request.revision.tasks == "extension" and not declares(request.client):
             raise MissingClientCapability({"extensions": {EXTENSION: {}}})
-        return operation(server, params, context)
+        return handler(server, params, context)
 
     return check
 
@@ -197,102 +170,101 @@ def _id_of(params: Params) -> str:
     id = params.get("taskId")
     if not isinstance(id, str):
         raise InvalidParams('"taskId" must be a string')
-    if len(id) > _LONGEST_ID:
+    if len(id) > MAX_ID_LENGTH:
         raise InvalidParams(f"Unknown task: {quote_name(id)}")
     return id
 
 
+def _members_of(task: Task, tasks: TaskService, context: Context[Any]) -> dict[str, Any]:
+    return task_members(task, context.request.revision, tasks.settings.poll_interval)
+
+
 async def _get_task(server: Server, params: Params, context: Context[Any]) -> Encoded:
-    """``tasks/get``: how it stands with a task, and what came of it in 2026-07-28."""
-    tasks, request = tasks_of(server), context.request
+    """``tasks/get``: the status of a task, and in 2026-07-28 its questions and outcome."""
+    tasks, request = _tasks_of(server), context.request
     task = await tasks.get(_id_of(params), tasks.owner_of(request), polled=True)
     if request.revision.tasks == "extension":
         return Encoded(detailed(task, request.revision, tasks.settings.poll_interval, tasks.open))
-    return Encoded(members(task_members(task, request.revision, tasks.settings.poll_interval)))
+    return Encoded(members(_members_of(task, tasks, context)))
 
 
-async def _update_task(server: Server, params: Params, context: Context[Any]) -> Mapping[str, Any]:
-    """``tasks/update``: answers to what a task asks (TASKX-9)."""
+async def _update_task(server: Server, params: Params, context: Context[Any]) -> Params:
+    """``tasks/update``: answers to the input requests of a task (TASKX-9)."""
     responses = params.get("inputResponses")
     if not is_object(responses):
         raise InvalidParams('"inputResponses" must be an object')
-    # What is malformed counts as no answer, as elsewhere (MRTR-11).
+    # A malformed response counts as none, as elsewhere (MRTR-11).
     answers = {key: reply(each) for key, each in responses.items() if is_object(each)}
-    tasks = tasks_of(server)
+    tasks = _tasks_of(server)
     await tasks.answer(_id_of(params), tasks.owner_of(context.request), answers)
     return {}
 
 
-async def _cancel_task(server: Server, params: Params, context: Context[Any]) -> Any:
-    """``tasks/cancel``: what is not over yet is cancelled from now on (TASKL-11, TASKX-11)."""
-    tasks, request = tasks_of(server), context.request
+async def _cancel_task(server: Server, params: Params, context: Context[Any]) -> Params:
+    """``tasks/cancel``: cancels a task that is not over (TASKL-11, TASKX-11)."""
+    tasks, request = _tasks_of(server), context.request
     task, changed = await tasks.cancel(_id_of(params), tasks.owner_of(request))
     if request.revision.tasks == "extension":
         return {}
     if not changed:
         raise InvalidParams(f"The task is over already: {task.status}")
-    return Encoded(members(task_members(task, request.revision, tasks.settings.poll_interval)))
+    return _members_of(task, tasks, context)
 
 
-async def _list_tasks(server: Server, params: Params, context: Context[Any]) -> Encoded:
-    """``tasks/list``: the tasks of whoever asks, the oldest first."""
-    tasks, request = tasks_of(server), context.request
+async def _list_tasks(server: Server, params: Params, context: Context[Any]) -> Params:
+    """``tasks/list``: the tasks of the caller, the oldest first."""
+    tasks, request = _tasks_of(server), context.request
     if not may_list_tasks(request):
         raise MethodNotFound("Tasks are listed for clients that have logged in only")
     cursor = params.get("cursor")
     after = None if cursor is None else _read_cursor(cursor)
-    size = server.settings.page_size or _PAGE
+    size = server.settings.page_size or _PAGE_SIZE
     found = await tasks.list(tasks.owner_of(request), after, size + 1)
     page = found[:size]
-    result: dict[str, Any] = {
-        "tasks": [
-            task_members(each, request.revision, tasks.settings.poll_interval) for each in page
-        ]
-    }
+    result: dict[str, Any] = {"tasks": [_members_of(each, tasks, context) for each in page]}
     if len(found) > size:
         result["nextCursor"] = _write_cursor((page[-1].created, page[-1].id))
-    return Encoded(members(result))
+    return result
 
 
-def _write_cursor(place: tuple[float, str]) -> str:
-    return urlsafe_b64encode(to_json(place)).decode()
+def _write_cursor(position: tuple[float, str]) -> str:
+    return urlsafe_b64encode(to_json(position)).decode()
 
 
 def _read_cursor(cursor: object) -> tuple[float, str]:
-    if isinstance(cursor, str) and len(cursor) <= _LONGEST_ID * 2:
+    if isinstance(cursor, str) and len(cursor) <= MAX_ID_LENGTH * 2:
         try:
             created, id = from_json(urlsafe_b64decode(cursor.encode("ascii")))
-            place = float(created), str(id)
+            position = float(created), str(id)
         except (ValueError, TypeError, binascii.Error):
             pass
         else:
-            if _write_cursor(place) == cursor:
-                return place
+            if _write_cursor(position) == cursor:
+                return position
     raise InvalidParams("The cursor is malformed")
 
 
 async def _task_result(server: Server, params: Params, context: Context[Any]) -> Encoded:
-    """``tasks/result``: waits for the end of a task, and asks what it asks (TASKL-6, TASKL-9)."""
-    tasks, request = tasks_of(server), context.request
+    """``tasks/result``: waits for the outcome, and relays input requests (TASKL-6, TASKL-9)."""
+    tasks, request = _tasks_of(server), context.request
     owner = tasks.owner_of(request)
     task = await tasks.get(_id_of(params), owner)
-    run = cast("Run", context.peer)
-    with tasks.watching(task.id) as watch, run.session.attach_task(task.id, request):
+    host = _run_of(context).session
+    with tasks.watching(task.id) as waiter, host.attach_task(task.id, request):
         async with anyio.create_task_group() as group:
-            asked: dict[str, anyio.CancelScope] = {}
+            relayed: dict[str, anyio.CancelScope] = {}
             while not task.is_over:
-                for key in asked.keys() - task.open:
-                    asked.pop(key).cancel()  # it was answered elsewhere
+                for key in relayed.keys() - task.open:
+                    relayed.pop(key).cancel()  # it was answered elsewhere
                 for key in task.open:
-                    if key not in asked:
-                        asked[key] = anyio.CancelScope()
-                        question = request_of(tasks.open(task.input_requests[key]))
-                        group.start_soon(_relay, tasks, task, key, question, asked[key], context)
-                await watch.wait()
+                    if key not in relayed:
+                        relayed[key] = anyio.CancelScope()
+                        group.start_soon(_relay, tasks, task, key, relayed[key], context)
+                await waiter.wait()
                 task = await tasks.get(task.id, owner)
             group.cancel_scope.cancel()
     if task.outcome is None:
-        raise InvalidRequest("The task was cancelled, so that nothing came of it")
+        raise InvalidRequest("The task was cancelled")
     is_error, outcome = split_outcome(tasks.open(task.outcome))
     if is_error:
         raise ProtocolError.from_wire(from_json(outcome))
@@ -305,17 +277,16 @@ async def _task_result(server: Server, params: Params, context: Context[Any]) ->
 
 
 async def _relay(
-    tasks: TaskService,
-    task: Task,
-    key: str,
-    question: Mapping[str, Any],
-    scope: anyio.CancelScope,
-    context: Context[Any],
+    tasks: TaskService, task: Task, key: str, scope: anyio.CancelScope, context: Context[Any]
 ) -> None:
-    """Put a question of a task to the client that waits for its outcome."""
+    """Send an input request of a task to the client that waits for its outcome."""
     with scope:
         try:
-            asked = RelayedRequest(question, related(task.id), question_id(task.id, key))
+            asked = RelayedRequest(
+                request_of(tasks.open(task.input_requests[key])),
+                related(task.id),
+                question_id(task.id, key),
+            )
             answer = reply(await context.peer.ask(asked))
         except InputRequestRefused as error:
             answer = refusal(error)
@@ -324,10 +295,10 @@ async def _relay(
         await tasks.answer(task.id, task.owner, {key: answer})
 
 
-TASK_OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {
-    "get_task": _checked(_get_task),
-    "update_task": _checked(_update_task),
-    "cancel_task": _checked(_cancel_task),
+TASK_HANDLERS: Final[Mapping[str, Handler]] = {
+    "get_task": _extension_checked(_get_task),
+    "update_task": _extension_checked(_update_task),
+    "cancel_task": _extension_checked(_cancel_task),
     "list_tasks": _list_tasks,
     "task_result": _task_result,
 }

@@ -1,67 +1,65 @@
-"""A leg of a task: one run of its handler, from its start to its end or to a question."""
+"""One run of a task: from the start of its handler to the end, or to an input request.
+
+Also here: serving the tasks of a server, and ``app.tasks``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 from pydantic_core import from_json
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._concurrency.threads import Threads
-from mcpkit._input_requests.rounds import Suspended
+from mcpkit._input_requests.replay import InputRequired
+from mcpkit._input_requests.steps import Suspended
 from mcpkit._input_requests.task_replay import TaskReplay
 from mcpkit._protocol.connection import Request, RequestSource
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import BY_VERSION, PER_REQUEST, UNKNOWN_CLIENT, ClientProfile
-from mcpkit._server.encoding import InputRequired, encode_result
-from mcpkit._server.run import ABANDONED, Failure, Outcome, Run
-from mcpkit._server.server import Server, log
-from mcpkit._server.session import operations_of
+from mcpkit._server.channel import do_nothing
+from mcpkit._server.encoding import encode_result
+from mcpkit._server.run import ABANDONED, Failed, Outcome, Run, RunHost
+from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
 from mcpkit._stores.base import RecordStore, StoreUnavailable
+from mcpkit._utils.logs import log
 from mcpkit._utils.sealing import SealBroken
 from mcpkit._utils.text import truncate
 from mcpkit.context import Context, CurrentTask
 from mcpkit.errors import InternalError, ProtocolError
-from mcpkit.middleware import Handler
 from mcpkit.tasks import record
 from mcpkit.tasks.protocol import related
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.service import StoredSource, TaskService
 from mcpkit.types import Principal
 
-if TYPE_CHECKING:
-    from mcpkit._input_requests.asker import Requester
-
-__all__ = ["AppTasks", "TaskRun", "serving_tasks"]
-
 T = TypeVar("T")
 
-_AGAIN_S: Final = 0.5
-"""Seconds until a store that is away is asked again."""
+_RETRY_S: Final = 0.5
+"""Seconds between two attempts to reach a store that is unavailable."""
 
 _NOTE_S: Final = 1.0
-"""Seconds between two notes of how far a task is."""
+"""Seconds between two writes of a task's progress message."""
 
-_LONGEST_NOTE: Final = 1000
-_MOST_STEPS: Final = 1000
+MAX_MESSAGE: Final = 1000
+"""Characters of a progress message."""
 
-_CUT_OFF: Final = (
-    "The process that worked on the task has ended, and the tool is not one that may be run again"
-)
+MAX_STEPS: Final = 1000
+"""Steps that one task may store."""
 
 
-class TaskRun:
-    """A leg of a task, which is to its run what a session is to the run of a request.
+class TaskRun(RunHost):
+    """One run of a task: the host of the run of its handler.
 
     Args:
-        server: With its tasks.
-        tasks: Of the process.
-        task: As it was claimed.
+        server: The server with its tasks.
+        tasks: The tasks of the process.
+        task: The task, as it was claimed.
     """
 
     def __init__(self, server: Server, tasks: TaskService, task: Task) -> None:
@@ -70,11 +68,11 @@ class TaskRun:
         self.number = task.attempt
         self.ended = anyio.Event()
         self.task = CurrentTask(task.id, task.expires, self._note)
+        self.threads = tasks.threads
         self._task = task
         self._tasks = tasks
         self._run: Run | None = None
-        self._outcome: Outcome = ABANDONED
-        self._cancel: Callable[[], object] = _not_begun
+        self._cancel: Callable[[], object] = do_nothing
         self._lost = False
         self._message: str | None = None
         self._noting = False
@@ -85,22 +83,22 @@ class TaskRun:
     # --- to the end -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the run."""
         self._cancel = self._tasks.loop.start(self._live())
 
     def stop(self) -> None:
-        """End the work: the process ends, or the leg is lost."""
+        """Cancel the run: the process ends, or the task is not run here any more."""
         if self._run is not None:
-            self._run.stop()
+            self._run.cancel()
         self._cancel()
 
     @property
     def may_go_on(self) -> bool:
-        """True if another process may go on where this one stops."""
+        """True if another process may run the task again."""
         return self._resumable and self._tasks.outlive_process
 
     def lose(self) -> None:
-        """The leg is not the task's own any more, which was cancelled or is somebody else's."""
+        """Cancel the run without an outcome: the task was cancelled, or is run elsewhere."""
         if not self._lost:
             self._lost = True
             self.stop()
@@ -109,7 +107,7 @@ class TaskRun:
         try:
             await self._work()
         except Exception:
-            log.exception("a leg of the task %s could not be run", self.id)
+            log.exception("the task %s could not be run", self.id)
         finally:
             self.ended.set()
             self._tasks.ended(self)
@@ -134,33 +132,39 @@ class TaskRun:
         server = self._server.view_for(request)
         tool = server.catalog.tools.get(call["tool"])
         if task.starts > 1 and (tool is None or not tool.resumable):
-            await self._fail(InternalError(_CUT_OFF))
+            await self._fail(
+                InternalError(
+                    "The process that worked on the task has ended, and the tool is not one that "
+                    "may be run again"
+                )
+            )
             return
         if request.revision.tasks == "wished":
-            self._log_threshold = 0  # each session knows what its client wants
+            self._log_threshold = 0  # each session knows the log level of its client
         self._resumable = tool is not None and tool.resumable
         given = {key: (mark, result) for key, (mark, result) in call["given"].items()}
         self._steps = len(steps)
         run = self._run = Run(self, server, request)
         run.asker = TaskReplay(request, asks, answers, given, steps, self._remember)
-        operation = operations_of(server)[request.known.operation]
-        await run.finish(_begun(operation, run), self._note_outcome)
-        await self._conclude(run, self._outcome)
+        handler = server.handlers()[request.known.operation]
+        outcomes: list[Outcome] = []
+        await run.complete(
+            handler(server, request.params, Context(run)),
+            lambda _, outcome: outcomes.append(outcome),
+        )
+        run.is_over = True
+        await self._conclude(run, *outcomes)
 
     def _opened(self, kept: Mapping[str, bytes]) -> dict[str, bytes]:
         return {key: self._tasks.open(value) for key, value in kept.items()}
 
-    def _note_outcome(self, run: Run, outcome: Outcome) -> None:
-        run.is_over = True
-        self._outcome = outcome
-
     async def _conclude(self, run: Run, outcome: Outcome) -> None:
-        """Write down how the leg has ended."""
+        """Write the outcome of the run to the record."""
         if outcome is ABANDONED or self._lost:
             return
         request, leg = run.request, self.number
         if type(outcome) is InputRequired:
-            asks = {key: self._tasks.seal(each) for key, each in outcome.asked.items()}
+            asks = {key: self._tasks.seal(each) for key, each in outcome.members.items()}
             most, message = self._tasks.settings.max_bytes, self._message
             if sum(map(len, [*asks.values(), *self._task.input_requests.values()])) > most:
                 await self._fail(InternalError(f"The questions have more than {most} bytes"))
@@ -168,7 +172,7 @@ class TaskRun:
             await self._change(lambda task, now: record.park(task, leg, asks, now, message))
             return
         text = b""
-        if type(outcome) is not Failure:
+        if type(outcome) is not Failed:
             try:
                 text = encode_result(run.server, request, outcome, private=True)
             except Exception as error:  # the value holds what JSON cannot carry
@@ -176,8 +180,8 @@ class TaskRun:
             else:
                 if len(text) > self._tasks.settings.max_bytes:
                     most = self._tasks.settings.max_bytes
-                    outcome = Failure(InternalError(f"The result has more than {most} bytes"))
-        if type(outcome) is Failure:
+                    outcome = Failed(InternalError(f"The result has more than {most} bytes"))
+        if type(outcome) is Failed:
             await self._fail(outcome.error)
             return
         failed = isinstance(outcome, Rendered) and outcome.is_error
@@ -188,7 +192,7 @@ class TaskRun:
         await self._finish(status, b"r" + text, self._message)
 
     async def _fail(self, error: ProtocolError) -> None:
-        message = truncate(error.message, _LONGEST_NOTE)
+        message = truncate(error.message, MAX_MESSAGE)
         await self._finish("failed", b"e" + encode(error.to_wire()), message)
 
     async def _finish(self, status: record.Outcome, outcome: bytes, message: str | None) -> None:
@@ -202,47 +206,38 @@ class TaskRun:
             pass  # its time is over
 
     async def _persist(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Use the store, however often it is away: until the leg is lost."""
+        """Use the store; retry while it is unavailable, until the run is cancelled."""
         while True:
             try:
                 return await function(*args)
             except StoreUnavailable:
-                await anyio.sleep(_AGAIN_S)
+                await anyio.sleep(_RETRY_S)
 
-    # --- what a run asks of its session -----------------------------------------------------------
+    # --- the host of the run ----------------------------------------------------------------------
 
     @property
     def is_closing(self) -> bool:
         """True if the process ends."""
         return self._tasks.is_closing
 
-    @property
-    def threads(self) -> Threads:
-        """The threads of the server's tasks."""
-        return self._tasks.threads
-
-    def make_requester(self, request: Request) -> Requester:
-        """Return how the leg asks."""
-        raise AssertionError(f"{request} has one")
-
-    async def _remember(self, place: str, value: bytes) -> bytes:
+    async def _remember(self, key: str, value: bytes) -> bytes:
         most = self._tasks.settings.max_bytes
         if len(value) > most:
-            raise ValueError(f"the result of the step {place!r} has more than {most} bytes")
+            raise ValueError(f"the result of the step {key!r} has more than {most} bytes")
         self._steps += 1
-        if self._steps > _MOST_STEPS:
-            raise ValueError(f"a task has at most {_MOST_STEPS} steps")
+        if self._steps > MAX_STEPS:
+            raise ValueError(f"a task has at most {MAX_STEPS} steps")
         store = await self._tasks.store()
         sealed = self._tasks.seal(value)
-        kept = await self._persist(store.remember, self.id, self.number, place, sealed)
+        kept = await self._persist(store.remember, self.id, self.number, key, sealed)
         if kept is None:
             self.lose()
-            # A thread, and a handler that cleans up, is not stopped by that.
+            # Cancelling does not stop a thread, nor a handler that cleans up.
             raise Suspended
         return self._tasks.open(kept)
 
     def notify(self, request: Request, method: str, params: Mapping[str, Any]) -> None:
-        """Tell the client something, if it is there, and of a revision that is told. Any thread."""
+        """Send a notification of the task, in 2025-11-25 only. From any thread."""
         if request.revision.tasks != "wished" or self._repeats:
             return
         about = {**params, "_meta": {**params.get("_meta", {}), **related(self.id)}}  # TASKL-8
@@ -256,10 +251,10 @@ class TaskRun:
         return self._run is not None and self._run.repeats
 
     def _note(self, message: str) -> None:
-        """Note how far the task is, for clients that look at it. From any thread."""
+        """Write a progress message to the record, soon. From any thread."""
         if self._repeats:
-            return  # it would go back
-        self._message = truncate(message, _LONGEST_NOTE)
+            return  # the record has a later message
+        self._message = truncate(message, MAX_MESSAGE)
         if not self._noting:
             self._noting = True
             self._tasks.loop.soon(self._begin_noting)
@@ -273,48 +268,31 @@ class TaskRun:
         try:
             while written != self._message and not self.ended.is_set() and not self._lost:
                 written = self._message
-                await self._change(partial(_noted, self.number, written or ""))
+                await self._change(partial(self._noted, written or ""))
                 with anyio.move_on_after(_NOTE_S):
                     await self.ended.wait()
         except Exception:
-            log.exception("how far the task %s is could not be noted", self.id)
+            log.exception("the progress of the task %s could not be stored", self.id)
         finally:
             self._noting = False
 
+    def _noted(self, message: str, task: Task, now: float) -> Task | None:
+        return record.note(task, self.number, message, now)
+
     def log_threshold(self, request: Request) -> int | None:
-        """Return the rank of the least log level to send."""
+        """Return the rank of the lowest log level to send; None: nothing."""
         del request
         return self._log_threshold
 
-    async def drain(self, request: Request) -> None:
-        """Return at once: nobody is waited for."""
-
-    def close_stream(self, request: Request, retry: float | None) -> None:
-        """Do nothing: the answer has long been given."""
-
-    def handler_raised(self, request: Request, error: BaseException) -> None:
-        """Drop the exception behind a failure, which is in the log."""
-
-    def announce_task(self, id: str) -> None:
-        """Do nothing: tasks begin no tasks by calls."""
-
-    def attach_task(self, id: str, request: Request) -> AbstractContextManager[object]:
-        """Do nothing: no task waits for another one by a request."""
-        del id, request
-        return nullcontext()
-
-    def on_roots_changed(self, handler: Callable[..., object]) -> None:
-        """Do nothing: the client of a task may not be there."""
-
 
 def _request_of(call: Mapping[str, Any]) -> Request:
-    """Return the request that a task has begun with."""
+    """Return the request that created a task."""
     revision = BY_VERSION[call["revision"]]
     capabilities, info = call["client"]
     found = call["principal"]
     principal = None
     if found is not None:
-        # Tasks that were begun by an earlier version do not say the last two.
+        # Records of an earlier version do not have the last two.
         id, scopes, expires_at, claims, *more = found
         issuer, client_id = more or (None, None)
         principal = Principal(
@@ -331,18 +309,6 @@ def _request_of(call: Mapping[str, Any]) -> Request:
         call["log_level"],
         origin=StoredSource(principal, call["holder"]),
     )
-
-
-async def _begun(operation: Handler[Server], run: Run) -> Any:
-    return await operation(run.server, run.request.params, Context(run))
-
-
-def _noted(leg: int, message: str, task: Task, now: float) -> Task | None:
-    return record.note(task, leg, message, now)
-
-
-def _not_begun() -> None:
-    """Stop nothing: the leg has not begun."""
 
 
 def _store_maker(server: Server) -> Callable[[], RecordStore[Task]]:
@@ -375,14 +341,14 @@ def _seals(server: Server) -> tuple[Callable[[bytes], bytes], Callable[[bytes], 
 async def serving_tasks(
     server: Server, loop: Loop
 ) -> AsyncGenerator[tuple[Server, TaskService], None]:
-    """Look after the tasks of a server for as long as it is served.
+    """Serve the tasks of a server.
 
     Args:
-        server: With the state of its lifespan.
-        loop: That it is served on.
+        server: The server with the state of its lifespan.
+        loop: The event loop.
 
     Yields:
-        The server with its tasks, and these.
+        The server with its tasks, and the tasks.
     """
     settings = server.settings
     seal, open = _seals(server)
@@ -407,11 +373,7 @@ async def serving_tasks(
 
 
 class AppTasks:
-    """The tasks of an app, for its own code.
-
-    Args:
-        server: Of the app.
-    """
+    """The tasks of an app, for its own code: ``app.tasks``."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -425,39 +387,38 @@ class AppTasks:
         principal: Principal | str | None = None,
         ttl: float | None = None,
     ) -> str:
-        """Begin a task that no client has called for, from anywhere on an event loop of the app.
+        """Start a task without a call of a client, from anywhere on an event loop of the app.
 
         Args:
             tool: The name of a tool, or its function.
-            arguments: As a client would send them.
-            ctx: Of the request on whose behalf it is begun: the task is then its client's, which
-                can be asked, look at it and cancel it. Without one nobody can be asked.
-            principal: Whose task it is, if there is no `ctx`.
-            ttl: Seconds for which it is kept; what the tool or the app says if None.
+            arguments: The arguments, as a client would send them.
+            ctx: The context of the request on whose behalf the task runs: its client owns the task,
+                can be asked for input, can look at it and cancel it. Without one, the task cannot
+                ask for input.
+            principal: The owner of the task, if there is no `ctx`.
+            ttl: Seconds that the task is stored; None: the setting of the tool or the app.
 
         Returns:
-            The id, which clients of 2026-07-28 know it by (those of `ctx`, if that is older).
+            The id by which clients of 2026-07-28 know it (those of `ctx`, if that is older).
 
         Raises:
             ValueError: There is no such tool, or it does not run as a task.
             RuntimeError: The app is not served on this event loop.
-            ProtocolError: There are too many tasks, or they cannot be kept.
+            ProtocolError: There are too many tasks, or the store is unavailable.
         """
         found = next((each for each in self._server.task_services if each.loop.on_loop()), None)
         if found is None:
-            raise RuntimeError("the app is not served on this event loop, so nothing can be begun")
+            raise RuntimeError("the app is not served on this event loop; start tasks where it is")
         tools = self._server.registry.tools
-        named_or_made = (
+        entry = (
             tools.get(tool)
             if isinstance(tool, str)
             else next((each for each in tools.values() if each.function is tool), None)
         )
-        if named_or_made is None:
+        if entry is None:
             raise ValueError(f"the app has no tool {tool!r}")
-        if named_or_made.task == "forbidden":
-            raise ValueError(
-                f'the tool {named_or_made.name} does not run as a task; add task="optional"'
-            )
+        if entry.task == "forbidden":
+            raise ValueError(f'the tool {entry.name} does not run as a task; add task="optional"')
         if isinstance(principal, str):
             principal = Principal(principal)
         if ctx is None:
@@ -469,18 +430,18 @@ class AppTasks:
         else:
             request = ctx.request
         task = await found.begin(
-            named_or_made.name,
+            entry.name,
             arguments or {},
             request,
             ttl=ttl,
-            tool_ttl=named_or_made.task_ttl,
+            tool_ttl=entry.task_ttl,
             given={},
         )
         return task.id
 
 
 def _request_without_call(client: ClientProfile, origin: RequestSource | None) -> Request:
-    """Return the request that a task without a call seems to have begun with."""
+    """Return a request that stands for the missing call of a task."""
     revision = PER_REQUEST[-1]
     known = revision.methods["tools/call"]
     return Request("", "tools/call", known, {}, {}, revision, client, origin=origin)

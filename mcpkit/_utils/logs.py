@@ -142,3 +142,6 @@ def _shortened(text: str) -> str:
         return text
     half = _MAX_TRACEBACK // 2
     return f"{text[:half]}… ({len(text)} characters) …{text[-half:]}"
+
+
+log: Final = get_logger("mcpkit")

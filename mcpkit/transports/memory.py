@@ -9,8 +9,9 @@ import anyio
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import Request
+from mcpkit._server.channel import Channel
 from mcpkit._server.server import Server
-from mcpkit._server.session import Channel, Session
+from mcpkit._server.session import Session
 from mcpkit._server.task_runs import serving_tasks
 
 __all__ = ["MemoryLink", "connect"]

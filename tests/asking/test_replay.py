@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from mcpkit import Elicit, MissingClientCapability, Roots, Sample
-from mcpkit._input_requests.replay import Replay, StepMemory
-from mcpkit._input_requests.rounds import Suspended, typed
+from mcpkit._input_requests.replay import StatelessReplay, StepMemory
+from mcpkit._input_requests.steps import Suspended, typed
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import Ask
 from mcpkit._protocol.revisions import BY_VERSION, ClientProfile
@@ -34,7 +34,7 @@ class Calls:
 
     def round(
         self, state: Any = None, responses: Any = None, params: Any = None, **options: Any
-    ) -> Replay:
+    ) -> StatelessReplay:
         given = {**self.params, **(params or {})}
         if state is not None:
             given["requestState"] = state
@@ -50,7 +50,7 @@ class Calls:
             MODERN,
             ClientProfile(self.capabilities, None),
         )
-        return Replay(request, self.sealer, self.steps, **{"now": NOW, **options})
+        return StatelessReplay(request, self.sealer, self.steps, **{"now": NOW, **options})
 
 
 @pytest.fixture
@@ -61,11 +61,11 @@ def calls() -> Calls:
 NAME = Elicit("Name?", str, key="name")
 
 
-def asked(replay: Replay, *asks: Ask[Any]) -> dict[str, Any]:
+def asked(replay: StatelessReplay, *asks: Ask[Any]) -> dict[str, Any]:
     """What the round ends with, once it was suspended by these."""
     with pytest.raises(Suspended):
         wait(lambda: replay.gather(asks))
-    return replay.input_required()
+    return dict(replay.input_required().members)
 
 
 def state_of(calls: Calls, **options: Any) -> str:
@@ -73,7 +73,7 @@ def state_of(calls: Calls, **options: Any) -> str:
     return state
 
 
-def answer(replay: Replay, ask: Ask[Any]) -> Any:
+def answer(replay: StatelessReplay, ask: Ask[Any]) -> Any:
     return wait(lambda: replay.ask(ask))
 
 
@@ -193,7 +193,7 @@ def test_what_cannot_be_asked_leaves_nothing_pending(calls: Calls) -> None:
 # --- steps ----------------------------------------------------------------------------------------
 
 
-async def run_step(replay: Replay, key: str, value: Any) -> tuple[bool, Any]:
+async def run_step(replay: StatelessReplay, key: str, value: Any) -> tuple[bool, Any]:
     step = await replay.begin_step(key)
     if not step.done:
         await step.finish(value)
@@ -306,7 +306,7 @@ def test_a_remembered_value_that_is_not_what_its_function_names_is_an_error() ->
 
 
 def test_what_steps_remember_is_bounded_in_bytes() -> None:
-    memory = StepMemory(most_bytes=100, share=1)
+    memory = StepMemory(max_bytes=100, share=1)
 
     async def fill() -> list[tuple[bool, Any]]:
         for key in "abcd":
@@ -318,7 +318,7 @@ def test_what_steps_remember_is_bounded_in_bytes() -> None:
 
 
 def test_a_result_that_is_larger_than_all_that_steps_remember_is_not_remembered() -> None:
-    memory = StepMemory(most_bytes=100, share=1)
+    memory = StepMemory(max_bytes=100, share=1)
 
     async def fill() -> tuple[bool, Any]:
         await memory.begin("call", "large")

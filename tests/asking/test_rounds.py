@@ -348,7 +348,7 @@ async def test_nothing_is_held_for_a_client_that_never_comes_back(connect: Conne
         link: Any = client.link
         session = link._link.session
         assert not session.busy
-        assert not session._questions._open
+        assert not session._pending
         assert not app.server.steps._running
         assert len(app.server.steps._done) == 40
 

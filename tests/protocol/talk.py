@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final, TypeVar
 
-from mcpkit._protocol.connection import Connection, Event, Refused, Request, State
+from mcpkit._protocol.connection import Connection, Event, Rejected, Request, State
 from mcpkit._protocol.messages import Id
 from mcpkit._protocol.revisions import BY_VERSION, PER_REQUEST, REVISIONS, Revision
 from tests.messages import Message, announced, initialize, notification, request
@@ -52,7 +52,7 @@ def started(connection: Connection, version: str, id: Id) -> Request:
 
 def refusal(connection: Connection, message: object) -> tuple[int, Any]:
     """The code and the id of the error that answers a message; the id is None if there is none."""
-    event = one(connection, message, Refused)
+    event = one(connection, message, Rejected)
     assert event.text is not None
     sent = json.loads(event.text)
     assert sent["error"]["code"] == event.error.code

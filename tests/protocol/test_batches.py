@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from mcpkit._protocol.connection import (
-    Answer,
     Cancelled,
     Connection,
-    Dropped,
     Event,
+    Ignored,
     Notification,
-    Refused,
+    Rejected,
     Request,
+    Response,
 )
 from mcpkit.errors import InternalError
 from tests.messages import (
@@ -48,7 +48,7 @@ def requests(events: Sequence[Event]) -> list[Request]:
 
 def texts(events: Sequence[Event]) -> list[bytes]:
     """What is sent at once."""
-    found = (event.text for event in events if isinstance(event, Refused))
+    found = (event.text for event in events if isinstance(event, Rejected))
     return [each for each in found if each is not None]
 
 
@@ -130,15 +130,15 @@ def test_a_batch_without_requests_is_not_answered(connection: Connection, parts:
     """MSG-5, MSG-9, MSG-12."""
     events = connection.receive(text(parts))
     assert len(events) == len(parts)
-    assert not any(isinstance(event, (Request, Refused)) for event in events)
+    assert not any(isinstance(event, (Request, Rejected)) for event in events)
 
 
 def test_answers_may_come_in_a_batch(connection: Connection) -> None:
     """MSG-9."""
     error = {"jsonrpc": "2.0", "id": 2, "error": {"code": -1, "message": "no"}}
     first, second = connection.receive(text([ANSWER, error]))
-    assert isinstance(first, Answer)
-    assert isinstance(second, Answer)
+    assert isinstance(first, Response)
+    assert isinstance(second, Response)
     assert (first.result, second.error is not None) == ({}, True)
 
 
@@ -172,7 +172,7 @@ SILENT: dict[str, Any] = UNREADABLE | {
 def test_a_broken_part_is_refused_beside_the_others(connection: Connection, broken: Any) -> None:
     """ERR-5, MSG-12."""
     refused, asked = connection.receive(text([broken, request(2, "ping")]))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Rejected)
     assert isinstance(asked, Request)
     assert refused.text is None
     assert ids(connection.send_result(asked, b"")) == [1, 2]
@@ -220,14 +220,14 @@ def test_a_batch_in_which_nothing_has_an_id_is_not_answered(
 def test_an_empty_batch_is_dropped(connection: Connection) -> None:
     """MSG-8, MSG-11: invalid, and without an id there is no answer."""
     (event,) = connection.receive(b"[]")
-    assert isinstance(event, Dropped)
+    assert isinstance(event, Ignored)
 
 
 def test_an_id_twice_in_a_batch_is_served_once(connection: Connection) -> None:
     """MSG-3."""
     first, second = connection.receive(text([request(1, "ping"), request(1, "ping")]))
     assert isinstance(first, Request)
-    assert isinstance(second, Refused)
+    assert isinstance(second, Rejected)
     assert second.error.code == -32600
     assert ids(connection.send_result(first, b"")) == [1, 1]
 

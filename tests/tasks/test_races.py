@@ -25,6 +25,7 @@ from mcpkit._stores.memory import MemoryStore, Table
 from mcpkit._stores.sqlite import SqliteStore, is_held
 from mcpkit.client.connection import Link
 from mcpkit.errors import InternalError, InvalidParams
+from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.service import TaskService
 from mcpkit.tasks.store import TaskStore
@@ -210,13 +211,13 @@ async def test_a_status_message_is_written_once(monkeypatch: pytest.MonkeyPatch)
     """And not again and again, while there is nothing new."""
     monkeypatch.setattr(legs, "_NOTE_S", 0.005)
     written: list[str] = []
-    noted = legs._noted
+    noted = record.note
 
-    def count(leg: int, message: str, task: Task, now: float) -> Task | None:
+    def count(task: Task, leg: int, message: str, now: float) -> Task | None:
         written.append(message)
-        return noted(leg, message, task, now)
+        return noted(task, leg, message, now)
 
-    monkeypatch.setattr(legs, "_noted", count)
+    monkeypatch.setattr(record, "note", count)
     app: MCPKit = MCPKit("far", tasks=QUICK)
 
     @app.tool(task="optional")

@@ -136,7 +136,7 @@ class _Reloaded:
             assert self._version is not None
             front = copy(self._version.server)
             front.registry = front.catalog = self._registry
-            front.middleware, front.operations = (self._forward,), None
+            front.middleware, front.composed = (self._forward,), None
             self._registry.on_change = front.changes.list_changed
             async with anyio.create_task_group() as following:
                 following.start_soon(self._follow, versions, front)

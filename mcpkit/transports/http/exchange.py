@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import anyio
 
-from mcpkit._protocol.connection import Dropped, Refused, Request, RequestSource
+from mcpkit._protocol.connection import Ignored, Rejected, Request, RequestSource
 from mcpkit._protocol.messages import error_text
-from mcpkit._server.session import Channel, Session
+from mcpkit._server.channel import Channel
+from mcpkit._server.session import Session
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.quota import QuotaExceeded, Reservation
 from mcpkit.errors import Forbidden, InternalError, ProtocolError
@@ -71,7 +72,7 @@ class ExchangeChannel(Channel):
         exchange: Any = request.origin
         exchange.complete(text, error)
 
-    def reject(self, event: Refused | Dropped, origin: RequestSource | None = None) -> None:
+    def reject(self, event: Rejected | Ignored, origin: RequestSource | None = None) -> None:
         """Take the error of a message that is not served."""
         exchange: Any = origin
         if exchange is not None:
@@ -224,10 +225,10 @@ class Exchange(OpenRequest):
         if isinstance(error, Forbidden) and text.startswith(b"["):
             self.status = 200  # others in the batch are allowed
 
-    def reject(self, event: Refused | Dropped) -> None:
+    def reject(self, event: Rejected | Ignored) -> None:
         """Take the error of a message that is not served."""
         error = event.error
-        if isinstance(event, Dropped):
+        if isinstance(event, Ignored):
             if error is not None and self.body is None:
                 # Also where the revision has no shape for it: HTTP always has one (MSG-8).
                 self.body = error_text(UNSET, error)

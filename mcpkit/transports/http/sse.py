@@ -12,8 +12,9 @@ from urllib.parse import parse_qs, quote
 
 from mcpkit._concurrency.threads import Threads
 from mcpkit._protocol.connection import Request
+from mcpkit._server.channel import Channel
 from mcpkit._server.server import Server
-from mcpkit._server.session import Channel, Session
+from mcpkit._server.session import Session
 from mcpkit._utils.json import is_array
 from mcpkit._utils.quota import Reservation
 from mcpkit.errors import InternalError, ProtocolError

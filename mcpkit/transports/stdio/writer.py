@@ -18,8 +18,8 @@ import anyio.to_thread
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import notification_text
+from mcpkit._server.channel import Channel
 from mcpkit._server.server import log
-from mcpkit._server.session import Channel
 from mcpkit.errors import ProtocolError
 from mcpkit.transports.stdio.redirect import NonBlockingWriter, open_writer
 

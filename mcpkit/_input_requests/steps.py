@@ -1,0 +1,116 @@
+"""Steps: work that a handler does once, however often it runs again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from pydantic_core import ValidationError, from_json, to_json
+
+from mcpkit._signature.hints import function_name, location, resolve_hints, underlying
+from mcpkit._signature.schema import form_of
+from mcpkit._utils.json import UNSET
+
+_step: ContextVar[str] = ContextVar("mcpkit_step", default="")
+"""The key of the step that runs. Keys inside of it begin with it, because the next round does not
+run the step again, and so does not count what happens there."""
+
+
+class Suspended(BaseException):
+    """The handler waits for answers that only the next round can bring.
+
+    Not an `Exception`, so that ``except Exception`` in a handler lets it pass.
+    """
+
+
+class Step:
+    """One step of a call.
+
+    Args:
+        name: The name that its author gave it.
+        key: Its unique name within the call.
+        done: Whether an earlier round has finished it.
+        value: The result, if it is done.
+        end: Stores the result, and returns what is stored; given `UNSET`, the step has failed and
+            may run again.
+    """
+
+    __slots__ = ("_end", "_key", "_name", "done", "value")
+
+    def __init__(
+        self, name: str, key: str, done: bool, value: Any, end: Callable[[Any], Awaitable[Any]]
+    ) -> None:
+        self._name = name
+        self._key = key
+        self._end = end
+        self.done = done
+        self.value = value
+
+    @contextmanager
+    def running(self) -> Generator[None, None, None]:
+        """Return a context for running the function of the step."""
+        outer = _step.set(self._key)
+        try:
+            yield
+        finally:
+            _step.reset(outer)
+
+    async def finish(self, result: Any) -> Any:
+        """Store the result, and return it as later rounds will see it.
+
+        Raises:
+            ValueError: It is not a JSON value, so it cannot be stored.
+        """
+        try:
+            value = from_json(to_json(result))
+        except ValueError as error:
+            await self._end(UNSET)
+            kind = type(result).__name__
+            raise ValueError(
+                f"the step {self._name!r} returned a {kind}, which JSON cannot carry; return what "
+                f"later code needs as JSON values"
+            ) from error
+        self.value = await self._end(value)
+        return self.value
+
+    async def fail(self) -> None:
+        """Note that the step raised: it may run again."""
+        await self._end(UNSET)
+
+
+def typed(function: Callable[..., Any], value: Any) -> Any:
+    """Return a JSON value as the return type of a function; unchanged if it does not declare one.
+
+    Raises:
+        ValueError: The value does not have that type.
+    """
+    name = function_name(function)
+    try:
+        target = underlying(function)
+        returns = resolve_hints(target, name, location(target)).get("return")
+        if returns in (None, Any):
+            return value
+        form = form_of(returns)
+    except Exception:  # the annotation cannot be resolved, or is not a type for JSON
+        return value
+    try:
+        return form.validate(value)
+    except ValidationError as error:
+        raise ValueError(
+            f"the step's function {name}() says that it returns {returns}, and what it returned "
+            f"is not that once it has been JSON: {error}"
+        ) from error
+
+
+def unused_key(name: str, used: set[str]) -> str:
+    """Return a key for one more of a name. The order decides, which is the same in every round."""
+    outer = _step.get()
+    base = found = f"{outer} / {name}" if outer else name
+    count = 1
+    while found in used:
+        count += 1
+        found = f"{base}#{count}"
+    used.add(found)
+    return found

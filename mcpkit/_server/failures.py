@@ -1,0 +1,171 @@
+"""What an exception becomes: the result of a tool that failed, or a JSON-RPC error."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mcpkit._entries import Entry
+from mcpkit._protocol.connection import Request
+from mcpkit._protocol.revisions import Revision
+from mcpkit._signature.converters import NotSerializable
+from mcpkit._signature.output import OutputMismatch, Rendered
+from mcpkit._utils.json import is_object
+from mcpkit._utils.logs import log
+from mcpkit._utils.text import truncate
+from mcpkit.context import Context
+from mcpkit.errors import (
+    ConnectionClosed,
+    ElicitationError,
+    InternalError,
+    MCPKitError,
+    MissingClientCapability,
+    ProtocolError,
+    PublicError,
+    ResourceNotFound,
+    UrlElicitationRequired,
+)
+from mcpkit.tools import Tool
+
+
+async def error_result(tool: Tool, context: Context[Any], error: BaseException) -> Rendered:
+    """Return the result that tells a model about an exception (TOOL-7, TOOL-8).
+
+    Raises:
+        ProtocolError: The client has to act on the error's code.
+        BaseException: The exception is not an `Exception`.
+    """
+    error = unwrap(error)
+    if not isinstance(error, Exception):
+        raise error
+    if isinstance(error, UrlElicitationRequired):
+        error = await context.peer.open_url(error)
+    if isinstance(error, ProtocolError) and not _is_result(error, context.request):
+        raise error
+    if isinstance(error, (PublicError, ProtocolError, ElicitationError, ConnectionClosed)):
+        context.peer.handler_raised(error)
+        text = str(error)
+    elif isinstance(error, OutputMismatch):
+        reference = internal_error(context, error, f"the tool {tool.name} returned an unfit value")
+        text = f"The tool returned a value that does not fit its own output schema ({reference})."
+    elif isinstance(error, NotSerializable):
+        reference = internal_error(context, error, f"the tool {tool.name} returned an unfit value")
+        text = f"The tool returned a value that cannot be sent: {error} ({reference})."
+    elif (shown := shown_text(error, tool.errors)) is not None:
+        context.peer.handler_raised(error)
+        text = shown
+    else:
+        reference = internal_error(context, error, f"the tool {tool.name} failed", tool)
+        text = f"The tool failed ({reference})."
+    return Rendered(text, is_error=True)
+
+
+def to_protocol_error(error: BaseException, context: Context[Any]) -> ProtocolError:
+    """Return the JSON-RPC error for the exception that ended a run."""
+    error = unwrap(error)
+    if isinstance(error, ProtocolError) and not _is_result(error, context.request):
+        return error
+    if isinstance(error, (PublicError, ProtocolError, ElicitationError, ConnectionClosed)):
+        context.peer.handler_raised(error)
+        if isinstance(error, ResourceNotFound):
+            return not_found(error, error.uri or "", context.request.revision)
+        return InternalError(str(error))
+    reference = internal_error(context, error, f"{context.method} failed")
+    if isinstance(error, NotSerializable):
+        return InternalError(f"The server cannot send its answer: {error} ({reference})")
+    return InternalError(f"The server failed to answer ({reference})")
+
+
+def not_found(error: ResourceNotFound, uri: str, revision: Revision) -> ProtocolError:
+    """Return the JSON-RPC error for a URI without a resource; its code depends on the revision."""
+    return ProtocolError(
+        str(error) if error.uri else f"Resource not found: {truncate(uri)}",
+        code=revision.resource_not_found,
+        data={"uri": uri},
+    )
+
+
+def shown_error(error: Exception, entry: Entry, kind: type[PublicError]) -> Exception:
+    """Return the error of `kind` to show instead of an exception; itself if there is none."""
+    found = unwrap(error)
+    if isinstance(found, (MCPKitError, OutputMismatch, NotSerializable)):
+        return error
+    text = shown_text(found, entry.errors)
+    return error if text is None else kind(text)
+
+
+def shown_text(error: BaseException, errors: tuple[type[Exception], ...]) -> str | None:
+    """Return the text of an exception if its class is shown; None if not.
+
+    Args:
+        error: As it left the handler; of a group of exceptions, every one must be shown.
+        errors: The classes that are shown.
+    """
+    if not errors:
+        return None
+    inner: Sequence[BaseException] = getattr(error, "exceptions", ())
+    if inner:
+        texts = [shown_text(each, errors) for each in inner]
+        return None if None in texts else "\n".join(filter(None, texts))
+    if not isinstance(error, errors):
+        return None
+    text = str(error)
+    # The text of a KeyError is the key alone, and some exceptions have none.
+    if isinstance(error, KeyError):
+        return f"{type(error).__name__}: {text}"
+    return text or type(error).__name__
+
+
+def unwrap(error: BaseException) -> BaseException:
+    """Return the only exception in a group, such as a task group raises around it."""
+    inner: Sequence[BaseException] = getattr(error, "exceptions", ())
+    while len(inner) == 1:
+        error = inner[0]
+        inner = getattr(error, "exceptions", ())
+    return error
+
+
+def internal_error(
+    context: Context[Any], error: BaseException, what: str, entry: Entry | None = None
+) -> str:
+    """Log a fault of the server, and return the reference to the log for the response.
+
+    Args:
+        context: The context of the request that failed.
+        error: The exception that left the handler.
+        what: What failed, as the beginning of a sentence.
+        entry: The entry that failed; the log says once how to show its exceptions.
+    """
+    reference = f"reference {os.urandom(4).hex()}"
+    how = ""
+    if entry is not None and entry.tells_how and isinstance(error, Exception):
+        entry.tells_how = False
+        names = ", ".join(dict.fromkeys(_names(error)))
+        how = f"; the model does not see why: errors=({names},) or ToolError would show it"
+    log.error("%s (%s, request %r)%s", what, reference, context.request_id, how, exc_info=error)
+    context.peer.handler_raised(error)
+    return reference
+
+
+def _is_result(error: ProtocolError, request: Request) -> bool:
+    """Return True if the client cannot act on an error's code: a tool's result tells the model.
+
+    See S2C-5.
+    """
+    if request.revision.client_asks == "result":
+        return False
+    if isinstance(error, UrlElicitationRequired):
+        elicitation = request.client.capabilities.get("elicitation")
+        can_open = is_object(elicitation) and "url" in elicitation  # ELIC-1
+        return not (request.revision.elicitation_ids and can_open)
+    return isinstance(error, MissingClientCapability)
+
+
+def _names(error: BaseException) -> Iterator[str]:
+    """Yield the class names of an exception, or of all exceptions in a group."""
+    inner: Sequence[BaseException] = getattr(error, "exceptions", ())
+    if not inner:
+        yield type(error).__name__
+    for each in inner:
+        yield from _names(each)
