@@ -19,13 +19,12 @@ from mcpkit._signature.signature import is_async
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.names import (
     caller,
-    check_keywords,
     library_of,
     suggest,
     unknown_attribute,
     with_suggestions,
 )
-from mcpkit._utils.sealing import SECRET, secret_weakness, secrets_from_environment
+from mcpkit._utils.sealing import SECRET, read_secrets, secret_weakness
 from mcpkit.context import ListKind
 from mcpkit.errors import MissingEnvironment, RegistrationError
 from mcpkit.limits import Limits
@@ -35,7 +34,7 @@ from mcpkit.prompts import PromptOptions, make_prompt, prompt
 from mcpkit.resources import ResourceOptions, make_resource, resource
 from mcpkit.tasks.options import Store, TaskOptions, settings_of
 from mcpkit.tools import ToolOptions, make_tool, tool
-from mcpkit.transports import load
+from mcpkit.transports import check_options, load
 from mcpkit.types import CacheScope, Icon, Implementation, LogLevel
 
 if TYPE_CHECKING:
@@ -139,7 +138,11 @@ class MCPKit(Generic[StateT]):
             check_lifespan(lifespan)
         self._lifespan = lifespan
         limits = limits or Limits()
-        self._http: HttpOptions = _with_auth(http or {}, auth)
+        self._http: HttpOptions = http or {}
+        if auth is not None:
+            from mcpkit.transports.http.options import with_auth  # loaded only if used
+
+            self._http = with_auth(self._http, auth)
         self._lifespans: Any = None
         self._application: Any = None
         self.routes: list[Any] = []
@@ -165,7 +168,7 @@ class MCPKit(Generic[StateT]):
                 limits.max_in_flight if max_in_flight is None else max_in_flight,
                 limits.max_subscriptions,
                 limits=limits,
-                secrets=_secrets(secret),
+                secrets=read_secrets(secret),
                 state_lifetime=state_lifetime,
                 ask_timeout=ask_timeout,
                 errors=errors_of(errors, f"MCPKit({name!r})"),
@@ -536,9 +539,7 @@ class MCPKit(Generic[StateT]):
         self._server.changes.resource_changed(uri)
 
     def list_changed(self, kind: ListKind) -> None:
-        """Notify clients that a list has changed. From any thread.
-
-        Adding and removing entries through the app does so by itself.
+        """Notify clients of a changed list, as adding and removing entries does. From any thread.
 
         Args:
             kind: ``"tools"``, ``"resources"`` or ``"prompts"``.
@@ -592,10 +593,9 @@ class MCPKit(Generic[StateT]):
         return connect(self.running(**options), loop, on_text, on_exception)
 
     def check_environment(self) -> None:
-        """Check that every environment variable that parameters with `Env` need is set.
+        """Check the environment variables that parameters with `Env` need, and ``MCPKIT_SECRET``.
 
-        A ``MCPKIT_SECRET`` that can be guessed is refused, too. `run`, `serve` and the start of an
-        ASGI application call this.
+        `run`, `serve` and the start of an ASGI application call this.
 
         Raises:
             MissingEnvironment: Variables are missing or empty, and the message names all of them;
@@ -630,7 +630,7 @@ class MCPKit(Generic[StateT]):
         """
         self.check_environment()
         module, own = load(transport)
-        _check_options("run(…)", module.run, options)
+        check_options("run(…)", module.run, options)
         module.run(self, **{**options, **own})
 
     async def serve(self, transport: str = "stdio", **options: Any) -> None:
@@ -651,7 +651,7 @@ class MCPKit(Generic[StateT]):
         """
         self.check_environment()
         module, own = load(transport)
-        _check_options("serve(…)", module.serve_here, options)
+        check_options("serve(…)", module.serve_here, options)
         await module.serve_here(self, **{**options, **own})
 
     # --- as a part of other applications ----------------------------------------------------------
@@ -684,18 +684,16 @@ class MCPKit(Generic[StateT]):
                 answered.
             options: See `HttpSettings`; ``path`` is ignored here.
         """
-        return _http().make_route(self._make(path, None, options), path)
+        return load("http")[0].make_route(self._make(path, None, options), path)
 
     def metadata_route(self, path: str, /, **options: Unpack[HttpOptions]) -> Any:
         """Return a Starlette route with the OAuth metadata of this app, for the root of a host.
 
-        A mounted app serves its metadata below its mount point, where its challenges point to.
-        Clients without a challenge look at the root, which a mounted app cannot reach. `attach` and
-        the built-in server need no such route. It includes the app's own authorization server.
+        It is for mounted apps, and for clients that look for metadata without a challenge: `attach`
+        and the built-in server need no such route. It includes the app's authorization server.
 
         Args:
-            path: The path of the endpoint from the root: ``/notes/mcp`` for an app mounted at
-                ``/notes``.
+            path: The endpoint, from the root: ``/notes/mcp`` for an app mounted at ``/notes``.
             options: As for `asgi`; ``auth`` and ``public_url`` matter.
 
         Raises:
@@ -706,7 +704,7 @@ class MCPKit(Generic[StateT]):
         settings = make_settings({**self._http, **options}, self._server.settings.limits)
         if settings.auth is None:
             raise ValueError("metadata_route(…) is for apps with auth=")
-        return _http().make_metadata_route(settings, self._server, path)
+        return load("http")[0].make_metadata_route(settings, self._server, path)
 
     def attach(self, host: Any, path: str, /, **options: Unpack[HttpOptions]) -> None:
         """Serve this app at a path of a Starlette or FastAPI application.
@@ -719,15 +717,14 @@ class MCPKit(Generic[StateT]):
             options: See `HttpSettings`; ``path`` is ignored here.
 
         Raises:
-            TypeError: The host has no list of routes; or it is a FastAPI with ``dependencies=``,
-                which would not run for the app, and the app has neither ``principal=`` nor
-                ``auth=`` instead.
+            TypeError: The host has no list of routes, or is a FastAPI with ``dependencies=``, which
+                would not run for the app, while it has neither ``principal=`` nor ``auth=``.
             ValueError: The host has a route at a path of the app's authorization server.
         """
-        _http().attach(self._make(path, None, options), host, path)
+        load("http")[0].attach(self._make(path, None, options), host, path)
 
     def _make(self, prefix: str | None, loopback: bool | None, options: HttpOptions) -> Any:
-        http = _http()
+        http = load("http")[0]
         if self._lifespans is None:
             self._lifespans = http.Lifespans(self._serving)
         merged: HttpOptions = {**self._http, **options}
@@ -741,10 +738,6 @@ class MCPKit(Generic[StateT]):
         )
 
 
-def _http() -> Any:
-    return load("http")[0]
-
-
 def _handlers() -> Mapping[str, Handler]:
     """Load the handlers of all methods; making an app should load neither anyio nor sessions."""
     from mcpkit._server.handlers import HANDLERS
@@ -753,37 +746,5 @@ def _handlers() -> Mapping[str, Handler]:
     return {**HANDLERS, **SESSION_HANDLERS}
 
 
-def _with_auth(http: HttpOptions, auth: Auth | None) -> HttpOptions:
-    """Return the options of HTTP with the ``auth`` of the app."""
-    if auth is None:
-        return http
-    if http.get("auth") is not None:
-        raise ValueError("auth= is given twice: to the app, and among its options of http=")
-    if http.get("principal") is not None:
-        raise ValueError("auth= and principal= both identify the caller; omit one of them")
-    from mcpkit.auth.verifiers import resource_server  # loaded only if used
-
-    return {**http, "auth": resource_server(auth)}
-
-
 def _is_app(source: object) -> TypeGuard[MCPKit[Any]]:
     return isinstance(source, MCPKit)
-
-
-def _check_options(call: str, serve: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    if options:
-        from mcpkit.transports.http.options import HttpOptions
-
-        known = [name for name in inspect.signature(serve).parameters if name != "served"]
-        if "options" in known:
-            known = [*known[:-1], *HttpOptions.__optional_keys__]
-        check_keywords(call, options, known)
-
-
-def _secrets(secret: str | Sequence[str] | None) -> tuple[str, ...]:
-    if secret is None:
-        return tuple(secrets_from_environment())  # `check_environment` checks them
-    secrets = (secret,) if isinstance(secret, str) else tuple(secret)
-    if wrong := secret_weakness(secrets):
-        raise ValueError(f"secret= {wrong}")
-    return secrets

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from mcpkit._stores.base import RecordStore
+if TYPE_CHECKING:
+    from mcpkit._stores.base import RecordStore
 
 SCHEMES: Final[Mapping[str, tuple[str, str]]] = {
     "sqlite": ("sqlite3", ""),

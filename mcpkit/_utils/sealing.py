@@ -157,3 +157,17 @@ def _load_aead() -> Any:
         return import_module("cryptography.hazmat.primitives.ciphers.aead").AESGCM
     except ImportError:
         return None
+
+
+def read_secrets(secret: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return the secrets of the option ``secret=``, or those of the environment if it is None.
+
+    Raises:
+        ValueError: A secret can be guessed. Those of the environment are not checked here.
+    """
+    if secret is None:
+        return tuple(secrets_from_environment())
+    secrets = (secret,) if isinstance(secret, str) else tuple(secret)
+    if wrong := secret_weakness(secrets):
+        raise ValueError(f"secret= {wrong}")
+    return secrets

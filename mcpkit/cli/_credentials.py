@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from mcpkit._utils.fetch import check_address, shorten
-from mcpkit.cli._options import SECRET, TOKEN
-from mcpkit.cli._terminal import fail
+from mcpkit.cli._terminal import SECRET, TOKEN, fail
 from mcpkit.client.auth.authorization_code import OAuth
 from mcpkit.client.auth.base import (
     AuthorizationFailed,

@@ -16,13 +16,11 @@ from mcpkit._utils.json import is_object
 from mcpkit._utils.targets import is_url
 from mcpkit._utils.text import single_line
 from mcpkit.cli._connection import connected, headers_from, variables_from
-from mcpkit.cli._terminal import BAD_NEWS, fail, note, relayed_stderr
+from mcpkit.cli._terminal import BAD_NEWS, SECRET, TOKEN, fail, note, relayed_stderr
 from mcpkit.client.client import Client
 from mcpkit.errors import InternalError, MissingClientCapability, ProtocolError
 
 __all__ = [
-    "SECRET",
-    "TOKEN",
     "Answers",
     "AsJson",
     "Env",
@@ -40,8 +38,6 @@ __all__ = [
     "roots_from",
 ]
 
-TOKEN: Final = "MCPKIT_TOKEN"
-SECRET: Final = "MCPKIT_CLIENT_SECRET"
 _SERVER: Final = "The server"
 _ASKING: Final = "When the server asks"
 

@@ -29,6 +29,8 @@ __all__ = [
     "BAD_NEWS",
     "FAILED",
     "INTERRUPTED",
+    "SECRET",
+    "TOKEN",
     "confirm",
     "fail",
     "is_interactive",
@@ -39,6 +41,10 @@ __all__ = [
     "relayed_stderr",
     "say",
 ]
+
+TOKEN: Final = "MCPKIT_TOKEN"
+SECRET: Final = "MCPKIT_CLIENT_SECRET"
+"""Environment variables with a token, and with the secret of a client."""
 
 BAD_NEWS: Final = 1
 FAILED: Final = 2

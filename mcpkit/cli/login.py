@@ -16,8 +16,7 @@ from mcpkit._utils.targets import is_url
 from mcpkit._utils.text import single_line
 from mcpkit.cli._connection import connected, run_async
 from mcpkit.cli._credentials import KEY, KeptLogin, kept_logins, machine_for
-from mcpkit.cli._options import SECRET, TOKEN
-from mcpkit.cli._terminal import BAD_NEWS, fail, note, say
+from mcpkit.cli._terminal import BAD_NEWS, SECRET, TOKEN, fail, note, say
 from mcpkit.client.auth.authorization_code import OAuth
 from mcpkit.client.auth.base import AuthorizationFailed, HttpRequest, server_key
 from mcpkit.client.auth.browser import open_browser

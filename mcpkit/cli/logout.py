@@ -10,8 +10,7 @@ import typer
 from mcpkit._utils.targets import is_url
 from mcpkit.cli._connection import run_async
 from mcpkit.cli._credentials import KeptLogin, kept_logins
-from mcpkit.cli._options import TOKEN
-from mcpkit.cli._terminal import fail, note, say
+from mcpkit.cli._terminal import TOKEN, fail, note, say
 from mcpkit.client.auth.base import AuthorizationFailed, server_key
 from mcpkit.client.auth.storage import FileTokenStore
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from typing import Any, Final, Protocol
 
 from mcpkit._server.server import Server
-from mcpkit._utils.names import suggest
+from mcpkit._utils.names import check_keywords, suggest
 
-__all__ = ["TRANSPORTS", "Served", "load"]
+__all__ = ["TRANSPORTS", "Served", "check_options", "load"]
 
 TRANSPORTS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "stdio": ("mcpkit.transports.stdio.server", {}),
@@ -56,3 +58,18 @@ def load(name: str) -> tuple[Any, dict[str, Any]]:
         raise ValueError(f"unknown transport {name!r}; {suggest('run(…)', name, TRANSPORTS)}")
     module, options = TRANSPORTS[name]
     return import_module(module), options
+
+
+def check_options(call: str, serve: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Check the names of a transport's options.
+
+    Raises:
+        TypeError: `serve` does not take one of them; the message suggests the right name.
+    """
+    if options:
+        from mcpkit.transports.http.options import HttpOptions
+
+        known = [name for name in inspect.signature(serve).parameters if name != "served"]
+        if "options" in known:
+            known = [*known[:-1], *HttpOptions.__optional_keys__]
+        check_keywords(call, options, known)

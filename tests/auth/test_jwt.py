@@ -238,7 +238,7 @@ async def test_keys_that_are_none_verify_nothing(
         ({"keys": []}, "JSON Web Keys"),
         ({"leeway": -1}, "leeway"),
         ({"required_scopes": "a b"}, "must be a list"),
-        ({"required_scopes": ['a"b']}, "no scope"),
+        ({"required_scopes": ['a"b']}, "not a scope"),
     ],
 )
 async def test_options_that_make_no_sense_are_refused(options: Any, says: str) -> None:

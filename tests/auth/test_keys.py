@@ -120,8 +120,8 @@ async def test_only_one_may_say_who_asks() -> None:
         ({"authorization_servers": "https://a.example.com"}, TypeError, "a list"),
         ({"authorization_servers": ["http://a.example.com"]}, ValueError, "use https"),
         ({"metadata_url": 'https://a.example.com/"'}, ValueError, "not a URL"),
-        ({"required_scopes": ["a b"]}, ValueError, "no scope"),
-        ({"scopes_supported": ["a\n"]}, ValueError, "no scope"),
+        ({"required_scopes": ["a b"]}, ValueError, "not a scope"),
+        ({"scopes_supported": ["a\n"]}, ValueError, "not a scope"),
         ({"cache_size": -1}, ValueError, "cache_size"),
     ],
 )

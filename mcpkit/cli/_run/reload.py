@@ -28,7 +28,7 @@ from mcpkit._server.server import Server
 from mcpkit._utils.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit.cli._target import TargetError, load_app
 from mcpkit.cli._terminal import note
-from mcpkit.context import CallNext, Context
+from mcpkit.context import CallNext, Context, ListKind
 from mcpkit.errors import MissingEnvironment
 from mcpkit.transports import load
 from mcpkit.transports.stdio.reader import is_deserted
@@ -137,7 +137,13 @@ class _Reloaded:
             front = copy(self._version.server)
             front.registry = front.catalog = self._registry
             front.middleware, front.composed = (self._forward,), None
-            self._registry.on_change = front.changes.list_changed
+            offered = self._registry.advertised
+
+            def announce(kind: ListKind) -> None:
+                if kind in offered:  # the host knows of no other list (LIFE-8)
+                    front.changes.list_changed(kind)
+
+            self._registry.on_change = announce
             async with anyio.create_task_group() as following:
                 following.start_soon(self._follow, versions, front)
                 yield front

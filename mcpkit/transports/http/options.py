@@ -183,3 +183,18 @@ def _check(settings: HttpSettings) -> None:
     share = settings.max_share
     if share is not None and not 0 < share <= 1:
         raise ValueError(f"max_share must be more than 0 and at most 1, not {share!r}")
+
+
+def with_auth(options: HttpOptions, auth: Auth) -> HttpOptions:
+    """Return the options with the ``auth`` of the app.
+
+    Raises:
+        ValueError: The options have an ``auth`` or ``principal`` of their own.
+    """
+    if options.get("auth") is not None:
+        raise ValueError("auth= is given twice: to the app, and among its options of http=")
+    if options.get("principal") is not None:
+        raise ValueError("auth= and principal= both identify the caller; omit one of them")
+    from mcpkit.auth.verifiers import resource_server
+
+    return {**options, "auth": resource_server(auth)}

@@ -1,0 +1,262 @@
+"""The layout of the package: which module may import which, and what `import mcpkit` loads.
+
+Every import counts: at run time, under ``TYPE_CHECKING`` and inside functions.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PACKAGE: Final = ROOT / "mcpkit"
+
+FLOORS: Final[dict[str, int]] = {
+    "_utils": 1,
+    "limits": 1,
+    "dependencies": 2,
+    "errors": 2,
+    "http": 2,
+    "permissions": 2,
+    "types": 2,
+    "_concurrency": 3,
+    "_protocol": 3,
+    "_signature": 3,
+    "_stores": 3,
+    "auth": 4,
+    "client": 4,
+    "elicitation": 4,
+    "roots": 4,
+    "sampling": 4,
+    "_input_requests": 5,
+    "_sync_context": 6,
+    "context": 6,
+    "tasks": 6,
+    "_entries": 7,
+    "_injection": 7,
+    "completion": 7,
+    "middleware": 7,
+    "prompts": 7,
+    "providers": 7,
+    "resources": 7,
+    "tools": 7,
+    "_server": 8,
+    "transports": 9,
+    "app": 10,
+    "": 11,  # the public names
+    "client_tasks": 11,  # a former place of public names, as are the next three
+    "oauth": 11,
+    "results": 11,
+    "web": 11,
+    "pytest_plugin": 11,
+    "testing": 11,
+    "__main__": 12,
+    "cli": 12,
+}
+"""Module or package → its floor. A module imports from its own floor or from below."""
+
+APART: Final = [
+    {"_concurrency", "_protocol", "_signature", "_stores"},
+    {"auth", "client", "elicitation", "roots", "sampling"},
+]
+"""Neighbors on one floor that do not know each other."""
+
+LONGEST_CHAIN: Final = 21
+"""Modules in the longest chain of imports. It may only become shorter; 15 is the aim."""
+
+MAX_FILE: Final = 750
+MAX_CLASS: Final = 700
+"""Lines."""
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Module → its tree: ``_protocol.wire`` for mcpkit/_protocol/wire.py, "" for the package."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if "templates" in path.relative_to(PACKAGE).parts:
+            continue
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(part for part in parts if part != "__init__")
+        found[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+@cache
+def graph() -> dict[str, set[str]]:
+    """Module → the modules of ours that it imports."""
+    return {name: set(imported_by(tree)) - {name} for name, tree in trees().items()}
+
+
+def imported_by(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"relative import in line {node.lineno}"
+            modules = [
+                f"{node.module}.{alias.name}"
+                if f"{node.module}.{alias.name}".removeprefix("mcpkit.") in trees()
+                else node.module or ""
+                for alias in node.names
+            ]
+        else:
+            continue
+        for module in modules:
+            root, _, rest = module.partition(".")
+            if root == "mcpkit":
+                yield rest
+
+
+def top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def arrows() -> Iterator[tuple[str, str]]:
+    return ((importer, each) for importer, found in graph().items() for each in found)
+
+
+def test_every_module_has_a_floor_and_every_floor_a_module() -> None:
+    assert {top(module) for module in trees()} == set(FLOORS)
+
+
+def test_imports_never_point_upwards() -> None:
+    assert [a for a in arrows() if FLOORS[top(a[1])] > FLOORS[top(a[0])]] == []
+
+
+def test_imports_have_no_cycles() -> None:
+    TopologicalSorter(graph()).prepare()
+
+
+def test_neighbors_that_stand_apart_do_not_know_each_other() -> None:
+    pairs = [(top(a), top(b)) for a, b in arrows()]
+    assert [p for p in pairs if p[0] != p[1] and any(set(p) <= group for group in APART)] == []
+
+
+def test_the_longest_chain_of_imports_is_short() -> None:
+    chains: dict[str, list[str]] = {}
+    for module in TopologicalSorter(graph()).static_order():
+        below = max((chains[each] for each in graph()[module]), key=len, default=[])
+        chains[module] = [module, *below]
+    longest = max(chains.values(), key=len)
+    assert len(longest) <= LONGEST_CHAIN, " → ".join(longest)
+
+
+def test_only_the_command_line_and_the_public_names_import_the_app() -> None:
+    assert {top(a) for a, b in arrows() if b == "app"} <= {"", "cli", "testing"}
+
+
+def test_nothing_but_its_face_refers_to_the_authorization_server() -> None:
+    outside = {a for a, b in arrows() if b.startswith("auth.server")}
+    assert {each for each in outside if not each.startswith("auth.server")} <= {"auth"}
+
+
+def test_no_file_and_no_class_is_too_long() -> None:
+    classes = {
+        f"{name}.{node.name}": node.end_lineno - node.lineno + 1
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and node.end_lineno
+    }
+    files = {str(p): len(p.read_text("utf-8").splitlines()) for p in PACKAGE.rglob("*.py")}
+    assert {name: lines for name, lines in files.items() if lines > MAX_FILE} == {}
+    assert {name: lines for name, lines in classes.items() if lines > MAX_CLASS} == {}
+
+
+# --- the protocol, without input or output --------------------------------------------------------
+
+OUTSIDE: Final = {"anyio", "asyncio", "trio", "socket", "os", "time", "threading", "logging"}
+
+
+def waits_or_looks_outside(node: ast.AST) -> bool:
+    if isinstance(node, ast.Import):
+        return bool({alias.name.partition(".")[0] for alias in node.names} & OUTSIDE)
+    if isinstance(node, ast.ImportFrom):
+        return (node.module or "").partition(".")[0] in OUTSIDE
+    return isinstance(node, (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith))
+
+
+def test_the_protocol_neither_waits_nor_looks_outside() -> None:
+    protocol = {name: tree for name, tree in trees().items() if top(name) == "_protocol"}
+    assert len(protocol) > 5
+    assert [
+        f"{name}: {ast.unparse(node)}"
+        for name, tree in protocol.items()
+        for node in ast.walk(tree)
+        if waits_or_looks_outside(node)
+    ] == []
+
+
+VERSION: Final = re.compile(r"20\d\d-\d\d-\d\d")
+
+
+def versions_in(tree: ast.Module) -> Iterator[str]:
+    """The protocol versions in the code, docstrings apart."""
+    documentation: set[int] = set()
+    for node in ast.walk(tree):  # parents before their children
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            documentation.add(id(node.value))
+        elif (
+            isinstance(node, ast.Constant)
+            and id(node) not in documentation
+            and VERSION.fullmatch(str(node.value))
+        ):
+            yield str(node.value)
+
+
+def test_only_the_table_of_revisions_names_their_versions() -> None:
+    naming = {name for name, tree in trees().items() if any(versions_in(tree))}
+    assert naming == {"_protocol.revisions"}
+
+
+# --- the price of an import -----------------------------------------------------------------------
+
+HEAVY: Final = {
+    "anyio",
+    "asyncio",
+    "click",
+    "docstring_parser",
+    "httptools",
+    "httpx2",
+    "jsonschema",
+    "starlette",
+    "typer",
+    "uvicorn",
+}
+
+
+def loaded_by(code: str) -> set[str]:
+    """The top-level modules that a fresh interpreter has after running some code."""
+    code += "\nimport sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return set(run.stdout.split())
+
+
+def test_importing_mcpkit_loads_nothing_heavy() -> None:
+    assert loaded_by("import mcpkit") & HEAVY == set()
+
+
+def test_nor_does_making_an_app() -> None:
+    assert loaded_by("from mcpkit import MCPKit; MCPKit('a')") & HEAVY == set()
+
+
+def test_nor_does_the_pytest_plugin() -> None:
+    assert loaded_by("import pytest, mcpkit.pytest_plugin") & {"anyio", "asyncio"} == set()
+
+
+def test_the_test_can_see_what_is_loaded() -> None:
+    assert {"anyio", "mcpkit"} <= loaded_by("from mcpkit import Client")
