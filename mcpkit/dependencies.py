@@ -52,7 +52,7 @@ class Depends(NamedTuple):
             `contextlib.contextmanager` or `asynccontextmanager`, is entered before the call and
             left after it, and so is what a function returns that is annotated with
             ``AbstractContextManager[T]`` or ``AbstractAsyncContextManager[T]``. Anything else it
-            returns is the value, entered by nobody.
+            returns is injected as is.
     """
 
     provide: Callable[..., Any]

@@ -25,8 +25,8 @@
     │   ├── UnsupportedProtocolVersion -32022
     │   ├── UrlElicitationRequired     -32042 (2025-11-25)
     │   └── Forbidden                  -32600, and over HTTP the status 403 or 401
-    ├── TaskCancelled                  a task that somebody waits for has been cancelled
-    ├── AccessDenied                   whoever sent a request over HTTP may not, 401 or 403
+    ├── TaskCancelled                  an awaited task was cancelled
+    ├── AccessDenied                   the caller of an HTTP request is rejected, 401 or 403
     └── ConnectionClosed               the other side is gone
 
 Exceptions outside this tree that leave a handler are faults of the server: the other side sees a
@@ -156,7 +156,7 @@ class InputRequestRefused(InputRequestError):
 
 
 class InputRequestTimeout(InputRequestError, TimeoutError):
-    """The client did not answer in time; it was told that nobody waits any more."""
+    """The client did not answer in time; the request to it was cancelled."""
 
 
 class InvalidInputResponse(InputRequestError):
@@ -315,10 +315,10 @@ class TaskCancelled(MCPKitError):
 
 
 class AccessDenied(MCPKitError):
-    """Whoever sent a request over HTTP may not; raised by the function of ``principal=``.
+    """The caller of an HTTP request is rejected; raised by the function of ``principal=``.
 
     Args:
-        message: For whoever sent it.
+        message: For the caller.
         status: 401 if nobody has logged in, or not well enough to be known; 403 for somebody who is
             known and may not (RFC 9110, 15.5.2 and 15.5.4).
         challenge: The header ``WWW-Authenticate``, which says how to log in; with 401 it is
@@ -339,14 +339,14 @@ class AccessDenied(MCPKitError):
 
 
 class Forbidden(ProtocolError):
-    """Whoever asks may not do what they ask for; over HTTP the status is 403.
+    """The caller lacks the permission; over HTTP the status is 403.
 
     mcpkit raises it for entries with ``scopes=`` and ``allow=``; handlers may raise it too.
 
     Args:
-        message: For whoever asks.
+        message: For the caller.
         scopes: That their token lacks, or all that are needed; the challenge names them.
-        status: 401 if nobody knows who they are.
+        status: 401 if the caller is unknown.
     """
 
     CODE = -32600

@@ -517,7 +517,7 @@ class ResourceResult:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whoever a request comes from, as the host's authentication knows them.
+    """The authenticated caller of a request.
 
     Args:
         id: A name that is theirs alone: sessions, the state of questions and rate limits belong to
@@ -525,7 +525,7 @@ class Principal:
         scopes: The permissions that they have been given.
         expires_at: When their authentication ends, in seconds since the epoch; None: never.
         claims: Facts about them beside these. They are not shown by ``repr``: some are secrets.
-        issuer: Whoever vouches for them: the issuer of their token.
+        issuer: The issuer of the token.
         client_id: The OAuth client that acts for them.
         upstream: What the provider has issued that they have logged in at, with an async `token()`,
             if the app is their authorization server (`mcpkit.auth.AuthorizationServer`).

@@ -339,7 +339,7 @@ class Threads:
         # Reentrant, because garbage collection may cancel a call at any point.
         self.lock = threading.RLock()
         self.busy = 0
-        """How many functions run, those that nobody waits for included."""
+        """The number of functions that run, including those whose caller was cancelled."""
         self._places = Quota(most, int(most * _SHARE) if most >= _SHARED else most)
         self._queue = _Queue(self._places)
         self._nested: deque[ThreadCall[Any]] = deque()

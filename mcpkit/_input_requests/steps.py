@@ -33,7 +33,7 @@ class Step:
         key: Its unique name within the call.
         done: Whether an earlier round has finished it.
         value: The result, if it is done.
-        end: Stores the result, and returns what is stored; given `UNSET`, the step has failed and
+        end: Stores the result, and returns the stored one; given `UNSET`, the step has failed and
             may run again.
     """
 

@@ -327,7 +327,7 @@ def _store_maker(server: Server) -> Callable[[], RecordStore[Task]]:
 
 
 def _seals(server: Server) -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
-    """Return the functions that seal and open what is stored, if the server has a secret."""
+    """Return the functions that seal and open stored values, if the server has a secret."""
     if not server.settings.secrets or server.settings.tasks.store is None:
         return bytes, bytes
     sealer = server.sealer("tasks")

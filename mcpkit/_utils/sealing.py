@@ -70,7 +70,7 @@ class Sealer:
     Args:
         secrets: Texts, the current one first; the others still open what they sealed. Without any,
             a random one that lives as long as the process.
-        purpose: What is sealed for one purpose cannot be opened for another.
+        purpose: A value sealed for one purpose cannot be opened for another.
     """
 
     def __init__(self, secrets: Sequence[str | bytes], purpose: str) -> None:

@@ -177,7 +177,7 @@ class Asking:
 
     def _unanswered(self, message: str, hint: str) -> None:
         note(
-            f'the server asks "{single_line(message)}", and nobody is at a terminal; '
+            f'the server asks "{single_line(message)}", but there is no terminal to ask at; '
             f"cancelled. To answer: {hint}"
         )
 
@@ -192,7 +192,7 @@ class Asking:
         hint = "Enter keeps what is in [brackets]; /decline and /cancel leave the form."
         self._say((f"  {hint}", "dim"))
         if any(not each.required and not each.has_default for each in fields):
-            self._say(("  What is marked optional may stay empty.", "dim"))
+            self._say(("  Optional fields may stay empty.", "dim"))
         todo = [each for each in fields if each.name not in values]
         while True:
             for each in todo:
@@ -363,7 +363,7 @@ def _program(command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        fail(f"--sampling-command {command!r} is no command line: {error}")
+        fail(f"--sampling-command {command!r} is not a command line: {error}")
     if not words or shutil.which(words[0]) is None:
         fail(f"--sampling-command {command!r}: there is no such command")
     return words

@@ -52,7 +52,7 @@ def given(word: str) -> Given:
     is_json = name.endswith(":")
     name = name.removesuffix(":")
     if not equals or not name:
-        fail(f"{word!r} is no argument: write key=value, or key:=json")
+        fail(f"{word!r} is not an argument: write key=value, or key:=json")
     if text.startswith("@"):
         text = _read(word, text[1:])
     return Given(word, name, text, is_json)
@@ -68,21 +68,21 @@ def _read(word: str, place: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        fail(f"{word}: {place} is no text in UTF-8")
+        fail(f"{word}: {place} is not UTF-8 text")
 
 
 def _json(word: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        fail(f"{word}: this is no JSON: {error}")
+        fail(f"{word}: this is not JSON: {error}")
 
 
 def object_from(text: str) -> dict[str, Any]:
     """Return all arguments at once, from ``--args``: JSON, ``-`` for stdin, or ``@file``.
 
     Raises:
-        typer.Exit: The text is no JSON object; a message has said so.
+        typer.Exit: The text is not a JSON object; a message has said so.
     """
     if text == "-" or text.startswith("@"):
         text = _read(f"--args {text}", "-" if text == "-" else text[1:])
@@ -144,7 +144,7 @@ def _inside(arguments: dict[str, Any], path: Sequence[str], word: str) -> dict[s
     for part in path[:-1]:
         arguments = arguments.setdefault(part, {})
         if not is_object(arguments):
-            fail(f"{word}: {part} has been given already, and is no object")
+            fail(f"{word}: {part} has been given already, and is not an object")
     return arguments
 
 

@@ -81,9 +81,9 @@ def command_for(target: str) -> list[str]:
     try:
         command = shlex.split(target)
     except ValueError as error:
-        fail(f"{target!r} is no command line: {error}")
+        fail(f"{target!r} is not a command line: {error}")
     if not command or shutil.which(command[0]) is None:
-        fail(f"{target!r} is no file, module, command or URL")
+        fail(f"{target!r} is not a file, module, command or URL")
     return command
 
 

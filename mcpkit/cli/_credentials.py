@@ -111,7 +111,7 @@ class GivenToken(BearerToken):
 
 
 class KeptLogin(OAuth):
-    """What `mcpkit login` keeps: it is used and renewed, and nobody is asked.
+    """The login that `mcpkit login` stored: used and refreshed without asking the user.
 
     Args:
         store: That it is kept in.
@@ -133,7 +133,7 @@ class KeptLogin(OAuth):
     async def refused(
         self, request: HttpRequest, sent: Mapping[str, str], status: int, answer: ResponseHeaders
     ) -> bool:
-        """Get another token, if nobody has to log in for that; or say who logs in, and how."""
+        """Get another token without a login, or raise an error that names the command to log in."""
         place = server_key(request.server)
         challenge = read_challenge(answer.get("www-authenticate", []))
         kept = await self._store.get(place)

@@ -53,7 +53,7 @@ Quiet = Annotated[
 ]
 Save = Annotated[
     Path | None,
-    typer.Option("--save", metavar="DIR", help="Where to save what is no text"),
+    typer.Option("--save", metavar="DIR", help="Where to save binary content"),
 ]
 Revision = Annotated[
     str | None,

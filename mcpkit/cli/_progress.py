@@ -112,7 +112,7 @@ class ProgressDisplay:
 
     @contextmanager
     def paused(self) -> Generator[None, None, None]:
-        """Take the bar away in here, to leave the terminal to somebody else."""
+        """Hide the bar inside the context, for other output."""
         bar = self._bar
         if bar is not None:
             bar.stop()

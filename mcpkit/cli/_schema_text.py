@@ -1,7 +1,7 @@
 """JSON Schemas for people: the values that they allow, in a few words.
 
 A schema of a few hundred bytes may be any number of them once its references are followed, so
-whoever follows them has an `Effort` that ends.
+following them takes an `Effort`, which ends.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _UNIONS: Final = ("anyOf", "oneOf", "allOf")
 
 
 class Effort:
-    """The steps that may be taken through schemas of somebody else.
+    """The number of steps through foreign schemas.
 
     Args:
         steps: Schemas that are looked at, and references that are followed.
@@ -92,7 +92,7 @@ def resolved(schema: object, root: Schema, effort: Effort | None = None) -> Sche
     """Return a schema with its reference into the same document followed.
 
     Args:
-        schema: Any value; one that is no schema is taken for one that allows everything.
+        schema: Any value; one that is not a schema allows everything.
         root: The whole document.
         effort: For the references; nothing is known of a schema that it does not reach.
     """
@@ -196,7 +196,7 @@ class _Words:
         self._room = _MAX_CHARS
 
     def of(self, schema: object, depth: int) -> str:
-        """Describe a schema, with so many levels of schemas above it."""
+        """Describe a schema at a depth below the root."""
         if self._room <= 0 or not self._effort.take():
             self._room = 0
             return _MORE

@@ -32,7 +32,7 @@ _CANCELLED: Final = "and has been cancelled"
 
 
 class Talk:
-    """A call under way: its client, its limit, and what is asked and told meanwhile.
+    """A call in progress: its client, its time limit, its questions and its progress.
 
     Args:
         target: The server.
@@ -85,11 +85,11 @@ class Talk:
 
         Args:
             task: That is waited for.
-            is_ours: True if this command has begun it. Then it is cancelled if nobody waits for it
-                to the end, and a message says so.
+            is_ours: True if this command has started it. It is then cancelled when the command
+                stops waiting for it, and a message says so.
 
         Raises:
-            typer.Exit: Somebody has cancelled it; a message has said so.
+            typer.Exit: It was cancelled; a message has said so.
         """
         try:
             async for status in task:

@@ -223,7 +223,7 @@ def _import_file(path: Path) -> ModuleType:
     name = path.stem if path.stem not in sys.modules else f"served.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise TargetError(f"{path.name} is no Python file")
+        raise TargetError(f"{path.name} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

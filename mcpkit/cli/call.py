@@ -136,7 +136,7 @@ async def _listed(client: Client) -> dict[str, ListedTool]:
 def _unlisted(name: str, listed: Mapping[str, ListedTool], reach: Reach) -> ListedTool:
     """Return a tool that a server has not listed.
 
-    Whoever says who asks may lack a scope, without which the tool is hidden; a server that is
+    An authenticated caller may lack a scope, without which the tool is hidden; a server that is
     asked for it all the same says which (AUTH-6).
     """
     if reach.is_anonymous:
@@ -169,7 +169,7 @@ def show_result(result: CallResult, tool: str, saver: Saver, *, as_json: bool) -
     Args:
         result: Of the tool.
         tool: Its name.
-        saver: Keeps what is no text.
+        saver: Saves binary content.
         as_json: Whether to print the result as it was sent.
 
     Raises:
@@ -184,7 +184,7 @@ def show_result(result: CallResult, tool: str, saver: Saver, *, as_json: bool) -
 
 
 def _show(result: CallResult, tool: str, saver: Saver) -> None:
-    """Print a result: its texts, or its data where they say no more; save what is no text."""
+    """Print the texts of a result, or its data if they are equal; save binary content."""
     files = [as_binary(block, tool) for block in result.content]
     texts = [text for text in map(text_of, result.content) if text is not None]
     if result.is_error:

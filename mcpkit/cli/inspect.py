@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["inspect"]
 
 _DEFAULT_COLUMNS: Final = 100
-"""Columns of what is no terminal and does not say how wide it is."""
+"""Columns of an output that is not a terminal and has no known width."""
 
 _MAX_COLUMNS: Final = 120
 """Columns that are used of a terminal: longer lines of prose are hard to read."""
@@ -160,10 +160,10 @@ def inspect(
 
 
 def _app_as(target: str, scopes: str) -> MCPKit[Any]:
-    """Return an app that takes whoever asks for somebody with some scopes.
+    """Return the app with every caller granted `scopes`.
 
     Raises:
-        typer.Exit: The target is no app of mcpkit's; a message has said so.
+        typer.Exit: The target is not an mcpkit app; a message has said so.
     """
     if not is_python(target):
         fail(f"--as is for apps in files and modules, and {target!r} is none")
@@ -236,7 +236,7 @@ class _Page:
             self.width = int(columns) if columns.isdigit() and int(columns) else _DEFAULT_COLUMNS
 
     def put(self, what: Text | str, indent: int = 0) -> None:
-        """Write a text, wrapped, so many columns to the right."""
+        """Write a text, wrapped and indented by some columns."""
         for line in self._wrapped(what, self.width - indent):
             self._line(Text(" " * indent).append_text(line))
 

@@ -39,7 +39,7 @@ _USER_S: Final = 300.0
 """Seconds that a user has to log in."""
 
 _RENEWABLE: Final = "offline_access"
-"""A scope between clients and their issuer, for which nobody asks here (AUTH-11)."""
+"""A scope between clients and their issuer, not requested here (AUTH-11)."""
 
 
 def login(
@@ -51,7 +51,7 @@ def login(
         ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Log in anew, as if there had been no login")
+        bool, typer.Option("--again", help="Log in again, ignoring a stored login")
     ] = False,
     timeout: Annotated[
         float | None,

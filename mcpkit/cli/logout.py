@@ -52,7 +52,7 @@ async def _leave(place: str, store: FileTokenStore) -> bool:
     if await store.get(place) is None:
         await store.set(place, None)  # what cannot be read goes as well
         return False
-    async with store.lock(place):  # or somebody who renews would bring it back
+    async with store.lock(place):  # otherwise a refresh could bring it back
         kept = await store.get(place)
         is_revoked = await KeptLogin(store).revoke(place)
         await store.set(place, None)

@@ -101,7 +101,7 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
             )
             for name in sorted(names):
                 found = Path(folder, name)
-                # A link may lead out of the folder, to what nobody has named.
+                # A link may lead out of the folder.
                 if name.endswith(".py") and not found.is_symlink():
                     yield found
 

@@ -81,7 +81,7 @@ def run(
     reload: Annotated[
         bool,
         typer.Option(
-            "--reload", help="Start anew when a file changes; the connection of a host lives on"
+            "--reload", help="Reload when a file changes; the connection of a host stays open"
         ),
     ] = False,
     sse: Annotated[
@@ -202,7 +202,7 @@ def _load(target: str, flags: list[str], debug: bool) -> MCPKit[Any]:
 
 
 def _serve_anew(target: str, flags: list[str], streams: ProtocolStreams, debug: bool) -> int:
-    """Serve on stdio, and import the target anew when a file changes."""
+    """Serve on stdio, and import the target again when a file changes."""
     from mcpkit.cli._run.reload import serve_with_reload
     from mcpkit.cli._run.workers import Watched
 
@@ -211,7 +211,7 @@ def _serve_anew(target: str, flags: list[str], streams: ProtocolStreams, debug: 
         fail(f"there is no file {place}")  # rather than wait for one that is misspelt
     if os.isatty(streams.reader):
         say(
-            f"{target} waits for a client on standard input, and starts anew when a file changes; "
+            f"{target} waits for a client on standard input, and reloads when a file changes; "
             f"Ctrl-C ends it.",
             err=True,
         )
@@ -229,7 +229,7 @@ def _supervise(
     debug: bool,
     log_level: str | None,
 ) -> int:
-    """Serve in several processes, or in one that is started anew when a file changes."""
+    """Serve in several processes, or in one that is restarted when a file changes."""
     from mcpkit.auth.verifiers import EmbeddedServer, resource_server
     from mcpkit.cli._run.worker import Order, work
     from mcpkit.cli._run.workers import Supervisor, Watched
@@ -245,7 +245,7 @@ def _supervise(
         fail("a MemoryAuthStore keeps logins in one process; give the server a file as store=")
     bound = bind(host, port)
     place = where(bound, host, settings.path)
-    how = "and starts anew when a file changes" if reload else f"with {workers} workers"
+    how = "and reloads when a file changes" if reload else f"with {workers} workers"
     # So that each process can serve the sessions of all, and of those that were before it.
     if not secrets_from_environment():
         os.environ[SECRET] = new_secret()

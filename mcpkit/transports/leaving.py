@@ -1,4 +1,4 @@
-"""The end of a process: the signals for it, and threads which nobody can stop."""
+"""The end of a process: the signals for it, and threads that cannot be stopped."""
 
 from __future__ import annotations
 

@@ -68,19 +68,19 @@ def test_words_become_what_the_schema_wants(words: list[str], arguments: dict[st
 
 
 WRONG = {
-    "no sign": (["text"], None, "'text' is no argument: write key=value, or key:=json"),
-    "no name": (["=text"], None, "'=text' is no argument"),
+    "no sign": (["text"], None, "'text' is not an argument: write key=value, or key:=json"),
+    "no name": (["=text"], None, "'=text' is not an argument"),
     "no integer": (["whole=two"], None, 'whole: expected an integer, got "two"'),
     "half an integer": (["whole=2.5"], None, 'whole: expected an integer, got "2.5"'),
     "no boolean": (["flag=maybe"], None, 'flag: expected a boolean, got "maybe"'),
     "no item": (["numbers=x"], None, 'numbers: expected an integer, got "x"'),
     "no object": (["address=Oslo"], None, 'address: expected an object, got "Oslo"'),
-    "no JSON": (["any:={"], None, "any:={: this is no JSON"),
+    "no JSON": (["any:={"], None, "any:={: this is not JSON"),
     "twice": (["text=a", "text=b"], None, "text has been given already"),
     "no file": (["text=@missing.txt"], None, "missing.txt cannot be read: No such file"),
     "no name of a file": (["text=@"], None, "name a file after the @"),
     "no object at once": ([], "[1]", "--args must be a JSON object"),
-    "no JSON at once": ([], "{", "--args: this is no JSON"),
+    "no JSON at once": ([], "{", "--args: this is not JSON"),
     "a member of a text": (["address.city=Oslo"], '{"address": 1}', "address has been given"),
 }
 
@@ -116,7 +116,7 @@ def test_a_file_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[st
     (tmp_path / "picture").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(typer.Exit):
         tool_arguments([f"text=@{tmp_path / 'picture'}"], SCHEMA, None)
-    assert "picture is no text in UTF-8" in capsys.readouterr().err
+    assert "picture is not UTF-8 text" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,8 @@ class TestForms:
         assert ended.code == 1
         assert ended.stderr.splitlines() == [
             (
-                'mcpkit: the server asks "Who travels?", and nobody is at a terminal; cancelled. '
+                'mcpkit: the server asks "Who travels?", but there is no terminal to ask '
+                "at; cancelled. "
                 "To answer: --answer room=…"
             ),
             "not booked: Dismissed",

@@ -168,7 +168,7 @@ SILENT = "sh -c 'cat >/dev/null'"
 
 WRONG = {
     "no file": (["missing.py"], "there is no file missing.py"),
-    "no command": (["missing --flag"], "'missing --flag' is no file, module, command or URL"),
+    "no command": (["missing --flag"], "'missing --flag' is not a file, module, command or URL"),
     "no server": (["true"], "true: The server ended with exit code 0"),
     "a server that is killed": (
         ["sh -c 'kill -9 $$'"],

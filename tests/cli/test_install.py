@@ -452,7 +452,7 @@ REFUSED = {
     "weather.py -c curser": "unknown host 'curser'; did you mean cursor?",
     "weather.py -c x": "unknown host 'x'; known: claude-desktop",
     "missing.py -c json": "there is no file missing.py",
-    "nothing -c json": "'nothing' is no file, module, command or URL",
+    "nothing -c json": "'nothing' is not a file, module, command or URL",
     "weather.py:other -c json": "weather.py has nothing named 'other' (--force installs it",
     "wrong.py -c json": "wrong.py cannot be imported: ZeroDivisionError: division by zero",
     "weather.py -c json --env A": "--env 'A': write it as KEY=VALUE",

@@ -229,7 +229,7 @@ class TestASession:
         return agreed.server
 
     def test_the_developer_is_told_of_a_change_on_stderr(self, agreed: Agreed) -> None:
-        assert agreed.stderr == "mcpkit: server.py changed: starting anew\n"
+        assert agreed.stderr == "mcpkit: server.py changed: reloading\n"
 
     def test_the_host_sees_nothing_of_the_second_handshake(self, agreed: Agreed) -> None:
         assert agreed.others == []
@@ -291,7 +291,7 @@ class TestAChange:
         with reloading(folder) as server:
             assert greet(server) == "one, you"
             put("two", 2)
-            server.wait_for_stderr("mcpkit: beside.py changed: starting anew\n")
+            server.wait_for_stderr("mcpkit: beside.py changed: reloading\n")
             assert greet(server, "again") == "two, you"
 
 
@@ -498,14 +498,14 @@ class TestAFirstVersionThatCannotBeImported:
     def test_stderr_says_so_and_the_exit_code_is_that_of_the_server(self, server: Process) -> None:
         server.wait_for_stderr(
             "mcpkit: server.py cannot be imported: SyntaxError: invalid syntax (server.py:1)\n"
-            "mcpkit: it starts anew when a file changes\n"
+            "mcpkit: it reloads when a file changes\n"
         )
         server.close_stdin()
         assert server.exit_code() == 2
 
     def test_a_request_waits_for_a_change(self, server: Process, folder: Path) -> None:
         server.send(call(1, "greet", name="you"))
-        server.wait_for_stderr("it starts anew when a file changes")
+        server.wait_for_stderr("it reloads when a file changes")
         change(folder, SECOND, server)
         assert server.answer(1)["result"]["content"][0]["text"] == "Second, you"
 
@@ -514,7 +514,7 @@ class TestAFirstVersionThatCannotBeImported:
     ) -> None:
         server.version = NEWEST
         server.send(initialize(id=1), notification("notifications/initialized"))
-        server.wait_for_stderr("it starts anew when a file changes")
+        server.wait_for_stderr("it reloads when a file changes")
         change(folder, SECOND, server)
         assert server.answer(1)["result"]["serverInfo"]["name"] == "first"
         change(folder, MORE, server)

@@ -73,7 +73,7 @@ COMMANDS = {
     "--http --host 0.0.0.0": ("http://127.0.0.1:PORT/mcp", " and every other address"),
     "--http --host ::1 --path /x/y": ("http://[::1]:PORT/x/y", ""),
     "--http --workers 2": ("http://127.0.0.1:PORT/mcp", ", with 2 workers"),
-    "--http --reload": ("http://127.0.0.1:PORT/mcp", ", and starts anew when a file changes"),
+    "--http --reload": ("http://127.0.0.1:PORT/mcp", ", and reloads when a file changes"),
     "itself.py": ("http://127.0.0.1:PORT/own", ""),
 }
 
@@ -237,7 +237,7 @@ def change(folder: Path, source: str) -> None:
 class TestReload:
     def test_a_change_is_told_and_served(self, reloading: Server, tmp_path: Path) -> None:
         change(tmp_path, SECOND)
-        reloading.process.wait_for_stderr("mcpkit: server.py changed: starting anew\n")
+        reloading.process.wait_for_stderr("mcpkit: server.py changed: reloading\n")
         assert reloading.client().post(call(1, "greet", name="you")).text == "Second, you"
         assert len(reloading.process.stderr.splitlines()) == 2
 
@@ -257,9 +257,9 @@ class TestReload:
     ) -> None:
         change(tmp_path, "def f(:")
         process = reloading.process
-        process.wait_for_stderr("ended with exit code 2; it starts anew when a file changes\n")
+        process.wait_for_stderr("ended with exit code 2; it reloads when a file changes\n")
         [_, changed, wrong, _] = process.stderr.splitlines()
-        assert changed == "mcpkit: server.py changed: starting anew"
+        assert changed == "mcpkit: server.py changed: reloading"
         assert wrong == (
             "mcpkit: server.py cannot be imported: SyntaxError: invalid syntax (server.py:1)"
         )
@@ -276,7 +276,7 @@ class TestReload:
         (tmp_path / ".hidden").mkdir()
         (tmp_path / ".hidden" / "file.py").write_text("")
         change(tmp_path, SECOND)
-        reloading.process.wait_for_stderr("mcpkit: server.py changed: starting anew\n")
+        reloading.process.wait_for_stderr("mcpkit: server.py changed: reloading\n")
         assert len(reloading.process.stderr.splitlines()) == 2
 
 

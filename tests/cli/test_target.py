@@ -210,7 +210,7 @@ def test_a_refusal_is_one_line(folder: Path, target: str, source: str, message: 
 
 def test_a_file_that_is_no_python(folder: Path) -> None:
     (folder / "server.txt").write_text("hello")
-    with pytest.raises(TargetError, match=r"server\.txt is no Python file"):
+    with pytest.raises(TargetError, match=r"server\.txt is not a Python file"):
         load_app("server.txt")
 
 

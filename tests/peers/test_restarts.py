@@ -71,7 +71,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Futu
         connected.wait(50)
         before = children_of(server.process.pid)
         os.utime(copy)
-        server.process.wait_for_stderr("server.py changed: starting anew")
+        server.process.wait_for_stderr("server.py changed: reloading")
         # What is sent on a connection that is just being closed is lost, whoever the server is.
         until(lambda: not before <= children_of(server.process.pid))
         restarted.set()

@@ -27,7 +27,7 @@ def with_imports(module: cst.Module, needed: set[tuple[str, str]]) -> cst.Module
 
 
 MARK: Final = "# mcpkit migrate: "
-"""What a comment for whoever migrates begins with."""
+"""The beginning of a comment for the author."""
 
 
 class Used(cst.CSTVisitor):
@@ -44,7 +44,7 @@ class Used(cst.CSTVisitor):
         return False
 
     def visit_Attribute(self, node: cst.Attribute) -> bool:
-        node.value.visit(self)  # an attribute is no use of a name
+        node.value.visit(self)  # an attribute is not a use of a name
         return False
 
     def visit_Arg(self, node: cst.Arg) -> bool:

@@ -96,16 +96,16 @@ class _Reloaded:
         """Import the target as soon as it can be; return False if the host leaves before."""
         reader = take_over().reader
         while not self._load():
-            note("it starts anew when a file changes")
+            note("it reloads when a file changes")
             while not (changes := self._watched.changes()):
                 if is_deserted(reader):
                     return False
                 time.sleep(self._watched.pause)
-            note(f"{self._watched.described(changes)} changed: starting anew")
+            note(f"{self._watched.described(changes)} changed: reloading")
         return True
 
     def _load(self) -> bool:
-        """Import the target anew; return False, and keep what there is, if it cannot be."""
+        """Import the target again; return False, and keep the current version, if that fails."""
         ours = {
             name: module
             for name, module in sys.modules.items()
@@ -173,7 +173,7 @@ class _Reloaded:
             await anyio.sleep(self._watched.pause)
             if changes := await to_thread.run_sync(self._watched.changes):
                 self._importing = imported = anyio.Event()
-                note(f"{self._watched.described(changes)} changed: starting anew")
+                note(f"{self._watched.described(changes)} changed: reloading")
                 try:
                     await self._renew(versions, front)
                 finally:
@@ -195,7 +195,7 @@ class _Reloaded:
         if new := sorted(self._registry.advertised - known):
             note(
                 f"the server has {' and '.join(new)} now, which its host was not told of; "
-                f"the host has to connect anew for that"
+                f"the host has to reconnect for that"
             )
 
     async def _forward(self, context: Context[Any], call_next: CallNext) -> Any:
@@ -216,7 +216,7 @@ class _Reloaded:
 
 
 async def _in_daemon(function: Callable[[], T]) -> T:
-    """Run what nobody can stop, and what must not keep the process when it ends."""
+    """Run a function that cannot be stopped, in a daemon thread."""
     found: list[T] = []
     thread = threading.Thread(target=lambda: found.append(function()), daemon=True)
     thread.start()

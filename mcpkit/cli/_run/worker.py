@@ -22,7 +22,7 @@ __all__ = ["Order", "work"]
 
 
 class Order(NamedTuple):
-    """The order for a process, which is all that it knows, because it begins anew.
+    """The order for a process, which is all that it knows, because it is a new one.
 
     Args:
         target: As on the command line.

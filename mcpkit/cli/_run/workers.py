@@ -1,4 +1,4 @@
-"""Processes that serve: kept running, or started anew when a file changes.
+"""Processes that serve: kept running, or restarted when a file changes.
 
 The parent holds the socket, so that no connection is refused while a process is replaced, and does
 not serve. All signals are for the parent, which ends the others.
@@ -205,7 +205,7 @@ class Supervisor:
         return self._code
 
     def renew(self, watched: Watched) -> int:
-        """Keep a process running that is started anew when a file changes.
+        """Keep a process running, and restart it when a file changes.
 
         Args:
             watched: The files.
@@ -221,8 +221,7 @@ class Supervisor:
                     if child is not None and child.ended:
                         if not self._received:
                             note(
-                                f"the server has ended {child.how}; "
-                                f"it starts anew when a file changes"
+                                f"the server has ended {child.how}; it reloads when a file changes"
                             )
                         child = None
                     changes = [] if self._received else watched.changes()
@@ -233,7 +232,7 @@ class Supervisor:
                         child = None
                     if not self._received:
                         # Not earlier: clients that connect from now on reach the new one.
-                        note(f"{watched.described(changes)} changed: starting anew")
+                        note(f"{watched.described(changes)} changed: reloading")
                         child = self._start()
             finally:
                 self._bound.close()

@@ -111,7 +111,7 @@ def watch(watched: Reservation, size: int) -> None:
     """Count more bytes of URIs that a client watches, or fewer if negative.
 
     Raises:
-        TooManyWatched: The client may not have so many; nothing has changed.
+        TooManyWatched: The client would exceed its quota; nothing has changed.
     """
     try:
         watched.resize(max(0, watched.amount + size))
