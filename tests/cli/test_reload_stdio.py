@@ -119,9 +119,9 @@ def write(folder: Path, source: str) -> None:
 
 def change(folder: Path, source: str, server: Process) -> None:
     """Change the server, and wait until that has been seen."""
-    before = server.stderr.count("starting anew")
+    before = server.stderr.count("changed: reloading")
     write(folder, source)
-    until(lambda: server.stderr.count("starting anew") > before)
+    until(lambda: server.stderr.count("changed: reloading") > before)
 
 
 @contextmanager
@@ -429,7 +429,7 @@ class TestQuestions:
 
         def answer(params: Any) -> dict[str, Any]:
             write(folder, SECOND)
-            until(lambda: "starting anew" in log.read_text())
+            until(lambda: "changed: reloading" in log.read_text())
             return {"action": "decline"}
 
         log = folder / "log"

@@ -244,7 +244,7 @@ class TestReload:
     def test_a_session_goes_on(self, reloading: Server, tmp_path: Path) -> None:
         client = reloading.client("2025-06-18")
         change(tmp_path, SECOND)
-        reloading.process.wait_for_stderr("starting anew")
+        reloading.process.wait_for_stderr("changed: reloading")
         assert client.call("greet", name="you") == "Second, you"
 
     def test_a_file_in_a_folder_below_is_named(self, reloading: Server, tmp_path: Path) -> None:
