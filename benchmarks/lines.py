@@ -12,8 +12,6 @@ import sys
 import tokenize
 from pathlib import Path
 
-__all__ = ["lines_of"]
-
 _NOTHING = {
     tokenize.COMMENT,
     tokenize.NL,

@@ -30,7 +30,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from mcpkit._concurrency.threads import ThreadCall, is_interrupt
-from mcpkit._protocol.input_request import Ask
+from mcpkit._protocol.input_request import InputRequest
 from mcpkit._signature.hints import ANNOTATED, function_name, location, underlying
 from mcpkit._signature.signature import Parameter, Signature, inspect_function, is_async
 from mcpkit._sync_context import SyncContext
@@ -252,7 +252,7 @@ class InputParameter:
         annotation = parameter.annotation
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
-        ask = copy.copy(cast("Ask[Any]", parameter.ask))
+        ask = copy.copy(cast("InputRequest[Any]", parameter.ask))
         if ask.key is None:
             ask.key = parameter.name
         self._whole = False
@@ -274,9 +274,9 @@ class InputParameter:
             self._whole = annotation is SampleResult
         elif not isinstance(ask, Roots):
             raise RegistrationError(f"{at}: {parameter.name}: use Elicit, Sample or Roots")
-        self._ask: Ask[Any] = ask
+        self._ask: InputRequest[Any] = ask
 
-    def request(self, values: Mapping[str, Any]) -> Ask[Any]:
+    def request(self, values: Mapping[str, Any]) -> InputRequest[Any]:
         """Return the input request, made with the arguments of the handler."""
         if self._message is None:
             return self._ask
@@ -421,7 +421,7 @@ class CallPlan:
         """
         if not self._asked:
             return {}
-        answers = await context.peer.gather([each.request(values) for each in self._asked])
+        answers = await context.backend.gather([each.request(values) for each in self._asked])
         return {
             each.name: each.value(answer) for each, answer in zip(self._asked, answers, strict=True)
         }
@@ -430,8 +430,8 @@ class CallPlan:
         if self._asked:
             values.update(await self.ask_first(values, context))
         steps, sources = self._steps, self._injected
-        if context.peer.overrides:
-            resolver = _Resolver(self._signature, context.peer.overrides)
+        if context.backend.overrides:
+            resolver = _Resolver(self._signature, context.backend.overrides)
             sources = resolver.injected(self._signature)
             steps = tuple(resolver.steps)
         async with AsyncExitStack() as stack:
@@ -447,7 +447,7 @@ class CallPlan:
                 return await _call(self.fn, self.is_async, every, context, self.inline)
             call: ThreadCall[Any] = ThreadCall(functools.partial(self.fn, **every))
             try:
-                result = await context.peer.in_thread(call)
+                result = await context.backend.in_thread(call)
                 return await result if inspect.isawaitable(result) else result
             except BaseException:
                 if belongs_here:
@@ -457,7 +457,7 @@ class CallPlan:
                     raise
                 # The caller stopped waiting, but the thread still uses the dependencies.
                 kept = stack.pop_all()
-                if not call.then(lambda: context.peer.run_later(lambda: _exit(kept))):
+                if not call.then(lambda: context.backend.run_later(lambda: _exit(kept))):
                     stack.push_async_exit(kept)
                 raise
 
@@ -489,7 +489,7 @@ async def _call(
     if inline:
         result = fn(**values)
     else:
-        result = await context.peer.in_thread(functools.partial(fn, **values))
+        result = await context.backend.in_thread(functools.partial(fn, **values))
     # A plain callable may still return a coroutine, such as a lambda around an async function.
     return await result if inspect.isawaitable(result) else result
 
@@ -541,12 +541,12 @@ async def _enter(made: Any, promised: bool, stack: AsyncExitStack, context: Cont
         async def leave(*error: Any) -> bool | None:
             swallows: bool | None = None
             with CancelScope(shield=True):
-                swallows = await context.peer.in_thread(lambda: manager.__exit__(*error))
+                swallows = await context.backend.in_thread(lambda: manager.__exit__(*error))
             return swallows  # noqa: RET504 - to mypy the scope might swallow an exception
 
         enter: ThreadCall[Any] = ThreadCall(manager.__enter__)
         try:
-            entered = await context.peer.in_thread(enter)
+            entered = await context.backend.in_thread(enter)
         except BaseException:
             will_leave = enter.then(lambda: _exit_in_thread(manager, enter))
             if enter.returned and not will_leave:

@@ -9,7 +9,7 @@ from typing import Any, overload
 from typing_extensions import ParamSpec, TypeVar, Unpack
 
 from mcpkit._input_requests.steps import Step, typed
-from mcpkit._protocol.input_request import Ask
+from mcpkit._protocol.input_request import InputRequest
 from mcpkit._utils.names import with_suggestions
 from mcpkit.context import AskOptions, ChoiceValues, Context, Facts, StateT
 from mcpkit.elicitation import Elicit, Elicitation, ElicitUrl
@@ -30,16 +30,16 @@ class SyncContext(Facts[StateT]):
     __slots__ = ("_context",)
 
     def __init__(self, context: Context[Any]) -> None:
-        super().__init__(context.peer)
+        super().__init__(context.backend)
         self._context = context
 
     def read_resource(self, uri: str) -> Sequence[ResourceContents]:
         """Read one of the server's own resources; blocks. As `Context.read_resource`."""
-        return self.peer.from_thread(self._context.read_resource, uri)
+        return self.backend.from_thread(self._context.read_resource, uri)
 
     def step(self, key: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a side effect once per call; blocks. As `Context.step`, for sync functions."""
-        step: Step | None = self._wait(self.peer.begin_step, key)
+        step: Step | None = self._wait(self.backend.begin_step, key)
         if step is None:
             return function(*args, **kwargs)
         if not step.done:
@@ -54,7 +54,7 @@ class SyncContext(Facts[StateT]):
         return value
 
     def _wait(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-        return self.peer.from_thread(function, *args)
+        return self.backend.from_thread(function, *args)
 
     @overload
     def elicit(
@@ -87,7 +87,7 @@ class SyncContext(Facts[StateT]):
     ) -> Elicitation[Any]:
         """Ask the user to fill in a form; blocks. As `Context.elicit`."""
         ask = Elicit[Any](message, schema, key=key, timeout=timeout)
-        answer: Elicitation[Any] = self._wait(self.peer.ask, ask)
+        answer: Elicitation[Any] = self._wait(self.backend.ask, ask)
         return answer
 
     def elicit_url(
@@ -103,7 +103,7 @@ class SyncContext(Facts[StateT]):
         ask = ElicitUrl(
             message, url, elicitation_id or os.urandom(16).hex(), key=key, timeout=timeout
         )
-        answer: Elicitation[None] = self._wait(self.peer.ask, ask)
+        answer: Elicitation[None] = self._wait(self.backend.ask, ask)
         return answer
 
     def elicitation_complete(self, elicitation_id: str) -> None:
@@ -153,13 +153,13 @@ class SyncContext(Facts[StateT]):
     def roots(self, *, key: str | None = None, timeout: float | None = None) -> list[Root]:
         """Ask for the folders that the client shows to servers; blocks. As `Context.roots`."""
         ask = Roots(key=key, timeout=timeout)
-        found: list[Root] = self._wait(self.peer.ask, ask)
+        found: list[Root] = self._wait(self.backend.ask, ask)
         return found
 
     def roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
         """Call a function with the new roots after each change. As `Context.roots_changed`."""
         self._context.roots_changed(handler)
 
-    def gather(self, *asks: Ask[Any]) -> list[Any]:
+    def gather(self, *asks: InputRequest[Any]) -> list[Any]:
         """Send several input requests at once; blocks. As `Context.gather`."""
-        return self._wait(self.peer.gather, asks)
+        return self._wait(self.backend.gather, asks)

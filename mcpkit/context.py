@@ -17,7 +17,7 @@ from typing_extensions import ParamSpec, TypedDict, TypeVar, Unpack
 
 from mcpkit._input_requests.steps import Step, typed
 from mcpkit._protocol.connection import Request
-from mcpkit._protocol.input_request import Ask
+from mcpkit._protocol.input_request import InputRequest
 from mcpkit._protocol.messages import Id
 from mcpkit._protocol.revisions import ClientProfile
 from mcpkit._protocol.wire import implementation_from_wire
@@ -127,10 +127,10 @@ class ContextBackend(Protocol):
         """Read one of the server's own resources."""
         ...
 
-    async def ask(self, ask: Ask[Any]) -> Any:
+    async def ask(self, ask: InputRequest[Any]) -> Any:
         """Send the client an input request, in the way of its revision; return the answer."""
 
-    async def gather(self, asks: Sequence[Ask[Any]]) -> list[Any]:
+    async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
         """Send the client several input requests at once."""
         ...
 
@@ -150,7 +150,7 @@ class ContextBackend(Protocol):
     def on_roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
         """Call a function whenever the client's roots have changed."""
 
-    def handler_raised(self, error: BaseException) -> None:
+    def on_exception(self, error: BaseException) -> None:
         """Note the exception behind a result or error that hides it."""
 
     def announce_list(self, kind: ListKind) -> None:
@@ -193,14 +193,14 @@ class CurrentTask:
 class Delivery:
     """A sent message: await it to wait for a slow client, or ignore it."""
 
-    __slots__ = ("_peer",)
+    __slots__ = ("_backend",)
 
-    def __init__(self, peer: ContextBackend | None) -> None:
-        self._peer = peer
+    def __init__(self, backend: ContextBackend | None) -> None:
+        self._backend = backend
 
     def __await__(self) -> Generator[Any, Any, None]:
-        if self._peer is not None:
-            yield from self._peer.drain().__await__()
+        if self._backend is not None:
+            yield from self._backend.drain().__await__()
 
 
 _NOT_SENT: Final = Delivery(None)
@@ -246,13 +246,13 @@ class Client:
 class Facts(Generic[StateT]):
     """The common part of `Context` and `SyncContext`: the facts of a request, and notifications."""
 
-    __slots__ = ("peer",)
+    __slots__ = ("backend",)
 
-    peer: ContextBackend
+    backend: ContextBackend
     """The run of the request."""
 
-    def __init__(self, peer: ContextBackend) -> None:
-        self.peer = peer
+    def __init__(self, backend: ContextBackend) -> None:
+        self.backend = backend
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
@@ -274,12 +274,12 @@ class Facts(Generic[StateT]):
     @property
     def request(self) -> Request:
         """The request, as the connection received it."""
-        return self.peer.request
+        return self.backend.request
 
     @property
     def state(self) -> StateT:
         """The value that the app's lifespan yielded; None without one."""
-        state: StateT = self.peer.state
+        state: StateT = self.backend.state
         return state
 
     @property
@@ -288,7 +288,7 @@ class Facts(Generic[StateT]):
 
         An async handler is cancelled; a plain ``def`` should check this in long loops.
         """
-        return self.peer.cancelled
+        return self.backend.cancelled
 
     @property
     def request_id(self) -> Id:
@@ -323,7 +323,7 @@ class Facts(Generic[StateT]):
     @property
     def task(self) -> CurrentTask | None:
         """The task that this call has become; None if the client waits for the response."""
-        return self.peer.task
+        return self.backend.task
 
     @property
     def http(self) -> HttpRequest | None:
@@ -346,15 +346,15 @@ class Facts(Generic[StateT]):
         Returns:
             Await it to wait for a slow client, or ignore it.
         """
-        threshold = self.peer.log_threshold()
-        if threshold is None or LOG_RANK[level] < threshold or self.peer.repeats:
+        threshold = self.backend.log_threshold()
+        if threshold is None or LOG_RANK[level] < threshold or self.backend.repeats:
             return _NOT_SENT
         params: dict[str, Any] = {"level": level}
         if logger is not None:
             params["logger"] = logger
         params["data"] = to_jsonable_python(data, bytes_mode="base64", fallback=str)
-        self.peer.notify("notifications/message", params)
-        return Delivery(self.peer)
+        self.backend.notify("notifications/message", params)
+        return Delivery(self.backend)
 
     def debug(self, data: Any, *, logger: str | None = None) -> Delivery:
         """Send a log message at level debug; see `log`."""
@@ -402,23 +402,23 @@ class Facts(Generic[StateT]):
         Returns:
             Await it to wait for a slow client, or ignore it.
         """
-        peer = self.peer
-        request = peer.request
-        task = peer.task
+        backend = self.backend
+        request = backend.request
+        task = backend.task
         if task is not None:
             task.status(_progress_text(progress, total, message))
         token = request.meta.get("progressToken")
-        last = peer.last_progress
+        last = backend.last_progress
         if token is None or not isfinite(progress) or (last is not None and progress <= last):
             return _NOT_SENT
-        peer.last_progress = progress
+        backend.last_progress = progress
         params: dict[str, Any] = {"progressToken": token, "progress": progress}
         if total is not None:
             params["total"] = total
         if message is not None and request.revision.progress_message:
             params["message"] = message
-        peer.notify("notifications/progress", params)
-        return Delivery(peer)
+        backend.notify("notifications/progress", params)
+        return Delivery(backend)
 
     def close_stream(self, retry: float | None = None) -> None:
         """Close the HTTP connection; the client reconnects for the response by itself.
@@ -430,18 +430,18 @@ class Facts(Generic[StateT]):
             retry: Seconds after which the client should reconnect; the endpoint's ``retry`` if
                 None.
         """
-        self.peer.close_stream(retry)
+        self.backend.close_stream(retry)
 
     def list_changed(self, kind: ListKind) -> None:
         """Notify clients that the list of tools, resources or prompts has changed.
 
         Adding and removing entries through the app does so by itself.
         """
-        self.peer.announce_list(kind)
+        self.backend.announce_list(kind)
 
     def changed(self, uri: str) -> None:
         """Notify the clients that are subscribed to a resource of a change."""
-        self.peer.announce_resource(uri)
+        self.backend.announce_resource(uri)
 
 
 class Context(Facts[StateT]):
@@ -458,7 +458,7 @@ class Context(Facts[StateT]):
         Raises:
             ResourceNotFound: There is no resource at this URI.
         """
-        return await self.peer.read_resource(uri)
+        return await self.backend.read_resource(uri)
 
     @overload
     async def step(
@@ -484,7 +484,7 @@ class Context(Facts[StateT]):
         Returns:
             The result of the function.
         """
-        step = await self.peer.begin_step(key)
+        step = await self.backend.begin_step(key)
         if step is None:
             result = function(*args, **kwargs)
             return await result if inspect.isawaitable(result) else result
@@ -550,7 +550,7 @@ class Context(Facts[StateT]):
             InputRequestError: There is no usable answer (before 2026-07-28).
             ConnectionClosed: The client has disconnected (before 2026-07-28).
         """
-        answer: Elicitation[Any] = await self.peer.ask(
+        answer: Elicitation[Any] = await self.backend.ask(
             Elicit(message, schema, key=key, timeout=timeout)
         )
         return answer
@@ -582,14 +582,14 @@ class Context(Facts[StateT]):
         ask = ElicitUrl(
             message, url, elicitation_id or os.urandom(16).hex(), key=key, timeout=timeout
         )
-        answer: Elicitation[None] = await self.peer.ask(ask)
+        answer: Elicitation[None] = await self.backend.ask(ask)
         return answer
 
     def elicitation_complete(self, elicitation_id: str) -> None:
         """Notify the client that the user has finished at a URL (2025-11-25 only)."""
         if self.request.revision.elicitation_ids:
             params = {"elicitationId": elicitation_id}
-            self.peer.notify("notifications/elicitation/complete", params)
+            self.backend.notify("notifications/elicitation/complete", params)
 
     @overload
     async def sample(
@@ -657,8 +657,8 @@ class Context(Facts[StateT]):
         self, sample: Sample, tools: Sequence[Callable[..., Any]] | None, rounds: int
     ) -> SampleResult:
         if tools is not None:
-            return await self.peer.sample_with_tools(sample, tools, rounds)
-        result: SampleResult = await self.peer.ask(sample)
+            return await self.backend.sample_with_tools(sample, tools, rounds)
+        result: SampleResult = await self.backend.ask(sample)
         return result
 
     async def roots(self, *, key: str | None = None, timeout: float | None = None) -> list[Root]:
@@ -671,7 +671,7 @@ class Context(Facts[StateT]):
             MissingClientCapability: The client does not support roots.
             InputRequestError, ConnectionClosed: As for `elicit`.
         """
-        found: list[Root] = await self.peer.ask(Roots(key=key, timeout=timeout))
+        found: list[Root] = await self.backend.ask(Roots(key=key, timeout=timeout))
         return found
 
     def roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
@@ -679,9 +679,9 @@ class Context(Facts[StateT]):
 
         On 2026-07-28 clients do not send such notifications.
         """
-        self.peer.on_roots_changed(handler)
+        self.backend.on_roots_changed(handler)
 
-    async def gather(self, *asks: Ask[Any]) -> list[Any]:
+    async def gather(self, *asks: InputRequest[Any]) -> list[Any]:
         """Send several input requests at once: one round on 2026-07-28, in parallel before.
 
         ``name, roots = await ctx.gather(Elicit("Name?", str), Roots())``
@@ -695,7 +695,7 @@ class Context(Facts[StateT]):
         Raises:
             As the single requests.
         """
-        return await self.peer.gather(asks)
+        return await self.backend.gather(asks)
 
 
 def _progress_text(progress: float, total: float | None, message: str | None) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Literal, NoReturn, TypeAlias, cast
 from pydantic_core import ValidationError
 from typing_extensions import TypeVar, get_type_hints
 
-from mcpkit._protocol.input_request import Ask, digest
+from mcpkit._protocol.input_request import InputRequest, digest
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import ClientProfile, Revision
 from mcpkit._signature.schema import TypeForm, form_of, optional_instead_of_null, settle_references
@@ -348,14 +348,14 @@ def _shown(field: JsonSchema, revision: Revision) -> JsonSchema | None:
 # --- requests -------------------------------------------------------------------------------------
 
 
-class Elicit(Ask[Elicitation[T]]):
+class Elicit(InputRequest[Elicitation[T]]):
     """A form for the user; inside ``Annotated`` it fills a parameter.
 
     Args:
         message: The question; for a parameter also a function of the handler's arguments.
         schema: What to ask for: a model, dataclass or TypedDict with flat fields, a scalar type,
             Literal, Enum, a list of choices, `Choices`, or None for a confirmation.
-        key, timeout: See `Ask`.
+        key, timeout: See `InputRequest`.
 
     Raises:
         ElicitationError: A form cannot show the schema.
@@ -390,7 +390,7 @@ class Elicit(Ask[Elicitation[T]]):
         params["requestedSchema"] = self.form.requested(revision)
         return params
 
-    def needs(self, revision: Revision) -> dict[str, Any]:
+    def required_capabilities(self, revision: Revision) -> dict[str, Any]:
         """Return the capability for forms, which an empty ``elicitation`` declares as well."""
         return {"elicitation": {}}
 
@@ -401,19 +401,19 @@ class Elicit(Ask[Elicitation[T]]):
         if not is_object(declared) or not (declared == {} or "form" in declared):
             raise MissingClientCapability({"elicitation": {}})
 
-    def read(self, result: Mapping[str, Any]) -> Elicitation[T]:
+    def parse_result(self, result: Mapping[str, Any]) -> Elicitation[T]:
         """Return the answer: accepted with validated data, declined, or dismissed."""
         return _unaccepted(result) or Accepted(self.form.read(result.get("content")))
 
 
-class ElicitUrl(Ask[Elicitation[None]]):
+class ElicitUrl(InputRequest[Elicitation[None]]):
     """A URL for the user to open: for data that must not pass through the client (credentials).
 
     Args:
         message: The reason, for the user.
         url: The URL; without personal data or credentials (ELIC-6).
         elicitation_id: Identifies the request to the client (2025-11-25).
-        key, timeout: See `Ask`.
+        key, timeout: See `InputRequest`.
     """
 
     METHOD = "elicitation/create"
@@ -442,11 +442,11 @@ class ElicitUrl(Ask[Elicitation[None]]):
             params["elicitationId"] = self.elicitation_id
         return params
 
-    def needs(self, revision: Revision) -> dict[str, Any]:
+    def required_capabilities(self, revision: Revision) -> dict[str, Any]:
         """Return the capability for URLs, which must be declared by name."""
         return {"elicitation": {"url": {}}}
 
-    def read(self, result: Mapping[str, Any]) -> Elicitation[None]:
+    def parse_result(self, result: Mapping[str, Any]) -> Elicitation[None]:
         """Return the answer; accepted means consent to open the URL, not completion (ELIC-10)."""
         return _unaccepted(result) or Accepted(None)
 

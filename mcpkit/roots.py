@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mcpkit._protocol.input_request import Ask
+from mcpkit._protocol.input_request import InputRequest
 from mcpkit._protocol.revisions import Revision
 from mcpkit._utils.json import is_array, is_object
 from mcpkit.errors import InvalidInputResponse
@@ -67,7 +67,7 @@ class Root(NamedTuple):
             return False
 
 
-class Roots(Ask[list[Root]]):
+class Roots(InputRequest[list[Root]]):
     """A request for the client's roots."""
 
     METHOD = "roots/list"
@@ -82,11 +82,11 @@ class Roots(Ask[list[Root]]):
         """Return an empty object, because the request has no params."""
         return {}
 
-    def needs(self, revision: Revision) -> dict[str, Any]:
+    def required_capabilities(self, revision: Revision) -> dict[str, Any]:
         """Return the capability for roots."""
         return {"roots": {}}
 
-    def read(self, result: Mapping[str, Any]) -> list[Root]:
+    def parse_result(self, result: Mapping[str, Any]) -> list[Root]:
         """Return the roots."""
         found = result.get("roots")
         if not is_array(found):

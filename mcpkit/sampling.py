@@ -12,7 +12,7 @@ from pydantic_core import ValidationError, from_json
 from typing_extensions import TypedDict
 
 from mcpkit._protocol import wire
-from mcpkit._protocol.input_request import Ask
+from mcpkit._protocol.input_request import InputRequest
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.schema import form_of, settle_references
@@ -116,7 +116,7 @@ class SampleOptions(TypedDict, total=False):
     timeout: float | None
 
 
-class Sample(Ask[SampleResult]):
+class Sample(InputRequest[SampleResult]):
     """A request to the client's model; inside ``Annotated`` it fills a parameter.
 
     Args:
@@ -128,7 +128,7 @@ class Sample(Ask[SampleResult]):
         include_context: The context of servers that the client may add.
         tools: As in ``tools/list``.
         tool_choice: Whether the model may, must or must not use them.
-        key, timeout: See `Ask`.
+        key, timeout: See `InputRequest`.
     """
 
     METHOD = "sampling/createMessage"
@@ -216,7 +216,7 @@ class Sample(Ask[SampleResult]):
     def _uses_tools(self) -> bool:
         return self.tools is not None or self.tool_choice is not None
 
-    def needs(self, revision: Revision) -> dict[str, Any]:
+    def required_capabilities(self, revision: Revision) -> dict[str, Any]:
         """Return the capability, with tools or context if it needs them (SAMP-1, SAMP-3)."""
         needed: dict[str, Any] = {}
         if self._uses_tools:
@@ -225,7 +225,7 @@ class Sample(Ask[SampleResult]):
             needed["context"] = {}
         return {"sampling": needed}
 
-    def read(self, result: Mapping[str, Any]) -> SampleResult:
+    def parse_result(self, result: Mapping[str, Any]) -> SampleResult:
         """Return the answer of the model."""
         model, content = result.get("model"), result.get("content")
         if not isinstance(model, str) or not (is_object(content) or is_array(content)):

@@ -148,7 +148,7 @@ class FunctionTool(Tool):
             OutputMismatch: The returned value does not match the return annotation.
         """
         values = self.accepts.validate(arguments)
-        if self.allow is not None and context.peer.task is None:  # a task was checked at its start
+        if self.allow is not None and context.backend.task is None:
             await check_allowed(self, values, context)
         return self.output.render(await self.plan.run(values, context))
 

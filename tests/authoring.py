@@ -18,7 +18,7 @@ from mcpkit._entries import Listing
 from mcpkit._injection import CallPlan, inspect_handler
 from mcpkit._input_requests.steps import Step
 from mcpkit._protocol.connection import Request
-from mcpkit._protocol.input_request import Ask
+from mcpkit._protocol.input_request import InputRequest
 from mcpkit._protocol.revisions import REVISIONS, ClientProfile, Method, Revision
 from mcpkit._server.registry import Catalog, Page
 from mcpkit._signature.arguments import Arguments
@@ -80,8 +80,8 @@ def output_of(annotation: Any, structured: bool | None = None) -> Output:
     return Output(inspect_handler(fn), structured)
 
 
-class RecordingPeer:
-    """A peer that notes what a context asks of it, and nothing else."""
+class RecordingBackend:
+    """A backend that notes what a context asks of it, and nothing else."""
 
     repeats = False
     task: CurrentTask | None = None
@@ -118,32 +118,32 @@ class RecordingPeer:
         return anyio.from_thread.run(function, *args)
 
     def run_later(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        raise NotImplementedError("this peer gives up nothing")
+        raise NotImplementedError("this backend gives up nothing")
 
     async def read_resource(self, uri: str) -> Sequence[ResourceContents]:
         return [TextResourceContents(uri, "contents")]
 
-    async def ask(self, ask: Ask[Any]) -> Any:
-        raise NotImplementedError("this peer asks nobody")
+    async def ask(self, ask: InputRequest[Any]) -> Any:
+        raise NotImplementedError("this backend asks nobody")
 
-    async def gather(self, asks: Sequence[Ask[Any]]) -> list[Any]:
-        raise NotImplementedError("this peer asks nobody")
+    async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
+        raise NotImplementedError("this backend asks nobody")
 
     async def open_url(self, error: UrlElicitationRequired) -> Exception:
-        raise NotImplementedError("this peer asks nobody")
+        raise NotImplementedError("this backend asks nobody")
 
     async def sample_with_tools(
         self, sample: Sample, functions: Sequence[Callable[..., Any]], rounds: int
     ) -> SampleResult:
-        raise NotImplementedError("this peer asks nobody")
+        raise NotImplementedError("this backend asks nobody")
 
     async def begin_step(self, key: str) -> Step | None:
         return None
 
     def on_roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
-        raise NotImplementedError("this peer asks nobody")
+        raise NotImplementedError("this backend asks nobody")
 
-    def handler_raised(self, error: BaseException) -> None:
+    def on_exception(self, error: BaseException) -> None:
         raise AssertionError("a context does not report exceptions") from error
 
     def announce_list(self, kind: ListKind) -> None:
@@ -172,12 +172,12 @@ def request_with(
 
 
 def context_with(
-    peer: RecordingPeer | None = None, state: Any = None, **request: Any
+    backend: RecordingBackend | None = None, state: Any = None, **request: Any
 ) -> Context[Any]:
-    peer = peer or RecordingPeer()
-    peer.request = request_with(**request)
-    peer.state = state
-    return Context(peer)
+    backend = backend or RecordingBackend()
+    backend.request = request_with(**request)
+    backend.state = state
+    return Context(backend)
 
 
 def page_of(

@@ -17,8 +17,6 @@ from tests.selection import Case
 from tests.warm import python
 from tests.web import serving
 
-__all__ = ["Place", "Served", "anyio_backend", "client", "place", "revision", "shared", "stderr"]
-
 ROOT = Path(__file__).parents[1]
 
 

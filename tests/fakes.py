@@ -19,8 +19,6 @@ import anyio.to_thread
 
 from tests.uvicorns import listen, running
 
-__all__ = ["PATIENCE", "FakeHost", "FakeSite", "Incoming", "hosting", "until", "within"]
-
 PATIENCE = 10.0
 """Seconds to wait for what must happen."""
 

@@ -8,23 +8,6 @@ from typing import Any, Final, TypeAlias
 from mcpkit._protocol.connection import CAPABILITIES_KEY, VERSION_KEY
 from mcpkit._protocol.revisions import HANDSHAKE, PER_REQUEST, REVISIONS
 
-__all__ = [
-    "BATCHES",
-    "CLIENT",
-    "LEGACY",
-    "MODERN",
-    "NEWEST",
-    "VERSIONS",
-    "Message",
-    "announced",
-    "called",
-    "cancelled",
-    "initialize",
-    "meta",
-    "notification",
-    "request",
-]
-
 VERSIONS: Final = [each.version for each in REVISIONS]
 LEGACY: Final = [each.version for each in HANDSHAKE]
 MODERN: Final = PER_REQUEST[-1].version

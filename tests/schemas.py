@@ -18,8 +18,6 @@ from typing import Any, Final, NoReturn
 
 import jsonschema  # type: ignore[import-untyped]
 
-__all__ = ["check", "check_value", "definitions"]
-
 DATA: Final = Path(__file__).parent / "data"
 
 _SHOWN: Final = 600

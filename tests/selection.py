@@ -20,14 +20,6 @@ import pytest
 
 from mcpkit.testing import REVISIONS
 
-__all__ = [
-    "Case",
-    "pytest_addoption",
-    "pytest_collection_modifyitems",
-    "pytest_generate_tests",
-    "unit_of",
-]
-
 PLACES: Final = frozenset({"case", "revision", "version", "backend", "anyio_backend"})
 """The parameters that say where a test runs."""
 

@@ -46,8 +46,6 @@ from itertools import pairwise, takewhile
 from types import FrameType, ModuleType, TracebackType
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
-__all__ = ["main"]
-
 PRELOADED: Final = (
     "annotated_types",
     "anyio._backends._asyncio",

@@ -14,7 +14,7 @@ from mcpkit._protocol.revisions import REVISIONS, ClientProfile, Revision
 from mcpkit._sync_context import SyncContext
 from mcpkit.context import Client, Context
 from mcpkit.types import LOG_LEVELS, LOG_RANK, Implementation, LogLevel, TextResourceContents
-from tests.authoring import LATEST, OLDEST, RecordingPeer, context_with, wait
+from tests.authoring import LATEST, OLDEST, RecordingBackend, context_with, wait
 
 TOKEN = {"progressToken": "t"}
 
@@ -55,18 +55,18 @@ class TestLog:
         self, make: Callable[..., Any], level: LogLevel, threshold: LogLevel
     ) -> None:
         """LOG-2"""
-        peer = RecordingPeer(threshold)
+        peer = RecordingBackend(threshold)
         make(peer).log(level, "x")
         assert bool(peer.sent) is (LOG_RANK[level] >= LOG_RANK[threshold])
 
     def test_nothing_is_sent_to_a_client_that_wants_nothing(self, make: Callable[..., Any]) -> None:
         """LOG-4"""
-        peer = RecordingPeer(None)
+        peer = RecordingBackend(None)
         make(peer).emergency("x")
         assert peer.sent == []
 
     def test_the_message(self, make: Callable[..., Any]) -> None:
-        peer = RecordingPeer()
+        peer = RecordingBackend()
         make(peer).log("info", {"a": 1}, logger="db")
         assert peer.sent == [
             ("notifications/message", {"level": "info", "logger": "db", "data": {"a": 1}})
@@ -74,7 +74,7 @@ class TestLog:
 
     @pytest.mark.parametrize("level", get_args(LogLevel))
     def test_each_level_has_a_method(self, make: Callable[..., Any], level: LogLevel) -> None:
-        peer = RecordingPeer()
+        peer = RecordingBackend()
         getattr(make(peer), level)("x", logger="db")
         assert peer.sent == [
             ("notifications/message", {"level": level, "logger": "db", "data": "x"})
@@ -84,14 +84,14 @@ class TestLog:
         ("data", "sent"), [(ValueError("no"), "no"), (b"\xfb", "-w=="), ({1}, [1]), (None, None)]
     )
     def test_anything_can_be_logged(self, make: Callable[..., Any], data: Any, sent: Any) -> None:
-        peer = RecordingPeer()
+        peer = RecordingBackend()
         make(peer).info(data)
         assert peer.sent[0][1]["data"] == sent
 
 
 class TestDelivery:
     def test_awaiting_waits_for_the_client(self) -> None:
-        peer = RecordingPeer()
+        peer = RecordingBackend()
 
         async def handler() -> None:
             await context_with(peer).info("x")
@@ -100,12 +100,12 @@ class TestDelivery:
         assert peer.drained == 1
 
     def test_not_awaiting_is_fine(self) -> None:
-        peer = RecordingPeer()
+        peer = RecordingBackend()
         context_with(peer).info("x")
         assert (len(peer.sent), peer.drained) == (1, 0)
 
     def test_awaiting_what_was_not_sent_waits_for_nothing(self) -> None:
-        peer = RecordingPeer(None)
+        peer = RecordingBackend(None)
 
         async def handler() -> None:
             await context_with(peer).info("x")
@@ -117,7 +117,7 @@ class TestDelivery:
 
 class TestProgress:
     def test_the_notification(self, make: Callable[..., Any]) -> None:
-        peer = RecordingPeer()
+        peer = RecordingBackend()
         make(peer, meta=TOKEN).progress(1, 4, "one")
         assert peer.sent == [
             (
@@ -129,14 +129,14 @@ class TestProgress:
     @pytest.mark.parametrize("token", ["t", 7, 0, ""])
     def test_the_token_is_echoed_with_its_type(self, make: Callable[..., Any], token: Any) -> None:
         """PROG-1"""
-        peer = RecordingPeer()
+        peer = RecordingBackend()
         make(peer, meta={"progressToken": token}).progress(1)
         sent = peer.sent[0][1]["progressToken"]
         assert (sent, type(sent)) == (token, type(token))
 
     def test_nothing_is_sent_without_a_token(self, make: Callable[..., Any]) -> None:
         """PROG-1"""
-        peer = RecordingPeer()
+        peer = RecordingBackend()
         make(peer).progress(1)
         assert peer.sent == []
 
@@ -155,7 +155,7 @@ class TestProgress:
         self, make: Callable[..., Any], reported: list[float], sent: list[float]
     ) -> None:
         """PROG-2"""
-        peer = RecordingPeer()
+        peer = RecordingBackend()
         ctx = make(peer, meta=TOKEN)
         for value in reported:
             ctx.progress(value)
@@ -163,7 +163,7 @@ class TestProgress:
 
     def test_it_only_grows_whoever_reports_it(self) -> None:
         """PROG-2"""
-        peer = RecordingPeer()
+        peer = RecordingBackend()
         ctx = context_with(peer, meta=TOKEN)
         for each in (SyncContext(ctx), SyncContext(ctx), ctx):
             each.progress(1)
@@ -173,24 +173,24 @@ class TestProgress:
     def test_a_message_is_sent_where_there_is_one(
         self, make: Callable[..., Any], revision: Revision
     ) -> None:
-        peer = RecordingPeer()
+        peer = RecordingBackend()
         make(peer, meta=TOKEN, revision=revision).progress(1, message="one")
         assert ("message" in peer.sent[0][1]) is (revision is not OLDEST)
 
     def test_an_unknown_total_is_left_out(self, make: Callable[..., Any]) -> None:
-        peer = RecordingPeer()
+        peer = RecordingBackend()
         make(peer, meta=TOKEN, revision=LATEST).progress(1)
         assert peer.sent[0][1] == {"progressToken": "t", "progress": 1}
 
 
 class TestChanges:
     def test_of_a_list(self, make: Callable[..., Any]) -> None:
-        peer = RecordingPeer()
+        peer = RecordingBackend()
         make(peer).list_changed("tools")
         assert peer.announced == [("list", "tools")]
 
     def test_of_a_resource(self, make: Callable[..., Any]) -> None:
-        peer = RecordingPeer()
+        peer = RecordingBackend()
         make(peer).changed("a:b")
         assert peer.announced == [("resource", "a:b")]
 
@@ -231,7 +231,7 @@ class TestCancelled:
     def test_a_thread_sees_it(self) -> None:
         context = context_with()
         sync = SyncContext(context)
-        context.peer.cancelled = True
+        context.backend.cancelled = True
         assert sync.cancelled
 
 

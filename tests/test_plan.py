@@ -20,7 +20,7 @@ from mcpkit._sync_context import SyncContext
 from mcpkit.context import Context
 from mcpkit.dependencies import Depends
 from mcpkit.errors import RegistrationError
-from tests.authoring import RecordingPeer, context_with, run
+from tests.authoring import RecordingBackend, context_with, run
 
 
 def plan_of(fn: Callable[..., Any]) -> CallPlan:
@@ -447,7 +447,7 @@ class TestThreads:
 
         def fn(a: Annotated[None, Depends(provide)]) -> None: ...
 
-        peer = RecordingPeer()
+        peer = RecordingBackend()
         run(fn, context=context_with(peer))
         assert peer.threads == 3  # enter, call, leave
 

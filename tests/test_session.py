@@ -509,12 +509,12 @@ async def test_relief_is_reported_once_fewer_wait(monkeypatch: pytest.MonkeyPatc
         session.receive(initialize())
         for id in (1, 2):
             session.receive(request(id, "tools/call", name="pass_through"))
-        assert session.saturated
+        assert session.is_full
         gate.opened.set()
         await ears.wait(3)
         with anyio.fail_after(PATIENCE):
             await relieved.wait()
-        assert not session.saturated
+        assert not session.is_full
 
 
 async def test_relief_is_reported_once_less_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -536,10 +536,10 @@ async def test_relief_is_reported_once_less_waits(monkeypatch: pytest.MonkeyPatc
         for id in (1, 2):
             arguments = {"text": "x" * 1500}
             session.receive(request(id, "tools/call", name="passing", arguments=arguments))
-        assert not session.saturated
+        assert not session.is_full
         for id in (3, 4, 5):
             session.receive(request(id, "tools/call", name="passing", arguments=arguments))
-        assert session.saturated
+        assert session.is_full
         assert ears.messages[1]["id"] == 5
         assert "waiting" in ears.messages[1]["error"]["message"]
         cancelled = {"method": "notifications/cancelled", "params": {"requestId": 4}}
@@ -548,7 +548,7 @@ async def test_relief_is_reported_once_less_waits(monkeypatch: pytest.MonkeyPatc
         await ears.wait(5)
         with anyio.fail_after(PATIENCE):
             await relieved.wait()
-        assert not session.saturated
+        assert not session.is_full
         assert session._bytes_waiting == 0
 
 

@@ -16,8 +16,6 @@ from typing import Any, Final
 
 import uvicorn
 
-__all__ = ["listen", "running"]
-
 _PATIENCE: Final = 20.0
 """Seconds to wait for the beginning and for the end."""
 

@@ -36,8 +36,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-__all__ = ["Popen", "put_programs", "python", "run"]
-
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _PATIENCE: Final = 30.0
 """Seconds that the starter may take to start, and to start another."""

@@ -11,8 +11,6 @@ from typing import Any
 from tests.transports.http import plain
 from tests.transports.processes import REPOSITORY
 
-__all__ = ["serving"]
-
 PATIENCE = 30.0
 """Seconds that a server may take to end."""
 

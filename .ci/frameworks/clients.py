@@ -8,18 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = [
-    "CHECKS",
-    "CLIENTS",
-    "EXPECTED",
-    "PAGE",
-    "Client",
-    "Expected",
-    "marks",
-    "on_page",
-    "table",
-]
-
 HERE: Final = Path(__file__).resolve().parent
 PAGE: Final = HERE.parents[1] / "docs" / "clients.md"
 EXPECTED: Final = HERE / "expected.json"

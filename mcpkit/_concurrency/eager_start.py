@@ -11,8 +11,6 @@ import sys
 from collections.abc import Coroutine, Generator
 from typing import Any, Final
 
-__all__ = ["SpareTask", "Steps"]
-
 
 class Steps(Coroutine[Any, Any, None]):
     """Work, as the task sees it that carries it on: from its start, or from its first step on.

@@ -30,8 +30,6 @@ from mcpkit.errors import ConnectionClosed
 if TYPE_CHECKING:
     from mcpkit._concurrency.loop import Future, Loop
 
-__all__ = ["ThreadCall", "Threads", "is_interrupt"]
-
 T = TypeVar("T")
 
 _SHARE: Final = 0.75

@@ -10,7 +10,7 @@ import anyio
 
 from mcpkit._input_requests.replay import Requester
 from mcpkit._protocol.connection import Connection, Request, Response, State
-from mcpkit._protocol.input_request import Ask
+from mcpkit._protocol.input_request import InputRequest
 from mcpkit._protocol.messages import Id
 from mcpkit._protocol.revisions import ClientProfile, Revision
 from mcpkit._utils.json import is_object
@@ -78,7 +78,7 @@ class PendingRequests:
 
     async def ask(
         self,
-        ask: Ask[Any],
+        ask: InputRequest[Any],
         revision: Revision,
         client: ClientProfile,
         cause: Request | None = None,
@@ -107,7 +107,7 @@ class PendingRequests:
         end_wait = None if cause is None else self._wait_for_client(cause)
         version = self._roots_version
         try:
-            value = ask.read(await self._result_of(ask, revision, client, cause))
+            value = ask.parse_result(await self._result_of(ask, revision, client, cause))
         finally:
             if end_wait is not None:
                 end_wait()
@@ -116,7 +116,11 @@ class PendingRequests:
         return value
 
     async def _result_of(
-        self, ask: Ask[Any], revision: Revision, client: ClientProfile, cause: Request | None
+        self,
+        ask: InputRequest[Any],
+        revision: Revision,
+        client: ClientProfile,
+        cause: Request | None,
     ) -> Mapping[str, Any]:
         """Return the client's result, also if it makes a task of the request (TASKL-1)."""
         timeout = self._timeout if ask.timeout is None else ask.timeout
@@ -129,14 +133,14 @@ class PendingRequests:
         task = result.get("task")
         if not is_object(task) or not isinstance(task.get("taskId"), str):
             return result
-        about = {"taskId": task["taskId"]}
+        request = {"taskId": task["taskId"]}
         try:
-            return await self._exchange("tasks/result", about, timeout, cause)
+            return await self._exchange("tasks/result", request, timeout, cause)
         except InputRequestRefused:
             raise
         except BaseException:
             if not self._disconnected:
-                _, text = self._connection.send_request("tasks/cancel", about)
+                _, text = self._connection.send_request("tasks/cancel", request)
                 self._send(text, cause)
             raise
 
@@ -231,18 +235,18 @@ class LiveRequester(Requester):
         super().__init__(request)
         self._pending = pending
 
-    async def ask(self, ask: Ask[Any]) -> Any:
+    async def ask(self, ask: InputRequest[Any]) -> Any:
         """Send a request to the client, and return the answer."""
         request = self._request
         return await self._pending.ask(ask, request.revision, request.client, request)
 
-    async def gather(self, asks: Sequence[Ask[Any]]) -> list[Any]:
+    async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
         """Send several requests at once; the first that fails cancels the others."""
         self.check(asks)
         answers: list[Any] = [None] * len(asks)
         failures: dict[int, Exception] = {}
 
-        async def fetch(index: int, ask: Ask[Any]) -> None:
+        async def fetch(index: int, ask: InputRequest[Any]) -> None:
             try:
                 answers[index] = await self.ask(ask)
             except Exception as error:

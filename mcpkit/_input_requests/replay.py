@@ -23,7 +23,7 @@ from pydantic_core import from_json, to_json
 
 from mcpkit._input_requests.steps import Step, Suspended, unused_key
 from mcpkit._protocol.connection import Request
-from mcpkit._protocol.input_request import Ask
+from mcpkit._protocol.input_request import InputRequest
 from mcpkit._utils.json import UNSET, is_array, is_object
 from mcpkit._utils.quota import ANONYMOUS, Quota
 from mcpkit._utils.sealing import SealBroken, Sealer
@@ -80,14 +80,14 @@ class Requester(ABC):
         return False
 
     @abstractmethod
-    async def ask(self, ask: Ask[Any]) -> Any:
+    async def ask(self, ask: InputRequest[Any]) -> Any:
         """Return the client's answer."""
 
     @abstractmethod
-    async def gather(self, asks: Sequence[Ask[Any]]) -> list[Any]:
+    async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
         """Return the answers to several requests, in their order."""
 
-    def check(self, asks: Sequence[Ask[Any]]) -> None:
+    def check(self, asks: Sequence[InputRequest[Any]]) -> None:
         """Check that all of several requests can be sent, before the first of them is.
 
         Raises:
@@ -123,7 +123,7 @@ class Replay(Requester):
         self._step_keys: set[str] = set()
         self.ahead: set[str] = set()
         """The keys of what an earlier round reached and this one has not reached yet."""
-        self.pending: dict[str, Ask[Any]] = {}
+        self.pending: dict[str, InputRequest[Any]] = {}
         """The requests to send before the next round, by key."""
 
     @property
@@ -137,7 +137,7 @@ class Replay(Requester):
         return bool(self.pending)
 
     @abstractmethod
-    def _find(self, key: str, mark: str, ask: Ask[Any]) -> tuple[bool, Any]:
+    def _find(self, key: str, mark: str, ask: InputRequest[Any]) -> tuple[bool, Any]:
         """Return True and the answer to a request; False if it is not known, and `pending` now.
 
         Args:
@@ -150,7 +150,7 @@ class Replay(Requester):
     async def _find_step(self, name: str, key: str) -> Step:
         """Return a step that is done, or one to run now."""
 
-    async def ask(self, ask: Ask[Any]) -> Any:
+    async def ask(self, ask: InputRequest[Any]) -> Any:
         """Return the client's answer, or end this round.
 
         Raises:
@@ -164,7 +164,7 @@ class Replay(Requester):
             raise Suspended
         return answer
 
-    async def gather(self, asks: Sequence[Ask[Any]]) -> list[Any]:
+    async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
         """Return the answers to several requests, which are sent in one round; see `ask`."""
         self._check_method()
         self.check(asks)
@@ -178,7 +178,7 @@ class Replay(Requester):
         if not request.known.asks:  # MRTR-1
             raise InputRequestError(f"Nothing can be asked in {request.method}")
 
-    def _look_up(self, ask: Ask[Any]) -> tuple[bool, Any]:
+    def _look_up(self, ask: InputRequest[Any]) -> tuple[bool, Any]:
         revision = self._request.revision
         ask.check(revision, self._request.client)
         mark = ask.fingerprint(revision)
@@ -411,11 +411,11 @@ class StatelessReplay(Replay):
             elif key in asked:
                 self._memory.answers[key] = (asked[key], result)
 
-    def _find(self, key: str, mark: str, ask: Ask[Any]) -> tuple[bool, Any]:
+    def _find(self, key: str, mark: str, ask: InputRequest[Any]) -> tuple[bool, Any]:
         recorded = self._memory.answers.get(key)
         if recorded is not None and recorded[0] in ("", mark):
             try:
-                answer = ask.read(recorded[1])
+                answer = ask.parse_result(recorded[1])
             except InvalidInputResponse:
                 pass  # MRTR-11: a malformed result never counts as an answer
             else:

@@ -16,7 +16,7 @@ from pydantic_core import from_json, to_json
 from mcpkit._input_requests.replay import InputRequired, Replay
 from mcpkit._input_requests.steps import Step
 from mcpkit._protocol.connection import Request
-from mcpkit._protocol.input_request import Ask
+from mcpkit._protocol.input_request import InputRequest
 from mcpkit._protocol.revisions import ClientProfile, Revision
 from mcpkit._utils.json import UNSET, is_object
 from mcpkit.errors import InputRequestRefused, InvalidInputResponse
@@ -59,10 +59,10 @@ class TaskReplay(Replay):
         self._remember = remember
         self.ahead = {*answers, *map(_step_mark, steps)}
 
-    def _find(self, key: str, mark: str, ask: Ask[Any]) -> tuple[bool, Any]:
+    def _find(self, key: str, mark: str, ask: InputRequest[Any]) -> tuple[bool, Any]:
         given = self._given.get(key)
         if given is not None and given[0] == mark:
-            return True, ask.read(given[1])
+            return True, ask.parse_result(given[1])
         tries = 0
         number = 1
         wire_key = key
@@ -149,17 +149,17 @@ def refusal(error: InputRequestRefused) -> bytes:
     return to_json({"refused": error.said, "code": error.code})
 
 
-def _read(ask: Ask[Any], answer: bytes) -> Any:
+def _read(ask: InputRequest[Any], answer: bytes) -> Any:
     found: dict[str, Any] = from_json(answer)
     if "refused" in found:
         raise InputRequestRefused(found["refused"], found["code"])
     result = found["result"]
     if not is_object(result):
         raise InvalidInputResponse("the client's answer is malformed")
-    return ask.read(result)
+    return ask.parse_result(result)
 
 
-class RelayedRequest(Ask[Mapping[str, Any]]):
+class RelayedRequest(InputRequest[Mapping[str, Any]]):
     """A request of a task, sent to its client as it is in the record.
 
     Args:
@@ -183,6 +183,6 @@ class RelayedRequest(Ask[Mapping[str, Any]]):
     def check(self, revision: Revision, client: ClientProfile) -> None:
         """Do nothing: the task has checked the capabilities of its client."""
 
-    def read(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
+    def parse_result(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the result as it is, for the task to read."""
         return result

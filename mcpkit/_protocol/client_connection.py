@@ -16,7 +16,7 @@ from mcpkit.errors import InvalidRequest, ProtocolError
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class Response:
     """The server's response to a request: a result, or an error."""
 
     id: Id
@@ -25,7 +25,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ServerRequest:
     """A request of the server (handshake revisions)."""
 
     id: Id
@@ -34,7 +34,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Notification:
     """A notification of the server."""
 
     method: str
@@ -54,13 +54,13 @@ MAX_BATCH: Final = 100
 MAX_VALUES: Final = 2_000_000
 """JSON values that a message of a server may have: each may take a hundred bytes of memory."""
 
-Event: TypeAlias = Answered | Asked | Told | InvalidMessage
+Event: TypeAlias = Response | ServerRequest | Notification | InvalidMessage
 
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-class Sent(NamedTuple):
+class OutgoingMessage(NamedTuple):
     """A message to the server, and the facts that a transport may repeat in headers.
 
     Args:
@@ -91,14 +91,14 @@ def parse(text: bytes) -> Any:
     return messages.parse(text)
 
 
-def read(text: bytes) -> Sent:
+def read(text: bytes) -> OutgoingMessage:
     """Return the facts about a message of any origin, valid or not."""
     try:
         message = messages.parse(text)
     except ProtocolError:
-        return Sent(text)
+        return OutgoingMessage(text)
     if not is_object(message):
-        return Sent(text)
+        return OutgoingMessage(text)
     id, method = message.get("id"), message.get("method")
     params = message.get("params")
     params = params if is_object(params) else {}
@@ -115,12 +115,12 @@ def read(text: bytes) -> Sent:
 
 def _facts(
     text: bytes, id: Id | None, method: str | None, version: str | None, params: Mapping[str, Any]
-) -> Sent:
+) -> OutgoingMessage:
     if version is None or method is None:
-        return Sent(text, id, method, version)
+        return OutgoingMessage(text, id, method, version)
     name = params.get(_named_by(method))
     arguments = params.get("arguments")
-    return Sent(
+    return OutgoingMessage(
         text,
         id,
         method,
@@ -139,7 +139,7 @@ def _named_by(method: str) -> str:
     return "taskId" if method.startswith("tasks/") else ""
 
 
-class Caller:
+class ClientProtocol:
     """The client's side of a conversation.
 
     Args:
@@ -189,15 +189,15 @@ class Caller:
         params: Mapping[str, Any] = message.get("params") or {}
         if "method" in message:
             if "id" in message:
-                return Asked(message["id"], message["method"], params)
-            return Told(message["method"], params)
+                return ServerRequest(message["id"], message["method"], params)
+            return Notification(message["method"], params)
         if error is not None:
-            return Answered(message["id"], None, ProtocolError.from_wire(error))
-        return Answered(message["id"], message["result"], None)
+            return Response(message["id"], None, ProtocolError.from_wire(error))
+        return Response(message["id"], message["result"], None)
 
     def send_request(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
-    ) -> Sent:
+    ) -> OutgoingMessage:
         """Return a request.
 
         Args:
@@ -227,15 +227,19 @@ class Caller:
         revision = self.revision
         return None if revision is None or revision.handshake else revision.version
 
-    def send_notification(self, method: str, params: Mapping[str, Any] | None = None) -> Sent:
+    def send_notification(
+        self, method: str, params: Mapping[str, Any] | None = None
+    ) -> OutgoingMessage:
         """Return a notification."""
         text = messages.notification_text(method, params)
-        return Sent(text, method=method, version=self._version)
+        return OutgoingMessage(text, method=method, version=self._version)
 
-    def send_result(self, id: Id, result: Mapping[str, Any]) -> Sent:
+    def send_result(self, id: Id, result: Mapping[str, Any]) -> OutgoingMessage:
         """Return the result of a request of the server."""
-        return Sent(messages.result_text(id, messages.members(result)), version=self._version)
+        return OutgoingMessage(
+            messages.result_text(id, messages.members(result)), version=self._version
+        )
 
-    def send_error(self, id: Id, error: ProtocolError) -> Sent:
+    def send_error(self, id: Id, error: ProtocolError) -> OutgoingMessage:
         """Return the error response to a request of the server."""
-        return Sent(messages.error_text(id, error), version=self._version)
+        return OutgoingMessage(messages.error_text(id, error), version=self._version)

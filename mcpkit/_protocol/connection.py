@@ -314,8 +314,8 @@ class Connection:
         except InvalidRequest as error:
             if messages.is_response(message):
                 # Its id belongs to a request of the server: the client would not expect an error.
-                about = messages.readable_id(message)
-                answers = about if messages.is_id(about) else None
+                stated_id = messages.readable_id(message)
+                answers = stated_id if messages.is_id(stated_id) else None
                 return Ignored(f"A malformed answer: {error}", answers, error)
             return self._reject(error, messages.readable_id(message), batch)
         method = message.get("method")

@@ -20,7 +20,7 @@ from mcpkit.errors import MissingClientCapability
 T = TypeVar("T", default=Any)
 
 
-class Ask(InputMarker, Generic[T]):
+class InputRequest(InputMarker, Generic[T]):
     """A request for input from the client.
 
     Args:
@@ -46,11 +46,11 @@ class Ask(InputMarker, Generic[T]):
         """
         raise NotImplementedError
 
-    def needs(self, revision: Revision) -> dict[str, Any]:
+    def required_capabilities(self, revision: Revision) -> dict[str, Any]:
         """Return the capabilities that the client must have declared."""
         raise NotImplementedError
 
-    def read(self, result: Mapping[str, Any]) -> T:
+    def parse_result(self, result: Mapping[str, Any]) -> T:
         """Return the answer in a result of the client.
 
         Raises:
@@ -64,7 +64,7 @@ class Ask(InputMarker, Generic[T]):
         Raises:
             MissingClientCapability: It has not.
         """
-        needed = self.needs(revision)
+        needed = self.required_capabilities(revision)
         if not _has(client.capabilities, needed):
             raise MissingClientCapability(needed)
 

@@ -10,19 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-__all__ = [
-    "BY_VERSION",
-    "HANDSHAKE",
-    "PER_REQUEST",
-    "REVISIONS",
-    "UNKNOWN_CLIENT",
-    "Capability",
-    "ClientProfile",
-    "Method",
-    "Notice",
-    "Revision",
-]
-
 Capability: TypeAlias = Literal["tools", "resources", "prompts", "completions", "logging", "tasks"]
 """A server capability that must be advertised before its methods exist."""
 

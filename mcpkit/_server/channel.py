@@ -54,7 +54,7 @@ class Channel:
     congested: bool = False
     """True while the client does not keep up with messages that belong to no request."""
 
-    def send(self, text: bytes, about: Request | None = None) -> None:
+    def send(self, text: bytes, request: Request | None = None) -> None:
         """Send a notification or a request to the client, without waiting.
 
         Args:
@@ -81,7 +81,7 @@ class Channel:
         if type(event) is Rejected and event.text is not None:
             self.send(event.text)
 
-    def let_go(self, request: Request, retry: float | None) -> None:
+    def close_stream(self, request: Request, retry: float | None) -> None:
         """Close the connection that a request's messages go to, if it has one of its own.
 
         Args:
@@ -89,14 +89,14 @@ class Channel:
             retry: Seconds after which the client should reconnect; None: the transport's default.
         """
 
-    def reserve(self, size: int, about: Request) -> None:
+    def reserve(self, size: int, request: Request) -> None:
         """Count bytes that are kept for the client from now on; fewer than 0 are given back.
 
         Raises:
             ProtocolError: The client has reached its limit.
         """
 
-    def park(self, about: Request) -> Callable[[], None]:
+    def wait_for_client(self, request: Request) -> Callable[[], None]:
         """Note that a request waits for its client; the function that is returned ends that.
 
         Raises:
@@ -104,11 +104,11 @@ class Channel:
         """
         return do_nothing
 
-    def is_congested(self, about: Request) -> bool:
+    def is_congested(self, request: Request) -> bool:
         """Return True if the client does not keep up with a request's messages."""
         return self.congested
 
-    async def drain(self, about: Request | None = None) -> None:
+    async def drain(self, request: Request | None = None) -> None:
         """Wait until the channel is not congested."""
 
 

@@ -40,11 +40,11 @@ async def error_result(tool: Tool, context: Context[Any], error: BaseException) 
     if not isinstance(error, Exception):
         raise error
     if isinstance(error, UrlElicitationRequired):
-        error = await context.peer.open_url(error)
+        error = await context.backend.open_url(error)
     if isinstance(error, ProtocolError) and not _is_result(error, context.request):
         raise error
     if isinstance(error, (PublicError, ProtocolError, ElicitationError, ConnectionClosed)):
-        context.peer.handler_raised(error)
+        context.backend.on_exception(error)
         text = str(error)
     elif isinstance(error, OutputMismatch):
         reference = internal_error(context, error, f"the tool {tool.name} returned an unfit value")
@@ -53,7 +53,7 @@ async def error_result(tool: Tool, context: Context[Any], error: BaseException) 
         reference = internal_error(context, error, f"the tool {tool.name} returned an unfit value")
         text = f"The tool returned a value that cannot be sent: {error} ({reference})."
     elif (shown := shown_text(error, tool.errors)) is not None:
-        context.peer.handler_raised(error)
+        context.backend.on_exception(error)
         text = shown
     else:
         reference = internal_error(context, error, f"the tool {tool.name} failed", tool)
@@ -67,7 +67,7 @@ def to_protocol_error(error: BaseException, context: Context[Any]) -> ProtocolEr
     if isinstance(error, ProtocolError) and not _is_result(error, context.request):
         return error
     if isinstance(error, (PublicError, ProtocolError, ElicitationError, ConnectionClosed)):
-        context.peer.handler_raised(error)
+        context.backend.on_exception(error)
         if isinstance(error, ResourceNotFound):
             return not_found(error, error.uri or "", context.request.revision)
         return InternalError(str(error))
@@ -144,7 +144,7 @@ def internal_error(
         names = ", ".join(dict.fromkeys(_names(error)))
         how = f"; the model does not see why: errors=({names},) or ToolError would show it"
     log.error("%s (%s, request %r)%s", what, reference, context.request_id, how, exc_info=error)
-    context.peer.handler_raised(error)
+    context.backend.on_exception(error)
     return reference
 
 

@@ -156,7 +156,7 @@ async def get_prompt(server: Server, params: Params, context: Context[Any]) -> P
             f"Invalid arguments for the prompt {truncate(name)}: {error}"
         ) from error
     except UrlElicitationRequired as error:
-        raise await context.peer.open_url(error) from None
+        raise await context.backend.open_url(error) from None
     except Exception as error:
         raise shown_error(error, prompt, PromptError) from error
     if result.description:

@@ -17,7 +17,7 @@ from mcpkit._input_requests.replay import Requester
 from mcpkit._input_requests.steps import Step, Suspended
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
-from mcpkit._protocol.input_request import Ask
+from mcpkit._protocol.input_request import InputRequest
 from mcpkit._server.channel import do_nothing
 from mcpkit._server.failures import error_result, to_protocol_error
 from mcpkit._server.server import Server
@@ -99,7 +99,7 @@ class RunHost:
     def close_stream(self, request: Request, retry: float | None) -> None:
         """Close the connection that a request's messages go to. From any thread."""
 
-    def handler_raised(self, request: Request, error: BaseException) -> None:
+    def on_exception(self, request: Request, error: BaseException) -> None:
         """Note the exception behind a failure."""
 
     def announce_task(self, id: str) -> None:
@@ -232,11 +232,11 @@ class Run:
             raise InputRequestError("The client gave up on the request")
         return self.requester()
 
-    async def ask(self, ask: Ask[Any]) -> Any:
+    async def ask(self, ask: InputRequest[Any]) -> Any:
         """Request input from the client, and return the answer."""
         return await self._askable().ask(ask)
 
-    async def gather(self, asks: Sequence[Ask[Any]]) -> list[Any]:
+    async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
         """Request several inputs from the client at once."""
         return await self._askable().gather(asks)
 
@@ -312,9 +312,9 @@ class Run:
         """Tell every client of this server that a resource has changed."""
         self.server.changes.resource_changed(uri)
 
-    def handler_raised(self, error: BaseException) -> None:
+    def on_exception(self, error: BaseException) -> None:
         """Pass on the exception behind a failure, for tests."""
-        self.session.handler_raised(self.request, error)
+        self.session.on_exception(self.request, error)
 
     # --- threads and resources --------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ class Server:
         converters: For values that are not JSON.
         assumed_scopes: The scopes of a caller without HTTP; None: scopes do not apply to it.
         overrides: Functions that replace those of dependencies, in tests.
-        shelf: The store of tasks in this process, once there is a first task.
+        task_table: The store of tasks in this process, once there is a first task.
         tasks: The tasks of this process, while the server is served.
         task_services: Those of all event loops of this process.
         info_texts: The texts that `info_meta` has encoded, by the versions of revisions.
@@ -114,7 +114,7 @@ class Server:
     overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
         default_factory=dict[Callable[..., Any], Callable[..., Any]]
     )
-    shelf: list[Table[Task]] = field(default_factory=list["Table[Task]"])
+    task_table: list[Table[Task]] = field(default_factory=list["Table[Task]"])
     tasks: TaskService | None = None
     task_services: list[TaskService] = field(default_factory=list["TaskService"])
     _sealers: dict[str, Sealer] = field(default_factory=dict[str, Sealer])
@@ -172,7 +172,7 @@ class Server:
         try:
             result = await entry.read(uri, variables, context)
         except UrlElicitationRequired as error:
-            raise await context.peer.open_url(error) from None
+            raise await context.backend.open_url(error) from None
         except Exception as error:
             raise shown_error(error, entry, ResourceError) from error
         scope = result.cache_scope or entry.cache_scope

@@ -98,8 +98,8 @@ class Session(RunHost):
         "_size",
         "_subscriptions",
         "_waiting",
-        "on_exception",
         "on_writable",
+        "report_exception",
         "server",
         "threads",
     )
@@ -116,7 +116,9 @@ class Session(RunHost):
     ) -> None:
         self.server = server
         self.on_writable: Callable[[], None] = do_nothing
-        self.on_exception: Callable[[Request, BaseException], None] = lambda request, error: None
+        self.report_exception: Callable[[Request, BaseException], None] = lambda request, error: (
+            None
+        )
         self._channel = channel
         self._loop = loop
         self._connection = connection or Connection()
@@ -224,7 +226,7 @@ class Session(RunHost):
             self._channel.send(text)
 
     @property
-    def saturated(self) -> bool:
+    def is_full(self) -> bool:
         """True if too many requests wait, and the transport should stop reading.
 
         `on_writable` is called when it may read on.
@@ -309,7 +311,7 @@ class Session(RunHost):
             self._pending = PendingRequests(
                 self._connection,
                 self._channel.send,
-                self._channel.park,
+                self._channel.wait_for_client,
                 self.server.settings.ask_timeout,
                 self._read_on,
             )
@@ -329,13 +331,13 @@ class Session(RunHost):
 
         A channel calls this when it is no longer congested.
         """
-        was_saturated = self.saturated
+        was_full = self.is_full
         while (
             self._waiting and len(self._running) < self._max_running and not self._channel.congested
         ):
             request = next(iter(self._waiting))
             self._waits_no_more(request).run(self._begin, request)
-        if was_saturated and not self.saturated:
+        if was_full and not self.is_full:
             self.on_writable()
         if not self.busy and self._idle is not None:
             self._idle.set()
@@ -481,9 +483,9 @@ class Session(RunHost):
             text = encode_result(self.server, request, Encoded(b"", tag))
             self._channel.answer(request, self._connection.send_result(request, text))
 
-    def handler_raised(self, request: Request, error: BaseException) -> None:
+    def on_exception(self, request: Request, error: BaseException) -> None:
         """Pass on the exception behind a failure."""
-        self.on_exception(request, error)
+        self.report_exception(request, error)
 
     def announce_task(self, id: str) -> None:
         """Tell the client about a task that one of its requests has created (2025-11-25)."""
@@ -501,15 +503,15 @@ class Session(RunHost):
             )
         return self._subscriptions
 
-    def _notify(self, method: str, params: Params | None, about: Request | None) -> None:
+    def _notify(self, method: str, params: Params | None, request: Request | None) -> None:
         if method in _DROPPABLE and params is not None:  # by the handler of a task
             level = params.get("level")
             is_wanted = level is None or LOG_RANK[level] >= self._log_rank  # LOG-2
             channel = self._channel
-            congested = channel.congested if about is None else channel.is_congested(about)
+            congested = channel.congested if request is None else channel.is_congested(request)
             if not is_wanted or congested:
                 return
-        self._channel.send(self._connection.send_notification(method, params), about)
+        self._channel.send(self._connection.send_notification(method, params), request)
 
     # --- input requests ---------------------------------------------------------------------------
 
@@ -578,8 +580,8 @@ class Session(RunHost):
                 if self._takes_more(request):
                     self._channel.send(text, request)
             elif not self._closing:
-                about = request if self._connection.is_in_flight(request) else None
-                self._channel.send(text, about)
+                live = request if self._connection.is_in_flight(request) else None
+                self._channel.send(text, live)
 
         if not self._loop.on_loop():
             self._loop.soon(send)
@@ -614,9 +616,9 @@ class Session(RunHost):
         if not request.revision.polling:
             return
         if self._loop.on_loop():
-            self._channel.let_go(request, retry)
+            self._channel.close_stream(request, retry)
         else:
-            self._loop.soon(lambda: self._channel.let_go(request, retry))
+            self._loop.soon(lambda: self._channel.close_stream(request, retry))
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -644,7 +646,7 @@ class Session(RunHost):
 def _session_handler(act: Callable[[Session, Run], Any]) -> Handler:
     def handler(server: Server, params: Params, context: Context[Any]) -> Any:
         del server, params
-        run = cast("Run", context.peer)
+        run = cast("Run", context.backend)
         return act(cast("Session", run.session), run)
 
     return handler

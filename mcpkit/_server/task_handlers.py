@@ -77,7 +77,7 @@ def create_task_if_requested(
         ProtocolError: The tool cannot be called in this way (TASKL-3, TASKX-3).
     """
     request = context.request
-    if context.peer.task is not None:
+    if context.backend.task is not None:
         return None  # the task itself runs the tool
     way, support = request.revision.tasks, tool.task
     if way == "extension" and support != "forbidden":
@@ -142,7 +142,7 @@ async def _create(
 
 
 def _run_of(context: Context[Any]) -> Run:
-    return cast("Run", context.peer)
+    return cast("Run", context.backend)
 
 
 def _tasks_of(server: Server) -> TaskService:
@@ -287,7 +287,7 @@ async def _relay(
                 related(task.id),
                 question_id(task.id, key),
             )
-            answer = reply(await context.peer.ask(asked))
+            answer = reply(await context.backend.ask(asked))
         except InputRequestRefused as error:
             answer = refusal(error)
         except InvalidInputResponse:

@@ -240,11 +240,12 @@ class TaskRun(RunHost):
         """Send a notification of the task, in 2025-11-25 only. From any thread."""
         if request.revision.tasks != "wished" or self._repeats:
             return
-        about = {**params, "_meta": {**params.get("_meta", {}), **related(self.id)}}  # TASKL-8
+        meta = {**params.get("_meta", {}), **related(self.id)}  # TASKL-8
+        params = {**params, "_meta": meta}
         if self._tasks.loop.on_loop():
-            self._tasks.say(self.id, method, about)
+            self._tasks.say(self.id, method, params)
         else:
-            self._tasks.loop.soon(lambda: self._tasks.say(self.id, method, about))
+            self._tasks.loop.soon(lambda: self._tasks.say(self.id, method, params))
 
     @property
     def _repeats(self) -> bool:
@@ -316,9 +317,9 @@ def _store_maker(server: Server) -> Callable[[], RecordStore[Task]]:
     if store is None:
         from mcpkit._stores.memory import MemoryStore, Table
 
-        if not server.shelf:
-            server.shelf.append(Table[Task]())
-        return lambda: MemoryStore(server.shelf[0])
+        if not server.task_table:
+            server.task_table.append(Table[Task]())
+        return lambda: MemoryStore(server.task_table[0])
     if not isinstance(store, str):
         return store
     from mcpkit._stores import make_store

@@ -14,15 +14,6 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
 
-__all__ = [
-    "SECRET",
-    "SealBroken",
-    "Sealer",
-    "new_secret",
-    "secret_weakness",
-    "secrets_from_environment",
-]
-
 _SIGNED: Final = b"\x01"
 _ENCRYPTED: Final = b"\x02"
 _MAC_SIZE: Final = 32

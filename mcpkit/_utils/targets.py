@@ -8,15 +8,6 @@ import sys
 from collections.abc import Sequence
 from typing import TypeGuard
 
-__all__ = [
-    "command_of",
-    "is_remote",
-    "is_url",
-    "names_file",
-    "run_command",
-    "split",
-]
-
 
 def split(target: str) -> tuple[str, str | None]:
     """Return the file or module that a target names, and the app in it; None if it names none."""

@@ -31,8 +31,6 @@ from mcpkit.cli._progress import ProgressDisplay, TimeLimit
 from mcpkit.cli._schema_text import compact
 from mcpkit.cli._terminal import fail, is_interactive, note, on_stderr
 
-__all__ = ["Asking"]
-
 Params = Mapping[str, Any]
 
 ACTIONS: Final = ("accept", "decline", "cancel")
@@ -50,7 +48,7 @@ class _Left(Exception):
         self.action = action
 
 
-class Asking:
+class Answers:
     """Answers the questions of a server.
 
     Args:

@@ -13,8 +13,6 @@ from mcpkit._utils.json import is_array, is_object
 from mcpkit.cli._schema_text import a_kind, compact, kinds_of, properties_of, resolved
 from mcpkit.cli._terminal import fail
 
-__all__ = ["Given", "converted", "given", "object_from", "suggest", "tool_arguments"]
-
 Schema = Mapping[str, Any]
 
 _YES: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}

@@ -16,8 +16,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from mcpkit.cli._terminal import INTERRUPTED
 
-__all__ = ["COMMANDS", "Command", "Commands", "Listed"]
-
 SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 

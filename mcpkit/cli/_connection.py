@@ -24,15 +24,6 @@ from mcpkit.cli._terminal import BAD_NEWS, FAILED, fail, say
 from mcpkit.client.client import Client
 from mcpkit.errors import ConnectionClosed, MCPKitError
 
-__all__ = [
-    "command_for",
-    "connected",
-    "headers_from",
-    "is_python",
-    "run_async",
-    "variables_from",
-]
-
 T = TypeVar("T")
 
 _OTHERS_PROBE_S: Final = 5

@@ -21,8 +21,6 @@ from mcpkit.client.auth.client_credentials import ClientCredentials
 from mcpkit.client.auth.discovery import Issuer, Resource, read_challenge
 from mcpkit.client.auth.storage import Credentials, FileTokenStore, default_store
 
-__all__ = ["KEY", "GivenToken", "KeptLogin", "access_to", "kept_logins", "machine_for"]
-
 KEY: Final = "MCPKIT_CLIENT_KEY"
 """The variable with the path of a client's private key."""
 

@@ -10,8 +10,6 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 import typer
 from typer.models import ParameterInfo
 
-__all__ = ["FlagError", "called_with"]
-
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
 
 

@@ -11,8 +11,6 @@ from urllib.parse import urlsplit
 from mcpkit._utils.json import is_array, is_object
 from mcpkit.cli._schema_text import a_kind, compact, number_or_none, required_of
 
-__all__ = ["Field", "fields_of"]
-
 
 def fields_of(schema: Mapping[str, Any]) -> list[Field]:
     """Return the fields of a requested schema, in their order."""

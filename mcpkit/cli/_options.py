@@ -20,24 +20,6 @@ from mcpkit.cli._terminal import BAD_NEWS, SECRET, TOKEN, fail, note, relayed_st
 from mcpkit.client.client import Client
 from mcpkit.errors import InternalError, MissingClientCapability, ProtocolError
 
-__all__ = [
-    "Answers",
-    "AsJson",
-    "Env",
-    "Headers",
-    "Quiet",
-    "Reach",
-    "Refused",
-    "Revision",
-    "Roots",
-    "SamplingCommand",
-    "Save",
-    "TargetArgument",
-    "Timeout",
-    "Token",
-    "roots_from",
-]
-
 _SERVER: Final = "The server"
 _ASKING: Final = "When the server asks"
 
@@ -137,7 +119,7 @@ class Refused(InternalError):
 
 
 @dataclass(frozen=True)
-class Reach:
+class ConnectionOptions:
     """A server, and the way to reach it.
 
     Args:

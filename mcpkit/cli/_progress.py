@@ -17,8 +17,6 @@ from mcpkit.cli._terminal import on_stderr
 if TYPE_CHECKING:
     from rich.progress import Progress, Task, TaskID
 
-__all__ = ["ProgressDisplay", "TimeLimit"]
-
 _STYLES: Final = {
     "debug": "dim",
     "info": "cyan",

@@ -33,18 +33,6 @@ from mcpkit.types import (
     sniff,
 )
 
-__all__ = [
-    "Binary",
-    "Saver",
-    "as_binary",
-    "on_terminal",
-    "put",
-    "put_bytes",
-    "put_json",
-    "size",
-    "text_of",
-]
-
 _ENDINGS: Final = {"audio/wav": ".wav", "image/webp": ".webp", "audio/mpeg": ".mp3"}
 """Endings that the tables of some systems lack."""
 

@@ -13,18 +13,6 @@ from typing import Any, Final
 from mcpkit._utils.json import References, is_array, is_object
 from mcpkit._utils.text import summarize, truncate
 
-__all__ = [
-    "Effort",
-    "a_kind",
-    "compact",
-    "in_words",
-    "kinds_of",
-    "number_or_none",
-    "properties_of",
-    "required_of",
-    "resolved",
-]
-
 Schema = Mapping[str, Any]
 
 _MAX_DEPTH: Final = 8

@@ -12,9 +12,9 @@ import anyio
 import typer
 
 from mcpkit.cli import _options as options
-from mcpkit.cli._answers import Asking
+from mcpkit.cli._answers import Answers
 from mcpkit.cli._connection import run_async
-from mcpkit.cli._options import Reach, roots_from
+from mcpkit.cli._options import ConnectionOptions, roots_from
 from mcpkit.cli._progress import ProgressDisplay, TimeLimit
 from mcpkit.cli._render import Saver
 from mcpkit.cli._terminal import BAD_NEWS, fail, note
@@ -23,15 +23,13 @@ from mcpkit.client.results import CallResult
 from mcpkit.client.tasks import TaskHandle
 from mcpkit.errors import MCPKitError, TaskCancelled
 
-__all__ = ["Talk", "talking"]
-
 _CANCEL_S: Final = 5.0
 """Seconds that the cancellation of a task may take."""
 
 _CANCELLED: Final = "and has been cancelled"
 
 
-class Talk:
+class ServerSession:
     """A call in progress: its client, its time limit, its questions and its progress.
 
     Args:
@@ -44,18 +42,20 @@ class Talk:
 
     def __init__(self, target: str, given: dict[str, Any]) -> None:
         reach = (given[name] for name in ("revision", "header", "env", "timeout", "token"))
-        self.reach = Reach(target, *reach)
+        self.reach = ConnectionOptions(target, *reach)
         self.as_json: bool = given["as_json"]
         self.quiet: bool = given["quiet"]
         self.saver = Saver(given["save"])
         self.telling = ProgressDisplay(self.quiet)
         self._limit = TimeLimit(self.reach.timeout)
-        self._asking = Asking(given["answer"], given["sampling_command"], self.telling, self._limit)
+        self._asking = Answers(
+            given["answer"], given["sampling_command"], self.telling, self._limit
+        )
         self._roots = roots_from(given["roots"])
 
     @asynccontextmanager
     async def connected(self) -> AsyncGenerator[Client, None]:
-        """Connect a client that answers the server's questions; see `Reach.connected`."""
+        """Connect a client that answers the server's requests, as `ConnectionOptions.connected`."""
         async with self.reach.connected(
             **self._asking.options, roots=self._roots, on_log=self.telling.log
         ) as client:
@@ -139,8 +139,11 @@ _SHARED: Final[dict[str, tuple[Any, Any]]] = {
 
 
 def talking(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Make a command of an async function: its first parameter is a `Talk`, made from the shared
-    options, which come after its own."""
+    """Make a command of an async function.
+
+    Its first parameter is a `ServerSession`, made from the shared options.
+    They come after its own options.
+    """
     hints = get_type_hints(command, include_extras=True)
     _, *own = signature(command).parameters.values()
     parameters = [each.replace(annotation=hints[each.name]) for each in own] + [
@@ -150,7 +153,7 @@ def talking(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**given: Any) -> None:
-        talk = Talk(given["target"], {name: given.pop(name) for name in _SHARED})
+        talk = ServerSession(given["target"], {name: given.pop(name) for name in _SHARED})
         run_async(partial(command, talk, **given))
 
     run.__dict__["__signature__"] = Signature(parameters)

@@ -20,8 +20,6 @@ from mcpkit._utils.targets import split
 from mcpkit.app import MCPKit
 from mcpkit.errors import RegistrationError
 
-__all__ = ["TargetError", "load_app", "passed_over"]
-
 _NOT_THE_AUTHORS: Final = ("<frozen", str(Path(__file__).parents[1]))
 
 _LIBRARY: Final = str(Path(os.__file__).parent)

@@ -25,23 +25,6 @@ from mcpkit._utils.text import escape_control, single_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "BAD_NEWS",
-    "FAILED",
-    "INTERRUPTED",
-    "SECRET",
-    "TOKEN",
-    "confirm",
-    "fail",
-    "is_interactive",
-    "note",
-    "on_stderr",
-    "on_stdout",
-    "prompt",
-    "relayed_stderr",
-    "say",
-]
-
 TOKEN: Final = "MCPKIT_TOKEN"
 SECRET: Final = "MCPKIT_CLIENT_SECRET"
 """Environment variables with a token, and with the secret of a client."""

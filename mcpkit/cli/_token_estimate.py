@@ -21,8 +21,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["estimate", "tool_tokens"]
-
 _PIECE: Final = re.compile(
     r"""
       [A-Z]?[a-z]{1,12}         # a word or a part of camelCase, with the space before it

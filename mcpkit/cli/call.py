@@ -13,7 +13,7 @@ from mcpkit._protocol.revisions import BY_VERSION
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.targets import is_url
 from mcpkit.cli._arguments import suggest, tool_arguments
-from mcpkit.cli._options import Reach, TargetArgument
+from mcpkit.cli._options import ConnectionOptions, TargetArgument
 from mcpkit.cli._render import (
     Saver,
     as_binary,
@@ -23,7 +23,7 @@ from mcpkit.cli._render import (
     put_json,
     text_of,
 )
-from mcpkit.cli._session import Talk, talking
+from mcpkit.cli._session import ServerSession, talking
 from mcpkit.cli._terminal import BAD_NEWS, fail, note, say
 from mcpkit.client.client import Client
 from mcpkit.client.results import CallResult, ListedTool, Progress, TaskStatus
@@ -37,7 +37,7 @@ _LEVEL: Final[LogLevel] = "info"
 
 @talking
 async def call(
-    talk: Talk,
+    talk: ServerSession,
     target: TargetArgument,
     tool: Annotated[str, typer.Argument(metavar="TOOL", help="The name of the tool")],
     arguments: Annotated[
@@ -133,7 +133,7 @@ async def _listed(client: Client) -> dict[str, ListedTool]:
     return {each.name: each for each in listed}
 
 
-def _unlisted(name: str, listed: Mapping[str, ListedTool], reach: Reach) -> ListedTool:
+def _unlisted(name: str, listed: Mapping[str, ListedTool], reach: ConnectionOptions) -> ListedTool:
     """Return a tool that a server has not listed.
 
     An authenticated caller may lack a scope, without which the tool is hidden; a server that is

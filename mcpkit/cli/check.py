@@ -20,7 +20,7 @@ from mcpkit.cli._check.report import as_json, print_findings, print_rules, rules
 from mcpkit.cli._check.rules import SEVERITIES
 from mcpkit.cli._check.source import add_source
 from mcpkit.cli._connection import is_python, run_async
-from mcpkit.cli._options import Env, Headers, Reach, Revision, Timeout, Token
+from mcpkit.cli._options import ConnectionOptions, Env, Headers, Revision, Timeout, Token
 from mcpkit.cli._render import put_json
 from mcpkit.cli._target import TargetError, load_app
 from mcpkit.cli._terminal import BAD_NEWS, fail, note, on_stdout
@@ -108,7 +108,7 @@ def check(
         fail("name the server to check, as in mcpkit check server.py")
     if settings.unread is not None:
         note(f"the settings in {settings.unread.name} are ignored; reading them needs Python 3.11")
-    reach = Reach(target, revision, header, env, timeout, token)
+    reach = ConnectionOptions(target, revision, header, env, timeout, token)
 
     async def query() -> Listing:
         async with reach.connected() as client:

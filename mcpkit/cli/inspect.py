@@ -22,9 +22,9 @@ from mcpkit.cli._arguments import suggest
 from mcpkit.cli._connection import is_python, run_async
 from mcpkit.cli._options import (
     AsJson,
+    ConnectionOptions,
     Env,
     Headers,
-    Reach,
     Revision,
     TargetArgument,
     Timeout,
@@ -131,7 +131,7 @@ def inspect(
       mcpkit inspect "npx -y @example/server --verbose" --env API_KEY=secret
       mcpkit inspect https://example.com/mcp --json  (after mcpkit login https://example.com/mcp)
     """
-    reach = Reach(target, revision, header, env, timeout, token)
+    reach = ConnectionOptions(target, revision, header, env, timeout, token)
     app = None if as_ is None else _app_as(target, as_)
 
     async def main() -> None:

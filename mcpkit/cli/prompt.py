@@ -11,9 +11,9 @@ from rich.text import Text
 
 from mcpkit._utils.text import single_line
 from mcpkit.cli._arguments import given, suggest
-from mcpkit.cli._options import Reach, TargetArgument
+from mcpkit.cli._options import ConnectionOptions, TargetArgument
 from mcpkit.cli._render import Saver, as_binary, put, put_json, text_of
-from mcpkit.cli._session import Talk, talking
+from mcpkit.cli._session import ServerSession, talking
 from mcpkit.cli._terminal import fail, on_stdout
 from mcpkit.client.client import Client
 from mcpkit.client.results import ListedPrompt, PromptMessages
@@ -24,7 +24,7 @@ __all__ = ["prompt"]
 
 @talking
 async def prompt(
-    talk: Talk,
+    talk: ServerSession,
     target: TargetArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the prompt")],
     arguments: Annotated[
@@ -51,7 +51,7 @@ async def prompt(
             _show(result, name, talk.saver)
 
 
-async def _find(client: Client, name: str, reach: Reach) -> ListedPrompt:
+async def _find(client: Client, name: str, reach: ConnectionOptions) -> ListedPrompt:
     listed = await client.list_prompts() if "prompts" in client.server_capabilities else []
     found = {each.name: each for each in listed}
     if name not in found:

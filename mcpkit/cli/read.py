@@ -9,7 +9,7 @@ import typer
 from mcpkit._protocol.wire import contents_from_wire
 from mcpkit.cli._options import TargetArgument
 from mcpkit.cli._render import Saver, as_binary, on_terminal, put, put_bytes, put_json, size
-from mcpkit.cli._session import Talk, talking
+from mcpkit.cli._session import ServerSession, talking
 from mcpkit.cli._terminal import note
 from mcpkit.client.results import parse
 from mcpkit.types import ResourceContents, TextResourceContents
@@ -19,7 +19,7 @@ __all__ = ["read"]
 
 @talking
 async def read(
-    talk: Talk,
+    talk: ServerSession,
     target: TargetArgument,
     uri: Annotated[
         str, typer.Argument(metavar="URI", help="Of the resource; a template's filled in")

@@ -11,7 +11,7 @@ from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE
 from mcpkit._utils.text import single_line
 from mcpkit.cli._options import TargetArgument
 from mcpkit.cli._render import put, put_json
-from mcpkit.cli._session import Talk, talking
+from mcpkit.cli._session import ServerSession, talking
 from mcpkit.cli._terminal import BAD_NEWS, fail, note
 from mcpkit.cli.call import show_result
 from mcpkit.client.client import Client
@@ -25,7 +25,7 @@ _ACTIONS: Final = ("list", "show", "result", "cancel")
 
 @talking
 async def tasks(
-    talk: Talk,
+    talk: ServerSession,
     action: Annotated[str, typer.Argument(metavar="ACTION", help=f"One of {', '.join(_ACTIONS)}")],
     target: TargetArgument,
     id: Annotated[

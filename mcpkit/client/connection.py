@@ -36,7 +36,14 @@ from typing_extensions import Self
 
 from mcpkit._concurrency.loop import Loop, open_loop
 from mcpkit._protocol import wire
-from mcpkit._protocol.client_connection import Answered, Asked, Caller, InvalidMessage, Sent, Told
+from mcpkit._protocol.client_connection import (
+    ClientProtocol,
+    InvalidMessage,
+    Notification,
+    OutgoingMessage,
+    Response,
+    ServerRequest,
+)
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import Id, is_id
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, Revision
@@ -150,7 +157,7 @@ class _Pending:
     on_progress: OnProgress | None
     on_notification: OnMessage | None
     arrived: anyio.Event = field(default_factory=anyio.Event)
-    response: Answered | None = None
+    response: Response | None = None
     size: int = 0
     """Bytes of the message with the response."""
 
@@ -200,7 +207,7 @@ class ClientConnection:
             self._handlers["roots/list"] = roots if callable(roots) else _fixed_roots(roots)
             declared["roots"] = {}
         info = {"name": name, "version": version}
-        self._protocol = Caller(info, {**declared, **(capabilities or {})})
+        self._protocol = ClientProtocol(info, {**declared, **(capabilities or {})})
         self._on_log = on_log
         self._on_notification = on_notification
         self._timeout = timeout
@@ -409,14 +416,14 @@ class ClientConnection:
     def _receive(self, text: bytes) -> None:
         try:
             events = self._protocol.receive(text)
-            asked = sum(isinstance(event, Asked) for event in events)
+            asked = sum(isinstance(event, ServerRequest) for event in events)
             invalid: InvalidMessage | None = None
             for event in events:
                 if isinstance(event, InvalidMessage):
                     invalid = invalid or event
-                elif isinstance(event, Asked):
+                elif isinstance(event, ServerRequest):
                     self._on_request(event, len(text) // asked)
-                elif isinstance(event, Told):
+                elif isinstance(event, Notification):
                     self._notified(event.method, event.params)
                 elif (pending := self._pending.get(event.id)) is not None:
                     pending.response, pending.size = event, len(text)
@@ -439,16 +446,12 @@ class ClientConnection:
         self, message: str, *arguments: object, limit: int = MAX_LOGGED, failed: bool = False
     ) -> None:
         """Log a fault of the server at most `limit` times; `failed` adds the current exception."""
-        self._faults[message] += 1
-        count = self._faults[message]
-        if count > limit:
-            return
+        count = self._faults[message] = self._faults[message] + 1
         if count == limit > 1:
             message += f" (logged {limit} times; further ones are not logged)"
-        if failed:
-            log.exception(message, *arguments)
-        else:
-            log.warning(message, *arguments)
+        if count <= limit:
+            report = log.error if failed else log.warning
+            report(message, *arguments, exc_info=failed)
 
     def _notified(self, method: str, params: Params) -> None:
         if self._on_notification is not None:
@@ -496,7 +499,7 @@ class ClientConnection:
 
     # --- requests of the server -------------------------------------------------------------------
 
-    def _on_request(self, event: Asked, size: int) -> None:
+    def _on_request(self, event: ServerRequest, size: int) -> None:
         if self._http is not None and not self._protocol.by_handshake:
             # An answer would be a message that this revision does not have (MSG-13).
             self._log_fault("the server sends the request %s in 2026-07-28", event.method)
@@ -508,7 +511,7 @@ class ClientConnection:
         self._request_bytes += size
         self._start(self._answer(event, size))
 
-    async def _answer(self, event: Asked, size: int) -> None:
+    async def _answer(self, event: ServerRequest, size: int) -> None:
         try:
             try:
                 sent = self._protocol.send_result(event.id, await self._result_of(event))
@@ -529,7 +532,7 @@ class ClientConnection:
             self._requests -= 1
             self._request_bytes -= size
 
-    async def _result_of(self, event: Asked) -> Params:
+    async def _result_of(self, event: ServerRequest) -> Params:
         if event.method == "ping":
             return {}
         task = self._task_listeners.get(related_task(event.params) or "")
@@ -586,12 +589,14 @@ class ClientConnection:
         """
         await self._send(self._protocol.send_notification(method, params))
 
-    async def _send(self, sent: Sent, has_response: Callable[[], bool] | None = None) -> None:
+    async def _send(
+        self, sent: OutgoingMessage, answered: Callable[[], bool] | None = None
+    ) -> None:
         """Send a message; over HTTP, also wait for its response."""
         if self._http is None:
             await self.link.send_text(sent.text)
         else:
-            await self._http.exchange(sent, has_response)
+            await self._http.exchange(sent, answered)
 
     async def request(
         self,
@@ -620,10 +625,8 @@ class ClientConnection:
                 HTTP with something else than MCP.
             ValueError: The result is not an object.
         """
-        result, _ = await self._requested(
-            method, params, meta, timeout, on_progress, on_notification
-        )
-        return result
+        arguments = (method, params, meta, timeout, on_progress, on_notification)
+        return (await self._requested(*arguments))[0]
 
     async def _requested(
         self,
@@ -710,7 +713,7 @@ class ClientConnection:
             self._paused[scope] = scope.deadline - now
             scope.deadline = math.inf
 
-    async def _cancel(self, sent: Sent, error: BaseException) -> None:
+    async def _cancel(self, sent: OutgoingMessage, error: BaseException) -> None:
         """Tell the server that the response is no longer awaited (CANC-6, CANC-7)."""
         if sent.method == "initialize" or self._closed:
             return

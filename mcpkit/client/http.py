@@ -16,7 +16,7 @@ import anyio
 import httpx2
 
 from mcpkit._concurrency.loop import Loop
-from mcpkit._protocol.client_connection import Sent, parse, read
+from mcpkit._protocol.client_connection import OutgoingMessage, parse, read
 from mcpkit._protocol.headers import (
     HeaderParameter,
     declared_in,
@@ -80,7 +80,7 @@ _WANTS_TOKEN: Final = re.compile(r"(?:^|,)[ \t]*(?:Bearer|DPoP)(?![^ \t,])", re.
 _OF_ONE_SESSION: Final = ("initialize", "notifications/initialized", "notifications/cancelled")
 """Methods of messages that are not sent again in another session."""
 
-Answered = Callable[[], bool]
+IsAnswered = Callable[[], bool]
 """Returns True once the answer to a request has arrived."""
 
 
@@ -171,7 +171,7 @@ class HttpLink:
 
         self._start(carry())
 
-    async def exchange(self, sent: Sent, answered: Answered | None = None) -> None:
+    async def exchange(self, sent: OutgoingMessage, answered: IsAnswered | None = None) -> None:
         """Send a message, and pass on the messages of the response until the answer.
 
         Args:
@@ -193,7 +193,7 @@ class HttpLink:
             self._exchanges.discard(scope)
         raise ConnectionClosed("The client has left the server")
 
-    async def _exchange(self, sent: Sent, answered: Answered | None) -> None:
+    async def _exchange(self, sent: OutgoingMessage, answered: IsAnswered | None) -> None:
         if sent.method is None or sent.method in _OF_ONE_SESSION:  # None: an answer
             await self._post(sent, answered)
             return
@@ -216,7 +216,7 @@ class HttpLink:
                         raise
             await self._post(sent, answered)
 
-    async def _post(self, sent: Sent, answered: Answered | None) -> None:
+    async def _post(self, sent: OutgoingMessage, answered: IsAnswered | None) -> None:
         self.status = None
         begins_session = sent.method == "initialize" and self._endpoint is None
         if begins_session:
@@ -254,7 +254,7 @@ class HttpLink:
                 raise self._with_advice(error or self._foreign(response, body), response)
             self._on_text(body)
 
-    def _headers_of(self, sent: Sent) -> dict[str, str]:
+    def _headers_of(self, sent: OutgoingMessage) -> dict[str, str]:
         headers = {"Accept": f"{_JSON}, {_EVENTS}", "Content-Type": _JSON}
         if sent.version is None:
             return {**headers, **self._session_headers(handshake=sent.method == "initialize")}
@@ -274,7 +274,7 @@ class HttpLink:
     # --- event streams ----------------------------------------------------------------------------
 
     async def _follow(
-        self, response: httpx2.Response, sent: Sent, answered: Answered | None
+        self, response: httpx2.Response, sent: OutgoingMessage, answered: IsAnswered | None
     ) -> None:
         """Read a stream until the answer, and resume it if it breaks off."""
         stream = EventStream(limit=MAX_EVENT_BYTES)
@@ -320,7 +320,7 @@ class HttpLink:
         return await self._send("GET", self._url, headers)
 
     async def _pump(
-        self, response: httpx2.Response, stream: EventStream, answered: Answered | None
+        self, response: httpx2.Response, stream: EventStream, answered: IsAnswered | None
     ) -> int:
         """Pass on the messages of a response until its end or the answer; return their number.
 

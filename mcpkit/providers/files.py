@@ -142,7 +142,7 @@ class Directory:
         """Return an entry for each file there is now, in the order of their URIs."""
         del listing
         # Disks are slow, and a directory may hold many files: never on the event loop.
-        return await context.peer.in_thread(partial(self.files, after, limit))
+        return await context.backend.in_thread(partial(self.files, after, limit))
 
     async def find(self, listing: Listing, key: str, context: Context[Any]) -> Entry | None:
         """Return None: files are read through the template."""

@@ -38,14 +38,14 @@ class MemoryLink(Channel):
         self._open = True
         self.session = Session(server, self, loop)
         if on_exception is not None:
-            self.session.on_exception = on_exception
+            self.session.report_exception = on_exception
 
-    def send(self, text: bytes, about: Request | None = None) -> None:
+    def send(self, text: bytes, request: Request | None = None) -> None:
         """Hand a message of the session to the client."""
         if self._open:
             self._on_text(text)
 
-    async def drain(self, about: Request | None = None) -> None:
+    async def drain(self, request: Request | None = None) -> None:
         """Return at once, because `send` has delivered every message."""
 
     async def send_text(self, text: bytes) -> None:

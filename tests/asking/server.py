@@ -24,7 +24,7 @@ from mcpkit import (
     SyncContext,
     UrlElicitationRequired,
 )
-from mcpkit._protocol.input_request import Ask
+from mcpkit._protocol.input_request import InputRequest
 from mcpkit.elicitation import Accepted, Elicitation
 
 Via: TypeAlias = Literal["elicit", "sample"]
@@ -45,7 +45,7 @@ def said(answer: Elicitation[Any]) -> str:
     return str(answer.data) if answer.accepted else type(answer).__name__
 
 
-def question(via: Via, message: str, key: str | None = None) -> Ask[Any]:
+def question(via: Via, message: str, key: str | None = None) -> InputRequest[Any]:
     return Sample(message, key=key) if via == "sample" else Elicit(message, str, key=key)
 
 

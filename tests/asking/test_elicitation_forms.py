@@ -256,14 +256,16 @@ READ: list[tuple[Any, Any, Any]] = [
 
 @pytest.mark.parametrize(("wanted", "answer", "value"), READ, ids=lambda each: str(each)[:30])
 def test_an_answer_is_read_as_its_type(wanted: Any, answer: Any, value: Any) -> None:
-    found = Elicit("What?", wanted).read({"action": "accept", "content": {"value": answer}})
+    found = Elicit("What?", wanted).parse_result({"action": "accept", "content": {"value": answer}})
     assert found == Accepted(value)
     assert found.accepted
     assert type(found.data) is type(value)
 
 
 def test_a_form_is_read_as_its_model() -> None:
-    found: Any = Elicit("What?", Trip).read({"action": "accept", "content": {"city": "Oslo"}})
+    found: Any = Elicit("What?", Trip).parse_result(
+        {"action": "accept", "content": {"city": "Oslo"}}
+    )
     assert found.data == Trip(city="Oslo")
 
 
@@ -292,13 +294,13 @@ WRONG: list[tuple[Any, Any]] = [
 def test_an_answer_that_breaks_the_schema_is_none(wanted: Any, answer: Any) -> None:
     """ELIC-4, MRTR-11."""
     with pytest.raises(InvalidInputResponse):
-        Elicit("What?", wanted).read({"action": "accept", "content": {"value": answer}})
+        Elicit("What?", wanted).parse_result({"action": "accept", "content": {"value": answer}})
 
 
 @pytest.mark.parametrize("content", [None, [], "x", 7, {}], ids=repr)
 def test_an_accepted_form_without_its_content_is_none(content: Any) -> None:
     with pytest.raises(InvalidInputResponse):
-        Elicit("What?", str).read({"action": "accept", "content": content})
+        Elicit("What?", str).parse_result({"action": "accept", "content": content})
 
 
 @pytest.mark.parametrize(
@@ -310,7 +312,7 @@ def test_a_long_answer_that_is_none_is_repeated_in_part(content: Any) -> None:
     answer = {"action": "accept", "content": {"value": content}}
     for refused in (answer, {"action": content}):
         with pytest.raises(InvalidInputResponse) as caught:
-            Elicit("What?", int).read(refused)
+            Elicit("What?", int).parse_result(refused)
         assert len(str(caught.value)) < 300
 
 
@@ -318,13 +320,13 @@ def test_a_long_answer_that_is_none_is_repeated_in_part(content: Any) -> None:
 def test_an_unknown_action_is_none(action: Any) -> None:
     for ask in (Elicit("What?"), ElicitUrl("Why", "https://example.com", "id")):
         with pytest.raises(InvalidInputResponse, match="action"):
-            ask.read({"action": action})
+            ask.parse_result({"action": action})
 
 
 def test_no_and_no_answer_are_told_apart() -> None:
     """ELIC-3."""
-    assert Elicit("What?", str).read({"action": "decline"}) == Declined()
-    assert Elicit("What?", str).read({"action": "cancel"}) == Dismissed()
+    assert Elicit("What?", str).parse_result({"action": "decline"}) == Declined()
+    assert Elicit("What?", str).parse_result({"action": "cancel"}) == Dismissed()
     assert not Declined().accepted
     assert not Dismissed().accepted
 

@@ -11,7 +11,7 @@ from mcpkit import Elicit, MissingClientCapability, Roots, Sample
 from mcpkit._input_requests.replay import StatelessReplay, StepMemory
 from mcpkit._input_requests.steps import Suspended, typed
 from mcpkit._protocol.connection import Request
-from mcpkit._protocol.input_request import Ask
+from mcpkit._protocol.input_request import InputRequest
 from mcpkit._protocol.revisions import BY_VERSION, ClientProfile
 from mcpkit._utils.sealing import Sealer
 from mcpkit.errors import InvalidParams
@@ -61,7 +61,7 @@ def calls() -> Calls:
 NAME = Elicit("Name?", str, key="name")
 
 
-def asked(replay: StatelessReplay, *asks: Ask[Any]) -> dict[str, Any]:
+def asked(replay: StatelessReplay, *asks: InputRequest[Any]) -> dict[str, Any]:
     """What the round ends with, once it was suspended by these."""
     with pytest.raises(Suspended):
         wait(lambda: replay.gather(asks))
@@ -73,7 +73,7 @@ def state_of(calls: Calls, **options: Any) -> str:
     return state
 
 
-def answer(replay: StatelessReplay, ask: Ask[Any]) -> Any:
+def answer(replay: StatelessReplay, ask: InputRequest[Any]) -> Any:
     return wait(lambda: replay.ask(ask))
 
 

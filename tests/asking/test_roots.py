@@ -108,7 +108,9 @@ def test_a_percent_sign_in_a_path_is_one(root: Root, tmp_path: Path) -> None:
 
 
 def test_roots_are_read() -> None:
-    found = Roots().read({"roots": [{"uri": "file:///a", "name": "A"}, {"uri": "file:///b"}]})
+    found = Roots().parse_result(
+        {"roots": [{"uri": "file:///a", "name": "A"}, {"uri": "file:///b"}]}
+    )
     assert found == [Root("file:///a", "A"), Root("file:///b")]
 
 
@@ -119,8 +121,8 @@ def test_roots_are_read() -> None:
 )
 def test_malformed_roots_are_refused(result: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputResponse):
-        Roots().read(result)
+        Roots().parse_result(result)
 
 
 def test_a_name_that_is_no_text_is_left_out() -> None:
-    assert Roots().read({"roots": [{"uri": "file:///a", "name": 7}]}) == [Root("file:///a")]
+    assert Roots().parse_result({"roots": [{"uri": "file:///a", "name": 7}]}) == [Root("file:///a")]

@@ -118,14 +118,18 @@ def test_tools_are_refused_where_they_do_not_exist(revision_data: Revision) -> N
 @revisions
 def test_what_a_client_must_have_declared(revision_data: Revision) -> None:
     """SAMP-1, SAMP-3."""
-    assert Sample("x").needs(revision_data) == {"sampling": {}}
-    assert Sample("x", include_context="none").needs(revision_data) == {"sampling": {}}
-    assert Sample("x", tools=TOOLS).needs(revision_data) == {"sampling": {"tools": {}}}
+    assert Sample("x").required_capabilities(revision_data) == {"sampling": {}}
+    assert Sample("x", include_context="none").required_capabilities(revision_data) == {
+        "sampling": {}
+    }
+    assert Sample("x", tools=TOOLS).required_capabilities(revision_data) == {
+        "sampling": {"tools": {}}
+    }
     context: dict[str, Any] = {"context": {}} if revision_data.sampling_tools else {}
     both: tuple[Literal["thisServer", "allServers"], ...] = ("thisServer", "allServers")
     for wanted in both:
         sample = Sample("x", include_context=wanted)
-        assert sample.needs(revision_data) == {"sampling": context}
+        assert sample.required_capabilities(revision_data) == {"sampling": context}
 
 
 # --- what is answered -----------------------------------------------------------------------------
@@ -139,18 +143,20 @@ USE = {"type": "tool_use", "id": "1", "name": "add", "input": {"a": 1}}
 
 
 def test_an_answer_is_read() -> None:
-    found = Sample("x").read({**said({"type": "text", "text": "a"}, USE), "stopReason": "toolUse"})
+    found = Sample("x").parse_result(
+        {**said({"type": "text", "text": "a"}, USE), "stopReason": "toolUse"}
+    )
     assert (found.text, found.model, found.stop_reason) == ("a", "m", "toolUse")
     assert found.tool_uses == [ToolUse("1", "add", {"a": 1})]
 
 
 def test_one_block_is_read_like_a_list_of_one() -> None:
-    assert Sample("x").read(speak("a")).text == "a"
+    assert Sample("x").parse_result(speak("a")).text == "a"
 
 
 def test_results_of_tools_are_read() -> None:
     block = {"type": "tool_result", "toolUseId": "1", "content": [{"type": "text", "text": "a"}]}
-    (found,) = Sample("x").read(said(block)).content
+    (found,) = Sample("x").parse_result(said(block)).content
     assert found == ToolUseResult("1", [TextContent("a")])
 
 
@@ -173,7 +179,7 @@ def test_results_of_tools_are_read() -> None:
 def test_a_malformed_answer_is_none(result: dict[str, Any]) -> None:
     """MRTR-11, S2C-4."""
     with pytest.raises(InvalidInputResponse):
-        Sample("x").read(result)
+        Sample("x").parse_result(result)
 
 
 class City(BaseModel):

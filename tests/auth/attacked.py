@@ -11,8 +11,6 @@ from tests.auth.issuer import RESOURCE, Issuer, Key
 from tests.messages import called
 from tests.transports.http.wire import Exchange, Host, Stage
 
-__all__ = ["ATTACKS", "KEY", "Answer", "Attack", "Ground", "attack", "bearer", "make_app"]
-
 READ, WRITE = "notes:read", "notes:write"
 KEY: Final = "the-key-of-a-program"
 

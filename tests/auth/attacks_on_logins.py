@@ -19,8 +19,6 @@ from tests.auth.browser import Browser, Page, fields_of
 from tests.auth.forgeries import part
 from tests.auth.server.conftest import BACK, Site
 
-__all__ = ["ATTACKS", "Attack", "victim"]
-
 EVIL: Final = "https://evil.example.com/back"
 
 Send = Callable[[Site], Page]

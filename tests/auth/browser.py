@@ -21,8 +21,6 @@ from urllib.request import (
     build_opener,
 )
 
-__all__ = ["Browser", "Form", "Page", "browsing", "fields_of"]
-
 _PATIENCE: Final = 20.0
 _MOST_STEPS: Final = 20
 

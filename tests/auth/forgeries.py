@@ -14,8 +14,6 @@ from cryptography.hazmat.primitives import serialization
 
 from tests.auth.issuer import RESOURCE, Issuer, Key
 
-__all__ = ["FORGED", "WRONG", "forged", "part", "wrong"]
-
 
 def part(value: Any) -> str:
     raw = value if isinstance(value, bytes) else json.dumps(value).encode()

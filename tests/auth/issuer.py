@@ -16,8 +16,6 @@ from urllib.parse import parse_qs
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-__all__ = ["RESOURCE", "Issuer", "Key", "Reply", "issuing"]
-
 RESOURCE: Final = "https://notes.example.com/mcp"
 """The server that tokens are for."""
 

@@ -18,17 +18,6 @@ from tests.transports.processes import (
 )
 from tests.warm import Popen, run
 
-__all__ = [
-    "ELICITING",
-    "MCPKIT",
-    "OFFERING",
-    "Ended",
-    "Step",
-    "at_terminal",
-    "mcpkit",
-    "single_line",
-]
-
 MCPKIT: Final = [sys.executable, "-m", "mcpkit"]
 OFFERING: Final = str(Path(__file__).with_name("offering.py"))
 """A server with every kind of tool."""

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tests.transports.http.plain import Server
 
-__all__ = ["HURRIED", "SOON", "WORKERS", "hurried", "limits"]
-
 HURRIED: Final = [sys.executable, str(Path(__file__))]
 """Is ``mcpkit`` but for its limits."""
 

@@ -18,7 +18,7 @@ import pytest
 import typer
 
 import mcpkit as package
-from mcpkit.cli._answers import Asking
+from mcpkit.cli._answers import Answers
 from mcpkit.cli._connection import run_async
 from mcpkit.cli._progress import ProgressDisplay, TimeLimit
 from mcpkit.cli._render import Binary, name_from
@@ -171,7 +171,7 @@ def test_nothing_of_a_server_steers_or_hides(
 
 @pytest.mark.parametrize("given", [None, ["x=1"], ["accept"]], ids=str)
 def test_nor_does_a_question(given: list[str] | None, capsys: pytest.CaptureFixture[str]) -> None:
-    asking = Asking(given, None, ProgressDisplay(), TimeLimit(None))
+    asking = Answers(given, None, ProgressDisplay(), TimeLimit(None))
     field = {"type": "string", "title": f"{EVIL}\nmcpkit: no"}
     form = {"properties": {"x": field, f"y\nmcpkit: {EVIL}": field}, "required": ["x"]}
     message = f"Who?{EVIL}\nmcpkit: yes"

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from mcpkit import MCPKit
 from mcpkit.cli._credentials import kept_logins
-from mcpkit.cli._options import Reach
+from mcpkit.cli._options import ConnectionOptions
 from tests.auth.browser import Browser, fields_of
 from tests.auth.server.conftest import MACHINE_SECRET, Clock, Site, serving
 from tests.cli.commands import MCPKIT, Ended, mcpkit, single_line
@@ -540,7 +540,7 @@ def test_no_server_that_is_started_here_gets_them(person: Person, tmp_path: Path
 
 
 def test_what_a_command_knows_of_its_server_shows_no_secret() -> None:
-    reach = Reach("https://x/mcp", headers=["X-Key: sw0rdfish"], token="sw0rdfish")
+    reach = ConnectionOptions("https://x/mcp", headers=["X-Key: sw0rdfish"], token="sw0rdfish")
     assert "sw0rdfish" not in repr(reach)
 
 
@@ -550,11 +550,11 @@ def test_whoever_says_who_asks_is_not_just_anybody(
     """`mcpkit check` warns of servers that anybody may use."""
     monkeypatch.setenv("MCPKIT_CREDENTIALS", str(tmp_path))
     monkeypatch.delenv("MCPKIT_TOKEN", raising=False)
-    assert Reach("https://x/mcp").is_anonymous
-    assert not Reach("https://x/mcp", token="sw0rdfish").is_anonymous
-    assert not Reach("https://x/mcp", headers=["X-Key: sw0rdfish"]).is_anonymous
+    assert ConnectionOptions("https://x/mcp").is_anonymous
+    assert not ConnectionOptions("https://x/mcp", token="sw0rdfish").is_anonymous
+    assert not ConnectionOptions("https://x/mcp", headers=["X-Key: sw0rdfish"]).is_anonymous
     monkeypatch.setenv("MCPKIT_TOKEN", "sw0rdfish")
-    assert not Reach("https://x/mcp").is_anonymous
+    assert not ConnectionOptions("https://x/mcp").is_anonymous
 
 
 @pytest.mark.anyio
@@ -564,7 +564,7 @@ async def test_nor_is_whoever_has_logged_in(
     person.logs_in(site.url)
     monkeypatch.setenv("MCPKIT_CREDENTIALS", str(person.folder))
     monkeypatch.delenv("MCPKIT_TOKEN", raising=False)
-    reach = Reach(site.url)
+    reach = ConnectionOptions(site.url)
     async with reach.connected():
         assert not reach.is_anonymous
 
@@ -633,7 +633,7 @@ def test_where_there_is_no_home(
     for name in ("MCPKIT_CREDENTIALS", "MCPKIT_TOKEN", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", lost)
-    assert Reach("https://x/mcp").is_anonymous
+    assert ConnectionOptions("https://x/mcp").is_anonymous
     with pytest.raises(typer.Exit):
         kept_logins()
     assert capsys.readouterr().err == (

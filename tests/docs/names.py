@@ -12,8 +12,6 @@ from typing import Final
 from mcpkit._utils.names import How, PeerName, peer_names
 from tests.docs.pages import DOCS
 
-__all__ = ["PAGE", "page"]
-
 PAGE: Final = DOCS / "migration" / "names.md"
 
 _HEADINGS: Final = {

@@ -35,8 +35,6 @@ from typing import Final, TypeAlias
 
 from tests.warm import put_programs
 
-__all__ = ["DOCS", "PAGES", "README", "ROOT", "Block", "Page", "blocks_of", "with_code"]
-
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
 PAGES: Final = sorted(DOCS.rglob("*.md"))

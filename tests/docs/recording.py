@@ -21,8 +21,6 @@ from xml.sax.saxutils import escape
 
 from tests.docs.pages import DOCS, ROOT, environment
 
-__all__ = ["PICTURE", "lines_in", "lines_of", "picture_of", "record", "said"]
-
 PICTURE: Final = DOCS / "assets" / "call.svg"
 SERVER: Final = DOCS / "code" / "rooms.py"
 ARGUMENTS: Final = ["call", SERVER.name, "book", "city=Oslo", "nights=3"]

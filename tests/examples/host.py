@@ -16,19 +16,6 @@ from mcpkit.testing import REVISIONS
 from mcpkit.types import ResourceContents, TextResourceContents
 from tests.warm import python
 
-__all__ = [
-    "ASKING",
-    "ERAS",
-    "EXAMPLES",
-    "MODERN",
-    "PATIENCE",
-    "Heard",
-    "data_of",
-    "example",
-    "json_of",
-    "watching",
-]
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MODERN = REVISIONS[-1]
 ASKING = REVISIONS[2:]

@@ -11,8 +11,6 @@ from mcpkit import Context, MCPKit, SyncContext
 from tests.transports.http.wire import Host, Site, Stage
 from tests.uvicorns import listen, running
 
-__all__ = ["Address", "Diary", "make_app", "served", "variable"]
-
 variable = contextvars.ContextVar("variable", default="unset")
 
 

@@ -9,8 +9,6 @@ from typing import Final
 
 import pytest
 
-__all__ = ["INSTALLED", "NODE", "ROOT", "copy_scripts", "node", "require"]
-
 ROOT: Final = Path(__file__).parents[2]
 INSTALLED: Final = ROOT / ".cache" / "peers"
 NODE: Final = INSTALLED / "node"

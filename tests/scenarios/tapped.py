@@ -10,12 +10,10 @@ from typing import Any
 import anyio
 
 from mcpkit._concurrency.loop import Loop
-from mcpkit._protocol.client_connection import Sent
+from mcpkit._protocol.client_connection import OutgoingMessage
 from mcpkit.client.connection import Link
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.schemas import check
-
-__all__ = ["HANDSHAKE", "MODERN", "PATIENCE", "TappedClient", "since", "until"]
 
 PATIENCE = 10.0
 """Seconds to wait for what must arrive."""
@@ -76,10 +74,12 @@ class TappedClient(AsyncTestClient):
         async with super()._open(loop) as link:
             yield _Tap(link, self)
 
-    async def _send(self, sent: Sent, has_response: Callable[[], bool] | None = None) -> None:
+    async def _send(
+        self, sent: OutgoingMessage, answered: Callable[[], bool] | None = None
+    ) -> None:
         if self._http is not None:
             self.note_sent(sent.text)
-        await super()._send(sent, has_response)
+        await super()._send(sent, answered)
 
     def note_sent(self, text: bytes) -> None:
         """Remember method and revision of a request."""

@@ -19,8 +19,6 @@ from typing import Any, ClassVar, Final
 
 import pytest
 
-__all__ = ["SERVERS", "Server", "Servers"]
-
 PATIENCE: Final = 30.0
 UNPACKED: Final = Path(__file__).resolve().parents[2] / ".cache" / "databases"
 

@@ -686,11 +686,11 @@ def test_a_failed_rollback_is_survived() -> None:
 
 
 def test_event_loops_in_several_threads_share_a_table() -> None:
-    shelf = Table[Task]()
+    task_table = Table[Task]()
     claimed: list[str] = []
 
     async def work(name: str) -> None:
-        store = TaskStore(MemoryStore(shelf))
+        store = TaskStore(MemoryStore(task_table))
         await store.open(name, lambda id: None)
         for number in range(200):
             made = Task(id=f"{name} {number}", owner=name, call=b"", ttl=None)
@@ -709,5 +709,5 @@ def test_event_loops_in_several_threads_share_a_table() -> None:
             thread.join(PATIENCE)
     finally:
         sys.setswitchinterval(before)
-    assert len(shelf.records) == 800
-    assert all(each.worker is None for each in shelf.records.values())
+    assert len(task_table.records) == 800
+    assert all(each.worker is None for each in task_table.records.values())

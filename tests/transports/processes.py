@@ -21,18 +21,6 @@ from typing import IO, Any, Final, TypeAlias
 from tests.messages import CLIENT, MODERN, NEWEST, Message, announced, request
 from tests.warm import Popen
 
-__all__ = [
-    "LEGACY",
-    "REPOSITORY",
-    "SERVED",
-    "TIMEOUT",
-    "Process",
-    "call",
-    "modern",
-    "served",
-    "started",
-]
-
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 SERVED: Final = REPOSITORY / "tests" / "transports" / "served.py"
 TIMEOUT: Final = 20.0

@@ -176,8 +176,8 @@ class Shop:
         return cls()
 
     @mcpkit.resource("shop://{shelf}")
-    def shelf(self, shelf: str) -> bytes:
-        return shelf.encode()
+    def task_table(self, task_table: str) -> bytes:
+        return task_table.encode()
 
 
 shop = Shop()
@@ -185,7 +185,7 @@ assert_type(shop.buy("bread"), int)
 assert_type(Shop.count(["bread"]), int)
 assert_type(shop.count(["bread"]), int)
 assert_type(Shop.named("corner"), Shop)
-assert_type(shop.shelf("top"), bytes)
+assert_type(shop.task_table("top"), bytes)
 assert_type(app.tool(shop.buy)(item="bread"), int)
 app.include(shop, prefix="shop")
 app.include(Shop)

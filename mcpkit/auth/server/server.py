@@ -66,7 +66,7 @@ from mcpkit.types import Principal
 
 log = get_logger("mcpkit.auth")
 
-Ask: TypeAlias = Callable[[LoginAttempt], "Outcome | Awaitable[Outcome]"]
+LoginFunction: TypeAlias = Callable[[LoginAttempt], "Outcome | Awaitable[Outcome]"]
 """A function as a login: called first without fields, then with the fields of its form."""
 
 AUTHORIZE: Final = "/authorize"
@@ -127,7 +127,7 @@ class AuthorizationServer(EmbeddedServer):
     @with_suggestions()
     def __init__(
         self,
-        login: Login | Ask | Sequence[Login],
+        login: Login | LoginFunction | Sequence[Login],
         store: AuthStore | str | os.PathLike[str] | None = None,
         *,
         secret: str | Sequence[str] | None = None,
@@ -647,7 +647,7 @@ def _hash(text: str) -> str:
 
 
 class _FunctionLogin(Login):
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: LoginFunction) -> None:
         self._ask = ask
 
     async def begin(self, attempt: LoginAttempt) -> Outcome:
@@ -677,7 +677,7 @@ def _login_of(given: Any) -> Login:
     if isinstance(given, Login):
         return given
     if callable(given) and not isinstance(given, type):
-        return _FunctionLogin(cast("Ask", given))
+        return _FunctionLogin(cast("LoginFunction", given))
     raise TypeError("login= takes a Login, several, or a function from a LoginAttempt to a User")
 
 

@@ -20,8 +20,6 @@ from mcpkit.cli._check import (
 from mcpkit.cli._check.listing import Listing
 from mcpkit.cli._check.rules import KNOWN, SEVERITIES, Finding, Rule
 
-__all__ = ["REMOVED", "RULES", "THEMES", "apply", "choose", "unknown"]
-
 THEMES: Final = {
     "NAME": "Names",
     "DESC": "Descriptions",

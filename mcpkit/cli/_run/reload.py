@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from mcpkit.app import MCPKit
     from mcpkit.cli._run.workers import Watched
 
-__all__ = ["serve_with_reload"]
-
 T = TypeVar("T")
 
 _HOLD_S: Final = 4.0
@@ -205,7 +203,7 @@ class _Reloaded:
                 await self._importing.wait()
         version = self._version
         assert version is not None
-        context.peer.state = version.server.state
+        context.backend.state = version.server.state
         for each in reversed(version.server.middleware):
             call_next = partial(each, context, call_next)
         version.running += 1

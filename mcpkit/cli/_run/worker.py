@@ -18,8 +18,6 @@ from mcpkit.cli._terminal import note
 from mcpkit.transports.leaving import stop_signals
 from mcpkit.transports.stdio.redirect import never_block
 
-__all__ = ["Order", "work"]
-
 
 class Order(NamedTuple):
     """The order for a process, which is all that it knows, because it is a new one.

@@ -24,8 +24,6 @@ from mcpkit._utils.text import exit_reason
 from mcpkit.cli._terminal import note
 from mcpkit.transports.leaving import stop_signals
 
-__all__ = ["Supervisor", "Watched"]
-
 _START_PAUSE_S: Final = 1.0
 """Seconds after which a worker is started again that could not be started."""
 

@@ -59,10 +59,10 @@ def error_status(error: ProtocolError, *, modern: bool, served: bool) -> int:
 class ExchangeChannel(Channel):
     """A channel that gives each message to the exchange that it belongs to."""
 
-    def send(self, text: bytes, about: Request | None = None) -> None:
+    def send(self, text: bytes, request: Request | None = None) -> None:
         """Put a message on the stream of its request."""
-        if about is not None:
-            exchange: Any = about.origin
+        if request is not None:
+            exchange: Any = request.origin
             exchange.push(text)
 
     def answer(
@@ -78,32 +78,32 @@ class ExchangeChannel(Channel):
         if exchange is not None:
             exchange.reject(event)
 
-    def let_go(self, request: Request, retry: float | None) -> None:
+    def close_stream(self, request: Request, retry: float | None) -> None:
         """Close the connection that a request's messages go to."""
         exchange: Any = request.origin
         exchange.detach(retry)
 
-    def is_congested(self, about: Request) -> bool:
+    def is_congested(self, request: Request) -> bool:
         """Return True if the client does not read the messages of a request."""
-        exchange: Any = about.origin
+        exchange: Any = request.origin
         stream: Stream | None = exchange.stream
         return stream is not None and stream.is_congested
 
-    def reserve(self, size: int, about: Request) -> None:
+    def reserve(self, size: int, request: Request) -> None:
         """Count bytes that are kept for the client of a request."""
-        exchange: Any = about.origin
+        exchange: Any = request.origin
         exchange.reserve(size)
 
-    def park(self, about: Request) -> Callable[[], None]:
+    def wait_for_client(self, request: Request) -> Callable[[], None]:
         """Note that a request waits for its client's answer."""
-        exchange: Any = about.origin
-        parked: Callable[[], None] = exchange.open_requests.park(exchange)
-        return parked
+        exchange: Any = request.origin
+        waiting: Callable[[], None] = exchange.open_requests.wait_for_client(exchange)
+        return waiting
 
-    async def drain(self, about: Request | None = None) -> None:
+    async def drain(self, request: Request | None = None) -> None:
         """Wait until the client has read."""
-        if about is not None:
-            exchange: Any = about.origin
+        if request is not None:
+            exchange: Any = request.origin
             if exchange.stream is not None:
                 await exchange.stream.drain()
 

@@ -178,8 +178,8 @@ class LegacySessions:
     ) -> bool:
         """Take an answer or a notification that no session here waits for; False if one does."""
         if "method" not in message:
-            about = readable_id(message)
-            if live is not None and not isinstance(about, Unset) and live.session.awaits(about):
+            request = readable_id(message)
+            if live is not None and not isinstance(request, Unset) and live.session.awaits(request):
                 return False
             self._take_answer(message, id)
             return True

@@ -50,7 +50,7 @@ class EndpointQuotas:
         each = limits.max_each
         self.requests = quota(limits.max_requests, each)
         """Requests that run, whose body arrives, or whose response is being read."""
-        self.parked = quota(limits.max_parked, each)
+        self.waiting = quota(limits.max_parked, each)
         """Requests that wait for their client: for its answer to a question, or for its return."""
         self.streams = quota(limits.max_streams, each)
         """Streams that clients hold open."""

@@ -181,11 +181,11 @@ class OpenRequests:
         if request.lasts:
             request.occupy(quotas.streams)
         elif request.asking or request.is_detached:
-            request.occupy(quotas.parked)
+            request.occupy(quotas.waiting)
         else:
             request.occupy(quotas.requests)
 
-    def park(self, request: OpenRequest) -> Callable[[], None]:
+    def wait_for_client(self, request: OpenRequest) -> Callable[[], None]:
         """Count a request among those that wait for their client; the result ends that.
 
         Raises:
@@ -205,9 +205,9 @@ class OpenRequests:
         return unpark
 
     def _has_parking(self, request: OpenRequest) -> bool:
-        parked = self.quotas.parked
-        is_parked = request.place is not None and request.place.quota is parked
-        return is_parked or parked.has_room(request.owner)
+        waiting = self.quotas.waiting
+        is_parked = request.place is not None and request.place.quota is waiting
+        return is_parked or waiting.has_room(request.owner)
 
     def end(self, request: OpenRequest) -> None:
         """Forget a request whose client has its response or has disconnected.

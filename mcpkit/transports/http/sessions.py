@@ -218,14 +218,14 @@ class LiveSession(ExchangeChannel):
         standalone = self.standalone
         return self.session.busy or (standalone is not None and standalone.response is not None)
 
-    def send(self, text: bytes, about: Request | None = None) -> None:
+    def send(self, text: bytes, request: Request | None = None) -> None:
         """Put a message on the stream of its request, else on the one that a GET opens."""
-        if about is not None:
-            super().send(text, about)
+        if request is not None:
+            super().send(text, request)
         else:
             self.open_standalone().put(text)
 
-    def reserve(self, size: int, about: Request) -> None:
+    def reserve(self, size: int, request: Request) -> None:
         """Count bytes that are kept for the client."""
         watch(self.watched, size)
 

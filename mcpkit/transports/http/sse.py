@@ -44,24 +44,24 @@ class _StreamChannel(Channel):
         super().answer(request, text, error)
         cast("_Posted", request.origin).finish_one()
 
-    def send(self, text: bytes, about: Request | None = None) -> None:
+    def send(self, text: bytes, request: Request | None = None) -> None:
         """Put a message on the stream."""
         self._stream.put(text)
 
-    def reserve(self, size: int, about: Request) -> None:
+    def reserve(self, size: int, request: Request) -> None:
         """Count bytes that are kept for the client."""
         watch(self._watched, size)
 
-    def park(self, about: Request) -> Callable[[], None]:
+    def wait_for_client(self, request: Request) -> Callable[[], None]:
         """Note that a request waits for its client's answer."""
-        posted = cast("_Posted", about.origin)
-        return posted.open_requests.park(posted)
+        posted = cast("_Posted", request.origin)
+        return posted.open_requests.wait_for_client(posted)
 
-    def is_congested(self, about: Request) -> bool:
+    def is_congested(self, request: Request) -> bool:
         """Return True if the client does not read; the stream itself bounds what waits."""
         return self._stream.is_congested
 
-    async def drain(self, about: Request | None = None) -> None:
+    async def drain(self, request: Request | None = None) -> None:
         """Wait until the client has read."""
         await self._stream.drain()
 

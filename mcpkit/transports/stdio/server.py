@@ -130,7 +130,7 @@ async def serve(
     async with open_loop() as loop, serving_tasks(server, loop) as (served, tasks):
         output = Output(streams.writer, loop, on_broken=ended.set)
         session = Session(served, output, loop)
-        lines = Lines(session, max_line, lambda: session.saturated or output.congested)
+        lines = Lines(session, max_line, lambda: session.is_full or output.congested)
         reader = make_reader(streams.reader, loop)
         context = contextvars.copy_context()
         stop_watching: Callable[[], object] = _watch_nothing

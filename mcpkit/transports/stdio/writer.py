@@ -82,10 +82,10 @@ class Output(Channel):
     def __exit__(self, *error: object) -> None:
         self.flush()
 
-    def send(self, text: bytes, about: Request | None = None) -> None:
+    def send(self, text: bytes, request: Request | None = None) -> None:
         """Send one message; it is written at the end of this turn of the loop."""
-        if about is not None and text.startswith(_PROGRESS):
-            self._told[about] = time.monotonic()
+        if request is not None and text.startswith(_PROGRESS):
+            self._told[request] = time.monotonic()
         self._put(text)
 
     def answer(
@@ -184,7 +184,7 @@ class Output(Channel):
             self._uncongested.set()
             self.on_writable()
 
-    async def drain(self, about: Request | None = None) -> None:
+    async def drain(self, request: Request | None = None) -> None:
         """Wait until the output is no longer congested."""
         if self.congested:
             await self._uncongested.wait()

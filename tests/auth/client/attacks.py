@@ -9,8 +9,6 @@ from typing import Any, Final, NamedTuple
 
 from tests.auth.client.world import READ, RESOURCE, SERVER, Reply, Seen, World
 
-__all__ = ["ATTACKS", "Attack"]
-
 Prepare = Callable[[World, World], None]
 
 

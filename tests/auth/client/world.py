@@ -26,20 +26,6 @@ from mcpkit.client.auth import HttpAuth
 from tests.auth.browser import Browser, Page
 from tests.uvicorns import listen, running
 
-__all__ = [
-    "PATIENCE",
-    "READ",
-    "WRITE",
-    "Host",
-    "Reply",
-    "Routed",
-    "Seen",
-    "User",
-    "World",
-    "call",
-    "hosting",
-]
-
 PATIENCE: Final = 20.0
 READ, WRITE = "notes:read", "notes:write"
 RESOURCE: Final = "/.well-known/oauth-protected-resource"

@@ -37,8 +37,6 @@ from mcpkit.auth.server import users
 from tests.auth.browser import Browser, Page, fields_of
 from tests.uvicorns import listen, running
 
-__all__ = ["BACK", "Asked", "Clock", "Site", "cheap_hash", "serving"]
-
 BACK: Final = "http://127.0.0.1:9/back"
 """Where clients of these tests want their answers; nothing listens there."""
 

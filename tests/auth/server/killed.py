@@ -13,8 +13,6 @@ from mcpkit import Context, MCPKit
 from mcpkit.auth import AuthorizationServer, RegisteredClient, User
 from tests.auth.server.conftest import BACK, SECRET
 
-__all__ = ["CLIENT", "main"]
-
 CLIENT = RegisteredClient("editor", (BACK,), name="An editor")
 
 

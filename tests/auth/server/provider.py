@@ -11,8 +11,6 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from mcpkit.auth import Provider
 from tests.auth.issuer import Issuer, Reply
 
-__all__ = ["CLIENT", "CLIENT_SECRET", "IdentityProvider"]
-
 CLIENT: Final = "mcp-server"
 CLIENT_SECRET: Final = "the secret / of the server"
 

@@ -8,8 +8,6 @@ from typing import Any
 from mcpkit._protocol.revisions import HANDSHAKE, PER_REQUEST
 from mcpkit.cli._check.listing import Entry, Kind, Listing
 
-__all__ = ["argument", "prompt", "resource", "server", "template", "tool"]
-
 ORDER = {"type": "string", "description": "Such as A-17."}
 
 

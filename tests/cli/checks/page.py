@@ -12,8 +12,6 @@ from typing import Final
 from mcpkit.cli._check import RULES, THEMES
 from mcpkit.cli._check.rules import Rule
 
-__all__ = ["PAGE", "START", "written"]
-
 PAGE: Final = Path(__file__).parents[3] / "docs" / "checks.md"
 START: Final = "## The rules\n"
 

@@ -13,8 +13,6 @@ from tests.transports.http import plain
 from tests.transports.processes import REPOSITORY
 from tests.warm import python
 
-__all__ = ["OVER", "PORTED", "arguments_of", "ported"]
-
 PORTED: Final = EXAMPLES / "ported"
 
 OVER: Final = {"stdio": REVISIONS[-2], "http": REVISIONS[-1]}

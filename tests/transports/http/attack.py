@@ -15,8 +15,6 @@ from tests.transports.http.wire import (
     PATIENCE,
 )
 
-__all__ = ["Raw", "connect", "eventually", "head", "hostile_headers", "post_head"]
-
 _ACCEPT: Final = f"{JSON}, {EVENTS}"
 
 

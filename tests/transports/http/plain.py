@@ -24,8 +24,6 @@ from tests.transports.processes import (
     started,
 )
 
-__all__ = ["HANDSHAKES", "RUN", "Answer", "Client", "Events", "Server", "serving"]
-
 RUN: Final = [sys.executable, "-m", "mcpkit", "run"]
 HANDSHAKES: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 _LISTENS: Final = re.compile(r"listens on (\S+?),? ")

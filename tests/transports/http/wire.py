@@ -36,21 +36,6 @@ from tests.messages import (
 )
 from tests.uvicorns import listen, running
 
-__all__ = [
-    "EVENTS",
-    "JSON",
-    "PATIENCE",
-    "Event",
-    "Exchange",
-    "Host",
-    "Site",
-    "Stage",
-    "Talk",
-    "eventually",
-    "hosting",
-    "limited",
-]
-
 PATIENCE: Final = 20.0
 """Seconds to wait for what must happen."""
 
