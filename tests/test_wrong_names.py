@@ -100,7 +100,7 @@ def test_a_property_that_fails_says_how_itself() -> None:
             return {}.nothing  # type: ignore[attr-defined]
 
     with pytest.raises(AttributeError, match="'dict' object has no attribute 'nothing'"):
-        _ = Broken(ctx().peer).state
+        _ = Broken(ctx().backend).state
 
 
 @pytest.mark.parametrize(

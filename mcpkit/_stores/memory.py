@@ -56,10 +56,12 @@ class MemoryStore(RecordStore[R]):
 
     async def _open(self) -> None:
         if self._on_change is not None:
-            self._table.listeners[self.worker] = self._on_change
+            with self._table.lock:
+                self._table.listeners[self.worker] = self._on_change
 
     async def _close(self) -> None:
-        self._table.listeners.pop(self.worker, None)
+        with self._table.lock:
+            self._table.listeners.pop(self.worker, None)
 
     async def _find(self, ids: Sequence[str]) -> Mapping[str, R]:
         with self._table.lock:

@@ -159,8 +159,8 @@ def test_calls_that_were_left_take_no_room_of_calls(shared: Callable[..., Site])
         for number in range(2):
             stack.enter_context(left(talk, MALLORY, str(number)))
             assert eventually(lambda: adds(site, MALLORY))
-        assert quota(site, "parked").used == 2
-    assert eventually(lambda: quota(site, "parked").used == 0)
+        assert quota(site, "waiting").used == 2
+    assert eventually(lambda: quota(site, "waiting").used == 0)
 
 
 def test_more_calls_that_are_left_than_one_client_may_have_are_ended(
@@ -178,7 +178,7 @@ def test_more_calls_that_are_left_than_one_client_may_have_are_ended(
     assert not any(site.stage.has("been cancelled", str(each)) for each in range(FEW // 2))
     alice = begin(site, ALICE)
     with left(alice, ALICE, "hers"):
-        assert eventually(lambda: quota(site, "parked").used == FEW // 2 + 1)
+        assert eventually(lambda: quota(site, "waiting").used == FEW // 2 + 1)
     site.stage.expect("gone on", "hers")
 
 
@@ -205,11 +205,11 @@ def test_an_answer_brings_a_call_back_among_the_calls(shared: Callable[..., Site
     for _ in range(3):
         asking = say(talk, ALICE, "user", name="asks")
         question = asking.message()
-        assert quota(site, "parked").used == 1
+        assert quota(site, "waiting").used == 1
         said = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
         assert talk.post(said, ALICE).status == 202
         asking.finish()
-        assert eventually(lambda: quota(site, "parked").used == 0)
+        assert eventually(lambda: quota(site, "waiting").used == 0)
     assert eventually(lambda: quota(site, "requests").used == 0)
 
 
