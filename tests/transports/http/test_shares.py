@@ -173,7 +173,7 @@ def test_more_calls_that_are_left_than_one_client_may_have_are_ended(
         site.stage.expect("begun", str(number))
         leaving.drop()
         if number < FEW // 2:
-            assert holds(site, "parked", number + 1)
+            assert holds(site, "waiting", number + 1)
     site.stage.expect("been cancelled", str(FEW // 2))
     assert not any(site.stage.has("been cancelled", str(each)) for each in range(FEW // 2))
     alice = begin(site, ALICE)
