@@ -37,7 +37,7 @@ CALLS: Final[Mapping[str, tuple[str, Mapping[str, object], str]]] = {
     "agent": ("research", {"question": "Why?"}, "The client shares no folder; open one first."),
     "database": ("find_books", {"text": "emma"}, "[]"),
     "worker": ("check_addresses", {"group": "friends"}, "bob at example.com"),
-    "oauth": ("whoami", {}, "Nobody has logged in: logins are for HTTP."),
+    "oauth": ("whoami", {}, "No user has logged in: logins need HTTP."),
 }
 """A tool of each template, its arguments, and what it answers."""
 

@@ -16,26 +16,26 @@ app = MCPKit(
 
 @app.tool(read_only=True, open_world=False)
 def greet(name: str) -> str:
-    """Greet somebody by name, and return the greeting.
+    """Greet a person by name.
 
     Args:
-        name: Whom to greet.
+        name: The name of the person.
     """
     return f"Hello, {name}!"
 
 
 @app.resource("greetings://formal", mime_type="text/plain")
 def formal() -> str:
-    """How to greet people one does not know."""
+    """A greeting for strangers."""
     return "Good day to you."
 
 
 @app.prompt
 def welcome(name: str) -> str:
-    """Have the model welcome somebody.
+    """Welcome a person.
 
     Args:
-        name: Whom to welcome.
+        name: The name of the person.
     """
     return f"Greet {name} with the tool, then say something kind."
 

@@ -1,4 +1,4 @@
-"""A client for each protocol revision; each test has a database of its own."""
+"""A client for each protocol revision; each test has its own database."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from __PACKAGE__.server import app
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the server keeps its database."""
+    """The database file of the server."""
     path = tmp_path / "library.sqlite3"
     monkeypatch.setenv("DATABASE_PATH", str(path))
     return path
@@ -20,7 +20,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def database(path: Path) -> Database:
-    """A database whose tables are up to date."""
+    """A migrated database."""
     database = Database(path)
     database.migrate()
     return database
@@ -28,14 +28,14 @@ def database(path: Path) -> Database:
 
 @pytest.fixture(params=REVISIONS)
 def client(request: pytest.FixtureRequest, path: Path) -> Iterator[TestClient]:
-    """Connected to the server, in this process."""
+    """A client connected to the server in this process."""
     with TestClient(app, revision=request.param) as client:
         yield client
 
 
 @pytest.fixture
 def shelf(client: TestClient) -> TestClient:
-    """The same, with three books in the library."""
+    """A client of a library with three books."""
     for title, author, year in [
         ("Emma", "Jane Austen", 1815),
         ("Persuasion", "Jane Austen", 1817),

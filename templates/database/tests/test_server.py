@@ -1,4 +1,4 @@
-"""What clients see, on every protocol revision."""
+"""Tests of the server through a client, on every protocol revision."""
 
 import json
 
@@ -17,7 +17,7 @@ def test_a_book_is_added(client: TestClient) -> None:
 def test_a_book_is_added_once(shelf: TestClient) -> None:
     again = shelf.call_tool("add_book", {"title": "Emma", "author": "Jane Austen", "year": 1815})
     assert again.is_error
-    assert again.text == "Emma by Jane Austen is there already."
+    assert again.text == "The library already has Emma by Jane Austen."
 
 
 def test_books_are_found_the_newest_first(shelf: TestClient) -> None:
@@ -69,8 +69,8 @@ def test_the_books_of_an_author_are_a_resource(shelf: TestClient) -> None:
 
 
 def test_there_is_no_resource_for_an_unknown_author(client: TestClient) -> None:
-    with pytest.raises(ProtocolError, match="There is no book by Nobody"):
-        client.read_resource("library://authors/Nobody")
+    with pytest.raises(ProtocolError, match="The library has no book by Unknown"):
+        client.read_resource("library://authors/Unknown")
 
 
 def test_authors_are_completed(shelf: TestClient) -> None:

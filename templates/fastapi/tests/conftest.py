@@ -1,4 +1,4 @@
-"""The whole application in this process, with two users; bob may not close tickets."""
+"""The application in this process, with two users; bob may not close tickets."""
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
@@ -31,28 +31,28 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def api() -> Iterator[FastAPI]:
-    """The application, its desk empty."""
+    """The application, without tickets."""
     get_desk.cache_clear()
     yield create_api(VERIFIER)
     get_desk.cache_clear()
 
 
 class Doors:
-    """Both ways in."""
+    """The ways to connect to the application."""
 
     def __init__(self, api: FastAPI) -> None:
         self._transport = httpx2.ASGITransport(api)
 
     @asynccontextmanager
     async def web(self, user: str | None = None) -> AsyncGenerator[httpx2.AsyncClient, None]:
-        """A program that uses the API, with the token of a user or without one."""
+        """Connect a program to the API, with or without the token of a user."""
         client = self._client(user)
         async with client:
             yield client
 
     @asynccontextmanager
     async def mcp(self, user: str, revision: str | None = None) -> AsyncGenerator[Client, None]:
-        """A host that uses the MCP server."""
+        """Connect a host to the MCP server."""
         http = self._client(user)
         async with http, Client(f"{URL}/mcp", revision=revision, http_client=http) as client:
             yield client
@@ -64,5 +64,5 @@ class Doors:
 
 @pytest.fixture
 def doors(api: FastAPI) -> Doors:
-    """Both ways into the application."""
+    """The ways to connect to the application."""
     return Doors(api)

@@ -1,4 +1,4 @@
-"""The door for programs."""
+"""Tests of the web API."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who is believed, by the environment."""
+"""Tests of the verifier that environment variables choose."""
 
 import httpx2
 import pytest
@@ -16,7 +16,7 @@ ISSUER = "https://login.example.com"
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """An environment that says nothing of all this."""
+    """An environment without these variables."""
     for name in ("ISSUER", "AUDIENCE", "API_TOKENS"):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
@@ -42,7 +42,7 @@ async def test_without_settings_only_the_log_has_a_token(caplog: pytest.LogCaptu
 @pytest.mark.parametrize("tokens", ["ada", "ada=", "=the-token-of-ada", "ada=short"])
 def test_malformed_tokens_are_refused(environment: pytest.MonkeyPatch, tokens: str) -> None:
     environment.setenv("API_TOKENS", tokens)
-    with pytest.raises(ValueError, match="API_TOKENS must have"):
+    with pytest.raises(ValueError, match="API_TOKENS needs"):
         verifier_from_environment()
 
 

@@ -1,4 +1,4 @@
-"""The door for models."""
+"""Tests of the MCP server."""
 
 import json
 

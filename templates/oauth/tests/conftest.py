@@ -1,4 +1,4 @@
-"""The server over HTTP, in this process, for users with tokens; each test has notes of its own."""
+"""The server over HTTP, in this process, for users with tokens; each test has its own notes."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -31,7 +31,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def connect(data: Path) -> Connect:
-    """Connects a user whose token has some scopes: `async with connect("ada", READ) as client`."""
+    """Connects a user with some scopes: `async with connect("ada", READ) as client`."""
 
     @asynccontextmanager
     async def connect(

@@ -1,4 +1,4 @@
-"""The way through the login: a real server on this machine, a client, and a user at a browser."""
+"""A login from start to end: a real server, a client, and a user with a browser."""
 
 import re
 import socket
@@ -23,20 +23,20 @@ pytestmark = pytest.mark.anyio
 
 @asynccontextmanager
 async def serving(settings: Settings) -> AsyncGenerator[str, None]:
-    """Serve on a free port, and give the URL of the endpoint."""
+    """Serve on a free port; return the URL of the endpoint."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
     serve = partial(app.serve, "http", port=port, **http_options(settings))
     client = httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(retries=6))
     async with client, anyio.create_task_group() as group:
         group.start_soon(serve)
-        await client.get(f"http://127.0.0.1:{port}/health")  # again and again, until it listens
+        await client.get(f"http://127.0.0.1:{port}/health")  # until the server listens
         yield f"http://127.0.0.1:{port}/mcp"
         group.cancel_scope.cancel()
 
 
 async def use_browser(address: str, name: str, password: str, answer: str = "allow") -> None:
-    """Do what a user does: open an address, log in, and answer the question that follows."""
+    """Open a URL, log in and allow the client, as a user would."""
     browser = httpx2.AsyncClient(follow_redirects=True)
     async with browser:
         page = await browser.get(address)

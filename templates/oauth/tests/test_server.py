@@ -1,4 +1,4 @@
-"""What users may do, and what they see."""
+"""Tests of the server: permissions and results."""
 
 import json
 

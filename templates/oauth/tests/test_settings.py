@@ -1,4 +1,4 @@
-"""What the environment may say, and what a server says that cannot be served so."""
+"""Tests of the settings and of the messages about invalid ones."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def test_users_come_from_github_if_it_is_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"PORT": "http"}, "PORT is a number"),
+        ({"PORT": "http"}, "PORT must be a number"),
         ({"HOST": "0.0.0.0"}, "set PUBLIC_URL"),
         ({"PUBLIC_URL": "https://notes.example.com/mcp"}, "MCPKIT_SECRET is not set"),
         ({"GITHUB_CLIENT_ID": "id"}, "set GITHUB_CLIENT_SECRET and GITHUB_USERS as well"),
@@ -41,7 +41,7 @@ def test_what_is_missing_is_named_in_one_line(environment: dict[str, str], messa
 
 
 def test_a_server_that_nobody_can_log_in_to_is_not_served(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="nobody can log in"):
+    with pytest.raises(ValueError, match="no user can log in"):
         http_options(read_settings({"DATA_DIR": str(tmp_path)}))
 
 
@@ -61,11 +61,11 @@ def test_a_user_gets_a_new_password(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "github:1", "a b", "../ada", "ada\n"])
 def test_a_name_that_could_be_something_else_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="is no name"):
+    with pytest.raises(ValueError, match="is not a valid name"):
         add_user(tmp_path, name)
 
 
 def test_a_malformed_file_of_users_is_named(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("[]", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"users\.json is no JSON object"):
+    with pytest.raises(ValueError, match=r"users\.json is not a JSON object"):
         read_users(tmp_path)

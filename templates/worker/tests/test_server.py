@@ -1,4 +1,4 @@
-"""The tasks, for clients that know them and for those that wait for the answer."""
+"""Tests with clients that know tasks, and with clients that wait for the answer."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,14 +14,14 @@ MAILING = {"group": "members", "subject": "News", "text": "All is well."}
 
 @pytest.fixture
 def outbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where messages go."""
+    """The outbox."""
     folder = tmp_path / "outbox"
     monkeypatch.setenv("OUTBOX", str(folder))
     return folder
 
 
 def saying(agrees: bool) -> Any:
-    """A user who agrees, or does not."""
+    """A user who agrees or declines."""
 
     def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
         assert params["message"] == "Send 'News' to 5 people?"
@@ -60,6 +60,6 @@ def test_addresses_are_checked() -> None:
 
 def test_a_group_that_is_not_there_is_said() -> None:
     with TestClient(app) as client:
-        refused = client.call_tool("check_addresses", {"group": "nobody"})
+        refused = client.call_tool("check_addresses", {"group": "strangers"})
     assert refused.is_error
-    assert refused.text == "There is no group 'nobody'; there are members, friends."
+    assert refused.text == "Unknown group 'strangers'; the groups are members, friends."

@@ -1,7 +1,7 @@
-"""Tools that ask: the client for its folders, its model for thoughts, its user for decisions.
+"""Tools that ask the client for its folders, its model for text and its user for decisions.
 
-On some revisions of the protocol a tool runs again from its start with each answer, so that what
-must happen once stands in `ctx.step`. Whatever the revision, the code is the same.
+On some revisions of the protocol a tool runs again from its start with each answer, so work that
+must happen once goes into `ctx.step`. The code is the same on every revision.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ EXCERPT_BYTES = 2_000
 
 @dataclass
 class Answer:
-    """What was found out."""
+    """The answer to a question."""
 
     text: str
     headline: str
@@ -37,13 +37,13 @@ class Answer:
 
 @dataclass
 class Save:
-    """What the user is asked when there is an answer."""
+    """The form that asks the user where to save an answer."""
 
     file: Annotated[str, Field(description="The name of the new file", max_length=80)] = "answer.md"
 
 
 class Triage(BaseModel):
-    """What a message is about."""
+    """The topic and urgency of a message."""
 
     topic: Annotated[str, Field(max_length=80)]
     urgency: Literal["low", "normal", "high"]
@@ -52,10 +52,10 @@ class Triage(BaseModel):
 
 @app.tool(destructive=False, open_world=False)
 async def research(question: str, ctx: Context) -> Answer:
-    """Answer a question from the user's files, and save the answer if the user wants that.
+    """Answer a question from the user's files, and save the answer if the user agrees.
 
     Args:
-        question: What to find out.
+        question: The question to answer.
     """
     workspace = Workspace(Path(await choose_folder(ctx)))
     text = await think(question, workspace, ctx)
@@ -63,7 +63,7 @@ async def research(question: str, ctx: Context) -> Answer:
     decision = await ctx.elicit(f"Save this answer?\n\n{text}", Save)
     if isinstance(decision, Accepted):
         try:
-            # In a step, because the next question may have this tool run again.
+            # A step, because the next question may run this tool again from its start.
             saved_as = await ctx.step("save", workspace.save, decision.data.file, text)
         except WorkspaceError as error:
             raise ToolError(str(error)) from None
@@ -73,7 +73,7 @@ async def research(question: str, ctx: Context) -> Answer:
 
 @app.tool(read_only=True, open_world=False)
 async def triage(message: str, ctx: Context) -> Triage:
-    """Tell what a message is about and how urgent it is.
+    """Find the topic and urgency of a message.
 
     Args:
         message: The whole text.
@@ -82,7 +82,7 @@ async def triage(message: str, ctx: Context) -> Triage:
 
 
 async def choose_folder(ctx: Context) -> str:
-    """The one folder that the client shares, or that of several which the user chooses."""
+    """Return the folder that the client shares; if it shares several, the user chooses."""
     paths = [root.path for root in await ctx.roots()]
     folders = [str(path) for path in paths if path is not None and path.is_dir()]
     if not folders:
@@ -96,7 +96,7 @@ async def choose_folder(ctx: Context) -> str:
 
 
 async def think(question: str, workspace: Workspace, ctx: Context) -> str:
-    """What the client's model says after it has looked into the files."""
+    """Return the answer of the client's model, which may read the files."""
 
     def list_files() -> list[str]:
         """List the files of the user."""
@@ -106,7 +106,7 @@ async def think(question: str, workspace: Workspace, ctx: Context) -> str:
         """Read a file of the user.
 
         Args:
-            name: As list_files gives it.
+            name: A name from list_files.
         """
         try:
             return workspace.read(name)
@@ -116,7 +116,7 @@ async def think(question: str, workspace: Workspace, ctx: Context) -> str:
     if ctx.client.supports("sampling", "tools"):
         answer = await ctx.sample(question, system=RESEARCHER, tools=[list_files, read_file])
         return answer.text
-    # A model that cannot call functions is shown how the first files begin.
+    # A model that cannot call functions gets the beginnings of the first files.
     names = workspace.list_files()[:EXCERPTS]
     shown = [f"{name}:\n{workspace.read(name, EXCERPT_BYTES)}" for name in names]
     answer = await ctx.sample("\n\n".join([question, *shown]), system=RESEARCHER)

@@ -1,4 +1,4 @@
-"""The books: every statement that the server itself runs. Values are always parameters."""
+"""The SQL statements of the server. Values are always parameters."""
 
 import sqlite3
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ class Book:
 
 
 class DuplicateBookError(Exception):
-    """The library has this book already."""
+    """The library already has this book."""
 
 
 def add(connection: sqlite3.Connection, title: str, author: str, year: int) -> Book:
-    """Put a book into the library.
+    """Add a book to the library.
 
     Raises:
-        DuplicateBookError: It is there already.
+        DuplicateBookError: The library already has it.
     """
     try:
         cursor = connection.execute(
             "INSERT INTO book (title, author, year) VALUES (?, ?, ?)", (title, author, year)
         )
     except sqlite3.IntegrityError:
-        raise DuplicateBookError(f"{title} by {author} is there already.") from None
+        raise DuplicateBookError(f"The library already has {title} by {author}.") from None
     return Book(cursor.lastrowid or 0, title, author, year)
 
 
 def find(connection: sqlite3.Connection, text: str, limit: int) -> list[Book]:
-    """The books with a text in their title or author, the newest first."""
+    """Return the books with a text in their title or author, newest first."""
     rows = connection.execute(
         "SELECT id, title, author, year FROM book"
         " WHERE instr(lower(title), lower(:text)) OR instr(lower(author), lower(:text))"
@@ -45,7 +45,7 @@ def find(connection: sqlite3.Connection, text: str, limit: int) -> list[Book]:
 
 
 def by_author(connection: sqlite3.Connection, author: str) -> list[Book]:
-    """The books of an author, the oldest first."""
+    """Return the books of an author, oldest first."""
     rows = connection.execute(
         "SELECT id, title, author, year FROM book WHERE author = ? ORDER BY year, title", (author,)
     )
@@ -53,7 +53,7 @@ def by_author(connection: sqlite3.Connection, author: str) -> list[Book]:
 
 
 def authors(connection: sqlite3.Connection, beginning: str, limit: int) -> list[str]:
-    """The authors whose names begin so."""
+    """Return the authors whose names begin with a text."""
     rows = connection.execute(
         "SELECT DISTINCT author FROM book"
         " WHERE lower(substr(author, 1, length(:beginning))) = lower(:beginning)"
@@ -64,6 +64,6 @@ def authors(connection: sqlite3.Connection, beginning: str, limit: int) -> list[
 
 
 def schema(connection: sqlite3.Connection) -> str:
-    """The statements that make the tables."""
+    """Return the statements that create the tables."""
     rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name")
     return "\n\n".join(f"{sql};" for (sql,) in rows)

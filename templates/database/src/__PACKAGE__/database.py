@@ -1,4 +1,4 @@
-"""An SQLite file, its migrations, and connections that may read or write; knows nothing of MCP.
+"""An SQLite file, its migrations, and connections for reading and writing, without MCP.
 
 A connection is for one task in one thread. Opening one takes a fraction of a millisecond.
 """
@@ -19,7 +19,7 @@ BUSY_SECONDS = 5.0
 QUERY_SECONDS = 5.0
 MOST_BYTES_OF_A_VALUE = 1_000_000
 
-# What a statement may do that somebody else has written; the rest is refused.
+# Operations that a statement of a client may perform; all others are refused.
 _ALLOWED = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )
@@ -27,7 +27,7 @@ _ALLOWED = frozenset(
 
 @dataclass
 class Rows:
-    """What a query found."""
+    """The rows of a query."""
 
     columns: list[str]
     rows: list[list[Value]]
@@ -35,23 +35,23 @@ class Rows:
 
 
 class QueryError(Exception):
-    """A query that cannot be run; the message may be shown to whoever wrote it."""
+    """A query cannot be run; the message is safe to show to the client that sent it."""
 
 
 class Database:
-    """The file.
+    """A database in a file.
 
     Args:
-        path: Made with the first migration, if there is none.
+        path: The file; the first migration creates it.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
 
     def migrate(self) -> None:
-        """Bring the tables up to date: run the files of ``migrations`` that have not been run.
+        """Run the files of ``migrations`` that have not been run yet.
 
-        Their names begin with numbers that count up from 1; the database remembers the last one.
+        Their names begin with numbers from 1; the database stores the last number.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.writing() as connection:
@@ -64,7 +64,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Generator[sqlite3.Connection, None, None]:
-        """A connection with a transaction, which is undone if the block raises."""
+        """Open a connection with a transaction; an exception in the block rolls it back."""
         with closing(self._connect("rwc")) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -76,23 +76,23 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[sqlite3.Connection, None, None]:
-        """A connection that cannot change anything."""
+        """Open a read-only connection."""
         with closing(self._connect("ro")) as connection:
             yield connection
 
     def query(self, sql: str, parameters: Mapping[str, str], limit: int) -> Rows:
-        """Run one SELECT that somebody else has written.
+        """Run one SELECT statement of a client.
 
         The file is opened for reading, every other statement is refused, and time, rows and the
         size of values are bounded.
 
         Args:
             sql: With named parameters, such as ``:author``.
-            parameters: Their values; SQLite compares those that are numbers with numbers.
-            limit: How many rows are fetched.
+            parameters: Their values; SQLite compares numbers with numbers.
+            limit: The largest number of rows to fetch.
 
         Raises:
-            QueryError: It is wrong, not allowed, or takes too long.
+            QueryError: The statement is wrong, not allowed, or takes too long.
         """
         deadline = time.monotonic() + QUERY_SECONDS
         with self.reading() as connection:
@@ -110,7 +110,7 @@ class Database:
         return Rows(columns, rows, more=len(found) > limit)
 
     def _connect(self, mode: str) -> sqlite3.Connection:
-        # Without an isolation level, transactions begin where it is written.
+        # Without an isolation level, transactions begin only at an explicit BEGIN.
         uri = f"{self.path.as_uri()}?mode={mode}"
         connection = sqlite3.connect(uri, BUSY_SECONDS, isolation_level=None, uri=True)
         connection.row_factory = sqlite3.Row

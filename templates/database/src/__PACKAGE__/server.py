@@ -1,4 +1,4 @@
-"""The server: what clients see. The statements are in `books`, the connections in `database`."""
+"""The MCP server. The SQL statements are in `books`, the connections in `database`."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -17,7 +17,7 @@ from .database import Database, QueryError, Rows
 
 @asynccontextmanager
 async def open_database(app: object) -> AsyncGenerator[Database, None]:
-    """The file that ``DATABASE_PATH`` names, its tables up to date; handlers have it as state."""
+    """Open the database at ``DATABASE_PATH``; handlers get it as state."""
     database = Database(Path(os.environ.get("DATABASE_PATH", "library.sqlite3")))
     database.migrate()
     yield database
@@ -33,7 +33,7 @@ app = MCPKit(
 )
 
 Ctx = SyncContext[Database]
-Limit = Annotated[int, Field(ge=1, le=200, description="How many at most.")]
+Limit = Annotated[int, Field(ge=1, le=200, description="The largest number of books.")]
 
 
 @app.tool(destructive=False, open_world=False)
@@ -43,12 +43,12 @@ def add_book(
     year: Annotated[int, Field(ge=-3000, le=3000)],
     ctx: Ctx,
 ) -> Book:
-    """Put a book into the library.
+    """Add a book to the library.
 
     Args:
-        title: As on its cover.
-        author: First name first.
-        year: When it was first published.
+        title: The title on the cover.
+        author: The full name, first name first.
+        year: The year of the first edition.
     """
     try:
         with ctx.state.writing() as connection:
@@ -61,7 +61,7 @@ def add_book(
 
 @app.tool(read_only=True, open_world=False)
 def find_books(text: str, ctx: Ctx, limit: Limit = 20) -> list[Book]:
-    """Find books by their title or author, the newest first.
+    """Find books by their title or author, newest first.
 
     Args:
         text: A part of the title or of the author's name.
@@ -74,11 +74,11 @@ def find_books(text: str, ctx: Ctx, limit: Limit = 20) -> list[Book]:
 def query_library(
     sql: str, ctx: Ctx, parameters: dict[str, str] | None = None, limit: Limit = 50
 ) -> Rows:
-    """Run a SELECT of SQLite on the library. Nothing can be changed, and it has five seconds.
+    """Run a read-only SQLite SELECT on the library, for at most five seconds.
 
     Args:
         sql: One statement; write values as named parameters, such as :author.
-        parameters: The values of the parameters, by name; also numbers as texts.
+        parameters: The values of the parameters by name; numbers may be strings.
     """
     try:
         return ctx.state.query(sql, parameters or {}, limit)
@@ -88,20 +88,20 @@ def query_library(
 
 @app.resource("library://schema", mime_type="application/sql")
 def schema(ctx: Ctx) -> str:
-    """The tables, as the statements that make them."""
+    """The SQL statements that create the tables."""
     with ctx.state.reading() as connection:
         return books.schema(connection)
 
 
 def suggest_authors(typed: str, ctx: Ctx) -> list[str]:
-    """The authors whose names begin with what has been typed."""
+    """Return the authors whose names begin with the typed text."""
     with ctx.state.reading() as connection:
         return books.authors(connection, typed, 100)
 
 
 @app.resource("library://authors/{author}", mime_type="application/json")
 def author_books(author: Annotated[str, Complete(suggest_authors)], ctx: Ctx) -> list[Book]:
-    """The books of an author, the oldest first.
+    """The books of an author, oldest first.
 
     Args:
         author: The full name.
@@ -109,5 +109,5 @@ def author_books(author: Annotated[str, Complete(suggest_authors)], ctx: Ctx) ->
     with ctx.state.reading() as connection:
         found = books.by_author(connection, author)
     if not found:
-        raise ResourceNotFound(f"There is no book by {author}.")
+        raise ResourceNotFound(f"The library has no book by {author}.")
     return found

@@ -10,7 +10,7 @@ from .server import app
 
 
 def main() -> None:
-    """Serve until Ctrl-C, as the environment says."""
+    """Serve until Ctrl-C, with settings from the environment."""
     try:
         app.check_environment()
         api = create_api()

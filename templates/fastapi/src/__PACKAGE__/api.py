@@ -1,4 +1,4 @@
-"""The door for programs: paths and JSON."""
+"""The web API: paths and JSON."""
 
 from typing import Annotated
 
@@ -16,14 +16,14 @@ User = Annotated[Principal, Depends(signed_in)]
 
 
 class NewTicket(BaseModel):
-    """What is needed to open a ticket."""
+    """The body of a request that opens a ticket."""
 
     title: str = Field(min_length=1, max_length=200)
 
 
 @router.get("")
 async def list_tickets(desk: TheDesk, done: bool = False) -> list[Ticket]:
-    """The tickets that are open, the latest first; also those that are done, if wanted."""
+    """Return the open tickets, latest first; with ``done``, the closed ones too."""
     return desk.tickets(done=done)
 
 

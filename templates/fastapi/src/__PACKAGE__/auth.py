@@ -1,4 +1,4 @@
-"""Who asks, for the API and for the MCP server alike: bearer tokens, and whoever knows them."""
+"""Authentication of the API and the MCP server by bearer tokens."""
 
 import logging
 import os
@@ -11,17 +11,17 @@ from mcpkit import Principal
 from mcpkit.auth import JWT, Keys, Verifier, hash_key
 
 CLOSE = "tickets:close"
-"""The scope that closing a ticket needs."""
+"""The scope for closing tickets."""
 
 log = logging.getLogger("uvicorn.error")
 
 
 def verifier_from_environment() -> Verifier:
-    """Whoever knows the tokens.
+    """Make the verifier of tokens from environment variables.
 
-    With ``ISSUER``, an identity provider that users log in with; its tokens are for ``AUDIENCE``,
-    and have scopes. Else ``API_TOKENS="ada=… bob=…"`` has the tokens of users who may do everything,
-    of 16 characters at least. Without both there is one such user, and the log has the token.
+    With ``ISSUER``, users log in with that identity provider; its tokens are for ``AUDIENCE`` and
+    have scopes. Otherwise ``API_TOKENS="ada=… bob=…"`` contains tokens of at least 16 characters
+    for users with all scopes. Without either, one user exists, and the log shows the token.
 
     Raises:
         ValueError: A variable is missing or malformed.
@@ -29,15 +29,15 @@ def verifier_from_environment() -> Verifier:
     issuer, audience = os.environ.get("ISSUER"), os.environ.get("AUDIENCE")
     if issuer:
         if not audience:
-            raise ValueError("ISSUER is set: AUDIENCE has to say what its tokens are for")
+            raise ValueError("ISSUER is set: set AUDIENCE to the audience of its tokens")
         return JWT(issuer=issuer, audience=audience)
     users: dict[str, str] = {}
     for entry in os.environ.get("API_TOKENS", "").split():
         name, _, token = entry.partition("=")
         if not name or len(token) < 16:
             raise ValueError(
-                "API_TOKENS must have entries such as ada=some-long-random-token,"
-                " with tokens of 16 characters at least"
+                "API_TOKENS needs entries such as ada=some-long-random-token,"
+                " with tokens of at least 16 characters"
             )
         users[token] = name
     if not users:
@@ -54,10 +54,10 @@ async def signed_in(
     needed: SecurityScopes,
     sent: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))],
 ) -> Principal:
-    """Whoever sends a request to the API; the MCP server finds out by itself.
+    """Return the user who sends a request to the API; the MCP server does this itself.
 
     Raises:
-        HTTPException: There is no token that anybody knows, or it lacks a scope.
+        HTTPException: The token is missing or unknown, or lacks a scope.
     """
     verifier: Verifier = request.app.state.verifier
     user = None if sent is None else await verifier.verify(sent.credentials, None)

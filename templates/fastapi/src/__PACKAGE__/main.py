@@ -12,10 +12,10 @@ from .service import UnknownTicketError
 
 
 def create_api(verifier: Verifier | None = None) -> FastAPI:
-    """The API, with the MCP server at ``/mcp``.
+    """Make the API, with the MCP server at ``/mcp``.
 
     Args:
-        verifier: Whoever knows the tokens, for both; the one of the environment if None.
+        verifier: Verifies tokens for both; None: made from environment variables.
     """
     api = FastAPI(title="__PROJECT__", version=__version__)
     api.state.verifier = verifier or verifier_from_environment()
@@ -28,15 +28,15 @@ def create_api(verifier: Verifier | None = None) -> FastAPI:
 
 
 async def health() -> dict[str, str]:
-    """Say that it is there."""
+    """Report that the application runs."""
     return {"status": "ok"}
 
 
 async def not_found(request: Request, error: Exception) -> JSONResponse:
-    """What programs get when a ticket is not there."""
+    """Answer a request for an unknown ticket."""
     return JSONResponse({"detail": str(error)}, 404)
 
 
 async def not_known(request: Request, error: Exception) -> JSONResponse:
-    """What programs get while nobody can tell whether a token is valid."""
+    """Answer requests while tokens cannot be verified."""
     return JSONResponse({"detail": "The tokens cannot be verified at the moment"}, 503)

@@ -1,4 +1,4 @@
-"""The door for models: the same functions as tools and resources."""
+"""The MCP server: the same functions as tools and resources."""
 
 from typing import Annotated
 
@@ -13,14 +13,14 @@ app = MCPKit(
     "__PROJECT__",
     version=__version__,
     description="__DESCRIPTION__",
-    instructions="Opens, lists and closes tickets in the name of the signed-in user.",
+    instructions="Opens, lists and closes tickets for the signed-in user.",
 )
 
 
 def signed_in(ctx: Context) -> str:
-    """Whoever has sent a token."""
+    """Return the name of the signed-in user."""
     if ctx.principal is None:
-        raise ToolError("Tickets are opened by signed-in users only, over HTTP.")
+        raise ToolError("Only signed-in users can open tickets, over HTTP.")
     return ctx.principal.id
 
 
@@ -32,11 +32,11 @@ User = Annotated[str, Depends(signed_in)]
 async def list_tickets(
     desk: TheDesk, done: bool = False, limit: Annotated[int, Field(ge=1, le=200)] = 50
 ) -> list[Ticket]:
-    """List the tickets that are open, the latest first.
+    """List the open tickets, latest first.
 
     Args:
-        done: Whether to list those that are done as well.
-        limit: How many at most.
+        done: Whether to list closed tickets too.
+        limit: The largest number of tickets.
     """
     return desk.tickets(done=done)[:limit]
 
@@ -45,10 +45,10 @@ async def list_tickets(
 async def open_ticket(
     title: Annotated[str, Field(min_length=1, max_length=200)], desk: TheDesk, user: User
 ) -> Ticket:
-    """Open a ticket in the name of the user.
+    """Open a ticket for the user.
 
     Args:
-        title: What is to be done, in a few words.
+        title: The task, in a few words.
     """
     return desk.open(title, user)
 
@@ -58,7 +58,7 @@ async def close_ticket(number: int, desk: TheDesk) -> Ticket:
     """Mark a ticket as done.
 
     Args:
-        number: Of the ticket, as list_tickets gives it.
+        number: The number from list_tickets.
     """
     try:
         return desk.close(number)
@@ -71,7 +71,7 @@ async def ticket(number: int, desk: TheDesk) -> Ticket:
     """A ticket.
 
     Args:
-        number: Of the ticket.
+        number: The number of the ticket.
     """
     try:
         return desk.get(number)

@@ -1,4 +1,4 @@
-"""The work: tickets that people open and close. Knows neither FastAPI nor MCP."""
+"""Tickets, without FastAPI and MCP."""
 
 from functools import cache
 from itertools import count
@@ -7,43 +7,43 @@ from pydantic import BaseModel, Field
 
 
 class Ticket(BaseModel):
-    """Something to be done."""
+    """A task that a user has reported."""
 
     number: int
     title: str
     opened_by: str
-    done: bool = Field(default=False, description="Whether it is closed.")
+    done: bool = Field(default=False, description="True when the ticket is closed.")
 
 
 class UnknownTicketError(LookupError):
-    """There is no ticket of this number."""
+    """No ticket has this number."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"There is no ticket {number}.")
 
 
 class Desk:
-    """Where tickets are kept: in memory, until you put a database here."""
+    """A store of tickets in memory; replace it with your database."""
 
     def __init__(self) -> None:
         self._tickets: dict[int, Ticket] = {}
         self._numbers = count(1)
 
     def open(self, title: str, user: str) -> Ticket:
-        """Take a new ticket."""
+        """Open a ticket."""
         ticket = Ticket(number=next(self._numbers), title=title, opened_by=user)
         self._tickets[ticket.number] = ticket
         return ticket
 
     def tickets(self, *, done: bool = False) -> list[Ticket]:
-        """The tickets that are open, the latest first; also those that are done, if wanted."""
+        """Return the open tickets, latest first; with ``done``, the closed ones too."""
         return [each for each in reversed(self._tickets.values()) if done or not each.done]
 
     def get(self, number: int) -> Ticket:
-        """The ticket of a number.
+        """Return the ticket with a number.
 
         Raises:
-            UnknownTicketError: There is none.
+            UnknownTicketError: No ticket has this number.
         """
         if number not in self._tickets:
             raise UnknownTicketError(number)
@@ -53,7 +53,7 @@ class Desk:
         """Mark a ticket as done.
 
         Raises:
-            UnknownTicketError: There is none of this number.
+            UnknownTicketError: No ticket has this number.
         """
         closed = self.get(number).model_copy(update={"done": True})
         self._tickets[number] = closed
@@ -62,5 +62,5 @@ class Desk:
 
 @cache
 def get_desk() -> Desk:
-    """The desk that this process serves."""
+    """Return the desk of this process."""
     return Desk()

@@ -10,7 +10,7 @@ from .settings import read_settings
 
 
 def main() -> None:
-    """Serve until Ctrl-C, as the environment says."""
+    """Serve until Ctrl-C, with settings from the environment."""
     try:
         app.check_environment()
         settings = read_settings()

@@ -1,4 +1,4 @@
-"""The login in front of the server: an authorization server of its own, and who may come in."""
+"""The login: the authorization server of this project, and its users."""
 
 from urllib.parse import urlsplit
 
@@ -12,17 +12,17 @@ READ = "notes:read"
 WRITE = "notes:write"
 
 MEANINGS = {READ: "Read your notes", WRITE: "Write and delete your notes"}
-"""What users are asked to allow a client, by scope."""
+"""Scope → the permission that users see when a client asks for it."""
 
 
 def login(settings: Settings) -> Login:
-    """Find out who a user is: by an account at GitHub, or else by a password of ours.
+    """Return the login: with GitHub if it is set up, otherwise with passwords.
 
-    Both can limit what a user may allow: `UpstreamLogin` takes ``allow={"ada": [READ]}``, and
-    `Users` takes a `User` with scopes. Other providers are a name or a URL away.
+    Both can limit the scopes of a user: `UpstreamLogin` takes ``allow={"ada": [READ]}``, and
+    `Users` takes a `User` with scopes. Other providers need only a name or a URL.
 
     Raises:
-        ValueError: There is nobody who could log in.
+        ValueError: No user could log in.
     """
     github = settings.github
     if github is not None:
@@ -35,19 +35,19 @@ def login(settings: Settings) -> Login:
     users = read_users(settings.data)
     if not users:
         raise ValueError(
-            "nobody can log in: make a user with `python -m __PACKAGE__.users NAME`,"
+            "no user can log in: add one with `python -m __PACKAGE__.users NAME`,"
             " or set GITHUB_CLIENT_ID, GITHUB_CLIENT_SECRET and GITHUB_USERS"
         )
     return Users(users)
 
 
 def http_options(settings: Settings) -> HttpOptions:
-    """The options for serving over HTTP, with the login in front.
+    """Return the options for serving over HTTP, with the login.
 
-    Without a secret, as on the machine of a developer, logins end with the process.
+    Without a secret, as in development, logins end with the process.
 
     Raises:
-        ValueError: A setting makes no sense.
+        ValueError: A setting is invalid.
     """
     server = AuthorizationServer(
         login(settings),
@@ -58,6 +58,6 @@ def http_options(settings: Settings) -> HttpOptions:
     options: HttpOptions = {"auth": server}
     if settings.public_url is not None:
         options["public_url"] = settings.public_url
-        # A proxy on the same machine may pass on the name by which it is known.
+        # A proxy on the same machine may pass on its public host name.
         options["allowed_hosts"] = [urlsplit(settings.public_url).hostname or ""]
     return options

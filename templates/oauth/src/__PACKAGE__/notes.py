@@ -1,6 +1,6 @@
-"""Notes in a file of SQLite, each with an owner; knows neither MCP nor logins.
+"""Notes in an SQLite file, each with an owner, without MCP and logins.
 
-Every statement names the owner, so that nobody reaches the notes of somebody else.
+Every statement names the owner, so users reach only their own notes.
 """
 
 import sqlite3
@@ -14,17 +14,17 @@ BUSY_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Note:
-    """What somebody has written down."""
+    """A note of a user."""
 
     number: int
     text: str
 
 
 class Notes:
-    """The notes of all.
+    """The notes of all users.
 
     Args:
-        path: The file; made if there is none.
+        path: The file; it is created if missing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,7 +37,7 @@ class Notes:
             connection.execute("CREATE INDEX IF NOT EXISTS note_of ON note (owner)")
 
     def add(self, owner: str, text: str) -> Note:
-        """Keep a note."""
+        """Store a note."""
         with self._connection() as connection:
             cursor = connection.execute(
                 "INSERT INTO note (owner, text) VALUES (?, ?)", (owner, text)
@@ -45,7 +45,7 @@ class Notes:
             return Note(cursor.lastrowid or 0, text)
 
     def find(self, owner: str, text: str, limit: int) -> list[Note]:
-        """The notes of an owner with a text in them, the latest first."""
+        """Return the notes of an owner that contain a text, latest first."""
         with self._connection() as connection:
             rows = connection.execute(
                 "SELECT number, text FROM note"
@@ -55,7 +55,7 @@ class Notes:
             return [Note(*row) for row in rows]
 
     def get(self, owner: str, number: int) -> Note | None:
-        """A note of an owner; None if they have none of this number."""
+        """Return a note of an owner; None if it does not exist."""
         with self._connection() as connection:
             row = connection.execute(
                 "SELECT number, text FROM note WHERE owner = ? AND number = ?", (owner, number)
@@ -63,7 +63,7 @@ class Notes:
             return None if row is None else Note(*row)
 
     def delete(self, owner: str, number: int) -> bool:
-        """Remove a note of an owner; False if they have none of this number."""
+        """Delete a note of an owner; return False if it does not exist."""
         with self._connection() as connection:
             cursor = connection.execute(
                 "DELETE FROM note WHERE owner = ? AND number = ?", (owner, number)
@@ -72,6 +72,6 @@ class Notes:
 
     @contextmanager
     def _connection(self) -> Generator[sqlite3.Connection, None, None]:
-        """A connection for one thread, with a transaction that is undone if the block raises."""
+        """Open a connection with a transaction; an exception in the block rolls it back."""
         with closing(sqlite3.connect(self._path, BUSY_SECONDS)) as connection, connection:
             yield connection

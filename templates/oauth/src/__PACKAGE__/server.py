@@ -1,7 +1,7 @@
-"""The server: what clients see. Whoever has logged in sees their own notes.
+"""The MCP server. Users see only their own notes.
 
-The login is put in front of it where it is served, in `__main__`. Without a login nobody has any
-scopes, so over HTTP nobody can use what needs one.
+`__main__` serves it behind the login. Without the login, requests over HTTP have no scopes, so they
+cannot use tools and resources that need one.
 """
 
 from collections.abc import AsyncGenerator
@@ -20,7 +20,7 @@ from .settings import data_folder
 
 @asynccontextmanager
 async def open_notes(app: object) -> AsyncGenerator[Notes, None]:
-    """The notes in the data folder; handlers have them as state."""
+    """Open the notes in the data folder; handlers get them as state."""
     yield Notes(data_folder() / "notes.sqlite3")
 
 
@@ -35,12 +35,12 @@ app = MCPKit(
 
 Ctx = SyncContext[Notes]
 Owner = Annotated[str, Claim("sub")]
-"""Whoever has logged in: it comes from their token, and no client can send another one."""
+"""Return the user that the token names; clients cannot choose it."""
 
 
 @dataclass
 class Caller:
-    """Whoever calls."""
+    """The user who calls."""
 
     id: str
     name: str | None
@@ -49,9 +49,9 @@ class Caller:
 
 @app.tool(read_only=True, open_world=False)
 def whoami(ctx: Ctx, name: Annotated[str | None, Claim("name")] = None) -> Caller:
-    """Say who has logged in, and what they let this client do."""
+    """Return the name of the user and the permissions of this client."""
     if ctx.principal is None:
-        raise ToolError("Nobody has logged in: logins are for HTTP.")
+        raise ToolError("No user has logged in: logins need HTTP.")
     return Caller(ctx.principal.id, name, sorted(ctx.principal.scopes))
 
 
@@ -62,11 +62,11 @@ def find_notes(
     text: str = "",
     limit: Annotated[int, Field(ge=1, le=200)] = 20,
 ) -> list[Note]:
-    """Find notes of the user, the latest first.
+    """Find notes of the user, latest first.
 
     Args:
-        text: What they have in them; all notes if empty.
-        limit: How many at most.
+        text: A text that the notes contain; all notes if empty.
+        limit: The largest number of notes.
     """
     return ctx.state.find(owner, text, limit)
 
@@ -75,20 +75,20 @@ def find_notes(
 def add_note(
     text: Annotated[str, Field(min_length=1, max_length=10_000)], owner: Owner, ctx: Ctx
 ) -> Note:
-    """Keep a note for the user.
+    """Store a note for the user.
 
     Args:
-        text: What to write down.
+        text: The text of the note.
     """
     return ctx.state.add(owner, text)
 
 
 @app.tool(scopes=[WRITE], destructive=True, idempotent=True, open_world=False)
 def delete_note(number: int, owner: Owner, ctx: Ctx) -> str:
-    """Delete a note of the user for good.
+    """Delete a note of the user.
 
     Args:
-        number: Of the note, as find_notes gives it.
+        number: The number from find_notes.
     """
     if not ctx.state.delete(owner, number):
         raise ToolError(f"The user has no note {number}.")
@@ -100,7 +100,7 @@ def note(number: int, owner: Owner, ctx: Ctx) -> str | None:
     """A note of the user.
 
     Args:
-        number: Of the note, as find_notes gives it.
+        number: The number from find_notes.
     """
     found = ctx.state.get(owner, number)
     return None if found is None else found.text

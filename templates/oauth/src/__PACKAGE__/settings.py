@@ -1,4 +1,4 @@
-"""The settings: everything that the environment says, in one place. README.md lists them."""
+"""The settings, read from environment variables. README.md lists them."""
 
 import os
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True)
 class GitHub:
-    """An OAuth app at GitHub, and who may come in through it.
+    """An OAuth app at GitHub, and the users who may log in with it.
 
     Args:
-        client_id: Of the app.
-        client_secret: Of the app.
-        users: The logins of those who may come in; nobody else may.
+        client_id: The id of the app.
+        client_secret: The secret of the app.
+        users: The GitHub logins that are allowed.
     """
 
     client_id: str
@@ -25,15 +25,15 @@ class GitHub:
 
 @dataclass(frozen=True)
 class Settings:
-    """Where the server is, what it keeps, and where its users come from.
+    """The addresses, files and users of the server.
 
     Args:
         data: The folder for its files.
         host: The address to listen on.
         port: The port to listen on.
-        public_url: The URL of the endpoint as clients know it; None: on this machine only.
-        secrets: Seal what logins leave in the data folder, the current one first.
-        github: Where users come from; None: from the file of `users`.
+        public_url: The URL that clients use; None: only on this machine.
+        secrets: Encrypt the stored logins, the current secret first.
+        github: Login with GitHub; None: with the passwords of `users`.
     """
 
     data: Path
@@ -45,33 +45,33 @@ class Settings:
 
 
 def data_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder that ``DATA_DIR`` names, or ``data``; made if need be, for its owner only."""
+    """Return the folder ``DATA_DIR`` or ``data``; it is created for its owner only."""
     folder = Path(environment.get("DATA_DIR") or "data")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 
 def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings as the environment has them.
+    """Read the settings from the environment.
 
     Raises:
-        ValueError: Something is missing, or does not fit; the message is one line that says what.
-        OSError: The data folder cannot be made.
+        ValueError: A variable is missing or invalid; the message is one line.
+        OSError: The data folder cannot be created.
     """
     host = environment.get("HOST") or "127.0.0.1"
     port = environment.get("PORT") or "8000"
     public_url = environment.get("PUBLIC_URL") or None
     secrets = tuple(environment.get("MCPKIT_SECRET", "").split())
     if not port.isdecimal():
-        raise ValueError(f"PORT is a number, not {port!r}")
+        raise ValueError(f"PORT must be a number, not {port!r}")
     if public_url is None and host not in LOOPBACK:
         raise ValueError(
-            f"other machines reach {host}: set PUBLIC_URL to the URL by which they know the"
+            f"other machines can reach {host}: set PUBLIC_URL to the URL that they use for the"
             " endpoint, such as https://notes.example.com/mcp"
         )
     if public_url is not None and not secrets:
         raise ValueError(
-            "MCPKIT_SECRET is not set: make one with"
+            "MCPKIT_SECRET is not set: generate one with"
             ' `python -c "import secrets; print(secrets.token_hex(32))"`, and keep it'
         )
     github = _github(environment)

@@ -1,6 +1,6 @@
-"""Users with passwords, in a file that has the hashes only.
+"""Users with passwords; the file contains only hashes.
 
-`python -m __PACKAGE__.users ada` adds one, or gives one a new password, and prints the password.
+`python -m __PACKAGE__.users ada` adds a user or changes the password, and prints the password.
 """
 
 import json
@@ -19,10 +19,10 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def read_users(data: Path) -> dict[str, str]:
-    """The hash of each user's password, by name; none if there is no such file.
+    """Return the password hashes of the users by name; empty without a file.
 
     Args:
-        data: The folder of the file.
+        data: The data folder.
 
     Raises:
         ValueError: The file is malformed.
@@ -33,24 +33,24 @@ def read_users(data: Path) -> dict[str, str]:
     try:
         return TypeAdapter(dict[str, str]).validate_json(path.read_bytes())
     except ValidationError:
-        raise ValueError(f"{path} is no JSON object of names and hashes") from None
+        raise ValueError(f"{path} is not a JSON object of names and hashes") from None
 
 
 def add_user(data: Path, name: str) -> str:
-    """Add a user, or give one a new password.
+    """Add a user, or change the password of one.
 
     Args:
-        data: The folder of the file.
-        name: Of the user.
+        data: The data folder.
+        name: The name of the user.
 
     Returns:
-        The password, which is kept nowhere.
+        The password, which is not stored.
 
     Raises:
-        ValueError: It is no name, or the file is malformed.
+        ValueError: The name is invalid, or the file is malformed.
     """
     if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name: it has letters, digits, and . _ - between them")
+        raise ValueError(f"{name!r} is not a valid name: use letters, digits and . _ - inside")
     password = secrets.token_urlsafe(12)
     users = {**read_users(data), name: hash_password(password)}
     path = data / FILE
@@ -60,7 +60,7 @@ def add_user(data: Path, name: str) -> str:
 
 
 def main() -> None:
-    """Add the user that the command line names."""
+    """Add the user named on the command line."""
     if len(sys.argv) != 2:
         sys.exit("usage: python -m __PACKAGE__.users NAME")
     try:

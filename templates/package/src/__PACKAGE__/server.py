@@ -1,4 +1,4 @@
-"""The server: what clients see. The work itself is in `units`."""
+"""The MCP server: tools, resources and prompts. `units` does the work."""
 
 from typing import Annotated
 
@@ -10,17 +10,17 @@ app = MCPKit(
     "__PROJECT__",
     version=__version__,
     description="__DESCRIPTION__",
-    instructions="Converts between units. Read units://quantities to see which there are.",
+    instructions="Converts between units. Read units://quantities for the quantities it knows.",
     http={"health": True},
 )
 
 
 @app.tool(read_only=True, idempotent=True, open_world=False)
 def convert(value: float, source: str, target: str) -> units.Measure:
-    """Express a measure in another unit.
+    """Convert a measure to another unit.
 
     Args:
-        value: How many of the source unit.
+        value: The number of source units.
         source: The unit to convert from, such as mi.
         target: The unit to convert to, such as km.
     """
@@ -32,13 +32,13 @@ def convert(value: float, source: str, target: str) -> units.Measure:
 
 @app.resource("units://quantities", mime_type="application/json")
 def quantities() -> list[str]:
-    """What can be converted."""
+    """The quantities that can be converted."""
     return list(units.QUANTITIES)
 
 
 @app.resource("units://{quantity}/units", mime_type="application/json")
 def units_of(quantity: Annotated[str, Complete(units.QUANTITIES)]) -> dict[str, float]:
-    """The units of a quantity, and how many of the first one each is.
+    """The units of a quantity, each with its size in the first one.
 
     Args:
         quantity: Such as length.
@@ -53,6 +53,6 @@ def metric(text: str) -> str:
     """Rewrite a text with metric units.
 
     Args:
-        text: What to rewrite.
+        text: The text to rewrite.
     """
     return f"Rewrite this with metric units, and convert with the tool:\n\n{text}"

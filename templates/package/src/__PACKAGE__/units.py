@@ -1,4 +1,4 @@
-"""Units and what they are worth; knows nothing of MCP."""
+"""Units and conversions between them, without MCP."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ QUANTITIES: dict[str, dict[str, float]] = {
     "mass": {"kg": 1.0, "g": 0.001, "oz": 0.028349523125, "lb": 0.45359237},
     "time": {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0},
 }
-"""Quantity → unit → how many of the quantity's first unit it is."""
+"""Quantity → unit → its size in the first unit of the quantity."""
 
 
 class UnitError(ValueError):
-    """A unit that nobody knows, or two that do not fit together."""
+    """The unit is unknown, or two units measure different quantities."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Measure:
 
 
 def quantity_of(unit: str) -> str:
-    """What a unit measures.
+    """Return the quantity that a unit measures.
 
     Raises:
-        UnitError: Nobody knows it.
+        UnitError: The unit is unknown.
     """
     for quantity, units in QUANTITIES.items():
         if unit in units:
@@ -37,10 +37,10 @@ def quantity_of(unit: str) -> str:
 
 
 def convert(value: float, source: str, target: str) -> Measure:
-    """Express a measure in another unit.
+    """Convert a measure to another unit.
 
     Raises:
-        UnitError: The units do not measure the same thing, or nobody knows them.
+        UnitError: A unit is unknown, or the two measure different quantities.
     """
     quantity, wanted = quantity_of(source), quantity_of(target)
     if quantity != wanted:

@@ -8,7 +8,7 @@ from .server import app
 
 
 def main() -> None:
-    """Serve until the client leaves."""
+    """Serve until the client disconnects."""
     try:
         app.run()
     except MissingEnvironment as error:

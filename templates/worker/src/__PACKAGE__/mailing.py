@@ -1,4 +1,4 @@
-"""What the tasks do. It knows nothing of the protocol."""
+"""The work of the tasks, without MCP."""
 
 import os
 import time
@@ -12,7 +12,7 @@ GROUPS = {
 
 
 class MailingError(Exception):
-    """A mailing cannot be made; the message says why."""
+    """A mailing cannot be sent; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -24,21 +24,21 @@ class Draft:
 
 
 def recipients(group: str) -> list[str]:
-    """The addresses of a group.
+    """Return the addresses of a group.
 
     Raises:
-        MailingError: There is no such group.
+        MailingError: The group is unknown.
     """
     if group not in GROUPS:
-        raise MailingError(f"There is no group {group!r}; there are {', '.join(GROUPS)}.")
+        raise MailingError(f"Unknown group {group!r}; the groups are {', '.join(GROUPS)}.")
     return GROUPS[group]
 
 
 def deliver(draft: Draft, address: str, key: str) -> str:
-    """Put a message into the outbox, under a key that it has once; gives the name of the file."""
+    """Write a message into the outbox under its unique key; return the name of the file."""
     outbox = Path(os.environ.get("OUTBOX", "outbox"))
     outbox.mkdir(exist_ok=True)
     file = outbox / f"{key}.txt"
     file.write_text(f"To: {address}\nSubject: {draft.subject}\n\n{draft.text}\n", encoding="utf-8")
-    time.sleep(0.01)  # a mail server takes its time
+    time.sleep(0.01)  # stands for a slow mail server
     return file.name

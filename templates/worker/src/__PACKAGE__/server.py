@@ -1,7 +1,7 @@
-"""The server: work that takes long, as tasks.
+"""The MCP server: long work, as tasks.
 
-A task is run from its start again after a question, and after its process has ended; what must
-happen once stands in `ctx.step`. Where tasks are kept is said with ``MCPKIT_TASKS``.
+A task runs again from its start after a question and after a crash of its process, so work that
+must happen once goes into `ctx.step`. ``MCPKIT_TASKS`` names the store of tasks.
 """
 
 from mcpkit import Accepted, Context, MCPKit, SyncContext, ToolError
@@ -13,19 +13,19 @@ app = MCPKit(
     "__PROJECT__",
     version=__version__,
     description="__DESCRIPTION__",
-    instructions="A mailing takes long; look at it as a task.",
+    instructions="A mailing takes long; run it as a task.",
     http={"health": True},
 )
 
 
 @app.tool(task="optional", resumable=True, destructive=True)
 async def send_mailing(group: str, subject: str, text: str, ctx: Context) -> str:
-    """Send a message to everybody in a group, after the user has agreed.
+    """Send a message to all members of a group, after the user has agreed.
 
     Args:
-        group: Of people, such as "members".
-        subject: Of the message.
-        text: Of the message.
+        group: The name of a group, such as "members".
+        subject: The subject of the message.
+        text: The text of the message.
     """
     try:
         addresses = await ctx.step("recipients", recipients, group)
@@ -36,8 +36,8 @@ async def send_mailing(group: str, subject: str, text: str, ctx: Context) -> str
         return "Nothing was sent."
     draft = Draft(subject, text)
     for number, address in enumerate(addresses, 1):
-        # Nobody gets it twice: a step that is done is not done again. One that was cut off in the
-        # middle is, so that the message carries a key by which whoever delivers it may see that.
+        # A finished step does not run again, so no member gets two messages. A step that was
+        # interrupted does; the mail server recognizes the repeated message by its key.
         key = f"{ctx.task.id if ctx.task else 'call'}-{number}"
         await ctx.step(f"to {number}", deliver, draft, address, key)
         ctx.progress(number, len(addresses), "messages sent")
@@ -46,10 +46,10 @@ async def send_mailing(group: str, subject: str, text: str, ctx: Context) -> str
 
 @app.tool(task="optional", resumable=True, read_only=True)
 def check_addresses(group: str, ctx: SyncContext) -> list[str]:
-    """Return the addresses of a group that cannot be right.
+    """Return the invalid addresses of a group.
 
     Args:
-        group: Of people, such as "members".
+        group: The name of a group, such as "members".
     """
     try:
         addresses = ctx.step("recipients", recipients, group)
@@ -57,7 +57,7 @@ def check_addresses(group: str, ctx: SyncContext) -> list[str]:
         raise ToolError(str(error)) from None
     wrong: list[str] = []
     for number, address in enumerate(addresses, 1):
-        if ctx.cancelled:  # a thread cannot be stopped from outside
+        if ctx.cancelled:  # a thread has to stop by itself
             raise ToolError("Stopped.")
         if address.count("@") != 1:
             wrong.append(address)
