@@ -24,7 +24,7 @@ from contextlib import (
     contextmanager,
 )
 from types import FunctionType, MappingProxyType
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args, get_origin
+from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
@@ -38,7 +38,7 @@ from mcpkit._utils.json import UNSET
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import caller
 from mcpkit.context import Context
-from mcpkit.dependencies import Claim, Depends, Env
+from mcpkit.dependencies import Claim, Depends
 from mcpkit.elicitation import Accepted, Declined, Dismissed, Elicit, Form
 from mcpkit.errors import (
     ConnectionClosed,
@@ -58,11 +58,7 @@ _log: Final = get_logger("mcpkit")
 
 
 def inspect_handler(fn: Callable[..., Any], *, is_open: bool = False) -> Signature:
-    """Return the signature of a handler.
-
-    Args:
-        fn: The function.
-        is_open: As for `inspect_function`.
+    """Return the signature of a handler; `is_open` as for `inspect_function`.
 
     Raises:
         RegistrationError: A request cannot call it as it is written.
@@ -71,7 +67,7 @@ def inspect_handler(fn: Callable[..., Any], *, is_open: bool = False) -> Signatu
         raise RegistrationError(f"{fn!r} is not a function; a name is an option: name={fn!r}")
     signature = inspect_function(fn, contexts=CONTEXTS, is_open=is_open)
     for each in signature.parameters if signature.is_async else ():
-        if each.source == "context" and _context_kind(each.annotation) == "sync_context":
+        if each.source == "context" and _is_sync_context(each.annotation):
             raise RegistrationError(
                 f"{signature.place} is async, and SyncContext would block the event loop; "
                 f"write {each.name}: Context"
@@ -88,12 +84,6 @@ def _yields(fn: Any) -> bool:
     if type(fn) is FunctionType:
         return bool(fn.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR))
     return inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn)
-
-
-def prepare(fn: Callable[..., Any]) -> tuple[Signature, Callable[..., Awaitable[Any]]]:
-    """Return the signature of a function, and a way of calling it with values and a context."""
-    signature = inspect_function(fn, contexts=CONTEXTS)
-    return signature, CallPlan(fn, signature).run
 
 
 def call_fields(fn: Callable[..., Any], signature: Signature, inline: bool) -> dict[str, Any]:
@@ -148,114 +138,80 @@ def not_a_manager(lifespan: Any) -> str:
 # --- claims and the environment -------------------------------------------------------------------
 
 
-class InjectedValue:
-    """The value of a parameter with a `Claim` or `Env` mark.
-
-    Args:
-        parameter: The parameter.
-        at: The source location, for messages.
+def _given_source(parameter: Parameter, at: str) -> _Source:
+    """Return the source of a parameter with a `Claim` or `Env` mark.
 
     Raises:
         RegistrationError: Its type cannot be read from a claim or the environment.
     """
-
-    __slots__ = ("_adapter", "_default", "_mark")
-
-    def __init__(self, parameter: Parameter, at: str) -> None:
-        assert parameter.given is not None
-        self._mark: Claim | Env = parameter.given
-        self._default = parameter.default
-        annotation = parameter.annotation
-        self._adapter: TypeAdapter[Any] | None = None
-        plain = annotation.__origin__ if type(annotation) is ANNOTATED else annotation
-        if isinstance(self._mark, Claim) or plain is not str:
-            try:
-                self._adapter = TypeAdapter(annotation)
-            except PydanticUserError:
-                raise RegistrationError(
-                    f"{at}: {parameter.name} has a type that {type(self._mark).__name__} cannot "
-                    f"fill; write str, or another type of JSON"
-                ) from None
-
-    @property
-    def required_variable(self) -> str | None:
-        """The environment variable that must be set; None if none must."""
-        return self._mark.name if isinstance(self._mark, Env) and self._default is UNSET else None
-
-    def value(self, context: Context[Any]) -> Any:
-        """Return the value for a call.
-
-        Raises:
-            Forbidden: The principal does not have the claim.
-            MissingEnvironment: The variable is not set.
-        """
-        mark = self._mark
-        return self._claim(mark, context) if isinstance(mark, Claim) else self._variable(mark)
-
-    # The text of a ValidationError contains the value, which must not leak (SEC-13).
-
-    def _claim(self, mark: Claim, context: Context[Any]) -> Any:
-        principal = context.request.principal
-        found: Any = UNSET if principal is None else principal.claims.get(mark.name, UNSET)
-        if found is UNSET or found is None:
-            if self._default is not UNSET:
-                return self._default
-            if principal is None:
-                raise Forbidden(
-                    f"Authentication required: a token with the claim {mark.name!r}", status=401
-                )
-            raise Forbidden(f"Your token does not have the claim {mark.name!r}")
-        assert self._adapter is not None
+    mark, default, annotation = parameter.mark, parameter.default, parameter.annotation
+    is_claim = isinstance(mark, Claim)
+    plain = annotation.__origin__ if type(annotation) is ANNOTATED else annotation
+    convert = None
+    if is_claim or plain is not str:
         try:
-            return self._adapter.validate_python(found)
-        except ValidationError:
-            raise Forbidden(
-                f"The claim {mark.name!r} of your token has an unsupported value"
+            convert = TypeAdapter(annotation).validate_python
+        except PydanticUserError:
+            raise RegistrationError(
+                f"{at}: {parameter.name} has a type that {type(mark).__name__} cannot "
+                f"fill; write str, or another type of JSON"
             ) from None
+    get = functools.partial(_claim if is_claim else _variable, mark.name, default, convert)
+    variable = mark.name if not is_claim and default is UNSET else None
+    return _Source(parameter.name, get, variable=variable)
 
-    def _variable(self, mark: Env) -> Any:
-        found = os.environ.get(mark.name)
-        if not found:
-            if self._default is not UNSET:
-                return self._default
-            raise MissingEnvironment([mark.name])
-        if self._adapter is None:
-            return found
-        try:
-            return self._adapter.validate_python(found)
-        except ValidationError:
-            raise MissingEnvironment([mark.name], "has a value of the wrong type") from None
+
+# The text of a ValidationError contains the value, which must not leak (SEC-13).
+
+
+def _claim(name: str, default: Any, convert: Any, context: Context[Any]) -> Any:
+    principal = context.request.principal
+    found: Any = None if principal is None else principal.claims.get(name)
+    if found is None:
+        if default is not UNSET:
+            return default
+        if principal is None:
+            raise Forbidden(f"Authentication required: a token with the claim {name!r}", status=401)
+        raise Forbidden(f"Your token does not have the claim {name!r}")
+    try:
+        return convert(found)
+    except ValidationError:
+        raise Forbidden(f"The claim {name!r} of your token has an unsupported value") from None
+
+
+def _variable(name: str, default: Any, convert: Any, context: Context[Any]) -> Any:
+    found = os.environ.get(name)
+    if not found:
+        if default is not UNSET:
+            return default
+        raise MissingEnvironment([name])
+    try:
+        return found if convert is None else convert(found)
+    except ValidationError:
+        raise MissingEnvironment([name], "has a value of the wrong type") from None
 
 
 # --- declared input requests ----------------------------------------------------------------------
 
 
-class InputParameter:
+class _InputParameter:
     """A parameter that the client answers before the handler runs, so that nothing is replayed.
 
     ``async def delete(path: str, sure: Annotated[Confirm, Elicit("Really?")]) -> str: ...``
-
-    Args:
-        parameter: A parameter with an input request.
-        at: The source location, for messages.
 
     Raises:
         RegistrationError: The input request does not match the type of the parameter.
     """
 
-    __slots__ = ("_arguments", "_ask", "_message", "_whole", "name")
-
     def __init__(self, parameter: Parameter, at: str) -> None:
         self.name = parameter.name
         self._arguments: tuple[str, ...] = ()
         self._message: Callable[..., str] | None = None
-        annotation = parameter.annotation
-        if get_origin(annotation) is Annotated:
-            annotation = get_args(annotation)[0]
-        ask = copy.copy(cast("InputRequest[Any]", parameter.ask))
-        if ask.key is None:
-            ask.key = parameter.name
-        self._whole = False
+        annotation = parameter.annotation.__origin__
+        ask: InputRequest[Any] = copy.copy(parameter.mark)
+        ask.key = ask.key or parameter.name
+        self._ask = ask
+        self._whole = True
         if isinstance(ask, Elicit):
             self._whole, wanted = _answer_type(annotation)
             if ask.schema is UNSET:
@@ -274,15 +230,15 @@ class InputParameter:
             self._whole = annotation is SampleResult
         elif not isinstance(ask, Roots):
             raise RegistrationError(f"{at}: {parameter.name}: use Elicit, Sample or Roots")
-        self._ask: InputRequest[Any] = ask
 
     def request(self, values: Mapping[str, Any]) -> InputRequest[Any]:
         """Return the input request, made with the arguments of the handler."""
         if self._message is None:
             return self._ask
-        made: Elicit[Any] = copy.copy(cast("Elicit[Any]", self._ask))
+        made: Any = copy.copy(self._ask)
         made.message = self._message(**{name: values.get(name) for name in self._arguments})
-        return made
+        request: InputRequest[Any] = made
+        return request
 
     def value(self, answer: Any) -> Any:
         """Return the value of the parameter for an answer.
@@ -290,11 +246,9 @@ class InputParameter:
         Raises:
             ToolError: The user declined, and the type of the parameter does not allow for that.
         """
-        if self._whole or isinstance(self._ask, Roots):
+        if self._whole:
             return answer
-        if isinstance(answer, SampleResult):
-            return answer.text
-        return answer.data
+        return answer.text if isinstance(answer, SampleResult) else answer.data
 
 
 def _answer_type(annotation: Any) -> tuple[bool, Any]:
@@ -315,13 +269,25 @@ def _answer_type(annotation: Any) -> tuple[bool, Any]:
 
 
 class _Source(NamedTuple):
-    """The source of the value of a parameter."""
+    """The source of the value of a parameter.
+
+    Args:
+        name: The parameter.
+        get: Returns the value for a call; None if an argument or a dependency has it.
+        step: The dependency, by its place among the steps; -1 if there is none.
+        default: The value of an argument that the client has left out.
+        variable: The environment variable that must be set.
+    """
 
     name: str
-    kind: Literal["context", "sync_context", "dependency", "argument", "injected"]
+    get: Callable[[Context[Any]], Any] | None = None
     step: int = -1
     default: Any = UNSET
-    injected: InjectedValue | None = None
+    variable: str | None = None
+
+
+def _itself(context: Context[Any]) -> Context[Any]:
+    return context
 
 
 class _Step(NamedTuple):
@@ -348,18 +314,6 @@ class CallPlan:
         RegistrationError: A dependency cannot be resolved.
     """
 
-    __slots__ = (
-        "_asked",
-        "_injected",
-        "_signature",
-        "_steps",
-        "environment",
-        "fn",
-        "inline",
-        "is_async",
-        "uses_context",
-    )
-
     def __init__(
         self, fn: Callable[..., Any], signature: Signature, *, inline: bool = False
     ) -> None:
@@ -367,7 +321,7 @@ class CallPlan:
         self.is_async = signature.is_async
         self.inline = inline and not signature.is_async
         self._injected: tuple[_Source, ...] = ()
-        self._asked: tuple[InputParameter, ...] = ()
+        self._asked: tuple[_InputParameter, ...] = ()
         self._steps: tuple[_Step, ...] = ()
         self.uses_context = False
         self.environment: tuple[str, ...] = ()
@@ -378,17 +332,17 @@ class CallPlan:
         self._signature = signature
         self._injected = resolver.injected(signature)
         self._asked = tuple(
-            InputParameter(each, signature.place)
+            _InputParameter(each, signature.place)
             for each in signature.parameters
             if each.source == "ask"
         )
         self._steps = tuple(resolver.steps)
         sources = (*self._injected, *(s for step in self._steps for s in step.sources))
         self.uses_context = bool(self._asked) or any(
-            source.kind in ("context", "sync_context") for source in sources
+            source.get in (_itself, SyncContext) for source in sources
         )
-        needed = [each.injected.required_variable for each in sources if each.injected is not None]
-        self.environment = tuple(dict.fromkeys(filter(None, needed)))
+        needed = [each.variable for each in sources if each.variable is not None]
+        self.environment = tuple(dict.fromkeys(needed))
 
     def run(self, values: Values, context: Context[Any]) -> Awaitable[Any]:
         """Call the function.
@@ -403,22 +357,15 @@ class CallPlan:
         if self._asked or self._steps:
             return self._run_in_order(values, context)
         for source in self._injected:
-            values[source.name] = _injected_value(source, context)
+            assert source.get is not None
+            values[source.name] = source.get(context)
         if self.is_async:
             awaitable: Awaitable[Any] = self.fn(**values)
             return awaitable
         return _call(self.fn, self.is_async, values, context, self.inline)
 
     async def ask_first(self, values: Values, context: Context[Any]) -> Values:
-        """Ask the client for the input that the parameters declare.
-
-        Args:
-            values: The arguments.
-            context: The context of the request.
-
-        Returns:
-            The values of those parameters.
-        """
+        """Ask the client for the input that parameters declare; return the values of these."""
         if not self._asked:
             return {}
         answers = await context.backend.gather([each.request(values) for each in self._asked])
@@ -470,14 +417,14 @@ def _gather(
 ) -> Values:
     gathered: Values = {}
     for source in sources:
-        if source.kind == "dependency":
+        if source.get is not None:
+            gathered[source.name] = source.get(context)
+        elif source.step >= 0:
             gathered[source.name] = resolved[source.step]
-        elif source.kind == "argument":
+        else:
             value = values.get(source.name, source.default)
             if value is not UNSET:
                 gathered[source.name] = value
-        else:
-            gathered[source.name] = _injected_value(source, context)
     return gathered
 
 
@@ -492,12 +439,6 @@ async def _call(
         result = await context.backend.in_thread(functools.partial(fn, **values))
     # A plain callable may still return a coroutine, such as a lambda around an async function.
     return await result if inspect.isawaitable(result) else result
-
-
-def _injected_value(source: _Source, context: Context[Any]) -> Any:
-    if source.injected is not None:
-        return source.injected.value(context)
-    return SyncContext(context) if source.kind == "sync_context" else context
 
 
 async def _exit(kept: AsyncExitStack) -> None:
@@ -585,12 +526,11 @@ class _Resolver:
 
     def source(self, parameter: Parameter) -> _Source:
         if parameter.source == "context":
-            return _Source(parameter.name, _context_kind(parameter.annotation))
-        if parameter.given is not None:
-            injected = InjectedValue(parameter, self._at)
-            return _Source(parameter.name, "injected", injected=injected)
-        assert parameter.depends is not None
-        return _Source(parameter.name, "dependency", self._step(parameter.depends))
+            is_sync = _is_sync_context(parameter.annotation)
+            return _Source(parameter.name, SyncContext if is_sync else _itself)
+        if parameter.source == "given":
+            return _given_source(parameter, self._at)
+        return _Source(parameter.name, step=self._step(parameter.mark))
 
     def _step(self, depends: Depends) -> int:
         provide = self._overrides.get(depends.provide, depends.provide)
@@ -627,17 +567,16 @@ class _Resolver:
         argument = self._arguments.get(parameter.name)
         if argument is not None:
             default = parameter.default if argument.default is UNSET else argument.default
-            return _Source(parameter.name, "argument", default=default)
+            return _Source(parameter.name, default=default)
         if parameter.required:
             raise RegistrationError(
                 f"{self._at}: the dependency {of.name}() wants {parameter.name!r}, which is "
                 f"neither an argument of the handler nor annotated with Context or Depends"
             )
-        return _Source(parameter.name, "argument", default=parameter.default)
+        return _Source(parameter.name, default=parameter.default)
 
 
-def _context_kind(annotation: Any) -> Literal["context", "sync_context"]:
-    text = [annotation, *getattr(annotation, "__args__", ())]
-    bases = [getattr(each, "__origin__", each) for each in text]
-    is_sync = any(isinstance(base, type) and issubclass(base, SyncContext) for base in bases)
-    return "sync_context" if is_sync else "context"
+def _is_sync_context(annotation: Any) -> bool:
+    parts = [annotation, *getattr(annotation, "__args__", ())]
+    bases = [getattr(each, "__origin__", each) for each in parts]
+    return any(isinstance(base, type) and issubclass(base, SyncContext) for base in bases)

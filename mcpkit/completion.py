@@ -10,22 +10,17 @@ from itertools import islice
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_origin
 
 from mcpkit._entries import check_allowed
+from mcpkit._injection import CONTEXTS, CallPlan
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.hints import unalias
-from mcpkit._signature.signature import Signature
+from mcpkit._signature.signature import Signature, inspect_function
 from mcpkit.context import Context
 from mcpkit.errors import Forbidden, InvalidArguments, RegistrationError
-
-__all__ = ["Completer", "FunctionCompletions", "Prepare", "choices_of", "completers_of"]
 
 Completer: TypeAlias = Callable[
     [str, Mapping[str, str] | None, Context[Any]], Awaitable[Iterable[str]]
 ]
 """From the text so far, and the other arguments if they are known, to suggestions."""
-
-Call: TypeAlias = Callable[[dict[str, Any], Context[Any]], Awaitable[Any]]
-Prepare: TypeAlias = Callable[[Callable[..., Any]], tuple[Signature, Call]]
-"""From a function to its signature, and to a way of calling it with injected parameters."""
 
 MAX_CHECKED: Final = 200
 """Suggestions that an ``allow=`` predicate is asked about."""
@@ -71,25 +66,19 @@ class FunctionCompletions:
         return allowed
 
 
-def completers_of(
-    arguments: Arguments, signature: Signature, prepare: Prepare
-) -> dict[str, Completer]:
-    """Return a completer for each argument that has suggestions.
-
-    Args:
-        arguments: The arguments of the handler.
-        signature: The signature of the handler.
-        prepare: Makes the functions of ``Complete(...)`` callable.
+def completers_of(arguments: Arguments, handler: Signature) -> dict[str, Completer]:
+    """Return a completer for each argument of a handler that has suggestions.
 
     Raises:
-        RegistrationError: Such a function takes something that is not an argument of the handler.
+        RegistrationError: A function in ``Complete(...)`` takes something that is not an argument
+            of the handler.
     """
     found: dict[str, Completer] = {}
     for each in arguments.fields:
-        complete = each.parameter.complete
+        complete = each.parameter.mark
         values = choices_of(each.parameter.annotation) if complete is None else complete.values
         if callable(values):
-            found[each.wire_name] = _from_function(values, signature, prepare)
+            found[each.wire_name] = _from_function(values, handler)
         elif complete is not None or values:
             found[each.wire_name] = _from_values(list(values))
     return found
@@ -128,8 +117,9 @@ def _from_values(values: Sequence[str]) -> Completer:
     return complete
 
 
-def _from_function(fn: Callable[..., Any], handler: Signature, prepare: Prepare) -> Completer:
-    signature, call = prepare(fn)
+def _from_function(fn: Callable[..., Any], handler: Signature) -> Completer:
+    signature = inspect_function(fn, contexts=CONTEXTS)
+    plan = CallPlan(fn, signature)
     at = signature.place
     if not signature.arguments:
         raise RegistrationError(
@@ -153,7 +143,7 @@ def _from_function(fn: Callable[..., Any], handler: Signature, prepare: Prepare)
                 values[each.name] = others[each.name]
             elif each.required:
                 values[each.name] = None
-        suggested: Iterable[str] = await call(values, context)
+        suggested: Iterable[str] = await plan.run(values, context)
         return suggested
 
     return complete

@@ -405,7 +405,7 @@ class TestMarkers:
         def fn(a: Annotated[int, Depends(provide)], b: Provided, _c: Provided) -> None: ...
 
         found = inspected(fn).parameters
-        assert {(each.source, each.depends) for each in found} == {("depends", Depends(provide))}
+        assert {(each.source, each.mark) for each in found} == {("depends", Depends(provide))}
 
     def test_a_completion(self) -> None:
         completion = Complete(["oslo"])
@@ -413,7 +413,7 @@ class TestMarkers:
         def fn(a: Annotated[str, completion]) -> None: ...
 
         (a,) = inspected(fn).parameters
-        assert (a.source, a.complete) == ("argument", completion)
+        assert (a.source, a.mark) == ("argument", completion)
 
 
 class TestNames:

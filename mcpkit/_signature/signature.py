@@ -41,10 +41,7 @@ class Parameter(NamedTuple):
         description: From ``Annotated[..., "text"]``, else from the docstring; a ``Field(...)`` wins
             over it when a schema is made.
         source: The source of the value: the client, the context, or a dependency.
-        depends: The dependency, if that is the source.
-        complete: The source of suggestions, if the author names one.
-        ask: The request to the client, if that is the source.
-        given: The claim or the environment variable, if that is the source.
+        mark: The mark in ``Annotated`` that names the source; for an argument `Complete`, if any.
     """
 
     name: str
@@ -52,10 +49,7 @@ class Parameter(NamedTuple):
     default: Any
     description: str | None
     source: Source
-    depends: Depends | None = None
-    complete: Complete | None = None
-    ask: InputMarker | None = None
-    given: Claim | Env | None = None
+    mark: Any = None
 
     @property
     def required(self) -> bool:
@@ -273,7 +267,7 @@ def _parameter(
         _refuse_raw(raw, hints, at, contexts)
     annotation = hints.get(name, Any)
     description = docs.parameters.get(name)
-    depends = ask = complete = given = None
+    marks: list[Any] = []
     if type(annotation) is type:
         is_context = issubclass(annotation, contexts)
     else:
@@ -281,45 +275,34 @@ def _parameter(
         is_context = _is_context(named, contexts)
         if is_context or type(named) is ANNOTATED:
             annotation = named  # a recursive alias keeps its name
-        marks = _marks(annotation)
-        if marks:
-            depends, ask = _first(marks, Depends), _first(marks, InputMarker)
-            complete = _first(marks, Complete)
-            given = _first(marks, Claim) or _first(marks, Env)
+        if type(annotation) is ANNOTATED:
+            marks = [each for each in annotation.__metadata__ if isinstance(each, _MARKS)]
         description = _told_in(annotation) or description
-        if marks and (is_context or depends or ask or given) and _first(marks, Header) is not None:
+    source: Source = "context" if is_context else "argument"
+    mark: Any = None
+    for each in marks if not is_context else ():
+        found = _SOURCES.get(type(each), "ask" if isinstance(each, InputMarker) else None)
+        if found is not None:
+            source, mark = found, each
+            break
+    if source != "argument":
+        if any(isinstance(each, Header) for each in marks):
             raise RegistrationError(
                 f"{at}: {name} is not sent by the client, so no header can repeat it; "
                 f"remove Header(...)"
             )
-    if is_context:
-        return Parameter(name, annotation, default, description, "context")
-    if depends is not None:
-        return Parameter(name, annotation, default, description, "depends", depends=depends)
-    if ask is not None:
-        return Parameter(name, annotation, default, description, "ask", ask=ask)
-    if given is not None:
-        return Parameter(name, annotation, default, description, "given", given=given)
+        return Parameter(name, annotation, default, description, source, mark)
     if annotation is not Any:
         _refuse_foreign(annotation, name, at)
     if name[0] == "_":
         raise RegistrationError(
             f"{at}: the name {name} begins with an underscore, which hosts refuse; rename it"
         )
-    return Parameter(name, annotation, default, description, "argument", None, complete)
+    complete = next((each for each in marks if isinstance(each, Complete)), None)
+    return Parameter(name, annotation, default, description, "argument", complete)
 
 
-def _marks(annotation: Any) -> list[Any]:
-    if type(annotation) is not ANNOTATED:
-        return []
-    return [each for each in annotation.__metadata__ if isinstance(each, _MARKS)]
-
-
-def _first(marks: Iterable[Any], kind: type[T]) -> T | None:
-    for each in marks:
-        if isinstance(each, kind):
-            return each
-    return None
+_SOURCES: Final[Mapping[type, Source]] = {Depends: "depends", Claim: "given", Env: "given"}
 
 
 def _refuse_raw(raw: _Raw, hints: Mapping[str, Any], at: str, contexts: tuple[type, ...]) -> None:
