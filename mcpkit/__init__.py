@@ -17,63 +17,38 @@ from __future__ import annotations
 from mcpkit._utils.lazy import importer
 
 _HOMES = {
-    "mcpkit.app": ["MCPKit"],
-    "mcpkit.client.client": ["Client"],
-    "mcpkit.client.results": ["TaskQuestion", "TaskStatus"],
-    "mcpkit.client.tasks": ["TaskHandle"],
-    "mcpkit._sync_context": ["SyncContext"],
-    "mcpkit.context": ["CallNext", "Context", "CurrentTask"],
-    "mcpkit.dependencies": ["Claim", "Complete", "Depends", "Env", "Header"],
-    "mcpkit.elicitation": ["Accepted", "Choices", "Declined", "Dismissed", "Elicit", "Elicitation"],
-    "mcpkit.errors": [
-        "ConnectionClosed",
-        "ElicitationError",
-        "InputRequestError",
-        "InputRequestRefused",
-        "InputRequestTimeout",
-        "InvalidInputResponse",
-        "MCPKitError",
-        "MissingClientCapability",
-        "PromptError",
-        "ProtocolError",
-        "RegistrationError",
-        "ResourceError",
-        "ResourceNotFound",
-        "TaskCancelled",
-        "ToolError",
-        "UrlElicitationRequired",
-    ],
-    "mcpkit.http": ["HttpRequest"],
-    "mcpkit.limits": ["Limits"],
-    "mcpkit.prompts": ["prompt"],
-    "mcpkit.resources": ["resource"],
-    "mcpkit.roots": ["Root", "Roots"],
-    "mcpkit.sampling": ["Sample", "SampleMessage", "SampleResult"],
-    "mcpkit.tasks.options": ["TaskOptions"],
-    "mcpkit.tools": ["tool"],
-    "mcpkit.transports.http.options": ["HttpOptions"],
-    "mcpkit.types": [
-        "Annotations",
-        "AssistantMessage",
-        "Audio",
-        "AudioContent",
-        "BlobResourceContents",
-        "EmbeddedResource",
-        "File",
-        "Icon",
-        "Image",
-        "ImageContent",
-        "Message",
-        "Principal",
-        "PromptResult",
-        "ResourceLink",
-        "ResourceResult",
-        "TextContent",
-        "TextResourceContents",
-        "ToolAnnotations",
-        "ToolResult",
-        "UserMessage",
-    ],
+    module: names.split()
+    for module, names in {
+        "mcpkit.app": "MCPKit",
+        "mcpkit.client.client": "Client",
+        "mcpkit.client.results": "TaskQuestion TaskStatus",
+        "mcpkit.client.tasks": "TaskHandle",
+        "mcpkit._sync_context": "SyncContext",
+        "mcpkit.context": "CallNext Context CurrentTask",
+        "mcpkit.dependencies": "Claim Complete Depends Env Header",
+        "mcpkit.elicitation": "Accepted Choices Declined Dismissed Elicit Elicitation",
+        "mcpkit.errors": (
+            "ConnectionClosed ElicitationError InputRequestError InputRequestRefused "
+            "InputRequestTimeout InvalidInputResponse MCPKitError MissingClientCapability "
+            "PromptError ProtocolError RegistrationError ResourceError ResourceNotFound "
+            "TaskCancelled ToolError UrlElicitationRequired"
+        ),
+        "mcpkit.http": "HttpRequest",
+        "mcpkit.limits": "Limits",
+        "mcpkit.prompts": "prompt",
+        "mcpkit.resources": "resource",
+        "mcpkit.roots": "Root Roots",
+        "mcpkit.sampling": "Sample SampleMessage SampleResult",
+        "mcpkit.tasks.options": "TaskOptions",
+        "mcpkit.tools": "tool",
+        "mcpkit.transports.http.options": "HttpOptions",
+        "mcpkit.types": (
+            "Annotations AssistantMessage Audio AudioContent BlobResourceContents "
+            "EmbeddedResource File Icon Image ImageContent Message Principal PromptResult "
+            "ResourceLink ResourceResult TextContent TextResourceContents ToolAnnotations "
+            "ToolResult UserMessage"
+        ),
+    }.items()
 }
 """Module → the public names that it has."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, cast
 
@@ -100,35 +100,6 @@ class Entry(ABC):
             icons=wire.icons_to_wire(self.icons),
             _meta=self.meta,
         )
-
-
-class Completable(ABC):
-    """An entry whose arguments may have suggestions."""
-
-    __slots__ = ()
-
-    @property
-    @abstractmethod
-    def argument_names(self) -> Iterable[str]:
-        """The names of the arguments, as clients send them."""
-
-    @property
-    @abstractmethod
-    def has_completions(self) -> bool:
-        """True if any argument has suggestions."""
-
-    @abstractmethod
-    def complete(
-        self, name: str, typed: str, others: Mapping[str, str] | None, context: Context[Any]
-    ) -> Awaitable[Iterable[str]]:
-        """Suggest values for an argument.
-
-        Args:
-            name: One of `argument_names`.
-            typed: The text so far.
-            others: The arguments that have a value already; None if the client did not send any.
-            context: The context of the request.
-        """
 
 
 # --- access ---------------------------------------------------------------------------------------

@@ -86,6 +86,12 @@ def _yields(fn: Any) -> bool:
     return inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn)
 
 
+def prepare(fn: Callable[..., Any]) -> tuple[Signature, Callable[..., Awaitable[Any]]]:
+    """Return the signature of a function, and a way of calling it with values and a context."""
+    signature = inspect_function(fn, contexts=CONTEXTS)
+    return signature, CallPlan(fn, signature).run
+
+
 def call_fields(fn: Callable[..., Any], signature: Signature, inline: bool) -> dict[str, Any]:
     """Return the fields of an entry that say how its function is called."""
     plan = CallPlan(fn, signature, inline=inline)

@@ -10,10 +10,9 @@ from itertools import islice
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_origin
 
 from mcpkit._entries import check_allowed
-from mcpkit._injection import CONTEXTS, CallPlan
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.hints import unalias
-from mcpkit._signature.signature import Signature, inspect_function
+from mcpkit._signature.signature import Signature
 from mcpkit.context import Context
 from mcpkit.errors import Forbidden, InvalidArguments, RegistrationError
 
@@ -22,12 +21,18 @@ Completer: TypeAlias = Callable[
 ]
 """From the text so far, and the other arguments if they are known, to suggestions."""
 
+Prepare: TypeAlias = Callable[
+    [Callable[..., Any]],
+    tuple[Signature, Callable[[dict[str, Any], Context[Any]], Awaitable[Any]]],
+]
+"""From a function to its signature, and to a way of calling it with injected parameters."""
+
 MAX_CHECKED: Final = 200
 """Suggestions that an ``allow=`` predicate is asked about."""
 
 
-class FunctionCompletions:
-    """The suggestions for the arguments of an entry that is a function."""
+class Completable:
+    """The part of prompts and resource templates that suggests values for arguments."""
 
     __slots__ = ()
 
@@ -66,7 +71,9 @@ class FunctionCompletions:
         return allowed
 
 
-def completers_of(arguments: Arguments, handler: Signature) -> dict[str, Completer]:
+def completers_of(
+    arguments: Arguments, handler: Signature, prepare: Prepare
+) -> dict[str, Completer]:
     """Return a completer for each argument of a handler that has suggestions.
 
     Raises:
@@ -78,7 +85,7 @@ def completers_of(arguments: Arguments, handler: Signature) -> dict[str, Complet
         complete = each.parameter.mark
         values = choices_of(each.parameter.annotation) if complete is None else complete.values
         if callable(values):
-            found[each.wire_name] = _from_function(values, handler)
+            found[each.wire_name] = _from_function(values, handler, prepare)
         elif complete is not None or values:
             found[each.wire_name] = _from_values(list(values))
     return found
@@ -117,9 +124,8 @@ def _from_values(values: Sequence[str]) -> Completer:
     return complete
 
 
-def _from_function(fn: Callable[..., Any], handler: Signature) -> Completer:
-    signature = inspect_function(fn, contexts=CONTEXTS)
-    plan = CallPlan(fn, signature)
+def _from_function(fn: Callable[..., Any], handler: Signature, prepare: Prepare) -> Completer:
+    signature, call = prepare(fn)
     at = signature.place
     if not signature.arguments:
         raise RegistrationError(
@@ -143,7 +149,7 @@ def _from_function(fn: Callable[..., Any], handler: Signature) -> Completer:
                 values[each.name] = others[each.name]
             elif each.required:
                 values[each.name] = None
-        suggested: Iterable[str] = await plan.run(values, context)
+        suggested: Iterable[str] = await call(values, context)
         return suggested
 
     return complete

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
     from pydantic_core import CoreSchema
 
-__all__ = ["Claim", "Complete", "Depends", "Env", "Header", "InputMarker"]
-
 
 class Claim(NamedTuple):
     """A parameter that is filled from the token: ``tenant: Annotated[str, Claim("tenant")]``.

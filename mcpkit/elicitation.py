@@ -22,17 +22,6 @@ from mcpkit._utils.json import UNSET, JsonSchema, copy_schema, every_schema, is_
 from mcpkit._utils.text import quote, summarize
 from mcpkit.errors import ElicitationError, InvalidInputResponse, MissingClientCapability, ToolError
 
-__all__ = [
-    "Accepted",
-    "Choices",
-    "Declined",
-    "Dismissed",
-    "Elicit",
-    "ElicitUrl",
-    "Elicitation",
-    "Form",
-]
-
 T = TypeVar("T", default=Any)
 
 

@@ -40,37 +40,6 @@ from typing import Any, ClassVar, Final, Literal
 
 from mcpkit._utils.text import truncate
 
-__all__ = [
-    "AccessDenied",
-    "ConnectionClosed",
-    "ElicitationError",
-    "Forbidden",
-    "HeaderMismatch",
-    "InputRequestError",
-    "InputRequestRefused",
-    "InputRequestTimeout",
-    "InternalError",
-    "InvalidArguments",
-    "InvalidInputResponse",
-    "InvalidParams",
-    "InvalidRequest",
-    "MCPKitError",
-    "MethodNotFound",
-    "MissingClientCapability",
-    "MissingEnvironment",
-    "ParseError",
-    "PromptError",
-    "ProtocolError",
-    "PublicError",
-    "RegistrationError",
-    "ResourceError",
-    "ResourceNotFound",
-    "TaskCancelled",
-    "ToolError",
-    "UnsupportedProtocolVersion",
-    "UrlElicitationRequired",
-]
-
 
 class MCPKitError(Exception):
     """The root of every exception that mcpkit raises on purpose."""

@@ -8,8 +8,6 @@ from typing import Any
 from mcpkit._utils.lazy import moved
 from mcpkit.types import Principal
 
-__all__ = ["Asgi", "Headers", "HttpRequest", "Receive", "Scope", "Send", "by_name"]
-
 Scope = MutableMapping[str, Any]
 """The ``scope`` of an ASGI application."""
 

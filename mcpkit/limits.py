@@ -10,8 +10,6 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-__all__ = ["Limits"]
-
 _MIB: Final = 1024 * 1024
 
 

@@ -15,8 +15,6 @@ from mcpkit._utils.json import UNSET
 from mcpkit.context import CallNext, Context
 from mcpkit.types import ContentBlock, ToolResult
 
-__all__ = ["Handler", "Middleware", "MiddlewareResult", "Params", "compose"]
-
 ServerT = TypeVar("ServerT", default=Any)
 
 Params: TypeAlias = Mapping[str, Any]

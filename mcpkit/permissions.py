@@ -9,8 +9,6 @@ from typing import Any, Final, TypeAlias
 from mcpkit.errors import RegistrationError
 from mcpkit.types import Principal
 
-__all__ = ["Allow", "Hierarchy", "is_scope", "needed_scopes", "scopes_of"]
-
 Allow: TypeAlias = Callable[[Principal, Mapping[str, Any]], "bool | Awaitable[bool]"]
 """A function, async or not: decides from the principal and the arguments if a call is allowed."""
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, cast, overload
+from typing import Any, Final, cast, overload
 
 from typing_extensions import TypeVar, Unpack
 
 from mcpkit._entries import (
     NO_APP,
     CommonOptions,
-    Completable,
     Defaults,
     Entry,
     check_allowed,
@@ -21,100 +19,54 @@ from mcpkit._entries import (
     mark,
     refuse_headers,
 )
-from mcpkit._injection import CallPlan, call_fields, inspect_handler
+from mcpkit._injection import CallPlan, call_fields, inspect_handler, prepare
 from mcpkit._protocol import wire
 from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.converters import Converters, NotSerializable, block_of
-from mcpkit._utils.json import JsonSchema, is_object
-from mcpkit.completion import Completer, FunctionCompletions, completers_of
+from mcpkit._utils.json import is_object
+from mcpkit.completion import Completable, Completer, completers_of
 from mcpkit.context import Context
 from mcpkit.types import Media, Message, PromptResult
-
-__all__ = ["FunctionPrompt", "Prompt", "PromptArgument", "PromptOptions", "make_prompt", "prompt"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class PromptArgument(NamedTuple):
-    """An argument of a prompt.
-
-    Args:
-        name: The name, as clients send it.
-        required: True if it has no default.
-        schema: Its JSON Schema, with ``title`` and ``description``.
-    """
-
-    name: str
-    required: bool
-    schema: JsonSchema
-
-
 @dataclass(slots=True, kw_only=True)
 class Prompt(Entry, Completable):
-    """Messages that a user may ask for by name."""
+    """A function whose messages a user may ask for by name."""
 
     listing = "prompts"
+
+    plan: CallPlan
+    accepts: Arguments
+    completers: Mapping[str, Completer] = field(default_factory=dict[str, Completer])
+    converters: Converters = field(default_factory=Converters)
 
     @property
     def key(self) -> str:
         """The name."""
         return self.name
 
-    @property
-    @abstractmethod
-    def arguments(self) -> Sequence[PromptArgument]:
-        """The arguments."""
-
-    @abstractmethod
-    async def get(self, arguments: dict[str, str], context: Context[Any]) -> PromptResult:
-        """Return the messages.
-
-        Args:
-            arguments: The arguments, as the client sent them.
-            context: The context of the request.
-
-        Raises:
-            InvalidArguments: The prompt does not accept the arguments.
-        """
-
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return its entry in ``prompts/list``."""
         members = self.described()
+        properties = self.accepts.schema().get("properties", {})
         arguments = [
             revision.keep(
                 revision.argument_members,
                 wire.some(
-                    name=each.name,
-                    title=each.schema.get("title"),
-                    description=each.schema.get("description"),
+                    name=each.wire_name,
+                    title=properties[each.wire_name].get("title"),
+                    description=properties[each.wire_name].get("description"),
                     required=True if each.required else None,
                 ),
             )
-            for each in self.arguments
+            for each in self.accepts.fields
         ]
         if arguments:
             members["arguments"] = arguments
         return revision.keep(revision.prompt_members, members)
-
-
-@dataclass(slots=True, kw_only=True)
-class FunctionPrompt(FunctionCompletions, Prompt):
-    """A prompt whose messages a Python function returns."""
-
-    plan: CallPlan
-    converters: Converters = field(default_factory=Converters)
-    accepts: Arguments
-    completers: Mapping[str, Completer] = field(default_factory=dict[str, Completer])
-
-    @property
-    def arguments(self) -> Sequence[PromptArgument]:
-        """The parameters of the function."""
-        properties = self.accepts.schema().get("properties", {})
-        return [
-            PromptArgument(each.wire_name, each.required, properties[each.wire_name])
-            for each in self.accepts.fields
-        ]
 
     async def get(self, arguments: dict[str, str], context: Context[Any]) -> PromptResult:
         """Call the function with the arguments, which arrive as strings (PROMPT-3)."""
@@ -187,7 +139,7 @@ def make_prompt(
     prefix: str | None = None,
     defaults: Defaults = NO_APP,
     **options: Unpack[PromptOptions],
-) -> FunctionPrompt:
+) -> Prompt:
     """Return a prompt that calls a function.
 
     Args:
@@ -200,16 +152,16 @@ def make_prompt(
         RegistrationError: The function or an option cannot be served; the message has the fix.
     """
     signature = inspect_handler(fn)
-    fields = entry_fields(FunctionPrompt, PromptOptions, signature, options, prefix, defaults)
+    fields = entry_fields(Prompt, PromptOptions, signature, options, prefix, defaults)
     arguments = Arguments(signature)
     refuse_headers(arguments, signature.place)
     fields.update(
         call_fields(fn, signature, options.get("inline", False)),
         converters=defaults.converters,
         accepts=arguments,
-        completers=completers_of(arguments, signature),
+        completers=completers_of(arguments, signature, prepare),
     )
-    return FunctionPrompt(**fields)
+    return Prompt(**fields)
 
 
 @overload

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, cast, get_args, get_origin, overload
@@ -13,7 +12,6 @@ from typing_extensions import Self, TypedDict, TypeVar, Unpack
 from mcpkit._entries import (
     NO_APP,
     CommonOptions,
-    Completable,
     Defaults,
     Entry,
     annotations_from,
@@ -23,7 +21,7 @@ from mcpkit._entries import (
     mark,
     refuse_headers,
 )
-from mcpkit._injection import CallPlan, call_fields, inspect_handler
+from mcpkit._injection import CallPlan, call_fields, inspect_handler, prepare
 from mcpkit._protocol import wire
 from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.arguments import Arguments
@@ -33,7 +31,7 @@ from mcpkit._signature.output import is_structured
 from mcpkit._utils.json import UNSET, is_binary
 from mcpkit._utils.text import truncate
 from mcpkit._utils.uri_template import UriTemplate, misleads
-from mcpkit.completion import Completer, FunctionCompletions, completers_of
+from mcpkit.completion import Completable, Completer, completers_of
 from mcpkit.context import Context
 from mcpkit.errors import InvalidArguments, RegistrationError, ResourceNotFound
 from mcpkit.types import (
@@ -48,19 +46,6 @@ from mcpkit.types import (
     contents_of,
 )
 
-__all__ = [
-    "FunctionResource",
-    "FunctionTemplate",
-    "Readable",
-    "Resource",
-    "ResourceHints",
-    "ResourceOptions",
-    "ResourceTemplate",
-    "make_resource",
-    "prefixed_uri",
-    "resource",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -70,30 +55,33 @@ def prefixed_uri(prefix: str, uri: str) -> str:
     return f"{scheme}://{prefix}/{rest}" if separator else f"{prefix}/{uri}"
 
 
-# --- interfaces -----------------------------------------------------------------------------------
+_CONTENTS: Final = (TextResourceContents, BlobResourceContents)
 
 
 @dataclass(slots=True, kw_only=True)
 class Readable(Entry):
-    """The common part of resources and resource templates.
+    """The common part of resources and resource templates: functions that return contents.
 
     Args:
+        plan: How the function is called.
+        converters: For the values that it returns.
         mime_type: The MIME type of the contents.
         annotations: Hints for clients.
         ttl: Seconds for which clients may cache the contents; None: the setting of the server.
         cache_scope: Who may share the cached contents; None: the setting of the server.
     """
 
+    plan: CallPlan
+    converters: Converters = field(default_factory=Converters)
     mime_type: str | None = None
     annotations: Annotations | None = None
     ttl: float | None = None
     cache_scope: CacheScope | None = None
 
-    @abstractmethod
     async def read(
         self, uri: str, variables: Mapping[str, Any], context: Context[Any]
     ) -> ResourceResult:
-        """Read the contents.
+        """Call the function.
 
         Args:
             uri: The URI, as the client sent it.
@@ -103,14 +91,44 @@ class Readable(Entry):
         Raises:
             ResourceNotFound: There is nothing at this URI.
         """
+        value = await self.plan.run(await self._admitted(uri, variables, context), context)
+        if isinstance(value, ResourceResult):
+            return value
+        if value is None:
+            raise ResourceNotFound(uri)
+        if isinstance(value, (list, tuple)):
+            items = cast("Sequence[Any]", value)
+            if items and all(isinstance(item, _CONTENTS) for item in items):
+                return ResourceResult(items)
+        return ResourceResult([self._contents(self.converters.converted(value), uri)])
 
     async def admit(self, uri: str, variables: Mapping[str, Any], context: Context[Any]) -> None:
-        """Refuse a caller who may not read the contents, and so may not subscribe to changes.
+        """Refuse a caller whom ``allow=`` does not permit to read or to subscribe to changes."""
+        if self.allow is not None:
+            await self._admitted(uri, variables, context)
 
-        Raises:
-            Exception: As for `read`.
-        """
-        del uri, variables, context
+    async def _admitted(
+        self, uri: str, variables: Mapping[str, Any], context: Context[Any]
+    ) -> dict[str, Any]:
+        """Return the arguments of the function for a caller who may read."""
+        if self.allow is not None:
+            await check_allowed(self, {}, context)
+        return {}
+
+    def _contents(self, value: Any, uri: str) -> ResourceContents:
+        mime_type = self.mime_type
+        if isinstance(value, _CONTENTS):
+            return value
+        if isinstance(value, str):
+            refuse_infinities_in(value)
+            return TextResourceContents(uri, value, mime_type=mime_type or "text/plain")
+        if is_binary(value):
+            mime_type = mime_type or "application/octet-stream"
+            return BlobResourceContents(uri, bytes(value), mime_type=mime_type)
+        if isinstance(value, Media):
+            return contents_of(uri, value.data, mime_type or value.mime_type)
+        text = self.converters.json(value).decode()
+        return TextResourceContents(uri, text, mime_type=mime_type or "application/json")
 
     def readable(self, revision: Revision) -> dict[str, Any]:
         """Return the members that resources and templates share."""
@@ -125,7 +143,7 @@ class Readable(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class Resource(Readable):
-    """Contents at one URI.
+    """A function that returns the contents at one URI.
 
     Args:
         uri: The URI.
@@ -156,11 +174,15 @@ class Resource(Readable):
 
 @dataclass(slots=True, kw_only=True)
 class ResourceTemplate(Readable, Completable):
-    """Contents at every URI that matches a template (RFC 6570)."""
+    """A function that returns the contents at every URI that matches a template (RFC 6570)."""
 
     listing = "resourceTemplates"
 
     template: UriTemplate
+    accepts: Arguments
+    completers: Mapping[str, Completer] = field(default_factory=dict[str, Completer])
+    unchecked: frozenset[str] = frozenset()
+    """The variables whose values may lead out of a directory."""
 
     @property
     def key(self) -> str:
@@ -177,109 +199,22 @@ class ResourceTemplate(Readable, Completable):
         members = {"uriTemplate": self.template.template, **self.readable(revision)}
         return revision.keep(revision.template_members, members)
 
-
-# --- functions ------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True, kw_only=True)
-class FunctionResource(Resource):
-    """A resource whose contents a Python function returns."""
-
-    plan: CallPlan
-    converters: Converters = field(default_factory=Converters)
-
-    async def read(
-        self, uri: str, variables: Mapping[str, Any], context: Context[Any]
-    ) -> ResourceResult:
-        """Call the function."""
-        await check_allowed(self, {}, context)
-        return _resource_result(await self.plan.run({}, context), uri, self)
-
-    async def admit(self, uri: str, variables: Mapping[str, Any], context: Context[Any]) -> None:
-        """Ask the ``allow=`` predicate of the resource, if it has one."""
-        await check_allowed(self, {}, context)
-
-
-@dataclass(slots=True, kw_only=True)
-class FunctionTemplate(FunctionCompletions, ResourceTemplate):
-    """A resource template whose contents a Python function returns."""
-
-    plan: CallPlan
-    converters: Converters = field(default_factory=Converters)
-    accepts: Arguments
-    completers: Mapping[str, Completer] = field(default_factory=dict[str, Completer])
-    unchecked: frozenset[str] = frozenset()
-    """The variables whose values may lead out of a directory."""
-
-    async def read(
-        self, uri: str, variables: Mapping[str, Any], context: Context[Any]
-    ) -> ResourceResult:
-        """Call the function with the variables of the URI.
-
-        Raises:
-            ResourceNotFound: The variables do not match the signature, or have parts that are
-                unsafe in a path (SEC-11).
-        """
-        values = await self._admitted(uri, variables, context)
-        return _resource_result(await self.plan.run(values, context), uri, self)
-
-    async def admit(self, uri: str, variables: Mapping[str, Any], context: Context[Any]) -> None:
-        """Ask the ``allow=`` predicate of the template, if it has one."""
-        if self.allow is not None:
-            await self._admitted(uri, variables, context)
-
     async def _admitted(
         self, uri: str, variables: Mapping[str, Any], context: Context[Any]
     ) -> dict[str, Any]:
+        why = ""
         for name, value in variables.items():
-            if name not in self.unchecked:
-                why = misleads(value)
-                if why:
-                    raise ResourceNotFound(
-                        uri, f"Resource not found: {truncate(uri)} ({name}: {why})"
-                    )
+            found = None if name in self.unchecked else misleads(value)  # SEC-11
+            why = why or (f"{name}: {found}" if found else "")
         try:
-            values = self.accepts.validate(variables)
+            values = self.accepts.validate(variables) if not why else {}
         except InvalidArguments as error:
-            raise ResourceNotFound(uri, f"Resource not found: {truncate(uri)} ({error})") from error
+            why = str(error)
+        if why:
+            raise ResourceNotFound(uri, f"Resource not found: {truncate(uri)} ({why})")
         if self.allow is not None:
             await check_allowed(self, values, context)
         return values
-
-
-_CONTENTS: Final = (TextResourceContents, BlobResourceContents)
-
-
-def _resource_result(
-    value: Any, uri: str, entry: FunctionResource | FunctionTemplate
-) -> ResourceResult:
-    if isinstance(value, ResourceResult):
-        return value
-    if value is None:
-        raise ResourceNotFound(uri)
-    if isinstance(value, (list, tuple)):
-        items = cast("Sequence[Any]", value)
-        if items and all(isinstance(item, _CONTENTS) for item in items):
-            return ResourceResult(cast("Sequence[ResourceContents]", items))
-    value = entry.converters.converted(value)
-    return ResourceResult([_contents(value, uri, entry.mime_type, entry.converters)])
-
-
-def _contents(
-    value: Any, uri: str, mime_type: str | None, converters: Converters
-) -> ResourceContents:
-    if isinstance(value, _CONTENTS):
-        return value
-    if isinstance(value, str):
-        refuse_infinities_in(value)
-        return TextResourceContents(uri, value, mime_type=mime_type or "text/plain")
-    if is_binary(value):
-        mime_type = mime_type or "application/octet-stream"
-        return BlobResourceContents(uri, bytes(value), mime_type=mime_type)
-    if isinstance(value, Media):
-        return contents_of(uri, value.data, mime_type or value.mime_type)
-    text = converters.json(value).decode()
-    return TextResourceContents(uri, text, mime_type=mime_type or "application/json")
 
 
 class ResourceHints(TypedDict, total=False):
@@ -321,7 +256,7 @@ def make_resource(
     prefix: str | None = None,
     defaults: Defaults = NO_APP,
     **options: Unpack[ResourceOptions],
-) -> FunctionResource | FunctionTemplate:
+) -> Resource | ResourceTemplate:
     """Return a resource that calls a function, or a resource template if the URI has variables.
 
     Args:
@@ -356,7 +291,7 @@ def make_resource(
             f"{at}: the return type {error} cannot be read; return text, bytes, a model, "
             f"a dataclass or built-in types, or give the app a converter"
         ) from None
-    kind = FunctionResource if template.is_literal else FunctionTemplate
+    kind = Resource if template.is_literal else ResourceTemplate
     fields = entry_fields(kind, ResourceOptions, signature, options, prefix, defaults)
     fields.update(
         call_fields(fn, signature, options.get("inline", False)),
@@ -370,7 +305,7 @@ def make_resource(
                 f"{at}: the URI {uri!r} has no variables, so nothing fills {', '.join(names)}; "
                 f"write them into the URI as {{{names[0]}}}"
             )
-        return FunctionResource(**fields, uri=uri)
+        return Resource(**fields, uri=uri)
     _check_variables(template, arguments, at)
     if not options.get("description"):
         fields["description"] = _with_variables(signature.docs, names)
@@ -384,10 +319,10 @@ def make_resource(
     fields.update(
         template=template,
         accepts=arguments,
-        completers=completers_of(arguments, signature),
+        completers=completers_of(arguments, signature, prepare),
         unchecked=frozenset(unchecked),
     )
-    return FunctionTemplate(**fields)
+    return ResourceTemplate(**fields)
 
 
 def _with_variables(docs: Docs, names: Iterable[str]) -> str | None:

@@ -15,8 +15,6 @@ from mcpkit.errors import InvalidInputResponse
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Root", "Roots"]
-
 
 class Root(NamedTuple):
     """A folder or file that the client shows to servers: a hint, not a permission (ROOT-1).

@@ -30,18 +30,6 @@ from mcpkit.types import (
     content_block,
 )
 
-__all__ = [
-    "Sample",
-    "SampleBlock",
-    "SampleMessage",
-    "SampleOptions",
-    "SampleResult",
-    "ToolUse",
-    "ToolUseResult",
-    "json_instruction",
-    "read_json",
-]
-
 
 @dataclass(slots=True)
 class ToolUse:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args, overload
@@ -33,8 +32,6 @@ from mcpkit.context import Context
 from mcpkit.errors import RegistrationError
 from mcpkit.types import ToolAnnotations
 
-__all__ = ["FunctionTool", "TaskSupport", "Tool", "ToolHints", "ToolOptions", "make_tool", "tool"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 TaskSupport: TypeAlias = Literal["optional", "required", "forbidden"]
@@ -45,9 +42,12 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 
 @dataclass(slots=True, kw_only=True)
 class Tool(Entry):
-    """A tool that a model may call.
+    """A function that a model may call.
 
     Args:
+        plan: How the function is called.
+        accepts: The arguments of the function.
+        output: Renders the results of the function.
         input_schema: The JSON Schema of the arguments, an object.
         output_schema: The JSON Schema of the structured content; None if none is promised.
         annotations: Hints for clients.
@@ -64,6 +64,9 @@ class Tool(Entry):
 
     listing = "tools"
 
+    plan: CallPlan
+    accepts: Arguments
+    output: Output
     input_schema: JsonSchema
     output_schema: JsonSchema | None = None
     annotations: ToolAnnotations | None = None
@@ -85,34 +88,28 @@ class Tool(Entry):
         """The name."""
         return self.name
 
-    @abstractmethod
     async def call(self, arguments: dict[str, Any], context: Context[Any]) -> Rendered:
-        """Call the tool.
-
-        Args:
-            arguments: The arguments, as the client sent them.
-            context: The context of the request.
+        """Validate the arguments, call the function, and render its result.
 
         Raises:
-            Exception: The tool failed, or does not accept the arguments; see
-                `mcpkit._server.handlers.error_result`.
+            InvalidArguments: The arguments do not match the signature.
+            OutputMismatch: The returned value does not match the return annotation.
         """
+        values = self.accepts.validate(arguments)
+        if self.allow is not None and context.backend.task is None:
+            await check_allowed(self, values, context)
+        return self.output.render(await self.plan.run(values, context))
 
     async def admit(self, arguments: dict[str, Any], context: Context[Any]) -> None:
-        """Refuse a call that is not allowed, before it becomes a task.
-
-        Raises:
-            Exception: As for `call`.
-        """
-        del arguments, context
+        """Refuse a call that ``allow=`` does not permit, before it becomes a task."""
+        if self.allow is not None:
+            await check_allowed(self, self.accepts.validate(arguments), context)
 
     async def prepare(self, arguments: dict[str, Any], context: Context[Any]) -> None:
-        """Validate the arguments of a call that becomes a task, and ask for declared input.
-
-        Raises:
-            Exception: As for `call`.
-        """
-        del arguments, context
+        """Validate the arguments of a call that becomes a task, and ask for declared input."""
+        values = self.accepts.validate(arguments)
+        await check_allowed(self, values, context)
+        await self.plan.ask_first(values, context)
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return its entry in ``tools/list``."""
@@ -130,38 +127,6 @@ class Tool(Entry):
         if self.task != "forbidden":
             members["execution"] = {"taskSupport": self.task}
         return revision.keep(revision.tool_members, members)
-
-
-@dataclass(slots=True, kw_only=True)
-class FunctionTool(Tool):
-    """A tool that is a Python function."""
-
-    plan: CallPlan
-    accepts: Arguments
-    output: Output
-
-    async def call(self, arguments: dict[str, Any], context: Context[Any]) -> Rendered:
-        """Validate the arguments, call the function, and render its result.
-
-        Raises:
-            InvalidArguments: The arguments do not match the signature.
-            OutputMismatch: The returned value does not match the return annotation.
-        """
-        values = self.accepts.validate(arguments)
-        if self.allow is not None and context.backend.task is None:
-            await check_allowed(self, values, context)
-        return self.output.render(await self.plan.run(values, context))
-
-    async def admit(self, arguments: dict[str, Any], context: Context[Any]) -> None:
-        """Ask the ``allow=`` predicate of the tool, if it has one."""
-        if self.allow is not None:
-            await check_allowed(self, self.accepts.validate(arguments), context)
-
-    async def prepare(self, arguments: dict[str, Any], context: Context[Any]) -> None:
-        """Validate the arguments, and ask for the input that parameters declare."""
-        values = self.accepts.validate(arguments)
-        await check_allowed(self, values, context)
-        await self.plan.ask_first(values, context)
 
 
 class ToolHints(TypedDict, total=False):
@@ -212,7 +177,7 @@ def make_tool(
     prefix: str | None = None,
     defaults: Defaults = NO_APP,
     **options: Unpack[ToolOptions],
-) -> FunctionTool:
+) -> Tool:
     """Return a tool that calls a function.
 
     Args:
@@ -227,7 +192,7 @@ def make_tool(
     given = options.get("input_schema")
     is_open = given is not None and takes_any(fn)
     signature = inspect_handler(fn, is_open=is_open)
-    fields = entry_fields(FunctionTool, ToolOptions, signature, options, prefix, defaults)
+    fields = entry_fields(Tool, ToolOptions, signature, options, prefix, defaults)
     _check_task_options(options, signature.place)
     if given is None:
         arguments = Arguments(signature)
@@ -255,7 +220,7 @@ def make_tool(
         headers=headers,
         raw_output=output.is_raw,
     )
-    return FunctionTool(**fields)
+    return Tool(**fields)
 
 
 def _check_task_options(options: ToolOptions, at: str) -> None:

@@ -17,36 +17,6 @@ from mcpkit._utils.names import with_suggestions
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = [
-    "Annotations",
-    "AssistantMessage",
-    "Audio",
-    "AudioContent",
-    "BlobResourceContents",
-    "CacheScope",
-    "ContentBlock",
-    "EmbeddedResource",
-    "File",
-    "Icon",
-    "Image",
-    "ImageContent",
-    "Implementation",
-    "LogLevel",
-    "Message",
-    "Meta",
-    "Principal",
-    "PromptResult",
-    "ResourceContents",
-    "ResourceLink",
-    "ResourceResult",
-    "Role",
-    "TextContent",
-    "TextResourceContents",
-    "ToolAnnotations",
-    "ToolResult",
-    "UserMessage",
-]
-
 Role: TypeAlias = Literal["user", "assistant"]
 CacheScope: TypeAlias = Literal["public", "private"]
 LogLevel: TypeAlias = Literal[

@@ -18,9 +18,11 @@ from mcpkit.errors import (
 )
 
 
-@pytest.mark.parametrize("name", errors.__all__)
-def test_everything_has_one_root(name: str) -> None:
-    assert issubclass(getattr(errors, name), MCPKitError)
+def test_everything_has_one_root() -> None:
+    classes = [
+        each for each in vars(errors).values() if getattr(each, "__module__", "") == "mcpkit.errors"
+    ]
+    assert all(issubclass(each, MCPKitError) for each in classes)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,6 @@ from typing import Any, Protocol
 from mcpkit._entries import Entry, Listing
 from mcpkit.context import Context, ListKind
 
-__all__ = ["Provider"]
-
 
 class Provider(Protocol):
     """Entries that come and go by themselves: files of a directory, tools of another server.

@@ -26,10 +26,8 @@ from mcpkit._signature.arguments import Arguments
 from mcpkit._utils.uri_template import UriTemplate
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import RegistrationError, ResourceNotFound
-from mcpkit.resources import FunctionResource, FunctionTemplate, Resource
+from mcpkit.resources import Resource, ResourceTemplate
 from mcpkit.types import File
-
-__all__ = ["Directory", "Folder", "file_resource"]
 
 MAX_PATH: Final = 4095
 """The maximum length of a path in bytes, on systems that open long ones."""
@@ -57,7 +55,7 @@ def file_resource(
     *,
     mime_type: str | None,
     scopes: tuple[str, ...] = (),
-) -> FunctionResource:
+) -> Resource:
     """Return a resource that reads one file, each time again.
 
     Raises:
@@ -71,7 +69,7 @@ def file_resource(
     def content() -> File:
         return File(file, mime_type)
 
-    return FunctionResource(
+    return Resource(
         name=file.name,
         uri=uri or f"files://{quote(file.name)}",
         mime_type=mime_type,
@@ -171,7 +169,7 @@ class Directory:
                 waiting += sorted(inside, key=lambda each: each.uri, reverse=True)
                 continue
             name = "/".join(place.parts)
-            yield FunctionResource(
+            yield Resource(
                 name=name,
                 uri=place.uri,
                 mime_type=self._type_of(name),
@@ -203,9 +201,9 @@ class Directory:
                 if length is not None:
                     yield _Place(parts, uri, length, matched)
 
-    def template(self) -> FunctionTemplate:
+    def template(self) -> ResourceTemplate:
         """Return the resource template that reads the files."""
-        return FunctionTemplate(
+        return ResourceTemplate(
             name=self._name,
             description=f"The files of {self._name}",
             template=self._template,
