@@ -16,8 +16,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeVar
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
-from typing_extensions import TypedDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from mcpkit import Image, MCPKit, Message, PromptResult, ToolResult
 from mcpkit._injection import inspect_handler
@@ -53,32 +52,6 @@ def refusal_of(value: Any, annotation: Any = Any) -> str:
 def named(each: Any) -> str:
     """The id of a case, the same in every process."""
     return each if isinstance(each, str) else getattr(each, "__name__", type(each).__name__)
-
-
-class Gallery(BaseModel):
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-    pictures: list[Image]
-
-
-@dataclasses.dataclass
-class Framed:
-    picture: Image | None
-
-
-class Labelled(TypedDict):
-    label: str
-    frame: Framed
-
-
-class Chain(BaseModel):
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-    following: Chain | None
-    picture: Image
-
-
-class Captioned(BaseModel):
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-    picture: Annotated[Image, PlainSerializer(lambda each: each.mime_type, return_type=str)]
 
 
 # --- plain objects --------------------------------------------------------------------------------
@@ -189,18 +162,6 @@ class TestPlainObjects:
         with pytest.raises(RegistrationError, match="cannot become JSON") as caught:
             output_of(annotation)
         assert "give the app a converter" in str(caught.value)
-
-    @pytest.mark.parametrize(
-        "annotation", [dict[str, Image], Gallery, list[Gallery], Framed, Labelled, Chain]
-    )
-    def test_a_picture_in_a_dict_or_a_model_is_refused_at_registration(
-        self, annotation: Any
-    ) -> None:
-        with pytest.raises(RegistrationError, match="return it by itself, or in a list"):
-            output_of(annotation)
-
-    def test_one_that_a_model_writes_as_json_is_not(self) -> None:
-        output_of(Captioned)
 
     def test_a_picture_in_a_dict_is_refused(self) -> None:
         said = refusal_of({"a": Image(b"\x89PNG\r\n\x1a\n")})

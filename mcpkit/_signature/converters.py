@@ -14,27 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields
 from datetime import datetime, timedelta
 from math import isfinite, isnan
-from typing import Annotated, Any, Final, NamedTuple, TypeGuard, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, NamedTuple, Union, cast, get_args, get_origin
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from typing_extensions import get_type_hints
 
 from mcpkit._signature.hints import UNIONS, unalias
 from mcpkit._signature.schema import form_of, infinities
-from mcpkit._utils.json import is_binary
-from mcpkit.types import (
-    AudioContent,
-    BlobResourceContents,
-    ContentBlock,
-    EmbeddedResource,
-    Image,
-    ImageContent,
-    Media,
-    ResourceLink,
-    TextContent,
-    TextResourceContents,
-    sniff,
-)
+from mcpkit.types import BLOCK_TYPES, ContentBlock, Image, Media, TextContent, content_block
 
 
 class NoConverter(TypeError):
@@ -223,7 +210,7 @@ class Converters:
             )
         if made is not value:
             return made
-        if _is_mapping(value):
+        if isinstance(value, Mapping):
             return dict(value)
         if isinstance(value, (Sequence, Set)):
             return list(cast("Iterable[Any]", value))
@@ -251,7 +238,7 @@ class Converters:
                 inner = {} if self.row(value.__class__) else _attributes_of(value)
             except _NoData:
                 return
-        if _is_mapping(inner):
+        if isinstance(inner, Mapping):
             for key, each in inner.items():
                 yield from self._walk(each, f"{place}.{key}", depth + 1)
         else:
@@ -282,9 +269,10 @@ class Converters:
             if row is not None and (not own or any(base in self._own for base in kind.__mro__)):
                 return row.returns
         if origin is Annotated:
-            inner = self.returned(parts[0], own=own)
-            metadata: tuple[Any, ...] = getattr(plain, "__metadata__", ())
-            return annotation if inner is parts[0] else _annotated(inner, metadata)
+            made = self.returned(parts[0], own=own)
+            if made is parts[0]:
+                return annotation
+            return functools.reduce(lambda made, each: Annotated[made, each], parts[1:], made)
         if type(plain) in UNIONS or origin in _GENERICS:
             made = tuple(part if part is ... else self.returned(part, own=own) for part in parts)
             if all(map(operator.is_, made, parts)):
@@ -328,17 +316,6 @@ def _has_objects(value: Any) -> bool:
     if _PLAIN.issuperset(map(type, value)):
         return False
     return any(_has_objects(each) for each in value if each.__class__ not in _PLAIN)
-
-
-def _is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
-    return isinstance(value, Mapping)
-
-
-def _annotated(inner: Any, metadata: tuple[Any, ...]) -> Any:
-    made = inner
-    for each in metadata:
-        made = Annotated[made, each]
-    return made
 
 
 def _is_expressible(kind: type) -> bool:
@@ -507,24 +484,12 @@ def _picture(value: Any) -> Image:
 
 
 def _figure(value: Any) -> Image:
-    """Convert a figure of matplotlib to PNG."""
+    """Convert a figure of matplotlib, or that of its axes, to PNG."""
     from io import BytesIO  # as above
 
     file = BytesIO()
-    value.savefig(file, format="png", bbox_inches="tight")
+    getattr(value, "figure", value).savefig(file, format="png", bbox_inches="tight")
     return Image(file.getvalue(), "image/png")
-
-
-def _figure_of_axes(value: Any) -> Image:
-    return _figure(value.figure)
-
-
-def _sqlite_row(value: Any) -> dict[str, Any]:
-    return dict(zip(value.keys(), value, strict=True))
-
-
-def _to_none(value: object) -> None:
-    """Convert a missing value of pandas."""
 
 
 _Rows = list[dict[str, Any]]
@@ -534,7 +499,7 @@ BUILT_IN_CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = {
     ("builtins", "dict_keys"): Converter(list, list[Any]),
     ("builtins", "dict_values"): Converter(list, list[Any]),
     ("builtins", "range"): Converter(list, list[int]),
-    ("matplotlib", "Axes"): Converter(_figure_of_axes, Image),
+    ("matplotlib", "Axes"): Converter(_figure, Image),
     ("matplotlib", "Figure"): Converter(_figure, Image),
     ("numpy", "bool"): Converter(_array, bool),
     ("numpy", "bool_"): Converter(_array, bool),
@@ -550,22 +515,21 @@ BUILT_IN_CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = {
     ("pandas", "DataFrame"): Converter(_frame, _Rows),
     ("pandas", "Index"): Converter(operator.methodcaller("tolist"), list[Any]),
     ("pandas", "Interval"): Converter(str, str),
-    ("pandas", "NAType"): Converter(_to_none, None),
-    ("pandas", "NaTType"): Converter(_to_none, None),
+    ("pandas", "NAType"): Converter(lambda value: None, None),
+    ("pandas", "NaTType"): Converter(lambda value: None, None),
     ("pandas", "Period"): Converter(str, str),
     ("pandas", "Series"): Converter(_series, list[Any] | dict[str, Any]),
     ("PIL", "Image"): Converter(_picture, Image),
     ("polars", "DataFrame"): Converter(operator.methodcaller("to_dicts"), _Rows),
     ("polars", "Series"): Converter(operator.methodcaller("to_list"), list[Any]),
     ("pyarrow", "Table"): Converter(operator.methodcaller("to_pylist"), _Rows),
-    ("sqlite3", "Row"): Converter(_sqlite_row, dict[str, Any]),
+    ("sqlite3", "Row"): Converter(dict, dict[str, Any]),
 }
 """The built-in converters, by top-level module and class name."""
 
 
 # --- content --------------------------------------------------------------------------------------
 
-BLOCK_TYPES: Final = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
 DEFAULT: Final = Converters()
 """The converters without an app."""
 
@@ -583,10 +547,6 @@ def blocks_of(value: Any, converters: Converters = DEFAULT) -> list[ContentBlock
     Text stays text; `Image`, `Audio`, `File` and bytes become blocks; a list that contains one of
     these becomes a block for each item; None becomes no block; all else becomes its JSON text.
 
-    Args:
-        value: Any value.
-        converters: For values of other types.
-
     Raises:
         NotSerializable: A part of the value cannot become JSON.
     """
@@ -598,11 +558,7 @@ def blocks_of(value: Any, converters: Converters = DEFAULT) -> list[ContentBlock
 
 
 def block_of(value: Any, converters: Converters = DEFAULT) -> ContentBlock:
-    """Return one content block for one value.
-
-    Args:
-        value: Any value.
-        converters: For values that are neither text, nor bytes, nor content.
+    """Return one content block for one value of any type.
 
     Raises:
         NotSerializable: A part of the value cannot become JSON.
@@ -611,22 +567,4 @@ def block_of(value: Any, converters: Converters = DEFAULT) -> ContentBlock:
         value = converters.converted(value)
     if isinstance(value, str):
         refuse_infinities_in(value)
-        return TextContent(value)
-    if isinstance(value, BLOCK_TYPES):
-        return value
-    if isinstance(value, Media):
-        return value.block()
-    if isinstance(value, (TextResourceContents, BlobResourceContents)):
-        return EmbeddedResource(value)
-    if is_binary(value):
-        return _block_of_bytes(bytes(value))
-    return TextContent(readable(converters.json(value)))
-
-
-def _block_of_bytes(data: bytes) -> ContentBlock:
-    mime_type = sniff(data) or "application/octet-stream"
-    if mime_type.startswith("image/"):
-        return ImageContent(data, mime_type)
-    if mime_type.startswith("audio/"):
-        return AudioContent(data, mime_type)
-    return EmbeddedResource(BlobResourceContents("data:,", data, mime_type=mime_type))
+    return content_block(value) or TextContent(readable(converters.json(value)))

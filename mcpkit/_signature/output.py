@@ -5,35 +5,31 @@ Prepared once for a function, at registration.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import types
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json
-from typing_extensions import is_typeddict
 
 from mcpkit._signature.converters import (
-    BLOCK_TYPES,
     BRACKETS,
     DEFAULT,
     Converters,
     NoConverter,
     blocks_of,
     readable,
-    refuse_infinities,
     refuse_infinities_in,
 )
 from mcpkit._signature.hints import unalias
 from mcpkit._signature.schema import TypeForm, form_of, settle_references
 from mcpkit._signature.signature import Signature
-from mcpkit._signature.validation import within
 from mcpkit._utils.json import UNSET, JsonSchema, copy_schema
 from mcpkit.errors import RegistrationError
 from mcpkit.types import (
+    BLOCK_TYPES,
     BlobResourceContents,
     ContentBlock,
     Media,
@@ -135,17 +131,17 @@ class Output:
         if converters.has_own and annotation is not UNSET:
             annotation = converters.returned(annotation, own=True)
         if structured is None and not is_structured(annotation):
-            _refuse_media_in_dict(annotation, signature)
-        elif annotation is UNSET:
+            return
+        if annotation is UNSET:
             raise RegistrationError(
                 f"{signature.place}: structured output needs a return annotation"
             )
-        elif not self._describe(annotation):
-            _refuse_media_in_dict(annotation, signature)
-            annotation = self._sent_instead(annotation, signature)
-            if structured is None and not is_structured(annotation):
-                _refuse_media_in_dict(annotation, signature)
-            elif not self._describe(annotation):
+        if not self._describe(annotation):
+            try:
+                annotation = converters.returned(annotation)
+            except NoConverter as error:
+                raise RegistrationError(_WITHOUT_JSON.format(signature.place, error)) from None
+            if (structured or is_structured(annotation)) and not self._describe(annotation):
                 raise RegistrationError(_WITHOUT_JSON.format(signature.place, annotation))
         self._is_converted = annotation is not signature.returns
 
@@ -160,13 +156,6 @@ class Output:
         self.schema = schema
         self.is_object = schema.get("type") == "object"
         return True
-
-    def _sent_instead(self, annotation: Any, signature: Signature) -> Any:
-        """Return the type that is sent for values of a type that pydantic does not know."""
-        try:
-            return self._converters.returned(annotation)
-        except NoConverter as error:
-            raise RegistrationError(_WITHOUT_JSON.format(signature.place, error)) from None
 
     def render(self, value: Any) -> Rendered:
         """Return the result to send for a value that the function returned.
@@ -216,20 +205,8 @@ class Output:
             return self._converted(value, error)
 
     def _make_dump(self) -> Callable[[Any], bytes]:
-        form = self._form
-        assert form is not None
-        dump = form.dumper()
-        if self._is_converted:
-            return self._dump_converted
-        if not _writes_constants(getattr(form, "adapter", None)):
-            return dump
-
-        def checked(value: Any) -> bytes:
-            text = dump(value)
-            refuse_infinities(text)
-            return text
-
-        return checked
+        assert self._form is not None
+        return self._dump_converted if self._is_converted else self._form.dumper()
 
     def _dump_converted(self, value: Any) -> bytes:
         assert self._form is not None
@@ -254,49 +231,10 @@ class Output:
         raise OutputMismatch(str(error)) from error
 
 
-def _writes_constants(adapter: Any) -> bool:
-    """Return True if the configuration of a model writes NaN as a constant, which is not JSON."""
-    everything = within(getattr(adapter, "core_schema", None), skipped=frozenset())
-    return any(each.get("ser_json_inf_nan") == "constants" for each in everything)
-
-
 _WITHOUT_JSON: Final = (
     "{0}: the return type cannot become JSON ({1} is unknown to pydantic); return a model, a "
     "dataclass or built-in types, give the app a converter, or pass structured_output=False"
 )
-
-
-def _refuse_media_in_dict(annotation: Any, signature: Signature) -> None:
-    if _has_media_in_dict(annotation):
-        raise RegistrationError(
-            f"{signature.place}: a picture, a sound or a file cannot be in a dict or a model, "
-            f"which becomes JSON; return it by itself, or in a list with text"
-        )
-
-
-def _has_media_in_dict(
-    annotation: Any, *, inside: bool = False, around: tuple[Any, ...] = ()
-) -> bool:
-    plain: Any = _plainly(annotation)
-    if isinstance(plain, type) and issubclass(cast("type[Any]", plain), Media):
-        return inside
-    if plain in around:  # a recursive model
-        return False
-    fields = _fields_of(plain if get_origin(plain) is None else get_origin(plain))
-    inside = inside or bool(fields) or get_origin(plain) is dict
-    parts = [part for part in (*get_args(plain), *fields) if part is not plain]
-    return any(_has_media_in_dict(part, inside=inside, around=(*around, plain)) for part in parts)
-
-
-def _fields_of(cls: Any) -> list[Any]:
-    """Return the types of the fields of a model, a dataclass or the like; none for others."""
-    has_fields = hasattr(cls, "__pydantic_fields__") or dataclasses.is_dataclass(cls)
-    if not isinstance(cls, type) or not (has_fields or is_typeddict(cls)):
-        return []
-    try:
-        return list(typing.get_type_hints(cls, include_extras=True).values())
-    except Exception:  # an unresolved name
-        return []
 
 
 def is_structured(annotation: Any) -> bool:

@@ -169,8 +169,9 @@ class TypeForm:
         def dump(value: Any) -> bytes:
             checked = validate(value, from_attributes=True)
             text = serializer.to_json(checked, by_alias=True, warnings="error")
-            # Inside models and `Any`, NaN and infinities would silently become null.
-            if has_floats and b"null" in text and not is_finite(serializer.to_python(checked)):
+            # Inside models and `Any`, NaN and infinities become null or what their author chose.
+            is_doubtful = has_floats and any(each in text for each in _NOT_FINITE)
+            if is_doubtful and not is_finite(serializer.to_python(checked)):
                 raise PydanticSerializationError("NaN and infinities have no JSON")
             return text
 
@@ -228,6 +229,7 @@ class PydanticForm(TypeForm):
 # --- NaN and infinities --------------------------------------------------------------------------
 
 _INFINITY: Final = b"Infinity"
+_NOT_FINITE: Final = (b"null", b"NaN", _INFINITY)
 _AMBIGUOUS: Final = "nested too deeply to find out which of the types fits at each level"
 
 
@@ -268,15 +270,15 @@ def _check_finite(value: Any, text: bytes) -> None:
 def infinities(
     value: Any, loc: tuple[int | str, ...] = ()
 ) -> Iterator[tuple[tuple[int | str, ...], float]]:
-    """Yield the numbers in a JSON value that are not finite, with their paths."""
+    """Yield the numbers in a value that are not finite, with their paths."""
     if isinstance(value, float):
         if not math.isfinite(value):
             yield loc, value
     elif is_object(value):
         for name, each in value.items():
             yield from infinities(each, (*loc, name))
-    elif is_array(value):
-        for place, each in enumerate(value):
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for place, each in enumerate(cast("Iterable[Any]", value)):
             yield from infinities(each, (*loc, place))
 
 
@@ -292,13 +294,7 @@ _SHAPES: Final = frozenset({"type", "anyOf", "oneOf", "allOf", "$ref", "enum", "
 
 def is_finite(value: Any) -> bool:
     """Return True if a value made of built-in types has no NaN and no infinities."""
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if is_object(value):
-        return all(map(is_finite, value.values()))
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return all(map(is_finite, cast("Iterable[Any]", value)))
-    return True
+    return next(infinities(value), None) is None
 
 
 _ANNOTATED: Final[Any] = type(Annotated[int, 0])
@@ -311,27 +307,21 @@ def form_of(annotation: Any) -> TypeForm:
     Raises:
         pydantic.errors.PydanticUserError: Pydantic cannot express the type.
     """
-    if type(annotation) is type:
-        found = _forms.get(annotation)
-        return _kept_form(annotation, annotation) if found is None else found
     if type(annotation) is _ANNOTATED:
         # Hashing one takes as long as reading it, and most are unique.
         read = read_built_in(annotation)
         if read is not None:
             return TypeForm(read)
-    key = _key(annotation)
+    key = annotation if type(annotation) is type else _key(annotation)
     try:
         found = _forms.get(key)
     except TypeError:  # metadata that cannot be hashed
         return _make_form(annotation)
-    return _kept_form(annotation, key) if found is None else found
-
-
-def _kept_form(annotation: Any, key: Any) -> TypeForm:
-    made = _make_form(annotation)
-    if len(_forms) < _MAX_FORMS:
-        _forms[key] = made
-    return made
+    if found is None:
+        found = _make_form(annotation)
+        if len(_forms) < _MAX_FORMS:
+            _forms[key] = found
+    return found
 
 
 _MAX_FORMS: Final = 4096

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic_core import (
@@ -72,13 +72,8 @@ def types_of(core: Any) -> set[str]:
     return {kind for each in within(core) if isinstance(kind := each.get("type"), str)}
 
 
-def within(core: Any, skipped: Set[str] = _NO_SCHEMAS) -> Iterator[Mapping[str, Any]]:
-    """Yield a core schema and all dicts inside it, most of which are core schemas.
-
-    Args:
-        core: The core schema.
-        skipped: The members to leave out.
-    """
+def within(core: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield a core schema and all dicts inside it, most of which are core schemas."""
     waiting = [core]
     while waiting:
         each = waiting.pop()
@@ -86,7 +81,7 @@ def within(core: Any, skipped: Set[str] = _NO_SCHEMAS) -> Iterator[Mapping[str, 
             waiting.extend(each)
         elif is_object(each):
             yield each
-            waiting.extend(value for key, value in each.items() if key not in skipped)
+            waiting.extend(value for key, value in each.items() if key not in _NO_SCHEMAS)
 
 
 def _mapped(core: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
