@@ -1,12 +1,12 @@
 """Answers questions about a folder of Markdown files with the help of the client's model.
 
 Shows ``ctx.sample`` with a system prompt and preferences, a tool loop in which the model calls
-Python functions, an answer of a given type, and what to do for clients that have less: without
-tools the passages go into the question, without sampling they are the answer.
+Python functions, an answer of a given type, and fallbacks: for clients without tools the
+passages go into the question, and for clients without sampling they are the answer.
 
     ASSISTANT_DOCS=docs mcpkit run examples/assistant.py
 
-Without ASSISTANT_DOCS it knows what stands in the folder of this file.
+Without ASSISTANT_DOCS it reads the folder of this file.
 """
 
 import os
@@ -44,14 +44,14 @@ class Passage(TypedDict):
 
 
 class Answer(BaseModel):
-    """An answer, and how it came about."""
+    """An answer and its origin."""
 
     text: str
     by: Literal["model with tools", "model", "search"]
 
 
 class Labels(BaseModel):
-    """What the model is asked to fill in."""
+    """The form that the model fills in."""
 
     topics: Annotated[list[str], Field(max_length=5)]
     audience: Literal["beginners", "experts", "everybody"]
@@ -77,7 +77,7 @@ def passages() -> Iterator[Passage]:
 
 
 def words_of(text: str) -> set[str]:
-    """The words that say something."""
+    """Return the significant words."""
     return {word for word in re.findall(r"\w+", text.lower()) if len(word) > 3}
 
 
@@ -85,8 +85,8 @@ def search_documents(question: str, limit: Annotated[int, Field(ge=1, le=10)] = 
     """Find the sections that have most words in common with a question.
 
     Args:
-        question: Words to look for.
-        limit: How many sections at most.
+        question: The words to find.
+        limit: The largest number of sections.
     """
     wanted = words_of(question)
     rated = [(len(wanted & words_of(f"{p['heading']} {p['text']}")), p) for p in passages()]
@@ -139,16 +139,16 @@ async def ask(
 
 
 def can_use_tools(ctx: Context) -> bool:
-    """Whether the client's model may call functions of ours."""
+    """Return True if the client's model can call our functions."""
     return ctx.client.supports("sampling", "tools")
 
 
 @app.tool(read_only=True, open_world=False)
 async def label(file: str, ctx: Context) -> Labels:
-    """Tell what a document is about, and for whom.
+    """Label a document with its topic and audience.
 
     Args:
-        file: Its name, as in the resource assistant://documents.
+        file: The name, from the resource assistant://documents.
     """
     text = "\n\n".join(each["text"] for each in passages() if each["file"] == file)
     if not text:

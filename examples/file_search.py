@@ -56,7 +56,7 @@ class Matches:
 
 
 async def folders(ctx: Context) -> list[Path]:
-    """Where the client wants us to look: real directories, links in their paths resolved."""
+    """Return the directories that the client has opened, with links resolved."""
     if ctx.client.supports("roots"):
         found = [root.path for root in await ctx.roots()]
     else:
@@ -73,7 +73,7 @@ Limit = Annotated[int, Field(ge=1, le=1000)]
 
 
 def inside(path: Path, opened: list[Path]) -> bool:
-    """Whether a file really lies in an opened folder, whatever links lead to it."""
+    """Return True if a file is inside an opened folder after links are resolved."""
     try:
         real = path.resolve(strict=True)
     except (OSError, RuntimeError, ValueError):  # it is gone, a loop of links, or no path at all
@@ -111,7 +111,7 @@ def find_files(opened: Folders, pattern: Pattern = "*", limit: Limit = 100) -> l
     Args:
         pattern: Shell pattern for the path below the folder; ``*`` also matches ``/``, so
             ``*.py`` finds Python files at any depth and ``src/*`` everything below ``src``.
-        limit: How many files at most.
+        limit: The largest number of files.
     """
     found: list[Found] = []
     for path in walk(opened, pattern):
@@ -133,10 +133,10 @@ def search_text(
     """Find lines that contain a text. Binary and very long files are left out.
 
     Args:
-        text: What to look for, literally.
-        pattern: Which files, as for find_files.
+        text: The text to find, literally.
+        pattern: The files to search, as for find_files.
         match_case: Whether upper and lower case differ.
-        limit: How many lines at most.
+        limit: The largest number of lines.
     """
     wanted = text if match_case else text.casefold()
     files = [path for path, _ in zip(walk(opened, pattern), range(MAX_FILES), strict=False)]
@@ -164,9 +164,9 @@ def read_file(
     """Read lines of a text file in an opened folder.
 
     Args:
-        path: As find_files gives it; or relative to an opened folder.
+        path: A path from find_files, or relative to an opened folder.
         start: The first line, from 1.
-        count: How many lines at most.
+        count: The largest number of lines.
     """
     candidates = [folder / path for folder in opened]  # an absolute path replaces the folder
     file = next((each for each in candidates if inside(each, opened)), None)

@@ -38,7 +38,7 @@ SAFE = [
 
 
 def no_option(value: str) -> str:
-    """Refuse what git would read as an option: the first line against injection."""
+    """Reject values that git would read as options, against injection."""
     if value.startswith("-") or "\0" in value:
         raise ValueError("must not begin with a dash or contain NUL")
     return value
@@ -66,7 +66,7 @@ class Branch(TypedDict):
 
 
 async def repository(ctx: Context) -> Path:
-    """Where the repository is: what the server was told, else the client's first root."""
+    """Return the configured repository, or else the client's first root."""
     given = os.environ.get("GIT_REPOSITORY")
     if given is None and ctx.client.supports("roots"):
         paths = [root.path for root in await ctx.roots()]
@@ -78,10 +78,10 @@ Repository = Annotated[Path, Depends(repository)]
 
 
 async def git(where: Path, *arguments: str) -> str:
-    """What git writes, cut at MAX_BYTES.
+    """Run git; return its output, cut at MAX_BYTES.
 
     Raises:
-        ToolError: It fails, says why, or takes too long.
+        ToolError: Git fails or takes too long.
     """
     command = ["git", "-C", str(where), *SAFE, *arguments]
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
@@ -132,7 +132,7 @@ async def log(
     Args:
         revision: A branch, tag, commit or range, such as ``main`` or ``v1..v2``.
         path: Only commits that change this file or directory.
-        limit: How many at most.
+        limit: The largest number of results.
     """
     form = "--format=%H%x1f%an%x1f%aI%x1f%s"
     found = await git(
@@ -178,10 +178,10 @@ async def blame(
     last: Annotated[int, Field(ge=1)],
     revision: Revision = "HEAD",
 ) -> str:
-    """Say which commit last changed each of some lines.
+    """Show the commit that last changed each line.
 
     Args:
-        path: Of the file.
+        path: The path of the file.
         first: The first line, from 1.
         last: The last line.
         revision: Look at the file as it was there.

@@ -43,7 +43,7 @@ _count = 0
 
 
 class Description(TypedDict):
-    """What a picture is."""
+    """The facts about a picture."""
 
     format: str
     width: int
@@ -61,7 +61,7 @@ class Colour(TypedDict):
 
 
 def keep(data: bytes) -> int:
-    """Keep a picture, forget the oldest one if there are too many; gives its number."""
+    """Store a picture, in place of the oldest if there are too many; return its number."""
     global _count
     with _lock:
         _count += 1
@@ -73,10 +73,10 @@ def keep(data: bytes) -> int:
 
 @contextmanager
 def opened(data: bytes) -> Generator[Pillow.Image, None, None]:
-    """A picture whose size is known and bearable; its pixels are unpacked when they are used.
+    """Open a picture of bounded size; its pixels are decoded when they are used.
 
     Raises:
-        ToolError: It is none that we read, it is damaged, or it is too large.
+        ToolError: The format is not supported, or the file is damaged or too large.
     """
     try:
         with warnings.catch_warnings():
@@ -108,7 +108,7 @@ def stored(number: int) -> bytes:
 
 
 def result(picture: Pillow.Image) -> list[Image | ResourceLink]:
-    """What tools give: the new picture to look at, and its name for the next tool."""
+    """Return a new picture and its name for the next tool."""
     buffer = io.BytesIO()
     picture.convert("RGBA" if picture.has_transparency_data else "RGB").save(buffer, "PNG")
     number = keep(buffer.getvalue())
@@ -143,7 +143,7 @@ def add(data: Annotated[bytes, Field(max_length=MAX_BYTES)]) -> ResourceLink:
 
 @app.tool(read_only=True)
 def describe(number: Number) -> Description:
-    """Tell size and format of a picture."""
+    """Return the size and format of a picture."""
     data = stored(number)
     with opened(data) as picture:
         return Description(
@@ -170,7 +170,7 @@ def thumbnail(number: Number, side: Side = 256) -> list[Image | ResourceLink]:
     """Make a small picture with the same proportions.
 
     Args:
-        side: How many pixels its longer side has at most.
+        side: The largest length of its longer side in pixels.
     """
     with opened(stored(number)) as picture:
         picture.thumbnail((side, side))
@@ -197,7 +197,7 @@ def palette(number: Number, colours: Annotated[int, Field(ge=1, le=16)] = 5) -> 
     """Find the main colours of a picture, the most frequent one first.
 
     Args:
-        colours: How many at most.
+        colours: The largest number of colours.
     """
     with opened(stored(number)) as picture:
         picture.thumbnail((200, 200))

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from mcpkit import Accepted, Context, MCPKit, SyncContext, ToolError
 
-app = MCPKit("duplicates", version="1.0", instructions="A scan takes long; look at it as a task.")
+app = MCPKit("duplicates", version="1.0", instructions="A scan takes long; run it as a task.")
 
 CHUNK = 1 << 20
 BATCHES = 100
@@ -39,7 +39,7 @@ def files_below(directory: str) -> list[str]:
     """
     folder = Path(directory).expanduser()
     if not folder.is_dir():
-        raise ToolError(f"{directory} is no directory; pass the absolute path of one.")
+        raise ToolError(f"{directory} is not a directory; pass an absolute path.")
     found = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
     return sorted(each.relative_to(folder).as_posix() for each in found if each.is_file())
 
@@ -48,13 +48,13 @@ def digest(path: Path, ctx: SyncContext) -> str | None:
     """The SHA-256 of a file's bytes; None if it cannot be read.
 
     Raises:
-        ToolError: Nobody wants to know any more.
+        ToolError: The scan was cancelled.
     """
     found = hashlib.sha256()
     try:
         with path.open("rb") as file:
             while chunk := file.read(CHUNK):
-                if ctx.cancelled:  # a thread cannot be stopped from outside
+                if ctx.cancelled:  # a thread has to stop by itself
                     raise ToolError("Stopped.")
                 found.update(chunk)
     except OSError:
@@ -63,7 +63,7 @@ def digest(path: Path, ctx: SyncContext) -> str | None:
 
 
 def grouped(directory: str, digests: dict[str, str]) -> Report:
-    """What a scan has found."""
+    """The result of a scan."""
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for path, found in digests.items():
         groups[found].append(path)
@@ -94,7 +94,7 @@ def scan(directory: str, ctx: SyncContext) -> Report:
 
 
 def removed(directory: str, paths: list[str]) -> int:
-    """Delete files, and say how many."""
+    """Delete files; return their number."""
     for path in paths:
         Path(directory, path).expanduser().unlink(missing_ok=True)
     return len(paths)
@@ -107,8 +107,8 @@ async def tidy(directory: str, duplicates: list[list[str]], ctx: Context) -> str
     The question may wait for days: a task that asks is only a record, and no process holds it.
 
     Args:
-        directory: That was scanned.
-        duplicates: As the scan has found them.
+        directory: The directory that was scanned.
+        duplicates: The groups from the scan.
     """
     copies = [path for group in duplicates for path in group[1:]]
     answer = await ctx.elicit(f"Delete {len(copies)} copies in {directory}?", bool)

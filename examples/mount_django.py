@@ -23,16 +23,16 @@ endpoint = app.asgi(path="/mcp")
 
 @app.tool(read_only=True)
 def link(number: int) -> str:
-    """Tell where an article can be read. In a thread, so that it may use the ORM.
+    """Return the URL of an article. It runs in a thread, so it may use the ORM.
 
     Args:
-        number: Of the article.
+        number: The number of the article.
     """
     return str(reverse("article", args=[number]))
 
 
 def article(request: HttpRequest, number: int) -> HttpResponse:
-    """A page of the project, as ever."""
+    """An ordinary page of the project."""
     return HttpResponse(f"Article {number}".encode())
 
 

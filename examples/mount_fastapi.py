@@ -21,7 +21,7 @@ stock: dict[str, Item] = {}
 
 @asynccontextmanager
 async def open_shop(_: object) -> AsyncGenerator[None, None]:
-    """Fill the shelves before the first customer, and empty them after the last."""
+    """Load the stock at startup, and clear it at shutdown."""
     stock.update(tea=Item(name="tea", cents=450), mug=Item(name="mug", cents=1200))
     yield
     stock.clear()
@@ -34,7 +34,7 @@ app.attach(api, "/mcp")
 
 @app.tool(read_only=True)
 async def price(name: str) -> Item:
-    """Tell what an item costs."""
+    """Return the price of an item."""
     if name not in stock:
         raise ToolError(f"There is no {name}; there is {', '.join(stock)}.")
     return stock[name]

@@ -18,15 +18,15 @@ endpoint = app.asgi(path="/mcp")
 
 @app.tool
 async def greet(ctx: Context) -> str:
-    """Greet whoever asks."""
+    """Greet the user."""
     name = ctx.principal.id if ctx.principal else "you"
     return f"Hello, {name}!"
 
 
 async def has_key(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
-    """Let only those in who have a key."""
+    """Reject requests without a key."""
     if connection.headers.get("x-key") not in KEYS:
-        raise NotAuthorizedException("a key is needed")
+        raise NotAuthorizedException("a key is required")
 
 
 @asgi("/mcp", guards=[has_key], copy_scope=True)
@@ -37,7 +37,7 @@ async def mcp(scope: Scope, receive: Receive, send: Send) -> None:
 
 @get("/")
 async def home() -> str:
-    """A page of the application, as ever."""
+    """An ordinary page of the application."""
     return "Greetings are given at /mcp."
 
 

@@ -15,25 +15,25 @@ notes: dict[str, list[str]] = {}
 
 
 def owner(ctx: Context) -> str:
-    """Whom the middleware below has found."""
+    """Return the user that the middleware below has found."""
     return ctx.http.state["name"] if ctx.http else "you"
 
 
 @app.tool
 async def note(text: str, ctx: Context) -> str:
-    """Write something down."""
+    """Store a note."""
     notes.setdefault(owner(ctx), []).append(text)
     return f"Noted for {owner(ctx)}."
 
 
 @app.tool
 async def read(ctx: Context) -> list[str]:
-    """Read what was written down."""
+    """List the notes."""
     return notes.get(owner(ctx), [])
 
 
 class Names:
-    """Finds out who asks, for every request to this application."""
+    """Finds the user of every request to this application."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -46,7 +46,7 @@ class Names:
 
 
 async def home(request: Request) -> PlainTextResponse:
-    """A page of the application, as ever."""
+    """An ordinary page of the application."""
     return PlainTextResponse("Notes are taken at /mcp.")
 
 

@@ -1,11 +1,11 @@
 """Keeps notes in a JSON file, and tells clients when they change.
 
 Shows resources that come and go while the server runs (clients hear that their list has changed),
-``app.changed(uri)`` for those who watch one, a template with completion, and a prompt.
+``app.changed(uri)`` for subscribers of one, a template with completion, and a prompt.
 
     NOTES_FILE=notes.json mcpkit run examples/notes.py
 
-Without NOTES_FILE the notes are forgotten when the server stops.
+Without NOTES_FILE the notes end with the server.
 """
 
 import itertools
@@ -42,7 +42,7 @@ notes: dict[str, str] = {}
 
 @dataclass
 class Found:
-    """A note that contains what was looked for."""
+    """A note with a line that matches a search."""
 
     uri: str
     line: str
@@ -50,7 +50,7 @@ class Found:
 
 @asynccontextmanager
 async def lifespan(_: MCPKit[None]) -> AsyncGenerator[None, None]:
-    """Offer the notes of the last time."""
+    """Load the stored notes."""
     file = notes_file()
     if file is not None and file.exists():
         for name, text in json.loads(file.read_text(encoding="utf-8")).items():
@@ -60,18 +60,21 @@ async def lifespan(_: MCPKit[None]) -> AsyncGenerator[None, None]:
 
 
 app = MCPKit(
-    "notes", version="1.0", instructions="Write notes that must not be lost.", lifespan=lifespan
+    "notes",
+    version="1.0",
+    instructions="Use notes for facts that must not be lost.",
+    lifespan=lifespan,
 )
 
 
 def notes_file() -> Path | None:
-    """Where notes are kept."""
+    """Return the file of the notes."""
     given = os.environ.get("NOTES_FILE")
     return Path(given) if given else None
 
 
 def save() -> None:
-    """Write all notes: beside the file first, so that a crash leaves the old ones."""
+    """Write all notes to a new file and rename it, so a crash keeps the old ones."""
     file = notes_file()
     if file is not None:
         new = file.with_name(file.name + ".new")
@@ -107,7 +110,7 @@ def known(name: str) -> str:
 
 
 def names(typed: str) -> list[str]:
-    """Completion: the notes whose name begins with what was typed."""
+    """Complete names of notes."""
     return sorted(name for name in notes if name.startswith(typed))
 
 
@@ -131,11 +134,11 @@ async def write_note(name: Name, text: Text) -> ResourceLink:
 
 @app.tool(destructive=False)
 async def append_note(name: Name, text: Text) -> str:
-    """Add a line to a note; those who watch it are told.
+    """Add a line to a note, and notify its subscribers.
 
     Args:
-        name: Of the note.
-        text: What to add.
+        name: The name of the note.
+        text: The line to add.
     """
     notes[name] = f"{known(name)}\n{text}"
     save()
@@ -145,10 +148,10 @@ async def append_note(name: Name, text: Text) -> str:
 
 @app.tool(destructive=True, idempotent=True)
 async def delete_note(name: Name) -> str:
-    """Delete a note for good.
+    """Delete a note.
 
     Args:
-        name: Of the note.
+        name: The name of the note.
     """
     known(name)
     del notes[name]
@@ -164,8 +167,8 @@ async def search_notes(
     """Find lines of notes that contain a text, in upper or lower case.
 
     Args:
-        text: What to look for.
-        limit: How many lines at most.
+        text: The text to find.
+        limit: The largest number of lines.
     """
     wanted = text.casefold()
     lines = ((name, line) for name, whole in notes.items() for line in whole.splitlines())
@@ -183,10 +186,10 @@ async def note(name: Annotated[str, Complete(names)]) -> str:
 
 @app.prompt
 async def summarize(name: Annotated[str, Complete(names)]) -> list[Message]:
-    """Have a note summarized.
+    """Summarize a note.
 
     Args:
-        name: Of the note.
+        name: The name of the note.
     """
     contents = TextResourceContents(uri_of(name), known(name), mime_type="text/markdown")
     return [

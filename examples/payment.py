@@ -1,4 +1,4 @@
-"""Asks the user before money moves, and moves it once, whatever the client's revision."""
+"""Asks the user before it moves money, and moves it once, on every revision."""
 
 from typing import Annotated
 
@@ -12,14 +12,14 @@ LEDGER: list[tuple[str, int]] = []
 
 
 class Approval(BaseModel):
-    """What the user is asked to fill in."""
+    """The form for the user."""
 
     approve: bool
     note: Annotated[str, Field(max_length=80)] = ""
 
 
 def transfer(account: str, cents: int) -> int:
-    """Move the money; gives the number of the booking."""
+    """Move the money; return the number of the booking."""
     LEDGER.append((account, cents))
     return len(LEDGER)
 
@@ -29,8 +29,8 @@ async def pay(account: str, cents: int, ctx: Context) -> str:
     """Pay an amount into an account, after the user has agreed.
 
     Args:
-        account: Its number.
-        cents: How much, in hundredths.
+        account: The number of the account.
+        cents: The amount in cents.
     """
     answer = await ctx.elicit(f"Pay {cents / 100:.2f} into {account}?", Approval)
     if not isinstance(answer, Accepted) or not answer.data.approve:
@@ -42,7 +42,7 @@ async def pay(account: str, cents: int, ctx: Context) -> str:
 
 
 def closing(account: str) -> str:
-    """The question that `close` asks before it runs."""
+    """Ask before `close` runs."""
     return f"Close {account} for good?"
 
 
@@ -51,7 +51,7 @@ async def close(account: str, sure: Annotated[Approval, Elicit(closing)]) -> str
     """Close an account, after the user has agreed.
 
     Args:
-        account: Its number.
+        account: The number of the account.
     """
     return f"{account} is closed." if sure.approve else f"{account} stays open."
 

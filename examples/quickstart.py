@@ -30,11 +30,11 @@ def add(a: int, b: int) -> int:
 async def forecast(
     city: City, days: Annotated[int, Field(ge=1, le=7)] = 3, *, ctx: Context
 ) -> list[Forecast]:
-    """Tell the weather of the next days.
+    """Forecast the weather of the next days.
 
     Args:
-        city: Where.
-        days: How many days ahead.
+        city: The name of the city.
+        days: The number of days.
     """
     ctx.info(f"looking at the sky over {city}")
     result: list[Forecast] = []
@@ -46,7 +46,7 @@ async def forecast(
 
 @app.tool
 def travel(start: City, end: City) -> str:
-    """Say how to get from one city to another."""
+    """Plan a route from one city to another."""
     if start == end:
         raise ToolError("Start and end are the same city.")
     return f"Take a plane from {start} to {end}."
@@ -54,7 +54,7 @@ def travel(start: City, end: City) -> str:
 
 @app.resource("weather://cities")
 def cities() -> list[str]:
-    """The cities there is a forecast for."""
+    """The cities with a forecast."""
     return list(DEGREES)
 
 

@@ -125,7 +125,7 @@ async def search_products(services: Service, text: str = "", limit: Limit = 20) 
 
     Args:
         text: In lower case; everything if empty.
-        limit: How many at most.
+        limit: The largest number of results.
     """
     return services.find(text)[:limit]
 

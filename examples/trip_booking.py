@@ -102,7 +102,7 @@ async def book(city: City, ctx: Context) -> Booking:
     """Book a hotel. The user is asked for dates, room and guest, and has to confirm the price.
 
     Args:
-        city: Where to stay.
+        city: The city to stay in.
     """
     if not ctx.client.supports("elicitation", "form"):
         raise ToolError("Your client cannot ask the user, and nothing is booked without asking.")

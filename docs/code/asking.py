@@ -58,7 +58,7 @@ async def check_in(ctx: Context) -> str:
 
 # region sample
 class Invoice(BaseModel):
-    """What an invoice says."""
+    """The facts in an invoice."""
 
     sender: str
     cents: int
@@ -79,7 +79,7 @@ def rate(currency: str) -> float:
 
 @app.tool
 async def to_euros(text: str, ctx: Context) -> str:
-    """Convert an amount that stands somewhere in a text."""
+    """Convert an amount in a text."""
     answer = await ctx.sample(f"How many euros is this? {text}", tools=[rate])
     return answer.text
     # endregion sample

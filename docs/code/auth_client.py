@@ -1,4 +1,4 @@
-"""Clients of servers that want a token."""
+"""Clients of servers that require a token."""
 
 # region user
 import asyncio
@@ -10,7 +10,7 @@ from mcpkit.client.auth import ClientCredentials, FileTokenStore, OAuth
 
 
 async def main(url: str) -> None:
-    """Log in, if need be, and say what there is."""
+    """Log in if necessary, and list the tools."""
     async with Client(url, auth=OAuth(store=FileTokenStore())) as client:
         print([tool.name for tool in await client.list_tools()])
         # endregion user
@@ -18,7 +18,7 @@ async def main(url: str) -> None:
 
 # region machine
 async def nightly(url: str) -> None:
-    """Do what no user has to be there for."""
+    """Call a tool without a user."""
     machine = ClientCredentials("reports", os.environ["REPORTS_SECRET"])
     async with Client(url, auth=machine) as client:
         await client.call_tool("make_report")

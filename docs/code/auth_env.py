@@ -1,4 +1,4 @@
-"""A server with a key for a service of others."""
+"""A server with an API key of another service."""
 
 from typing import Annotated
 
@@ -9,6 +9,6 @@ app = MCPKit("weather")
 
 @app.tool
 def weather(city: str, key: Annotated[str, Env("WEATHER_KEY")]) -> str:
-    """Tell the weather in a city."""
-    assert key, "here a service would be asked that wants it"
+    """Return the weather in a city."""
+    assert key, "a real server would pass it to the service"
     return f"It is sunny in {city}."

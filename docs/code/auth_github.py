@@ -1,4 +1,4 @@
-"""Notes behind GitHub: users log in there, and come back."""
+"""Notes behind a login with GitHub."""
 
 # region login
 import os
@@ -32,7 +32,7 @@ app = MCPKit(
 # region claim
 @app.tool
 async def greet(login: Annotated[str, Claim("login")]) -> str:
-    """Greet whoever asks by their name at GitHub."""
+    """Greet the user by their GitHub name."""
     return f"Hello, {login}!"
     # endregion claim
 
@@ -40,7 +40,7 @@ async def greet(login: Annotated[str, Claim("login")]) -> str:
 # region upstream
 @app.tool
 async def repositories(ctx: Context) -> list[str]:
-    """List the repositories of whoever asks."""
+    """List the repositories of the user."""
     assert ctx.principal is not None
     assert ctx.principal.upstream is not None
     try:
@@ -64,7 +64,7 @@ ROLES = {
 
 
 async def employees(user: User) -> bool:
-    """Tell whether somebody of your directory has logged in."""
+    """Allow the users of your directory."""
     return user.claims.get("department") == "research"
 
 

@@ -1,4 +1,4 @@
-"""Notes for whoever has the key."""
+"""Notes for clients with a key."""
 
 import os
 
@@ -10,7 +10,7 @@ app = MCPKit("notes", auth=Keys({hash_key(os.environ["NOTES_KEY"]): "me"}))
 
 @app.tool
 def whoami(ctx: SyncContext) -> str:
-    """Say who asks."""
+    """Return the name of the caller."""
     return f"It is {ctx.principal}."
 
 

@@ -1,4 +1,4 @@
-"""Keys of several programs, and functions that know tokens."""
+"""Keys of several programs, and functions that verify tokens."""
 
 from mcpkit import MCPKit, Principal
 from mcpkit.auth import Introspection, Keys
@@ -27,7 +27,7 @@ ASKED = Introspection(
 
 # region function
 async def look_up(token: str) -> Principal | None:
-    """Find whoever a token belongs to in a table of your own."""
+    """Look a token up in your own table."""
     return {"token-of-ada": Principal("ada")}.get(token)
 
 

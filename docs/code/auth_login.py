@@ -1,4 +1,4 @@
-"""Notes behind a login: an identity provider says who asks."""
+"""Notes behind the login of an identity provider."""
 
 import os
 from typing import Annotated
@@ -19,7 +19,7 @@ app = MCPKit(
 
 @app.tool
 def my_notes(ctx: SyncContext) -> str:
-    """List the notes of whoever asks."""
+    """List the notes of the user."""
     return f"The notes of {ctx.principal}."
     # endregion login
 
@@ -27,6 +27,6 @@ def my_notes(ctx: SyncContext) -> str:
 # region claims
 @app.tool
 def team_notes(tenant: Annotated[str, Claim("tenant")]) -> str:
-    """List the notes of the team of whoever asks."""
+    """List the notes of the user's team."""
     return f"The notes of {tenant}."
     # endregion claims

@@ -1,4 +1,4 @@
-"""Notes for users who log in, and for a program that does."""
+"""Notes for users and for a program, which both log in."""
 
 import os
 
@@ -29,6 +29,6 @@ app = MCPKit(
 
 @app.tool(scopes=["notes:read"])
 def whoami(ctx: SyncContext) -> str:
-    """Say who asks."""
+    """Return the name of the caller."""
     assert ctx.principal is not None
     return f"It is {ctx.principal.claims['sub']}."

@@ -1,4 +1,4 @@
-"""Notes behind a password: a server that knows its own users."""
+"""Notes behind a login with passwords."""
 
 import os
 
@@ -16,6 +16,6 @@ app = MCPKit(
 
 @app.tool(scopes=["notes:read"])
 def my_notes(ctx: SyncContext) -> str:
-    """List the notes of whoever asks."""
+    """List the notes of the user."""
     assert ctx.principal is not None
     return f"The notes of {ctx.principal.claims['sub']}."

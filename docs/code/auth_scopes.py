@@ -1,4 +1,4 @@
-"""Who may what: scopes, predicates, and what needs none."""
+"""Permissions: scopes, predicates, and a tool without either."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ def read(path: str) -> str:
 
 # region allow
 def is_own(principal: Principal, arguments: Mapping[str, Any]) -> bool:
-    """Tell whether a file is in the folder of whoever asks."""
+    """Allow files in the folder of the user."""
     return str(arguments["path"]).startswith(f"{principal.id}/")
 
 

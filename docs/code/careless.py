@@ -1,4 +1,4 @@
-"""A server that works, and that models will have trouble with."""
+"""A server that works, but is hard to use for models."""
 
 from mcpkit import MCPKit
 

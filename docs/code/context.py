@@ -1,4 +1,4 @@
-"""What handlers learn of their request."""
+"""The context: facts about the request, progress, resources."""
 
 # region state
 from collections.abc import AsyncGenerator
@@ -12,7 +12,7 @@ from mcpkit import CallNext, Context, MCPKit, SyncContext
 
 @dataclass
 class State:
-    """What lives as long as the server."""
+    """The state that lives as long as the server."""
 
     visits: list[str] = field(default_factory=list[str])
 
@@ -39,7 +39,7 @@ async def visit(ctx: Context[State]) -> int:
 # region facts
 @app.tool
 async def about(ctx: Context) -> dict[str, Any]:
-    """Say what is known of this request."""
+    """Describe this request."""
     return {
         "revision": ctx.revision,
         "method": ctx.method,
@@ -73,7 +73,7 @@ def motto() -> str:
 
 @app.tool
 async def shout(ctx: Context) -> str:
-    """Say the motto louder."""
+    """Return the motto in capitals."""
     (contents,) = await ctx.read_resource("context://motto")
     return getattr(contents, "text", "").upper()
 

@@ -12,7 +12,7 @@ def weigh(grams: int) -> str:
     """Weigh flour.
 
     Args:
-        grams: How much.
+        grams: The weight.
     """
     if grams > 1000:
         raise RuntimeError(f"the scale at /dev/scale0 broke at {grams} g")
@@ -26,7 +26,7 @@ def knead(minutes: int) -> str:
     """Knead the dough.
 
     Args:
-        minutes: For how long.
+        minutes: The duration.
     """
     breakpoint()
     return f"Kneaded for {minutes} minutes."

@@ -1,4 +1,4 @@
-"""A server made for other people's networks."""
+"""A server for a public network."""
 
 import os
 
@@ -19,5 +19,5 @@ app = MCPKit(
 
 @app.tool(read_only=True)
 def distance(start: str, end: str) -> float:
-    """Tell how far two towns are apart, in kilometres."""
+    """Return the distance of two towns in kilometres."""
     return 12.5 if start != end else 0.0

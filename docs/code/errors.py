@@ -20,7 +20,7 @@ def withdraw(cents: int) -> str:
 # region shown
 @app.tool(errors=(LookupError, TimeoutError))
 def balance(number: int) -> int:
-    """Tell what is in an account."""
+    """Return the balance of an account."""
     if number != 12:
         raise LookupError(f"there is no account {number}, only 12")
     return 100

@@ -1,4 +1,4 @@
-"""A server with flags of its own."""
+"""A server with its own command-line flags."""
 
 # region factory
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a server over HTTP may say of itself and know of its requests."""
+"""A server over HTTP: its description, and facts about its requests."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ app = MCPKit(
 # region whoami
 @app.tool
 def whoami(ctx: SyncContext) -> str:
-    """Say who asks."""
+    """Return the name of the caller."""
     assert ctx.http is not None
     agent = ctx.http.headers.get("user-agent", "somebody")
     return f"{agent} at {ctx.http.client}, known as {ctx.principal}"
@@ -29,7 +29,7 @@ def whoami(ctx: SyncContext) -> str:
 # region header
 @app.tool
 def stock(item: str, region: Annotated[str, Header("Region")] = "eu") -> str:
-    """Tell how much of an item is left in a region."""
+    """Return the stock of an item in a region."""
     return f"There is some {item} in {region}."
     # endregion header
 

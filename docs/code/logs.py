@@ -1,4 +1,4 @@
-"""A server that logs to whoever runs it, and to the client."""
+"""A server that logs to stderr and to the client."""
 
 # region server
 import logging

@@ -10,14 +10,14 @@ app = MCPKit("tenants")
 
 @app.tool
 async def tenant_name(ctx: Context) -> str:
-    """Say whose data this is."""
+    """Return the tenant whose data this is."""
     return str(ctx.http.state["tenant"]) if ctx.http else "nobody"
 
 
 async def tenant(
     request: Request, x_tenant: Annotated[str | None, Header()] = None
 ) -> None:
-    """Find the tenant, or refuse."""
+    """Return the tenant of the request, or reject it."""
     if x_tenant is None:
         raise HTTPException(401, "which tenant?")
     request.state.tenant = x_tenant
@@ -25,7 +25,7 @@ async def tenant(
 
 # region answer
 class Answer(Response):
-    """Hands the request on to an ASGI application."""
+    """Passes the request on to an ASGI application."""
 
     def __init__(self, application: Any) -> None:
         super().__init__()

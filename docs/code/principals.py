@@ -1,4 +1,4 @@
-"""Whoever asks, found by a key, and what they may do."""
+"""Users found by a key, and their permissions."""
 
 from mcpkit import HttpRequest, MCPKit, Principal, SyncContext, ToolError
 
@@ -10,7 +10,7 @@ KEYS = {
 
 # region find
 def find_principal(http: HttpRequest) -> Principal | None:
-    """Find whoever asks by the key that they send."""
+    """Find the user by the key in the request."""
     return KEYS.get(http.headers.get("x-key", ""))
 
 
@@ -19,7 +19,7 @@ app = MCPKit("notes", http={"principal": find_principal})
 
 @app.tool
 def delete_note(title: str, ctx: SyncContext) -> str:
-    """Delete a note for good."""
+    """Delete a note."""
     if ctx.principal is None or "write" not in ctx.principal.scopes:
         raise ToolError("You may not delete notes.")
     return f"{ctx.principal.id} has deleted {title}."

@@ -13,8 +13,8 @@ def review(code: str, language: Literal["Python", "Rust"] = "Python") -> str:
     """Ask for a review.
 
     Args:
-        code: What to look at.
-        language: What it is written in.
+        code: The code to review.
+        language: Its programming language.
     """
     return f"Review this {language} code, and name its worst line:\n\n{code}"
 
@@ -38,7 +38,7 @@ TEAMS = {"core": ["ada", "alan"], "web": ["grace", "tim"]}
 
 
 def members(typed: str, team: str | None) -> list[str]:
-    """Those of the team that was chosen, as far as it is known."""
+    """Return the members of the chosen team."""
     everybody = [name for names in TEAMS.values() for name in names]
     names = TEAMS.get(team or "", everybody)
     return [name for name in names if name.startswith(typed)]
@@ -49,7 +49,7 @@ def hand_over(
     team: Annotated[str, Complete(TEAMS)],
     person: Annotated[str, Complete(members)],
 ) -> str:
-    """Hand a piece of work over."""
+    """Hand work over to a colleague."""
     return f"Write to {person} of {team} what has to be done next."
 
 

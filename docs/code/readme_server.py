@@ -8,8 +8,8 @@ async def book(city: str, nights: int = 2, *, ctx: Context) -> str:
     """Book a room.
 
     Args:
-        city: Where to stay.
-        nights: How many nights.
+        city: The city to stay in.
+        nights: The number of nights.
     """
     ctx.info(f"looking for a room in {city}")  # a log message to the client
     answer = await ctx.elicit(f"Book {nights} nights in {city}?")
@@ -20,7 +20,7 @@ async def book(city: str, nights: int = 2, *, ctx: Context) -> str:
 
 @app.resource("trips://{city}/rooms")
 def rooms(city: str) -> dict[str, int]:
-    """How many rooms are free."""
+    """The number of free rooms."""
     return {"single": 3, "double": 1}
 
 
@@ -29,7 +29,7 @@ def plan(city: str, days: int = 3) -> str:
     """Plan a trip.
 
     Args:
-        city: Where to go.
-        days: For how long.
+        city: The city to go to.
+        days: The length of the trip.
     """
     return f"Plan {days} days in {city}, one paragraph a day."

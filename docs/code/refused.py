@@ -1,4 +1,4 @@
-"""A tool that cannot be served, and says so when its file is read."""
+"""A tool that is refused when its module is imported."""
 
 from mcpkit import MCPKit
 

@@ -44,7 +44,7 @@ class Sheet(TypedDict):
 
 @app.tool
 def weather(town: str) -> Weather:
-    """Tell the weather of today."""
+    """Return the weather of today."""
     return Weather(celsius=12.5, rain=town == "Bergen")
 
 
@@ -56,7 +56,7 @@ def towns() -> list[Town]:
 
 @app.tool
 def paper() -> Sheet:
-    """Tell the size of a sheet."""
+    """Return the size of a sheet."""
     return {"width": 210, "height": 297}
 
 
@@ -68,13 +68,13 @@ def half(number: int) -> float:
 
 @app.tool
 def about(town: str) -> dict[str, Any]:
-    """Tell whatever is known of a town."""
+    """Return all facts about a town."""
     return {"town": town, "rivers": ["Akerselva"] if town == "Oslo" else []}
 
 
 @app.tool
 def greet(name: str) -> str:
-    """Greet somebody."""
+    """Greet a person."""
     return f"Hello, {name}!"
 
 
@@ -125,7 +125,7 @@ def page(title: str) -> list[str | Image]:
 # region blocks
 @app.tool
 def shelf(title: str) -> list[TextContent | ResourceLink]:
-    """Say where a book stands, and link to its shelf."""
+    """Find the place of a book, and link to its shelf."""
     return [
         TextContent(f"{title} is upstairs."),
         ResourceLink("shop://shelves/7", "shelf 7"),
@@ -174,13 +174,13 @@ class Money:
 
 @app.converter(Money)
 def in_words(money: Money) -> str:
-    """Say an amount."""
+    """Format an amount."""
     return f"{money.cents / 100:.2f} EUR"
 
 
 @app.tool
 def price(title: str) -> Money:
-    """Tell the price of a book."""
+    """Return the price of a book."""
     return Money(100 * len(title))
 
 
@@ -188,7 +188,7 @@ def price(title: str) -> Money:
 # region nan
 @app.tool
 def mean(numbers: list[float]) -> dict[str, float]:
-    """Tell the mean of numbers."""
+    """Return the mean of numbers."""
     if not numbers:
         return {"mean": float("nan")}
     return {"mean": sum(numbers) / len(numbers)}
@@ -198,7 +198,7 @@ def mean(numbers: list[float]) -> dict[str, float]:
 # region failed
 @app.tool
 def tide(town: str) -> str:
-    """Tell when the tide is high."""
+    """Return the time of the high tide."""
     if town == "Madrid":
         raise ToolError("Madrid is not at the sea. Name a town that is.")
     return "At noon."

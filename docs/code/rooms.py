@@ -1,4 +1,4 @@
-"""Books rooms, and tells how far it is."""
+"""Books rooms, with progress."""
 
 from anyio import sleep
 from mcpkit import Context, MCPKit, ToolError

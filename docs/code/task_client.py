@@ -1,4 +1,4 @@
-"""A client that begins a task, and comes back for what came of it."""
+"""A client that starts a task, and fetches its result later."""
 
 import asyncio
 from typing import Any

@@ -13,7 +13,7 @@ async def report(year: int, ctx: Context) -> str:
     """Write a report.
 
     Args:
-        year: Of the figures.
+        year: The year of the figures.
     """
     pages: list[str] = []
     for month in range(1, 13):
@@ -40,7 +40,7 @@ def publish(
     """Publish a report.
 
     Args:
-        year: Of the report.
+        year: The year of the report.
         public: Asked before the task begins.
     """
     address = ctx.step("upload", upload, year, public)
@@ -54,7 +54,7 @@ def publish(
 
 
 def upload(year: int, public: bool) -> str:
-    """Put a report where people find it."""
+    """Upload a report."""
     return f"https://example.com/{'public' if public else 'own'}/{year}"
 
 
@@ -77,7 +77,7 @@ async def compare(ctx: Context) -> str:
 # region start
 @app.tool
 async def yearly(year: int, ctx: Context) -> str:
-    """Begin a report, and say where to look for it."""
+    """Start a report, and return the id of its task."""
     id = await app.tasks.start(report, {"year": year}, ctx=ctx)
     return f"The report of {year} is the task {id}."
 

@@ -15,7 +15,7 @@ def search(words: str, limit: int = 10) -> list[str]:
 
     Args:
         words: Words, separated by blanks; each must occur.
-        limit: How many titles at most.
+        limit: The largest number of titles.
     """
     wanted = words.casefold().split()
     found = [
@@ -28,7 +28,7 @@ def search(words: str, limit: int = 10) -> list[str]:
 
 
 class Book(BaseModel):
-    """What is known of a book."""
+    """The facts about a book."""
 
     title: str
     cents: int
@@ -45,7 +45,7 @@ STOCK = {
 
 # region arguments
 class Address(BaseModel):
-    """Where to send a parcel."""
+    """The address of a parcel."""
 
     street: str
     town: str
@@ -70,7 +70,7 @@ def order(
 # region results
 @app.tool(read_only=True)
 def look_up(title: str) -> Book:
-    """Tell all that is known of a book."""
+    """Return all facts about a book."""
     if title not in STOCK:
         raise ToolError(f"There is no {title!r}. Use search to find titles.")
     return STOCK[title]
@@ -79,7 +79,7 @@ def look_up(title: str) -> Book:
 
 # region depends
 class Till:
-    """Where the money goes."""
+    """A till with money."""
 
     def __init__(self) -> None:
         self.cents = 0
@@ -89,13 +89,13 @@ TILL = Till()
 
 
 def till() -> Till:
-    """The till, for whoever needs it."""
+    """Return the till."""
     return TILL
 
 
 @app.tool
 def pay(cents: int, till: Annotated[Till, Depends(till)]) -> int:
-    """Take money; gives what is in the till now."""
+    """Take money; return the contents of the till."""
     till.cents += cents
     return till.cents
     # endregion depends
@@ -116,21 +116,21 @@ def count_stock(ctx: SyncContext) -> int:
 
 @app.tool(inline=True)
 def vat(cents: int) -> int:
-    """The tax in a price."""
+    """Return the tax in a price."""
     return cents - round(cents / 1.06)
     # endregion threads
 
 
 # region classes
 class Reviews:
-    """Tools with a state of their own."""
+    """Tools that share state."""
 
     def __init__(self) -> None:
         self.kept: dict[str, list[str]] = {}
 
     @tool
     def add(self, title: str, text: str) -> int:
-        """Add a review; gives how many there are."""
+        """Add a review; return the number of reviews."""
         self.kept.setdefault(title, []).append(text)
         return len(self.kept[title])
 
@@ -141,12 +141,12 @@ app.include(Reviews(), prefix="reviews")  # offers reviews_add
 
 # region runtime
 def sell_out() -> str:
-    """Sell everything that is left at half the price."""
+    """Sell the remaining books at half the price."""
     return "Sold."
 
 
 def end_of_season() -> None:
-    """Called by the shop, not by a client."""
+    """Called by the shop, not by clients."""
     app.add_tool(sell_out, title="Sell out")
     app.remove_tool("order")
     # endregion runtime

@@ -1,4 +1,4 @@
-"""Trips: tell the weather, book a room."""
+"""Trips: weather forecasts and rooms."""
 
 from typing import Annotated, Literal
 
@@ -26,11 +26,11 @@ class Day(BaseModel):
 def forecast(
     city: City, days: Annotated[int, Field(ge=1, le=7)] = 3
 ) -> list[Day]:
-    """Tell the weather of the next days in a city.
+    """Forecast the weather in a city.
 
     Args:
-        city: Where.
-        days: How many days ahead.
+        city: The name of the city.
+        days: The number of days.
     """
     return [
         Day(day=day, celsius=CELSIUS[city] + day % 3)
@@ -47,8 +47,8 @@ async def book(
     """Book a room, after the user has agreed.
 
     Args:
-        city: Where.
-        nights: For how many nights.
+        city: The name of the city.
+        nights: The number of nights.
     """
     answer = await ctx.elicit(
         f"Book {nights} nights in {city} for {80 * nights} euros?"
@@ -60,7 +60,7 @@ async def book(
 
 @app.resource("trips://cities")
 def cities() -> list[str]:
-    """The cities there are trips to."""
+    """The cities that trips go to."""
     return list(CELSIUS)
 
 
@@ -69,8 +69,8 @@ def pack(city: City, days: int = 3) -> str:
     """Help with packing.
 
     Args:
-        city: Where the trip goes.
-        days: How long it takes.
+        city: The destination.
+        days: The length of the trip.
     """
     return f"What to pack for {days} days in {city}? Ask the forecast first."
 

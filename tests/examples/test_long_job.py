@@ -55,7 +55,7 @@ def test_files_with_the_same_content_are_found(client: TestClient, folder: Path)
 def test_what_is_no_directory_is_refused(client: TestClient, folder: Path) -> None:
     refused = client.call_tool("scan", {"directory": str(folder / "a")})
     assert refused.is_error
-    assert refused.text.endswith("is no directory; pass the absolute path of one.")
+    assert refused.text.endswith("is not a directory; pass an absolute path.")
 
 
 async def begun(client: AsyncTestClient, tool: str, arguments: Mapping[str, Any]) -> str:

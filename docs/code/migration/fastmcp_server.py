@@ -25,7 +25,7 @@ class Trip(BaseModel):
 # region tool
 @mcp.tool(annotations={"readOnlyHint": True})
 async def trip(start: str, end: str, ctx: Context) -> Trip:
-    """Tell how far it is."""
+    """Return the distance."""
     known = ctx.lifespan_context["kilometres"]
     await ctx.info(f"from {start} to {end}")
     await ctx.report_progress(1, total=1)

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 @dataclass
 class State:
-    """What lives as long as the server."""
+    """The state that lives as long as the server."""
 
     kilometres: dict[tuple[str, str], int]
 
@@ -50,7 +50,7 @@ class Trip(BaseModel):
 async def trip(
     start: str, end: str, ctx: Context[State]
 ) -> Trip:
-    """Tell how far it is."""
+    """Return the distance."""
     known = ctx.state.kilometres
     ctx.info(f"from {start} to {end}")
     ctx.progress(1, 1)
@@ -96,7 +96,7 @@ async def book(city: str, ctx: Context) -> str:
 # endregion ask
 # region declared
 class Nights(BaseModel):
-    """What the user is asked."""
+    """The form for the user."""
 
     nights: int
 

@@ -44,7 +44,7 @@ class Trip(BaseModel):
 async def trip(
     start: str, end: str, ctx: Context[State, Any]
 ) -> Trip:
-    """Tell how far it is."""
+    """Return the distance."""
     known = ctx.request_context.lifespan_context.kilometres
     await ctx.info(f"from {start} to {end}")
     await ctx.report_progress(1, total=1)

@@ -7,7 +7,7 @@ STOCK = {"tea": 3}
 
 @mcp.tool(annotations=ToolAnnotations(readOnlyHint=True))
 async def look(item: str, ctx: Context) -> int:
-    """Tell how many there are."""
+    """Return the stock."""
     await ctx.report_progress(1, total=1)
     await ctx.set_state("last", item)
     return STOCK[item]
