@@ -28,7 +28,6 @@ import tempfile
 import textwrap
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -55,27 +54,16 @@ _WORDS: Final = {"sh": {"run", "fails", "serve", "shown"}, "text": {"output"}}
 
 @dataclass
 class Block:
-    """A fenced block of a page.
-
-    Args:
-        language: Such as ``sh``; empty if it has none.
-        words: What stands behind the language.
-        title: The name above it.
-        body: Without its indentation.
-        line: Where its fence is.
-        span: Where its body is in the text of the page.
-        indent: What every line of it begins with.
-        source: The file whose code it has, and the section.
-    """
+    """A fenced block of a page."""
 
     language: str
-    words: frozenset[str]
+    words: frozenset[str]  # those behind the language
     title: str | None
-    body: str
-    line: int
-    span: tuple[int, int]
+    body: str  # without its indentation
+    line: int  # of its fence
+    span: tuple[int, int]  # of its body, in the text of the page
     indent: str
-    source: tuple[Path, str | None] | None = None
+    source: tuple[Path, str | None] | None = None  # a file and its section
 
     @property
     def code(self) -> str:
@@ -145,38 +133,29 @@ Served: TypeAlias = "tuple[subprocess.Popen[str], threading.Thread]"
 
 @dataclass
 class Page:
-    """A page that is being followed, in a folder of its own.
-
-    Args:
-        path: Where it is.
-        folder: Where its commands begin to run.
-        cold: Whether ``mcpkit`` and ``python`` are those that are installed, rather than forked
-            (`tests.warm`).
-    """
+    """A page that is followed, in its own folder."""
 
     path: Path
-    folder: Path
-    cold: bool = True
+    folder: Path  # where its commands begin to run
+    cold: bool = True  # use the installed programs, not the forked ones of `tests.warm`
     ports: dict[str, str] = field(default_factory=free_ports)
     outputs: list[tuple[Block, str]] = field(default_factory=list[tuple[Block, str]])
-    _here: Path = field(init=False)
     _served: list[Served] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._here = self.folder
 
     def follow(self, check: Callable[[Block, str], None]) -> None:
         """Do what the page says; `check` is given each block of output, and what was printed."""
         printed: str | None = None
+        self._here = self.folder
         try:
             text = self.path.read_text(encoding="utf-8")
             for put in _PUT.finditer(text):
                 self._file(put["name"], without_marks(ROOT / put["path"]))
             for block in blocks_of(text):
                 if block.source is not None:
-                    self._put(block.source[0], block.title or "")
+                    path, title = block.source[0], block.title or ""
+                    self._file(title if Path(title).suffix else path.name, without_marks(path))
                 elif block.title is not None and block.language in ("python", "toml", "json"):
-                    self._file(block.title, self._ported(block.body))
+                    self._file(block.title, block.body)
                 elif "run" in block.words:
                     printed = self._run(block)
                 elif "output" in block.words:
@@ -195,19 +174,13 @@ class Page:
     def _at(self, block: Block) -> str:
         return f"{self.path.relative_to(ROOT)}:{block.line}"
 
-    def _ported(self, text: str) -> str:
-        return changed(text, self.ports)
-
     def _file(self, name: str, text: str) -> None:
         target = self._here / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(self._ported(text), encoding="utf-8")
-
-    def _put(self, path: Path, title: str) -> None:
-        self._file(title if Path(title).suffix else path.name, without_marks(path))
+        target.write_text(changed(text, self.ports), encoding="utf-8")
 
     def _run(self, block: Block) -> str:
-        command = self._ported(block.body)
+        command = changed(block.body, self.ports)
         if "serve" in block.words:
             return self._serve(block, command)
         told = self.folder / ".pwd"
@@ -294,12 +267,6 @@ def pattern_of(expected: str) -> re.Pattern[str]:
     return re.compile("".join(parts))
 
 
-@contextmanager
-def followed(path: Path, folder: Path, *, cold: bool = True) -> Iterator[Page]:
-    """A page in a folder, resolved so that what commands print names it as it is."""
-    yield Page(path, folder.resolve(), cold)
-
-
 def replaced(text: str, bodies: Iterable[tuple[Block, str]]) -> str:
     """The text of a page, with other bodies in some of its blocks."""
     for block, body in sorted(bodies, key=lambda each: each[0].line, reverse=True):
@@ -332,8 +299,8 @@ def write_output(path: Path) -> None:
             found.append((block, printed.rstrip("\n")))
             print(f"{path.name}:{block.line} has changed")
 
-    with tempfile.TemporaryDirectory() as folder, followed(path, Path(folder)) as page:
-        page.follow(collect)
+    with tempfile.TemporaryDirectory() as folder:
+        Page(path, Path(folder).resolve()).follow(collect)
     text = path.read_text(encoding="utf-8")
     path.write_text(replaced(text, found), encoding="utf-8")
 

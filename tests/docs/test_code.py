@@ -16,7 +16,7 @@ import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
 from tests.docs.pages import DOCS
-from tests.warm import python, run
+from tests.warm import python
 
 CODE: Final = DOCS / "code"
 SERVERS: Final = [
@@ -99,80 +99,53 @@ def called(file: str, tool: str, arguments: Mapping[str, Any] | None = None, **o
         return client.call_tool(tool, arguments)
 
 
-ADDRESS: Final = {"street": "Rua 1", "town": "Porto"}
-
-
-def test_strings_with_json_are_read_where_no_string_belongs() -> None:
-    address = '{"street": "Rua 1", "town": "Porto"}'
-    result = called("tools", "order", {"title": "Emma", "address": address})
-    assert result.text == "1 of Emma go to Porto (PT)."
-
-
 @pytest.mark.parametrize(
-    ("tool", "arguments", "kinds"),
+    ("tool", "arguments", "kinds", "data"),
     [
-        ("weather", {"town": "Oslo"}, ["TextContent"]),
-        ("towns", {}, ["TextContent"]),
-        ("paper", {}, ["TextContent"]),
-        ("half", {"number": 3}, ["TextContent"]),
-        ("about", {"town": "Oslo"}, ["TextContent"]),
-        ("greet", {"name": "Ada"}, ["TextContent"]),
-        ("rivers", {}, ["TextContent"]),
-        ("cover", {"title": "Emma"}, ["ImageContent"]),
-        ("chime", {}, ["AudioContent"]),
-        ("table", {}, ["EmbeddedResource"]),
-        ("page", {"title": "Emma"}, ["TextContent", "ImageContent"]),
-        ("shelf", {"title": "Emma"}, ["TextContent", "ResourceLink"]),
+        ("weather", {"town": "Oslo"}, ["TextContent"], {"celsius": 12.5, "rain": False}),
+        ("towns", {}, ["TextContent"], ...),
+        ("paper", {}, ["TextContent"], {"width": 210, "height": 297}),
+        ("half", {"number": 3}, ["TextContent"], {"result": 1.5}),
+        ("about", {"town": "Bergen"}, ["TextContent"], {"town": "Bergen", "rivers": []}),
+        ("primes", {}, ["TextContent"], [2, 3, 5, 7]),
+        ("ticket", {}, ["TextContent"], {"number": 12, "seat": "4A"}),
+        ("find", {"title": "Emma"}, ["TextContent", "ResourceLink"], {"floor": 1, "shelf": 7}),
+        ("greet", {"name": "Ada"}, ["TextContent"], None),
+        ("rivers", {}, ["TextContent"], None),
+        ("price", {"title": "Emma"}, ["TextContent"], None),
+        ("cover", {"title": "Emma"}, ["ImageContent"], None),
+        ("chime", {}, ["AudioContent"], None),
+        ("table", {}, ["EmbeddedResource"], None),
+        ("page", {"title": "Emma"}, ["TextContent", "ImageContent"], None),
+        ("shelf", {"title": "Emma"}, ["TextContent", "ResourceLink"], None),
     ],
 )
-def test_results_become_blocks(tool: str, arguments: Mapping[str, Any], kinds: list[str]) -> None:
+def test_results_become_blocks_and_data(
+    tool: str, arguments: Mapping[str, Any], kinds: list[str], data: Any
+) -> None:
     result = called("results", tool, arguments)
     assert [type(block).__name__ for block in result.content] == kinds
+    assert data in (..., result.raw.get("structuredContent"))
 
 
-def test_a_whole_result_is_sent_as_it_is() -> None:
-    result = called("results", "find", {"title": "Emma"})
-    assert result.data == {"floor": 1, "shelf": 7}
-    assert result.meta["example.com/map"] == "m-7"
+ADDRESS: Final = '{"street": "Rua 1", "town": "Porto"}'
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments", "data"),
+    ("file", "tool", "arguments", "text"),
     [
-        ("weather", {"town": "Oslo"}, {"celsius": 12.5, "rain": False}),
-        ("paper", {}, {"width": 210, "height": 297}),
-        ("half", {"number": 3}, {"result": 1.5}),
-        ("about", {"town": "Bergen"}, {"town": "Bergen", "rivers": []}),
-        ("primes", {}, [2, 3, 5, 7]),
-        ("ticket", {}, {"number": 12, "seat": "4A"}),
-        *((tool, {"title": "Emma"}, None) for tool in ("cover", "page", "shelf", "price")),
-        ("greet", {"name": "Ada"}, None),
-        ("rivers", {}, None),
+        ("tools", "order", {"title": "Emma", "address": ADDRESS}, "1 of Emma go to Porto (PT)."),
+        ("tools", "reviews_add", {"title": "Emma", "text": "Good."}, "1"),
+        ("tools", "pay", {"cents": 300}, "300"),
+        ("tools", "count_stock", {}, "3"),
+        ("context", "visit", {}, "1"),
+        ("context", "shout", {}, "SAY IT ONCE."),
     ],
 )
-def test_data_is_structured_content(tool: str, arguments: Mapping[str, Any], data: Any) -> None:
-    result = called("results", tool, arguments)
-    assert result.raw.get("structuredContent") == data
-
-
-def test_a_dependency_is_no_argument() -> None:
-    with TestClient(app_of("tools").app) as client:
-        (pay,) = [each for each in client.list_tools() if each.name == "pay"]
-        assert list(pay.input_schema["properties"]) == ["cents"]
-        assert client.call_tool("pay", {"cents": 300}).data == 300
-        assert client.call_tool("pay", {"cents": 200}).data == 500
-
-
-def test_threads_report_progress() -> None:
-    seen: list[float] = []
-    with TestClient(app_of("tools").app) as client:
-        counted = client.call_tool("count_stock", on_progress=lambda now: seen.append(now.progress))
-    assert counted.data == 3
-    assert 1 in seen
-
-
-def test_marked_methods_are_tools_with_a_prefix() -> None:
-    assert called("tools", "reviews_add", {"title": "Emma", "text": "Good."}).data == 1
+def test_tools_answer_as_their_guide_says(
+    file: str, tool: str, arguments: Mapping[str, Any], text: str
+) -> None:
+    assert called(file, tool, arguments).text == text
 
 
 def test_tools_come_and_go() -> None:
@@ -191,71 +164,34 @@ def test_tools_come_and_go() -> None:
 # --- resources, prompts, context ------------------------------------------------------------------
 
 
-def read(file: str, uri: str) -> str:
-    with TestClient(app_of(file).app) as client:
-        (contents,) = client.read_resource(uri)
-    return getattr(contents, "text", "")
-
-
-def test_a_query_fills_arguments() -> None:
-    assert read("resources", "notes://find?word=Re") == '["Rest."]'
-
-
-def test_files_of_a_directory_are_resources() -> None:
-    assert "app.files(FOLDER" in read("resources", "notes://code/resources.py")
-
-
-def test_who_watches_a_resource_is_told() -> None:
+def test_resources_are_read_and_watched() -> None:
     told: list[Any] = []
     with TestClient(
         app_of("resources").app,
         revision="2025-11-25",
         on_notification=lambda method, params: told.append((method, params.get("uri"))),
     ) as client:
+        for uri, part in (("find?word=Re", '["Rest."]'), ("code/resources.py", "app.files(FOLDER")):
+            (contents,) = client.read_resource(f"notes://{uri}")
+            assert part in getattr(contents, "text", "")
         client.subscribe("notes://day/2026-07-30")
         client.call_tool("write", {"day": "2026-07-30", "text": "Read."})
         client.ping()
     assert ("notifications/resources/updated", "notes://day/2026-07-30") in told
-
-
-def test_lists_may_be_kept_for_a_minute() -> None:
     with TestClient(app_of("resources").app) as client:
         assert client.request("resources/list")["ttlMs"] == 60_000
 
 
-def test_completion_knows_the_other_arguments() -> None:
+def test_prompts_and_their_completion() -> None:
     with TestClient(app_of("prompts").app) as client:
         of_core = client.complete("person", "a", prompt="hand_over", known={"team": "core"})
         of_all = client.complete("person", "", prompt="hand_over")
         language = client.complete("language", "ru", prompt="review")
+        interview = client.get_prompt("interview", {"topic": "tea", "questions": "2"})
     assert of_core.values == ["ada", "alan"]
     assert len(of_all.values) == 4
     assert language.values == ["Rust"]
-
-
-def test_prompts_say_who_speaks() -> None:
-    with TestClient(app_of("prompts").app) as client:
-        interview = client.get_prompt("interview", {"topic": "tea", "questions": "2"})
     assert [each.role for each in interview.messages] == ["user", "assistant"]
-
-
-def test_the_state_lives_as_long_as_the_server() -> None:
-    with TestClient(app_of("context").app) as client:
-        assert [client.call_tool("visit").data for _ in range(3)] == [1, 2, 3]
-
-
-def test_facts_of_a_request() -> None:
-    facts = called("context", "about", revision="2025-06-18", elicitation=lambda question: question)
-    assert facts.data == {
-        "revision": "2025-06-18",
-        "method": "tools/call",
-        "can ask for forms": True,
-        "over HTTP": False,
-    }
-
-
-def test_a_handler_reads_the_servers_own_resources() -> None:
-    assert called("context", "shout").text == "SAY IT ONCE."
 
 
 # --- asking ---------------------------------------------------------------------------------------
@@ -273,6 +209,19 @@ def test_a_handler_reads_the_servers_own_resources() -> None:
 def test_an_answer_is_one_of_three(answer: Mapping[str, Any], said: str, revision: str) -> None:
     result = called("asking", "book", revision=revision, elicitation=lambda question: answer)
     assert result.text == said
+
+
+def test_two_questions_in_one_round() -> None:
+    rounds: list[int] = []
+    result = called(
+        "asking",
+        "look_around",
+        elicitation=lambda question: {"action": "accept", "content": {"value": "Ada"}},
+        roots=["/srv"],
+        on_round=lambda number, asked: rounds.append(len(asked["inputRequests"])),
+    )
+    assert result.text == "Ada works in file:///srv."
+    assert rounds == [2]
 
 
 def test_a_form_and_a_choice_of_several() -> None:
@@ -309,19 +258,6 @@ def test_the_model_calls_functions() -> None:
     assert result.text == "9 euros"
 
 
-def test_two_questions_in_one_round() -> None:
-    rounds: list[int] = []
-    result = called(
-        "asking",
-        "look_around",
-        elicitation=lambda question: {"action": "accept", "content": {"value": "Ada"}},
-        roots=["/srv"],
-        on_round=lambda number, asked: rounds.append(len(asked["inputRequests"])),
-    )
-    assert result.text == "Ada works in file:///srv."
-    assert rounds == [2]
-
-
 # --- over HTTP ------------------------------------------------------------------------------------
 
 
@@ -337,18 +273,15 @@ def test_one_address_serves_every_revision(revision: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="passes a socket on")
-def test_whoever_asks_does_what_their_key_allows() -> None:
+def test_a_key_decides_on_what_its_owner_may_do() -> None:
     with hosted_in(CODE, "principals", "app") as url:
-        told: dict[str, str] = {}
-        for key in ("k-ada", "k-bob", ""):
+        for key, text in (
+            ("k-ada", "ada has deleted plan."),
+            ("k-bob", "You may not delete notes."),
+            ("", "You may not delete notes."),
+        ):
             with TestClient(f"{url}/mcp", headers={"X-Key": key}, timeout=30) as client:
-                result = client.call_tool("delete_note", {"title": "plan"})
-                told[key] = result.text
-    assert told == {
-        "k-ada": "ada has deleted plan.",
-        "k-bob": "You may not delete notes.",
-        "": "You may not delete notes.",
-    }
+                assert client.call_tool("delete_note", {"title": "plan"}).text == text
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="passes a socket on")
@@ -366,14 +299,3 @@ def test_an_app_beside_quart() -> None:
         with TestClient(f"{url}/mcp", timeout=30) as client:
             assert client.call_tool("hello").text == "Hello!"
         assert httpx2.get(url, timeout=30).text == "Quart is here."
-
-
-def test_a_signature_that_cannot_be_served_is_refused() -> None:
-    done = run(
-        [sys.executable, str(CODE / "refused.py")],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert "*numbers has no names a client could use" in done.stderr

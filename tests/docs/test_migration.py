@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,10 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from mcpkit._utils.names import GUIDES, peer_names
 from mcpkit.testing import TestClient
 from tests import warm
-from tests.docs import names
 from tests.docs.pages import DOCS, ROOT
 from tests.warm import python
 
@@ -88,33 +85,3 @@ def test_the_other_side_is_tested_and_mounted_as_shown(peer: str) -> None:
 def test_our_side_is_tested_and_mounted_as_shown() -> None:
     run = "import migrated_mount, test_migrated; test_migrated.test_a_trip()"
     warm.run([sys.executable, "-c", run], cwd=CODE, timeout=50, check=True)
-
-
-# --- names ----------------------------------------------------------------------------------------
-
-PAGES: Final = {
-    library: (ROOT / guide).read_text(encoding="utf-8") for library, guide in GUIDES.items()
-}
-
-
-def test_the_page_of_names_has_the_table() -> None:
-    found = names.PAGE.read_text(encoding="utf-8")
-    assert found == names.page(), "python -m tests.docs.names writes it"
-    assert len(re.findall(r"^\| `", found, re.MULTILINE)) == len(peer_names())
-
-
-@pytest.mark.parametrize("library", GUIDES)
-def test_a_guide_has_the_sections_that_names_lead_to(library: Any) -> None:
-    headings = re.findall(r"^## (.*)$", PAGES[library], re.MULTILINE)
-    anchors = {"#" + re.sub(r"[^\w ]", "", each).lower().replace(" ", "-") for each in headings}
-    assert {each.guide for each in peer_names().values()} <= anchors
-
-
-def test_guides_and_table_say_the_same_of_names() -> None:
-    """A guide that has a name of the table has what the table writes instead."""
-    for text in PAGES.values():
-        for theirs, ours in re.findall(r"^\| (`[^|]*`) \| ([^|]*) \|$", text, re.MULTILINE):
-            (on, name) = (re.findall(r"`(ctx|mcp)\.(\w+)", theirs) or [("", "")])[0]
-            known = peer_names().get(({"ctx": "ctx", "mcp": "app"}.get(on, ""), name))
-            if known is not None and known.how == "rename":
-                assert known.ours in ours, theirs
