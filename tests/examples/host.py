@@ -12,7 +12,7 @@ import anyio
 
 from mcpkit.client.client import Client
 from mcpkit.client.results import CallResult
-from mcpkit.testing import REVISIONS
+from mcpkit.testing import REVISIONS, TestClient
 from mcpkit.types import ResourceContents, TextResourceContents
 from tests.warm import python
 
@@ -30,12 +30,20 @@ PATIENCE = 20.0
 
 
 def example(name: str) -> list[str]:
-    """The command that starts an example.
-
-    Args:
-        name: Its file, below the folder of the examples.
-    """
+    """The command that starts an example, named by its file."""
     return [python(), "-m", "mcpkit", "run", str(EXAMPLES / name)]
+
+
+def call(client: TestClient, tool: str, **arguments: Any) -> Any:
+    """Call a tool that must succeed, and return its data."""
+    return data_of(client.call_tool(tool, arguments))
+
+
+def refused(client: TestClient, tool: str, **arguments: Any) -> str:
+    """Call a tool that must fail, and return its message."""
+    result = client.call_tool(tool, arguments)
+    assert result.is_error, result.text
+    return result.text
 
 
 def data_of(result: CallResult) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
-from tests.examples.host import ERAS, data_of, example, json_of
+from tests.examples.host import ERAS, call, example, json_of, refused
 
 SERVER = example("assistant.py")
 QUESTION = "How are penguins counted?"
@@ -61,37 +61,28 @@ def results_in(params: Mapping[str, Any]) -> list[Any]:
 
 @pytest.mark.parametrize("revision", WITH_TOOLS)
 def test_a_model_with_tools_searches_by_itself(env: dict[str, str], revision: str) -> None:
-    model = Model(uses("search_documents", question="penguins"), says("From the air (birds.md)."))
+    """It is told if its call was wrong."""
+    wrong = uses("search_documents", question="penguins", limit=99)
+    right = uses("search_documents", question="penguins")
+    model = Model(wrong, right, says("From the air (birds.md)."))
     with TestClient(
         SERVER, revision=revision, env=env, sampling=model, capabilities=TOOLS
     ) as client:
-        answer = data_of(client.call_tool("ask", {"question": QUESTION}))
+        answer = call(client, "ask", question=QUESTION)
     assert answer == {"text": "From the air (birds.md).", "by": "model with tools"}
-    assert {tool["name"] for tool in model.asked[0]["tools"]} == {
-        "search_documents",
-        "list_documents",
-    }
-    (result,) = results_in(model.asked[1])
-    assert "Penguins are counted from the air." in result["content"][0]["text"]
-
-
-@pytest.mark.parametrize("revision", WITH_TOOLS)
-def test_a_model_is_told_what_was_wrong_with_its_call(env: dict[str, str], revision: str) -> None:
-    model = Model(uses("search_documents", question="penguins", limit=99), says("Sorry."))
-    with TestClient(
-        SERVER, revision=revision, env=env, sampling=model, capabilities=TOOLS
-    ) as client:
-        client.call_tool("ask", {"question": QUESTION})
-    (result,) = results_in(model.asked[1])
-    assert result["isError"] is True
-    assert "limit: expected less than or equal to 10, got 99" in result["content"][0]["text"]
+    tools = {tool["name"] for tool in model.asked[0]["tools"]}
+    assert tools == {"search_documents", "list_documents"}
+    failed, found = results_in(model.asked[2])
+    assert failed["isError"] is True
+    assert "limit: expected less than or equal to 10, got 99" in failed["content"][0]["text"]
+    assert "Penguins are counted from the air." in found["content"][0]["text"]
 
 
 @pytest.mark.parametrize("revision", ERAS)
 def test_a_model_without_tools_gets_the_passages(env: dict[str, str], revision: str) -> None:
     model = Model(says("From the air."))
     with TestClient(SERVER, revision=revision, env=env, sampling=model) as client:
-        answer = data_of(client.call_tool("ask", {"question": QUESTION}))
+        answer = call(client, "ask", question=QUESTION)
     assert answer == {"text": "From the air.", "by": "model"}
     (asked,) = model.asked
     assert "tools" not in asked
@@ -104,7 +95,7 @@ def test_a_model_without_tools_gets_the_passages(env: dict[str, str], revision: 
 @pytest.mark.parametrize("revision", ERAS)
 def test_without_a_model_the_passages_are_the_answer(env: dict[str, str], revision: str) -> None:
     with TestClient(SERVER, revision=revision, env=env) as client:
-        answer = data_of(client.call_tool("ask", {"question": QUESTION}))
+        answer = call(client, "ask", question=QUESTION)
     assert answer["by"] == "search"
     assert answer["text"] == "## birds.md: Penguins\nPenguins are counted from the air."
 
@@ -123,18 +114,15 @@ def test_a_model_that_fails_is_done_without(env: dict[str, str]) -> None:
         sampling=broken,
         on_log=lambda level, data, logger: logs.append(data),
     ) as client:
-        answer = data_of(client.call_tool("ask", {"question": QUESTION}))
+        answer = call(client, "ask", question=QUESTION)
     assert answer["by"] == "search"
     assert logs[0].startswith("without the model: ")
 
 
-def test_a_question_about_something_else_is_refused_with_what_there_is(
-    env: dict[str, str],
-) -> None:
+def test_a_question_about_something_else_is_refused(env: dict[str, str]) -> None:
     with TestClient(SERVER, env=env) as client:
-        refused = client.call_tool("ask", {"question": "Who discovered Saturn?"})
-    assert refused.is_error
-    assert refused.text == "Nothing is known about that; the files are birds.md, fish.md."
+        said = refused(client, "ask", question="Who discovered Saturn?")
+    assert said == "Nothing is known about that; the files are birds.md, fish.md."
 
 
 @pytest.mark.parametrize("revision", ERAS)
@@ -142,7 +130,7 @@ def test_a_document_is_labelled(env: dict[str, str], revision: str) -> None:
     labels = {"topics": ["sharks"], "audience": "everybody"}
     model = Model(says(f"Gladly:\n```json\n{json.dumps(labels)}\n```"))
     with TestClient(SERVER, revision=revision, env=env, sampling=model) as client:
-        assert data_of(client.call_tool("label", {"file": "fish.md"})) == labels
+        assert call(client, "label", file="fish.md") == labels
     assert model.asked[0]["modelPreferences"]["hints"][0] == {"name": "small"}
     assert '"audience"' in model.asked[0]["systemPrompt"]
 
@@ -151,32 +139,21 @@ def test_a_label_that_does_not_fit_is_asked_for_once_more(env: dict[str, str]) -
     labels = {"topics": [], "audience": "experts"}
     model = Model(says('{"topics": 7}'), says(json.dumps(labels)))
     with TestClient(SERVER, env=env, sampling=model) as client:
-        assert data_of(client.call_tool("label", {"file": "fish.md"})) == labels
+        assert call(client, "label", file="fish.md") == labels
     assert "audience: required" in model.asked[1]["messages"][-1]["content"]["text"]
 
 
-def test_labels_that_never_fit_are_an_error(env: dict[str, str]) -> None:
-    model = Model(says("no"), says("never"))
-    with TestClient(SERVER, env=env, sampling=model) as client:
-        refused = client.call_tool("label", {"file": "fish.md"})
-    assert refused.is_error
-    assert refused.text.startswith("The model could not label it: ")
-
-
 @pytest.mark.parametrize(
-    ("file", "said"),
+    ("file", "model", "said"),
     [
-        ("fish.md", "Your client lets no server use its model"),
-        ("../fish.md", "There is no ../fish.md; there are birds.md, fish.md."),
+        ("fish.md", Model(says("no"), says("never")), "The model could not label it: "),
+        ("fish.md", None, "Your client lets no server use its model"),
+        ("../fish.md", None, "There is no ../fish.md; there are birds.md, fish.md."),
     ],
 )
-def test_what_cannot_be_labelled_is_refused(env: dict[str, str], file: str, said: str) -> None:
-    with TestClient(SERVER, env=env) as client:
-        refused = client.call_tool("label", {"file": file})
-    assert refused.is_error
-    assert refused.text.startswith(said)
-
-
-def test_the_documents_are_listed(env: dict[str, str]) -> None:
-    with TestClient(SERVER, env=env) as client:
+def test_labels_that_cannot_be_had_are_an_error(
+    env: dict[str, str], file: str, model: Model | None, said: str
+) -> None:
+    with TestClient(SERVER, env=env, sampling=model) as client:
+        assert refused(client, "label", file=file).startswith(said)
         assert json_of(client.read_resource("assistant://documents")) == ["birds.md", "fish.md"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
-from tests.examples.host import data_of, example
+from tests.examples.host import call, example, refused
 
 SERVER = example("file_search.py")
 
@@ -47,52 +47,46 @@ def below(folder: Path, found: Any) -> list[str]:
     return [Path(each["path"]).relative_to(folder.resolve()).as_posix() for each in found]
 
 
-def test_files_are_found_at_any_depth(client: TestClient, opened: Path) -> None:
-    found = data_of(client.call_tool("find_files", {"pattern": "*.py"}))
-    assert below(opened, found) == ["src/fox.py"]
-    assert found[0]["size"] == 15
-
-
-def test_links_that_lead_out_are_not_found(client: TestClient, opened: Path) -> None:
-    found = data_of(client.call_tool("find_files"))
+def test_files_are_found_at_any_depth_but_not_behind_links(
+    client: TestClient, opened: Path
+) -> None:
+    found = call(client, "find_files", pattern="*.py")
+    assert (below(opened, found), found[0]["size"]) == (["src/fox.py"], 15)
+    found = call(client, "find_files")
     assert below(opened, found) == ["fable.txt", "src/fox.bin", "src/fox.py"]
+    assert call(client, "find_files", pattern="../*") == []
 
 
-def test_a_search_gives_lines(client: TestClient, opened: Path) -> None:
-    found = data_of(client.call_tool("search_text", {"text": "fox"}))
-    assert [(Path(each["path"]).name, each["line"]) for each in found["matches"]] == [
-        ("fable.txt", 1),
-        ("fable.txt", 3),
-        ("fox.py", 1),
-    ]
-    assert found["more"] is False
+@pytest.mark.parametrize(
+    ("arguments", "lines", "more"),
+    [
+        ({"text": "fox"}, ["fable.txt:1", "fable.txt:3", "fox.py:1"], False),
+        ({"text": "Fox", "match_case": True}, ["fable.txt:1"], False),
+        ({"text": "fox", "limit": 2}, ["fable.txt:1", "fable.txt:3"], True),
+    ],
+)
+def test_a_search_gives_lines(
+    client: TestClient, arguments: dict[str, Any], lines: list[str], more: bool
+) -> None:
+    found = call(client, "search_text", **arguments)
+    named = [f"{Path(each['path']).name}:{each['line']}" for each in found["matches"]]
+    assert (named, found["more"]) == (lines, more)
 
 
-def test_a_search_may_match_the_case(client: TestClient) -> None:
-    found = data_of(client.call_tool("search_text", {"text": "Fox", "match_case": True}))
-    assert [each["text"] for each in found["matches"]] == ["The Fox"]
-
-
-def test_a_search_stops_at_its_limit(client: TestClient) -> None:
-    found = data_of(client.call_tool("search_text", {"text": "fox", "limit": 2}))
-    assert len(found["matches"]) == 2
-    assert found["more"] is True
-
-
-def test_a_search_reports_progress(client: TestClient) -> None:
+def test_a_search_reports_progress_and_logs(opened: Path) -> None:
     seen: list[tuple[float, float | None]] = []
-    client.call_tool(
-        "search_text",
-        {"text": "grapes"},
-        on_progress=lambda now: seen.append((now.progress, now.total)),
-    )
+    logs: list[str] = []
+    options: dict[str, Any] = {"on_log": lambda level, data, logger: logs.append(data)}
+    with TestClient(SERVER, roots=[opened], **options) as client:
+        client.call_tool(
+            "search_text",
+            {"text": "grapes"},
+            on_progress=lambda now: seen.append((now.progress, now.total)),
+            log_level="info",
+        )
     # The last report may be lost together with the result; the first one may not.
     assert seen[0] == (1, 3)
-
-
-def test_lines_of_a_file_can_be_read(client: TestClient) -> None:
-    arguments = {"path": "fable.txt", "start": 2, "count": 1}
-    assert client.call_tool("read_file", arguments).text == "and the grapes"
+    assert logs == ["searching 3 files"]
 
 
 @pytest.mark.parametrize(
@@ -101,47 +95,22 @@ def test_lines_of_a_file_can_be_read(client: TestClient) -> None:
 )
 def test_nothing_outside_can_be_read(client: TestClient, outside: Path, path: str) -> None:
     wanted = path.format(outside=outside.name, absolute=outside)
-    refused = client.call_tool("read_file", {"path": wanted})
-    assert refused.is_error
-    assert refused.text.startswith("There is no file")
+    assert refused(client, "read_file", path=wanted).startswith("There is no file")
 
 
-def test_a_pattern_does_not_lead_out(client: TestClient) -> None:
-    assert data_of(client.call_tool("find_files", {"pattern": "../*"})) == []
-
-
-def test_a_binary_file_is_refused_with_the_reason(client: TestClient) -> None:
-    refused = client.call_tool("read_file", {"path": "src/fox.bin"})
-    assert refused.is_error
-    assert "binary" in refused.text
+def test_lines_of_a_text_file_can_be_read(client: TestClient) -> None:
+    assert call(client, "read_file", path="fable.txt", start=2, count=1) == "and the grapes"
+    assert "is binary" in refused(client, "read_file", path="src/fox.bin")
 
 
 def test_all_wrong_arguments_are_named(client: TestClient) -> None:
-    refused = client.call_tool("search_text", {"text": "", "limit": 0, "where": "/"})
-    assert refused.is_error
-    assert [line.partition(":")[0] for line in refused.text.splitlines()] == [
-        "text",
-        "limit",
-        "where",
-    ]
+    text = refused(client, "search_text", text="", limit=0, where="/")
+    assert [line.partition(":")[0] for line in text.splitlines()] == ["text", "limit", "where"]
 
 
-def test_a_search_logs_how_much_there_is(opened: Path) -> None:
-    logs: list[str] = []
-    options: dict[str, Any] = {"on_log": lambda level, data, logger: logs.append(data)}
-    with TestClient(SERVER, roots=[opened], **options) as client:
-        client.call_tool("search_text", {"text": "fox"}, log_level="info")
-    assert logs == ["searching 3 files"]
-
-
-def test_without_a_folder_the_model_is_told_what_to_do() -> None:
+def test_without_roots_the_environment_names_the_folder(opened: Path) -> None:
     with TestClient(SERVER, env={"FILE_SEARCH_DIR": ""}) as client:
-        refused = client.call_tool("find_files")
-    assert refused.is_error
-    assert "Ask the user to open one" in refused.text
-
-
-def test_clients_without_roots_get_the_folder_of_the_environment(opened: Path) -> None:
+        assert "Ask the user to open one" in refused(client, "find_files")
     with TestClient(SERVER, env={"FILE_SEARCH_DIR": str(opened)}) as client:
-        found = data_of(client.call_tool("find_files", {"pattern": "src/*"}))
+        found = call(client, "find_files", pattern="src/*")
     assert below(opened, found) == ["src/fox.bin", "src/fox.py"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
-from tests.examples.host import data_of, example
+from tests.examples.host import call, example, refused
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs the program git")
 
@@ -49,49 +49,29 @@ def client(request: pytest.FixtureRequest, repository: Path) -> Iterator[TestCli
 
 
 def subjects(client: TestClient, **arguments: Any) -> list[str]:
-    return [each["subject"] for each in data_of(client.call_tool("log", arguments))]
+    return [each["subject"] for each in call(client, "log", **arguments)]
 
 
 def test_the_log_begins_with_the_newest_commit(client: TestClient) -> None:
     assert subjects(client) == ["Grüße ändern", "Add a song", "Begin"]
-
-
-def test_the_log_of_a_branch_and_a_file(client: TestClient) -> None:
+    assert subjects(client, limit=1) == ["Grüße ändern"]
+    assert subjects(client, revision="main..topic") == ["Grüße ändern"]
     assert subjects(client, revision="main", path="poem.txt") == ["Begin"]
 
 
-def test_the_log_of_a_range(client: TestClient) -> None:
-    assert subjects(client, revision="main..topic") == ["Grüße ändern"]
-
-
-def test_the_log_is_bounded(client: TestClient) -> None:
-    assert subjects(client, limit=1) == ["Grüße ändern"]
-
-
-def test_a_difference_is_a_patch(client: TestClient) -> None:
-    patch = client.call_tool("diff", {"start": "main", "end": "topic"}).text
-    assert "-violets\n+lilies" in patch
-
-
-def test_a_file_as_it_was(client: TestClient) -> None:
-    arguments = {"path": "poem.txt", "revision": "main"}
-    assert client.call_tool("show_file", arguments).text == "roses\nviolets\n"
-
-
-def test_blame_names_who_and_what(client: TestClient) -> None:
-    arguments = {"path": "poem.txt", "first": 2, "last": 2}
-    line = client.call_tool("blame", arguments).text
+def test_files_are_compared_shown_and_blamed(client: TestClient) -> None:
+    assert "-violets\n+lilies" in call(client, "diff", start="main", end="topic")
+    shown = client.call_tool("show_file", {"path": "poem.txt", "revision": "main"})
+    assert shown.text == "roses\nviolets\n"
+    line = call(client, "blame", path="poem.txt", first=2, last=2)
     assert "Ada" in line
     assert "lilies" in line
     assert "roses" not in line
 
 
 def test_branches_tell_which_is_checked_out(client: TestClient) -> None:
-    found = data_of(client.call_tool("branches"))
-    assert [(each["name"], each["current"]) for each in found] == [
-        ("main", False),
-        ("topic", True),
-    ]
+    found = [(each["name"], each["current"]) for each in call(client, "branches")]
+    assert found == [("main", False), ("topic", True)]
 
 
 @pytest.mark.parametrize(
@@ -113,29 +93,17 @@ def test_options_are_no_arguments(
         name: value.format(file=file) if isinstance(value, str) else value
         for name, value in arguments.items()
     }
-    refused = client.call_tool(tool, filled)
-    assert refused.is_error
-    assert "must not begin with a dash" in refused.text
+    assert "must not begin with a dash" in refused(client, tool, **filled)
     assert not file.exists()
 
 
-def test_no_shell_reads_the_arguments(client: TestClient, tmp_path: Path) -> None:
-    file = tmp_path / "written"
-    refused = client.call_tool("log", {"revision": f"$(touch {file})"})
-    assert refused.is_error
-    assert not file.exists()
-
-
-def test_paths_do_not_lead_out(client: TestClient) -> None:
-    refused = client.call_tool("log", {"path": "../elsewhere"})
-    assert refused.is_error
-    assert "outside repository" in refused.text
-
-
-def test_an_unknown_revision_is_explained(client: TestClient) -> None:
-    refused = client.call_tool("diff", {"start": "nowhere"})
-    assert refused.is_error
-    assert "bad revision 'nowhere'" in refused.text
+def test_no_shell_reads_the_arguments_and_paths_stay_inside(
+    client: TestClient, tmp_path: Path
+) -> None:
+    refused(client, "log", revision=f"$(touch {tmp_path / 'written'})")
+    assert not (tmp_path / "written").exists()
+    assert "outside repository" in refused(client, "log", path="../elsewhere")
+    assert "bad revision 'nowhere'" in refused(client, "diff", start="nowhere")
 
 
 def test_long_output_is_cut(tmp_path: Path, repository: Path) -> None:
@@ -143,7 +111,7 @@ def test_long_output_is_cut(tmp_path: Path, repository: Path) -> None:
     shutil.copytree(repository, copy)
     (copy / "poem.txt").write_text("x" * 300_000)
     with TestClient(SERVER, env={"GIT_REPOSITORY": str(copy)}) as client:
-        patch = client.call_tool("diff", {"start": "main"}).text
+        patch = call(client, "diff", start="main")
     assert len(patch) < 201_000
     assert patch.endswith("cut after 200000 bytes")
 
@@ -157,13 +125,11 @@ def test_programs_that_a_repository_names_are_not_started(tmp_path: Path, reposi
         config.write(f'[diff]\n\texternal = "{program}"\n[core]\n\tfsmonitor = "{program}"\n')
         config.write(f'[diff "evil"]\n\ttextconv = "{program}"\n\tcommand = "{program}"\n')
     with TestClient(SERVER, env={"GIT_REPOSITORY": str(copy)}) as client:
-        assert "lilies" in client.call_tool("diff", {"start": "main"}).text
-        assert client.call_tool("blame", {"path": "poem.txt", "first": 1, "last": 1}).text
+        assert "lilies" in call(client, "diff", start="main")
+        assert call(client, "blame", path="poem.txt", first=1, last=1)
     assert not file.exists()
 
 
 def test_a_folder_without_a_repository_is_refused(tmp_path: Path) -> None:
     with TestClient(SERVER, env={"GIT_REPOSITORY": str(tmp_path)}) as client:
-        refused = client.call_tool("branches")
-    assert refused.is_error
-    assert "not a git repository" in refused.text
+        assert "not a git repository" in refused(client, "branches")

@@ -13,7 +13,7 @@ from mcpkit import BlobResourceContents, ImageContent, ResourceLink
 from mcpkit.client.results import CallResult
 from mcpkit.errors import ProtocolError
 from mcpkit.testing import REVISIONS, TestClient
-from tests.examples.host import data_of, example
+from tests.examples.host import call, example, refused
 
 SERVER = example("image_tools.py")
 
@@ -48,77 +48,52 @@ def seen(result: CallResult) -> Image.Image:
     return Image.open(io.BytesIO(content.data))
 
 
-def test_a_picture_is_described(client: TestClient) -> None:
-    found = data_of(client.call_tool("describe", {"number": 1}))
+def test_a_picture_is_described_and_read(client: TestClient, flag: str) -> None:
+    found = call(client, "describe", number=1)
     assert (found["format"], found["width"], found["height"]) == ("PNG", 40, 20)
-
-
-def test_a_picture_is_resized(client: TestClient) -> None:
-    made = seen(client.call_tool("resize", {"number": 1, "width": 7, "height": 9}))
-    assert made.size == (7, 9)
-
-
-def test_a_thumbnail_keeps_the_proportions(client: TestClient) -> None:
-    assert seen(client.call_tool("thumbnail", {"number": 1, "side": 10})).size == (10, 5)
-
-
-def test_a_part_is_cut_out(client: TestClient) -> None:
-    area = {"left": 8, "top": 0, "width": 4, "height": 20}
-    made = seen(client.call_tool("crop", {"number": 1, **area}))
-    assert made.size == (4, 20)
-    assert [made.getpixel((x, 0)) for x in (1, 2)] == [(0, 0, 255), (255, 0, 0)]
-
-
-def test_colours_are_counted(client: TestClient) -> None:
-    found = data_of(client.call_tool("palette", {"number": 1, "colours": 2}))
-    assert found == [{"colour": "#ff0000", "share": 0.75}, {"colour": "#0000ff", "share": 0.25}]
-
-
-def test_a_picture_can_be_read_as_a_resource(client: TestClient, flag: str) -> None:
+    colours = call(client, "palette", number=1, colours=2)
+    assert colours == [{"colour": "#ff0000", "share": 0.75}, {"colour": "#0000ff", "share": 0.25}]
     (contents,) = client.read_resource("picture://1")
     assert isinstance(contents, BlobResourceContents)
-    assert contents.mime_type == "image/png"
-    assert contents.blob == base64.b64decode(flag)
+    assert (contents.mime_type, contents.blob) == ("image/png", base64.b64decode(flag))
 
 
-def test_an_unknown_picture_is_no_resource(client: TestClient) -> None:
+@pytest.mark.parametrize(
+    ("tool", "arguments", "size"),
+    [
+        ("resize", {"width": 7, "height": 9}, (7, 9)),
+        ("thumbnail", {"side": 10}, (10, 5)),
+        ("crop", {"left": 8, "top": 0, "width": 4, "height": 20}, (4, 20)),
+    ],
+)
+def test_pictures_are_made_of_a_picture(
+    client: TestClient, tool: str, arguments: dict[str, int], size: tuple[int, int]
+) -> None:
+    made = seen(client.call_tool(tool, {"number": 1, **arguments}))
+    assert made.size == size
+    if tool == "crop":
+        assert [made.getpixel((x, 0)) for x in (1, 2)] == [(0, 0, 255), (255, 0, 0)]
+
+
+def test_an_unknown_picture_or_part_is_refused(client: TestClient) -> None:
     with pytest.raises(ProtocolError, match="not found"):
         client.read_resource("picture://999")
-
-
-def test_an_unknown_picture_is_refused_with_what_there_is(client: TestClient) -> None:
-    refused = client.call_tool("describe", {"number": 999})
-    assert refused.is_error
-    assert refused.text.startswith("There is no picture 999; there are: 1")
-
-
-def test_a_part_outside_is_refused(client: TestClient) -> None:
+    unknown = refused(client, "describe", number=999)
+    assert unknown.startswith("There is no picture 999; there are: 1")
     area = {"left": 30, "top": 0, "width": 11, "height": 1}
-    refused = client.call_tool("crop", {"number": 1, **area})
-    assert refused.is_error
-    assert refused.text == "That reaches out of the 40 x 20 pixels."
+    assert refused(client, "crop", number=1, **area) == "That reaches out of the 40 x 20 pixels."
+    problems = refused(client, "resize", number=1, width=0, height=5000).splitlines()
+    assert [line.partition(":")[0] for line in problems] == ["width", "height"]
 
 
-def test_a_size_has_limits(client: TestClient) -> None:
-    refused = client.call_tool("resize", {"number": 1, "width": 0, "height": 5000})
-    assert refused.is_error
-    assert [line.partition(":")[0] for line in refused.text.splitlines()] == ["width", "height"]
-
-
-def test_a_result_names_the_new_picture() -> None:
-    with TestClient(SERVER) as client:
-        client.call_tool("add", {"data": encoded(Image.new("RGB", (4, 4)))})
-        made = client.call_tool("thumbnail", {"number": 1})
-        (link,) = [each for each in made.content if isinstance(each, ResourceLink)]
-        assert link.uri == "picture://2"
-        assert not client.call_tool("describe", {"number": 2}).is_error
-
-
-def test_transparency_is_kept() -> None:
+def test_a_result_names_the_new_picture_and_keeps_transparency() -> None:
     with TestClient(SERVER) as client:
         client.call_tool("add", {"data": encoded(Image.new("RGBA", (4, 4), (0, 0, 0, 0)))})
-        made = seen(client.call_tool("thumbnail", {"number": 1, "side": 2}))
-    assert made.getpixel((0, 0)) == (0, 0, 0, 0)
+        made = client.call_tool("thumbnail", {"number": 1, "side": 2})
+        (link,) = [each for each in made.content if isinstance(each, ResourceLink)]
+        assert link.uri == "picture://2"
+        assert call(client, "describe", number=2)
+    assert seen(made).getpixel((0, 0)) == (0, 0, 0, 0)
 
 
 @pytest.fixture(scope="module")
@@ -127,31 +102,21 @@ def fresh() -> Iterator[TestClient]:
         yield client
 
 
-def test_a_picture_that_unpacks_into_too_much_is_refused(fresh: TestClient) -> None:
-    bomb = encoded(Image.new("1", (20_000, 20_000)))
-    assert len(bomb) < 1_000_000
-    refused = fresh.call_tool("add", {"data": bomb})
-    assert refused.is_error
-    assert refused.text == "The picture has more than 25000000 pixels."
-
-
-def test_a_file_that_is_too_long_is_refused(fresh: TestClient) -> None:
-    refused = fresh.call_tool("add", {"data": base64.b64encode(bytes(5_000_001)).decode()})
-    assert refused.is_error
-    assert refused.text.startswith("data: ")
+BOMB = encoded(Image.new("1", (20_000, 20_000)))
+assert len(BOMB) < 1_000_000
 
 
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
+        (BOMB, "The picture has more than 25000000 pixels."),
+        (base64.b64encode(bytes(5_000_001)).decode(), "data: "),
         ("%%%", "expected base64"),
         (base64.b64encode(b"%!PS-Adobe-3.0 EPSF-3.0").decode(), "That is none of"),
         (encoded(Image.new("RGB", (4, 4)), "BMP"), "That is none of"),
         (encoded(Image.new("RGB", (400, 400)))[:60], "damaged"),
     ],
-    ids=["no-base64", "eps", "bmp", "cut"],
+    ids=["bomb", "long", "no-base64", "eps", "bmp", "cut"],
 )
-def test_what_is_no_picture_is_refused(fresh: TestClient, data: str, problem: str) -> None:
-    refused = fresh.call_tool("add", {"data": data})
-    assert refused.is_error
-    assert problem in refused.text
+def test_unusable_pictures_are_refused(fresh: TestClient, data: str, problem: str) -> None:
+    assert problem in refused(fresh, "add", data=data)

@@ -11,7 +11,7 @@ import pytest
 from mcpkit import EmbeddedResource, TextResourceContents
 from mcpkit.errors import ProtocolError
 from mcpkit.testing import REVISIONS, AsyncTestClient, TestClient
-from tests.examples.host import ERAS, Heard, data_of, example, watching
+from tests.examples.host import ERAS, Heard, call, example, refused, watching
 
 SERVER = example("notes.py")
 UPDATED = "notifications/resources/updated"
@@ -41,66 +41,49 @@ def text_of(client: TestClient, uri: str) -> str:
     return contents.text
 
 
-def test_a_note_is_a_resource(client: TestClient) -> None:
-    assert [each.uri for each in client.list_resources()] == ["notes://shopping", "notes://songs"]
+def uris(client: TestClient) -> list[str]:
+    return [each.uri for each in client.list_resources()]
+
+
+def test_notes_are_resources_that_tools_change(client: TestClient) -> None:
+    assert uris(client) == ["notes://shopping", "notes://songs"]
     assert text_of(client, "notes://shopping") == "tea\nMilk"
-
-
-def test_a_line_is_added(client: TestClient) -> None:
     said = client.call_tool("append_note", {"name": "shopping", "text": "rice"})
     assert said.text == "shopping has 3 lines now."
     assert text_of(client, "notes://shopping") == "tea\nMilk\nrice"
-
-
-def test_a_note_that_is_deleted_is_gone(client: TestClient) -> None:
     client.call_tool("delete_note", {"name": "shopping"})
-    assert [each.uri for each in client.list_resources()] == ["notes://songs"]
+    assert uris(client) == ["notes://songs"]
     with pytest.raises(ProtocolError, match="not found"):
         client.read_resource("notes://shopping")
 
 
-def test_notes_are_searched(client: TestClient) -> None:
-    found = data_of(client.call_tool("search_notes", {"text": "milk"}))
+def test_notes_are_searched_up_to_a_limit(client: TestClient) -> None:
+    found = call(client, "search_notes", text="milk")
     assert found == [{"uri": "notes://shopping", "line": "Milk"}]
-
-
-def test_a_search_stops_at_its_limit(client: TestClient) -> None:
-    found = data_of(client.call_tool("search_notes", {"text": "a", "limit": 1}))
+    found = call(client, "search_notes", text="a", limit=1)
     assert [each["line"] for each in found] == ["tea"]
 
 
-def test_names_are_completed(client: TestClient) -> None:
+def test_names_are_completed_and_prompts_have_the_note(client: TestClient) -> None:
     assert list(client.complete("name", "so", template="notes://{name}").values) == ["songs"]
     assert list(client.complete("name", "sh", prompt="summarize").values) == ["shopping"]
-
-
-def test_a_prompt_has_the_note_in_it(client: TestClient) -> None:
-    prompt = client.get_prompt("summarize", {"name": "songs"})
-    content = prompt.messages[1].content
+    content = client.get_prompt("summarize", {"name": "songs"}).messages[1].content
     assert isinstance(content, EmbeddedResource)
     assert content.resource == TextResourceContents(
         "notes://songs", "la la", mime_type="text/markdown"
     )
 
 
-def test_a_note_is_not_written_over(client: TestClient) -> None:
-    refused = client.call_tool("write_note", {"name": "songs", "text": "silence"})
-    assert refused.is_error
-    assert "use append_note" in refused.text
+def test_a_note_is_not_overwritten_and_must_exist(client: TestClient) -> None:
+    assert "use append_note" in refused(client, "write_note", name="songs", text="silence")
     assert text_of(client, "notes://songs") == "la la"
-
-
-def test_an_unknown_note_is_refused_with_what_there_is(client: TestClient) -> None:
-    refused = client.call_tool("append_note", {"name": "nothing", "text": "x"})
-    assert refused.is_error
-    assert refused.text == "There is no note 'nothing'; there are: shopping, songs."
+    said = refused(client, "append_note", name="nothing", text="x")
+    assert said == "There is no note 'nothing'; there are: shopping, songs."
 
 
 @pytest.mark.parametrize("name", ["../evil", "A", "", "a/b", "x" * 41, "-x", "x\n"])
 def test_a_name_is_no_path(client: TestClient, name: str) -> None:
-    refused = client.call_tool("write_note", {"name": name, "text": "x"})
-    assert refused.is_error
-    assert refused.text.startswith("name: ")
+    assert refused(client, "write_note", name=name, text="x").startswith("name: ")
 
 
 @pytest.mark.parametrize("revision", ERAS)
@@ -143,16 +126,3 @@ def test_notes_survive_the_server(tmp_path: Path) -> None:
         client.call_tool("delete_note", {"name": "hello"})
     assert json.loads(file.read_text(encoding="utf-8")) == {}
     assert [each.name for each in tmp_path.iterdir()] == ["notes.json"]
-
-
-@pytest.mark.parametrize("revision", [REVISIONS[1], REVISIONS[-1]])
-def test_tools_say_what_they_do_to_notes(revision: str) -> None:
-    """There are hints since 2025-03-26."""
-    with TestClient(SERVER, revision=revision) as client:
-        hints = {tool.name: tool.annotations for tool in client.list_tools()}
-    assert hints["search_notes"] is not None
-    assert hints["search_notes"].read_only is True
-    assert hints["delete_note"] is not None
-    assert hints["delete_note"].destructive is True
-    assert hints["append_note"] is not None
-    assert hints["append_note"].destructive is False

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from mcpkit.testing import REVISIONS, TestClient
-from tests.examples.host import EXAMPLES, PATIENCE
+from tests.examples.host import EXAMPLES, PATIENCE, call, refused
 from tests.transports.http import plain
 from tests.transports.processes import REPOSITORY
 from tests.warm import python
@@ -23,15 +23,7 @@ OVER: Final = {"stdio": REVISIONS[-2], "http": REVISIONS[-1]}
 def ported(
     name: str, over: str, *flags: str, env: Mapping[str, str] | None = None, **options: Any
 ) -> Iterator[TestClient]:
-    """A client of one of the servers.
-
-    Args:
-        name: Of its file.
-        over: The transport, one of `OVER`.
-        flags: For the function that makes the app.
-        env: Variables in addition to those of this process.
-        options: Of the client.
-    """
+    """A client of one of the servers, over one of `OVER`; the flags are for its factory."""
     run = ["-m", "mcpkit", "run", f"{PORTED / name}:make_app"]
     options = {"revision": OVER[over], "timeout": PATIENCE, **options}
     if over == "stdio":
@@ -53,3 +45,23 @@ def arguments_of(client: TestClient) -> dict[str, list[str]]:
     """The names of the tools, and those of their arguments."""
     tools = client.list_tools()
     return {tool.name: list(tool.input_schema.get("properties", {})) for tool in tools}
+
+
+class Host:
+    """A host whose user answers every question alike, and its default arguments."""
+
+    def __init__(self, client: TestClient | None = None, **given: Any) -> None:
+        self.client: Any = client
+        self.given = given
+        self.answer = "accept"
+        self.asked: list[str] = []
+
+    def answers(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.asked.append(params["message"])
+        return {"action": self.answer}
+
+    def call(self, tool: str, **arguments: Any) -> Any:
+        return call(self.client, tool, **{**self.given, **arguments})
+
+    def refused(self, tool: str, **arguments: Any) -> str:
+        return refused(self.client, tool, **{**self.given, **arguments})

@@ -14,7 +14,7 @@ import pytest
 
 from mcpkit.testing import TestClient
 from mcpkit.types import ImageContent
-from tests.examples.host import PATIENCE, data_of
+from tests.examples.host import PATIENCE, data_of, refused
 from tests.examples.ported.serving import OVER, arguments_of, ported
 
 PNG = b"\x89PNG\r\n\x1a\n of a cube"
@@ -119,12 +119,6 @@ def client(request: pytest.FixtureRequest, add_on: FakeAddOn) -> Iterator[TestCl
         yield client
 
 
-def refusal(client: TestClient, tool: str, **arguments: Any) -> str:
-    result = client.call_tool(tool, arguments)
-    assert result.is_error, result.text
-    return result.text
-
-
 def test_the_tools_have_their_old_names_and_arguments(client: TestClient) -> None:
     prompt = ["user_prompt"]
     assert arguments_of(client) == {
@@ -165,9 +159,9 @@ def test_the_scene_is_told(client: TestClient) -> None:
 
 
 def test_what_blender_refuses_is_an_error(client: TestClient) -> None:
-    told = refusal(client, "get_object_info", object_name="Cone")
+    told = refused(client, "get_object_info", object_name="Cone")
     assert told == "Blender: Object not found: Cone"
-    assert refusal(client, "search_polyhaven_assets") == "Blender: Poly Haven is resting"
+    assert refused(client, "search_polyhaven_assets") == "Blender: Poly Haven is resting"
     assert data_of(client.call_tool("get_object_info", {"object_name": "Cube"}))
 
 
@@ -211,7 +205,7 @@ def test_models_are_generated(client: TestClient, add_on: FakeAddOn, tmp_path: P
 
 def test_files_that_are_no_pictures_stay_here(client: TestClient, add_on: FakeAddOn) -> None:
     before = len(add_on.commands)
-    told = refusal(client, "generate_hyper3d_model_via_images", input_image_paths=["/etc/passwd"])
+    told = refused(client, "generate_hyper3d_model_via_images", input_image_paths=["/etc/passwd"])
     assert told.startswith("/etc/passwd is no picture")
     assert len(add_on.commands) == before
 
@@ -224,9 +218,9 @@ def test_a_connection_serves_many_commands_until_blender_leaves(
     client.call_tool("get_hunyuan3d_status")
     assert add_on.connections == before
     add_on.leave()
-    refused = client.call_tool("get_scene_info")
+    again = client.call_tool("get_scene_info")
     # It depends on who is faster whether the server sees the end before it sends.
-    assert not refused.is_error or "Is the add-on connected?" in refused.text
+    assert not again.is_error or "Is the add-on connected?" in again.text
     assert data_of(client.call_tool("get_scene_info"))["name"] == "Scene"
     assert add_on.connections == before + 1
 
@@ -235,7 +229,7 @@ def test_blender_that_does_not_run_is_explained() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
     with ported("blender_server.py", "stdio", "--host", "127.0.0.1", "--port", port) as client:
-        told = refusal(client, "get_scene_info")
+        told = refused(client, "get_scene_info")
     assert told.startswith(f"No connection to Blender at 127.0.0.1:{port}")
 
 
@@ -261,4 +255,4 @@ def test_code_can_be_left_out() -> None:
 def test_a_bad_argument_is_refused(
     client: TestClient, tool: str, arguments: dict[str, Any], problem: str
 ) -> None:
-    assert problem in refusal(client, tool, **arguments)
+    assert problem in refused(client, tool, **arguments)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mcpkit.testing import REVISIONS, TestClient
-from tests.examples.host import data_of
-from tests.examples.ported.serving import OVER, arguments_of, ported
+from mcpkit.testing import REVISIONS
+from tests.examples.ported.serving import OVER, Host, arguments_of, ported
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs the program git")
 
@@ -64,50 +63,24 @@ def repository(grounds: Path, original: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-class Host:
-    """What a host does with a repository, for a user who answers."""
-
-    def __init__(self) -> None:
-        self.client: TestClient
-        self.repository: Path
-        self.answer = "accept"
-        self.asked: list[str] = []
-
-    def answers(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        self.asked.append(params["message"])
-        return {"action": self.answer}
-
-    def call(self, tool: str, **arguments: Any) -> Any:
-        whole = {"repo_path": str(self.repository), **arguments}
-        return data_of(self.client.call_tool(tool, whole))
-
-    def refused(self, tool: str, **arguments: Any) -> str:
-        whole = {"repo_path": str(self.repository), **arguments}
-        result = self.client.call_tool(tool, whole)
-        assert result.is_error, result.text
-        return result.text
-
-
 @contextmanager
 def hosting(over: str, *flags: str, **options: Any) -> Iterator[Host]:
     host = Host()
-    with ported("git_server.py", over, *flags, env=AUTHOR, **options) as client:
+    options = {"env": AUTHOR, "elicitation": host.answers, **options}
+    with ported("git_server.py", over, *flags, **options) as client:
         host.client = client
         yield host
 
 
 @pytest.fixture(scope="module", params=OVER)
 def shared(request: pytest.FixtureRequest, grounds: Path) -> Iterator[Host]:
-    asking: list[Host] = []
-    flags = ("--repository", str(grounds))
-    with hosting(request.param, *flags, elicitation=lambda params: asking[0].answers(params)) as it:
-        asking.append(it)
-        yield it
+    with hosting(request.param, "--repository", str(grounds)) as host:
+        yield host
 
 
 @pytest.fixture
 def host(shared: Host, repository: Path) -> Host:
-    shared.repository = repository
+    shared.given["repo_path"] = str(repository)
     shared.asked.clear()
     return shared
 
@@ -142,9 +115,9 @@ def test_a_change_becomes_a_commit(host: Host) -> None:
     assert "nothing to commit" in host.refused("git_commit", message="Again")
 
 
-def test_branches_are_made_and_visited(host: Host) -> None:
+def test_branches_are_made_and_visited(host: Host, repository: Path) -> None:
     host.call("git_reset")
-    git(host.repository, "checkout", "--quiet", "poem.txt")
+    git(repository, "checkout", "--quiet", "poem.txt")
     host.call("git_create_branch", branch_name="new", base_branch="old")
     assert host.call("git_branch", branch_type="local") == ["main", "new", "old"]
     assert host.call("git_branch", branch_type="all", not_contains="main") == ["new", "old"]
@@ -200,11 +173,11 @@ def test_options_are_no_arguments(
     assert not file.exists()
 
 
-def test_other_repositories_are_out_of_reach(host: Host, tmp_path: Path) -> None:
+def test_other_repositories_are_out_of_reach(host: Host, repository: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    shutil.copytree(host.repository, other)
-    (host.repository / "link").symlink_to(other)
-    for path in (other, host.repository / ".." / "..", host.repository / "link"):
+    shutil.copytree(repository, other)
+    (repository / "link").symlink_to(other)
+    for path in (other, repository / ".." / "..", repository / "link"):
         assert "all that is allowed" in host.refused("git_status", repo_path=str(path))
     for file in (str(other / "poem.txt"), "../other/poem.txt"):
         assert "outside repository" in host.refused("git_add", files=[file])
@@ -223,7 +196,7 @@ def test_a_repository_above_the_allowed_folder_is_out_of_reach(repository: Path)
 def test_a_host_on_stdio_allows_folders_by_its_roots(repository: Path, revision: str) -> None:
     options: dict[str, Any] = {"revision": revision, "roots": [repository]}
     with hosting("stdio", **options) as host:
-        host.repository = repository
+        host.given["repo_path"] = str(repository)
         host.call("git_add", files=["."])
         host.call("git_commit", message="Once")
         assert [each["message"] for each in host.call("git_log")] == ["Once", "Go on", "Begin"]
@@ -248,7 +221,7 @@ def test_hooks_run_only_if_that_is_wanted(
     hook.chmod(0o755)
     whole = ("--repository", str(repository), *flags)
     with hosting("stdio", *whole) as host:
-        host.repository = repository
+        host.given["repo_path"] = str(repository)
         host.call("git_add", files=["."])
         host.call("git_commit", message="Try it")
     assert file.exists() is runs

@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from mcpkit.testing import TestClient
 from mcpkit.types import TextResourceContents
-from tests.examples.host import data_of
-from tests.examples.ported.serving import OVER, arguments_of, ported
+from tests.examples.ported.serving import OVER, Host, arguments_of, ported
 
 ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT n FROM t"
 
 
-class Host:
-    """What a host does with a database, for a user who answers."""
-
-    def __init__(self) -> None:
-        self.client: TestClient
-        self.answer = "accept"
-        self.asked: list[str] = []
-
-    def answers(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        self.asked.append(params["message"])
-        return {"action": self.answer}
-
-    def call(self, tool: str, **arguments: Any) -> Any:
-        return data_of(self.client.call_tool(tool, arguments))
-
-    def refused(self, tool: str, **arguments: Any) -> str:
-        result = self.client.call_tool(tool, arguments)
-        assert result.is_error, result.text
-        return result.text
-
-    def names(self) -> list[str]:
-        rows = self.call("read_query", query="SELECT name FROM tea ORDER BY name")
-        return [row["name"] for row in rows]
+def names(host: Host) -> list[str]:
+    rows = host.call("read_query", query="SELECT name FROM tea ORDER BY name")
+    return [row["name"] for row in rows]
 
 
 @pytest.fixture(scope="module", params=OVER)
@@ -88,7 +65,7 @@ def test_rows_are_read(host: Host) -> None:
 def test_rows_are_inserted_without_a_question(host: Host) -> None:
     query = "INSERT INTO tea VALUES ('Mate', 300)"
     assert host.call("write_query", query=query) == {"affected_rows": 1}
-    assert host.names() == ["Assam", "Mate", "Sencha"]
+    assert names(host) == ["Assam", "Mate", "Sencha"]
     assert host.asked == []
 
 
@@ -113,7 +90,7 @@ def test_rows_are_deleted_if_the_user_agrees(host: Host) -> None:
     query = "DELETE FROM tea WHERE name = 'Assam'"
     assert host.call("write_query", query=query) == {"affected_rows": 1}
     assert len(host.asked) == 1
-    assert host.names() == ["Sencha"]
+    assert names(host) == ["Sencha"]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +108,7 @@ def test_rows_are_deleted_if_the_user_agrees(host: Host) -> None:
 )
 def test_reading_only_reads(host: Host, query: str, problem: str) -> None:
     assert problem in host.refused("read_query", query=query)
-    assert host.names() == ["Assam", "Sencha"]
+    assert names(host) == ["Assam", "Sencha"]
 
 
 @pytest.mark.parametrize("query", ["ATTACH '{file}' AS other", "VACUUM INTO '{file}'"])
@@ -145,7 +122,7 @@ def test_each_tool_does_what_its_name_says(host: Host) -> None:
     assert "use read_query" in host.refused("write_query", query="SELECT 1")
     for query in ("DROP TABLE tea", "INSERT INTO tea VALUES ('x', 1)"):
         assert "no CREATE TABLE" in host.refused("create_table", query=query)
-    assert host.names() == ["Assam", "Sencha"]
+    assert names(host) == ["Assam", "Sencha"]
 
 
 def test_tables_are_described(host: Host) -> None:
