@@ -49,14 +49,6 @@ class Driver:
     """Answers what it is asked, keeps what it hears, and tries everything once.
 
     It subscribes as all revisions with a handshake have it.
-
-    Args:
-        types: The module with the types of the client.
-        refusal: What the client raises when it is answered with an error.
-        uri: What the client takes a URI as.
-
-    Attributes:
-        client: The one that is driven, once it is connected.
     """
 
     def __init__(self, types: Any, refusal: Any, uri: Callable[[str], Any] = str) -> None:
@@ -110,18 +102,7 @@ class Driver:
     async def drive(
         self, client: Any, *, revision: str, server: Any, instructions: Any, capabilities: Any
     ) -> dict[str, Any]:
-        """Try everything, or only whether a session goes on, if ``COME_BACK`` is set.
-
-        Args:
-            client: Connected, with what is above.
-            revision: What was negotiated.
-            server: Who it is, if it has told.
-            instructions: Of the server.
-            capabilities: Of the server.
-
-        Returns:
-            A report.
-        """
+        """Try everything, or only whether a session goes on, if ``COME_BACK`` is set."""
         self.client = client
         if os.environ.get("COME_BACK"):
             return await self._come_back()

@@ -26,7 +26,7 @@ HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 LATEST = "2026-07-28"
 
 
-class ContextBackend(NamedTuple):
+class Peer(NamedTuple):
     """A client, how it is told to connect (a revision, or ``auto``), and over what."""
 
     client: str
@@ -57,9 +57,9 @@ OLD = {"official_python_1": ("2024-11-05", "2025-11-25"), "typescript_1": ("2024
 """Who speaks HTTP+SSE as well; any revision may be negotiated over it (SSE-8)."""
 
 PEERS = [
-    *(ContextBackend(client, mode, "stdio") for client, modes in MODES.items() for mode in modes),
-    *(ContextBackend(client, mode, "http") for client, modes in MODES.items() for mode in modes),
-    *(ContextBackend(client, mode, "sse") for client, modes in OLD.items() for mode in modes),
+    *(Peer(client, mode, "stdio") for client, modes in MODES.items() for mode in modes),
+    *(Peer(client, mode, "http") for client, modes in MODES.items() for mode in modes),
+    *(Peer(client, mode, "sse") for client, modes in OLD.items() for mode in modes),
 ]
 
 pytestmark = [
@@ -122,7 +122,7 @@ class Driver:
         return complaints
 
 
-def report_all(client: str, reports: dict[ContextBackend, Future[dict[str, Any]]]) -> None:
+def report_all(client: str, reports: dict[Peer, Future[dict[str, Any]]]) -> None:
     """Have a client try every server; it is started again if it does not survive one."""
     driver: Driver | None = None
     for peer, report in reports.items():
@@ -144,11 +144,11 @@ def report_all(client: str, reports: dict[ContextBackend, Future[dict[str, Any]]
 @pytest.fixture(scope="module")
 def reports(
     request: pytest.FixtureRequest,
-) -> Iterator[dict[ContextBackend, Future[dict[str, Any]]]]:
+) -> Iterator[dict[Peer, Future[dict[str, Any]]]]:
     """The reports of all clients that tests ask for; the clients are beside each other."""
     require(*FOLDERS)
     copy_scripts()
-    reports: dict[ContextBackend, Future[dict[str, Any]]] = {}
+    reports: dict[Peer, Future[dict[str, Any]]] = {}
     for item in request.session.items:
         if isinstance(item, pytest.Function) and item.path == request.path:
             peer: Any = item.callspec.params["peer"]
@@ -163,9 +163,7 @@ def reports(
 
 
 @pytest.fixture
-def report(
-    peer: ContextBackend, reports: dict[ContextBackend, Future[dict[str, Any]]]
-) -> dict[str, Any]:
+def report(peer: Peer, reports: dict[Peer, Future[dict[str, Any]]]) -> dict[str, Any]:
     return reports[peer].result()
 
 
@@ -177,208 +175,98 @@ def answer(text: str, structured: Any = None, *, is_error: bool = False) -> dict
     }
 
 
-def as_structured(peer: ContextBackend, value: Any) -> Any:
-    """What a revision makes of a structured result that is not an object (TOOL-11)."""
-    return {"result": value} if peer.revision >= "2025-06-18" else None
+def expected(peer: Peer) -> dict[str, Any]:
+    """What a client reports, by revision."""
+    revision = peer.revision
+    place, oslo = {"city": "Lisbon", "latitude": 38.7}, {"city": "Oslo", "latitude": 59.9}
+    capabilities = ["completions", "logging", "prompts", "resources", "tools"]
+    if revision == "2024-11-05":
+        capabilities.remove("completions")
 
+    def structured(value: Any) -> Any:
+        """TOOL-11: before 2025-06-18 there is no structured content."""
+        return value if revision >= "2025-06-18" else None
 
-# --- the connection -------------------------------------------------------------------------------
-
-
-def test_revision_is_the_one_the_client_asks_for(
-    peer: ContextBackend, report: dict[str, Any]
-) -> None:
-    assert report["revision"] == peer.revision
-
-
-def test_server_introduces_itself(peer: ContextBackend, report: dict[str, Any]) -> None:
-    assert report["server"] == (None if peer.unasked else ["peers", "1.2.3"])
-    assert report["instructions"] == (None if peer.unasked else "Try everything.")
-
-
-def test_capabilities_are_those_of_the_revision(
-    peer: ContextBackend, report: dict[str, Any]
-) -> None:
-    expected = ["completions", "logging", "prompts", "resources", "tools"]
-    if peer.revision == "2024-11-05":
-        expected.remove("completions")
-    if peer.unasked:
-        expected = []
-    assert report["capabilities"] == expected
-
-
-# --- tools ----------------------------------------------------------------------------------------
-
-
-def test_tools_are_listed_with_descriptions(report: dict[str, Any]) -> None:
-    assert report["tools"] == {
-        "add": "Add two numbers.",
-        "shout": "Say it louder.",
-        "locate": "Find a city.",
-        "everywhere": "Find every city.",
-        "picture": "Draw something very small.",
-        "refuse": "Never do it.",
-        "explode": "Fail in a way nobody expected.",
-        "count": "Count, tell how far it is, and wait for `go_on`.",
-        "go_on": "Let `count` end.",
-        "hang_up": "Close the connection, and answer when the client has come back.",
-        "write": "Write the note of today.",
-        "learn": "Offer one more tool.",
-        "decide": "Ask the user two things, one after the other.",
-        "think": "Ask the model.",
-        "look": "Ask for the roots.",
+    if revision >= "2025-06-18":
+        decided = answer("red in Lisbon")
+    else:
+        decided = answer(f"revision {revision} has no elicitation", is_error=True)
+    messages = ("number 1", "number 2") if revision >= "2025-03-26" else (None, None)
+    # TypeScript 2 shows the new code for the old one.
+    new_code = peer.modern or peer.client == "typescript_2"
+    travel = {"type": "text", "text": "Plan 2 days in Oslo, Norway."}
+    return {
+        "revision": revision,
+        "server": None if peer.unasked else ["peers", "1.2.3"],
+        "instructions": None if peer.unasked else "Try everything.",
+        "capabilities": [] if peer.unasked else capabilities,
+        "tools": {
+            "add": "Add two numbers.",
+            "shout": "Say it louder.",
+            "locate": "Find a city.",
+            "everywhere": "Find every city.",
+            "picture": "Draw something very small.",
+            "refuse": "Never do it.",
+            "explode": "Fail in a way nobody expected.",
+            "count": "Count, tell how far it is, and wait for `go_on`.",
+            "go_on": "Let `count` end.",
+            "hang_up": "Close the connection, and answer when the client has come back.",
+            "write": "Write the note of today.",
+            "learn": "Offer one more tool.",
+            "decide": "Ask the user two things, one after the other.",
+            "think": "Ask the model.",
+            "look": "Ask for the roots.",
+        },
+        "sync": answer("42", structured({"result": 42})),
+        "async": answer("HEY"),
+        "structured": answer('{"city":"Lisbon","latitude":38.7}', structured(place)),
+        "wrapped": {"structured": structured({"result": [place, oslo]})},
+        "picture": {
+            "content": [{"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}]
+        },
+        "refused": answer("not today", is_error=True),
+        "exploded": {"is_error": True},
+        "bad_arguments": answer(
+            'a: expected an integer, got "two"\nb: required, but missing', is_error=True
+        ),
+        "unknown_tool": {"error": -32602},
+        "grown": answer("new"),
+        "resources": ["notes://today", "notes://pixel"],
+        "templates": ["notes://{day}/text"],
+        "text": [{"uri": "notes://today", "mimeType": "text/plain", "text": "buy milk"}],
+        "blob": [{"blob": "iVBORw0KGgo="}],
+        "templated": [{"text": "sell milk"}],
+        "unknown_resource": {"error": -32602 if new_code else -32002},
+        "updated": "notes://today",
+        "prompts": {"travel": ["country", "city", "days"]},
+        "prompt": [{"role": "user", "content": travel}],
+        "incomplete_prompt": {"error": -32602},
+        "complete_literal": ["Norway"],
+        "complete_context": ["Oslo", "Odda"] + ["Lisbon"] * (revision < "2025-06-18"),
+        "complete_template": ["tomorrow"],
+        "decided": decided,
+        "thought": answer("hot leaf water"),
+        "looked": answer("file:///tea"),
+        "counted": answer("counted"),
+        "resumed": answer("still here"),
+        "progress": [[1, 2, messages[0]], [2, 2, messages[1]]],
+        "logged": [["info", "counter", "counting"]],
     }
 
 
-def test_sync_tool_answers(peer: ContextBackend, report: dict[str, Any]) -> None:
-    assert report["sync"] == answer("42", as_structured(peer, 42))
+def part_of(found: Any, wanted: Any) -> Any:
+    """Leave out the members that are not expected, such as those of a newer client."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        return {name: part_of(found.get(name), each) for name, each in wanted.items()}
+    if isinstance(wanted, list) and isinstance(found, list) and len(found) == len(wanted):
+        return [part_of(one, other) for one, other in zip(found, wanted, strict=True)]
+    return found
 
 
-def test_async_tool_answers(peer: ContextBackend, report: dict[str, Any]) -> None:
-    assert report["async"] == answer("HEY", None)
-
-
-def test_model_is_structured_content(peer: ContextBackend, report: dict[str, Any]) -> None:
-    place = {"city": "Lisbon", "latitude": 38.7}
-    structured = place if peer.revision >= "2025-06-18" else None
-    assert report["structured"] == answer('{"city":"Lisbon","latitude":38.7}', structured)
-
-
-def test_list_is_structured_content(peer: ContextBackend, report: dict[str, Any]) -> None:
-    places = [{"city": "Lisbon", "latitude": 38.7}, {"city": "Oslo", "latitude": 59.9}]
-    assert report["wrapped"]["structured"] == as_structured(peer, places)
-
-
-def test_image_arrives(report: dict[str, Any]) -> None:
-    block = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
-    assert report["picture"]["content"] == [block]
-
-
-def test_tool_error_is_shown(report: dict[str, Any]) -> None:
-    assert report["refused"] == answer("not today", is_error=True)
-
-
-def test_unexpected_exception_is_hidden(report: dict[str, Any]) -> None:
+def test_a_client_sees_everything(peer: Peer, report: dict[str, Any]) -> None:
+    """HTTPL-5, HTTPL-7: on 2025-11-25 a closed connection is resumed."""
+    wanted = expected(peer)
+    assert part_of(report, wanted) == wanted
+    assert report["tools"].keys() == wanted["tools"].keys()
     [block] = report["exploded"]["content"]
-    assert report["exploded"]["is_error"]
     assert re.fullmatch(r"The tool failed \(reference \w+\)\.", block["text"])
-
-
-def test_bad_arguments_are_all_named(report: dict[str, Any]) -> None:
-    text = 'a: expected an integer, got "two"\nb: required, but missing'
-    assert report["bad_arguments"] == answer(text, is_error=True)
-
-
-def test_unknown_tool_is_a_protocol_error(report: dict[str, Any]) -> None:
-    assert report["unknown_tool"] == {"error": -32602}
-
-
-def test_tool_added_while_connected_is_announced_and_works(report: dict[str, Any]) -> None:
-    assert report["grown"] == answer("new")
-
-
-# --- resources ------------------------------------------------------------------------------------
-
-
-def test_resources_are_listed(report: dict[str, Any]) -> None:
-    assert report["resources"] == ["notes://today", "notes://pixel"]
-
-
-def test_templates_are_listed(report: dict[str, Any]) -> None:
-    assert report["templates"] == ["notes://{day}/text"]
-
-
-def test_text_is_read(report: dict[str, Any]) -> None:
-    contents = {"uri": "notes://today", "mimeType": "text/plain", "text": "buy milk"}
-    assert report["text"] == [contents]
-
-
-def test_bytes_are_read(report: dict[str, Any]) -> None:
-    [contents] = report["blob"]
-    assert contents["blob"] == "iVBORw0KGgo="
-
-
-def test_template_is_read(report: dict[str, Any]) -> None:
-    [contents] = report["templated"]
-    assert contents["text"] == "sell milk"
-
-
-def test_unknown_resource_is_a_protocol_error(peer: ContextBackend, report: dict[str, Any]) -> None:
-    # TypeScript 2 shows the new code for the old one.
-    new_code = peer.modern or peer.client == "typescript_2"
-    assert report["unknown_resource"] == {"error": -32602 if new_code else -32002}
-
-
-def test_watched_resource_is_announced_when_it_changes(report: dict[str, Any]) -> None:
-    assert report["updated"] == "notes://today"
-
-
-# --- prompts and completion -----------------------------------------------------------------------
-
-
-def test_prompts_are_listed_with_arguments(report: dict[str, Any]) -> None:
-    assert report["prompts"] == {"travel": ["country", "city", "days"]}
-
-
-def test_prompt_is_filled_in(report: dict[str, Any]) -> None:
-    content = {"type": "text", "text": "Plan 2 days in Oslo, Norway."}
-    assert report["prompt"] == [{"role": "user", "content": content}]
-
-
-def test_prompt_without_a_required_argument_is_a_protocol_error(report: dict[str, Any]) -> None:
-    assert report["incomplete_prompt"] == {"error": -32602}
-
-
-def test_literal_completes_by_itself(report: dict[str, Any]) -> None:
-    assert report["complete_literal"] == ["Norway"]
-
-
-def test_completion_knows_the_other_arguments(peer: ContextBackend, report: dict[str, Any]) -> None:
-    known = peer.revision >= "2025-06-18"
-    assert report["complete_context"] == (["Oslo", "Odda"] if known else ["Oslo", "Odda", "Lisbon"])
-
-
-def test_template_variable_completes(report: dict[str, Any]) -> None:
-    assert report["complete_template"] == ["tomorrow"]
-
-
-# --- asking the client ----------------------------------------------------------------------------
-
-
-def test_user_is_asked_one_thing_after_the_other(
-    peer: ContextBackend, report: dict[str, Any]
-) -> None:
-    if peer.revision >= "2025-06-18":
-        assert report["decided"] == answer("red in Lisbon")
-    else:
-        text = f"revision {peer.revision} has no elicitation"
-        assert report["decided"] == answer(text, is_error=True)
-
-
-def test_model_is_asked(report: dict[str, Any]) -> None:
-    assert report["thought"] == answer("hot leaf water")
-
-
-def test_roots_are_asked_for(report: dict[str, Any]) -> None:
-    assert report["looked"] == answer("file:///tea")
-
-
-# --- while a tool runs ----------------------------------------------------------------------------
-
-
-def test_call_ends_when_another_lets_it(report: dict[str, Any]) -> None:
-    assert report["counted"] == answer("counted")
-
-
-def test_call_whose_connection_was_closed_is_answered(report: dict[str, Any]) -> None:
-    """On 2025-11-25 over HTTP clients come back by themselves (HTTPL-5, HTTPL-7)."""
-    assert report["resumed"] == answer("still here")
-
-
-def test_progress_arrives(peer: ContextBackend, report: dict[str, Any]) -> None:
-    first, second = ("number 1", "number 2") if peer.revision >= "2025-03-26" else (None, None)
-    assert report["progress"] == [[1, 2, first], [2, 2, second]]
-
-
-def test_log_message_of_the_wanted_level_arrives(report: dict[str, Any]) -> None:
-    assert report["logged"] == [["info", "counter", "counting"]]
