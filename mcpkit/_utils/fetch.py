@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -310,6 +310,14 @@ def _new_client(url: str, timeout: float, uses_proxies: bool) -> Any:
     return httpx2.AsyncClient(
         verify=tls_for(url), timeout=timeout, trust_env=uses_proxies, follow_redirects=False
     )
+
+
+def s256(text: str) -> str:
+    """Return the SHA-256 of an ASCII text in base64url, as PKCE has it (RFC 7636, 4.2)."""
+    from hashlib import sha256  # loaded when needed: it imports OpenSSL
+
+    digest = sha256(text.encode("ascii")).digest()
+    return urlsafe_b64encode(digest).decode("ascii").rstrip("=")
 
 
 def basic_credentials(client_id: str, secret: str) -> str:

@@ -9,7 +9,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from hmac import compare_digest
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
@@ -17,6 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 from mcpkit._utils.fetch import FetchError, fetch_public, is_loopback_name
 from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.quota import RateLimit
+from mcpkit.auth.server.keys import hash_of
 from mcpkit.auth.server.messages import OAuthError, check_rate
 from mcpkit.auth.server.store import AuthStore
 
@@ -87,13 +87,9 @@ class Clients:
 
     Args:
         store: Stores the registrations.
-        given: The clients that the author configures.
+        given: The clients that the author configures; a `ValueError` if one is malformed.
         dynamic: Clients may register themselves (RFC 7591).
         documents: A client id may be the URL of a document.
-        clock: Seconds since the epoch.
-
-    Raises:
-        ValueError: A configured client is malformed.
     """
 
     def __init__(
@@ -115,11 +111,7 @@ class Clients:
         self._fetches = RateLimit(MAX_FETCHES, MAX_FETCHES / 600, clock)
 
     async def find(self, id: str, address: str) -> RegisteredClient:
-        """Return a client.
-
-        Args:
-            id: The ``client_id``.
-            address: The network of the caller.
+        """Return a client; `address` is the network of the caller.
 
         Raises:
             OAuthError: There is no client with this id.
@@ -132,34 +124,30 @@ class Clients:
         kept = await self._store.get("client", id)
         if kept is None:
             raise OAuthError("invalid_client", "This client is not registered here")
-        return _from_record(id, json.loads(kept))
+        record = json.loads(kept)
+        return RegisteredClient(
+            id,
+            tuple(record["redirect_uris"]),
+            record["name"],
+            record.get("secret"),
+            method=record["method"],
+        )
 
     async def note_use(self, client: RegisteredClient) -> None:
         """Prolong the registration of a client that has got a token."""
-        if client.is_given or client.is_document:
-            return
         kept = await self._store.get("client", client.id)
-        if kept is None:
+        if client.is_given or kept is None:
             return
         record = json.loads(kept)
-        now = self._clock()
-        if record["until"] - now < _USED / 2:
-            record["until"] = now + _USED
-            changed = json.dumps(record).encode()
-            await self._store.change("client", client.id, kept, changed, record["until"])
+        until = self._clock() + _USED
+        if record["until"] < until - _USED / 2:
+            changed = json.dumps({**record, "until": until}).encode()
+            await self._store.change("client", client.id, kept, changed, until)
 
     # --- registration (RFC 7591) ------------------------------------------------------------------
 
     async def register(self, body: bytes, address: str) -> dict[str, Any]:
-        """Register a client, and return the members of the response.
-
-        Args:
-            body: The JSON body.
-            address: The network of the caller.
-
-        Raises:
-            OAuthError: The client cannot be registered.
-        """
+        """Register a client with the JSON in a body, and return the members of the response."""
         try:
             metadata: Any = json.loads(body)
         except (ValueError, RecursionError):
@@ -169,11 +157,10 @@ class Clients:
         record = _registration(metadata)
         check_rate(self._registrations, address, "registrations")
         id = f"c_{secrets.token_urlsafe(24)}"
-        now = self._clock()
-        until = now + _UNUSED
+        until = record["until"] = self._clock() + _UNUSED
         members: dict[str, Any] = {
             "client_id": id,
-            "client_id_issued_at": int(now),
+            "client_id_issued_at": int(until - _UNUSED),
             "redirect_uris": record["redirect_uris"],
             "token_endpoint_auth_method": record["method"],
             "grant_types": list(_GRANTS),
@@ -183,9 +170,8 @@ class Clients:
             members["client_name"] = record["name"]
         if record["method"] != "none":
             secret = secrets.token_urlsafe(32)
-            record["secret"] = _hash(secret)
+            record["secret"] = f"sha256:{hash_of(secret)}"
             members |= {"client_secret": secret, "client_secret_expires_at": 0}
-        record["until"] = until
         kept = json.dumps(record).encode()
         if not await self._store.add("client", id, kept, until, MAX_CLIENTS):
             raise OAuthError("temporarily_unavailable", "Too many clients are registered", 503)
@@ -200,13 +186,6 @@ class Clients:
             self._known.move_to_end(url)
             return known[0]
         check_rate(self._fetches, address, "clients with a document")
-        client = await self._fetched(url)
-        self._known[url] = client, now + _DOCUMENT_AGE
-        while len(self._known) > MAX_DOCUMENTS:
-            self._known.popitem(last=False)
-        return client
-
-    async def _fetched(self, url: str) -> RegisteredClient:
         parts = _parts(url)
         if (
             len(url) > MAX_URI
@@ -232,13 +211,13 @@ class Clients:
                 "invalid_client", "Clients with a document authenticate with PKCE only"
             )
         record = _registration({**document, "token_endpoint_auth_method": "none"})
-        return RegisteredClient(
-            url,
-            tuple(record["redirect_uris"]),
-            record["name"],
-            method="none",
-            is_document=True,
+        client = RegisteredClient(
+            url, tuple(record["redirect_uris"]), record["name"], method="none", is_document=True
         )
+        self._known[url] = client, now + _DOCUMENT_AGE
+        if len(self._known) > MAX_DOCUMENTS:
+            self._known.popitem(last=False)
+        return client
 
 
 # --- redirects ------------------------------------------------------------------------------------
@@ -249,14 +228,8 @@ def is_allowed(uri: str, registered: Sequence[str]) -> bool:
 
     Only the port of a loopback address is free, because native clients use any (RFC 8252, 7.3).
     """
-    if uri in registered:
-        return True
-    parts = _parts(uri)
-    if parts is None or not _is_loopback_ip(parts) or uri.count("@"):
-        return False
-    known = (_parts(each) for each in registered)
-    loopback = [each for each in known if each is not None and _is_loopback_ip(each)]
-    return _without_port(parts) in map(_without_port, loopback)
+    wanted = _without_port(uri)
+    return uri in registered or (wanted is not None and wanted in map(_without_port, registered))
 
 
 def origin_of(uri: str) -> str:
@@ -267,12 +240,14 @@ def origin_of(uri: str) -> str:
     return f"{parts.scheme}:"
 
 
-def _is_loopback_ip(parts: SplitResult) -> bool:
-    return parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
-
-
-def _without_port(parts: SplitResult) -> SplitResult:
-    return parts._replace(netloc=parts.hostname or "")
+def _without_port(uri: str) -> SplitResult | None:
+    """Return a URI of this machine without its port; None for other hosts, or with a user."""
+    parts = _parts(uri)
+    if parts is None or parts.scheme != "http" or "@" in uri:
+        return None
+    if parts.hostname not in ("127.0.0.1", "::1", "localhost"):
+        return None
+    return parts._replace(netloc=parts.hostname)
 
 
 def _parts(uri: str) -> SplitResult | None:
@@ -287,11 +262,7 @@ def _parts(uri: str) -> SplitResult | None:
 
 
 def _check_redirect(uri: object) -> str:
-    """Return a redirect URI that may be registered.
-
-    Raises:
-        OAuthError: Users must not be redirected there.
-    """
+    """Return a redirect URI that may be registered, or raise an `OAuthError`."""
     parts = _parts(uri) if isinstance(uri, str) and len(uri) <= MAX_URI else None
     if parts is None or not isinstance(uri, str) or not set(uri).isdisjoint('"<>`{}|^'):
         raise OAuthError("invalid_redirect_uri", "A redirect URI is malformed")
@@ -322,9 +293,6 @@ def _registration(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
     Without ``scope``: clients register with the scopes of the first challenge that they see, and
     need more later. The user decides which scopes a client gets.
-
-    Raises:
-        OAuthError: The metadata are not valid or not supported.
     """
     uris: Any = metadata.get("redirect_uris")
     if not is_array(uris) or not 0 < len(uris) <= MAX_URIS:
@@ -342,27 +310,10 @@ def _registration(metadata: Mapping[str, Any]) -> dict[str, Any]:
     name: Any = metadata.get("client_name", "")
     if not isinstance(name, str):
         raise OAuthError("invalid_client_metadata", "client_name must be a string")
-    return {
-        "redirect_uris": [_check_redirect(each) for each in uris],
-        "method": method,
-        "name": _plain(name),
-    }
-
-
-def _plain(name: str) -> str:
-    """Return a name without control characters and marks of writing direction."""
-    kept = "".join(each for each in name if each.isprintable())
-    return " ".join(kept.split())[:MAX_NAME]
-
-
-def _from_record(id: str, record: Mapping[str, Any]) -> RegisteredClient:
-    return RegisteredClient(
-        id,
-        tuple(record["redirect_uris"]),
-        record["name"],
-        record.get("secret"),
-        method=record["method"],
-    )
+    # Without control characters and marks of writing direction.
+    name = " ".join("".join(filter(str.isprintable, name)).split())[:MAX_NAME]
+    redirect_uris = [_check_redirect(each) for each in uris]
+    return {"redirect_uris": redirect_uris, "method": method, "name": name}
 
 
 def _checked(client: RegisteredClient) -> RegisteredClient:
@@ -379,10 +330,7 @@ def _checked(client: RegisteredClient) -> RegisteredClient:
     return replace(client, method=method, is_given=True)
 
 
-def _hash(secret: str) -> str:
-    return f"sha256:{sha256(secret.encode()).hexdigest()}"
-
-
 def is_secret_of(client: RegisteredClient, secret: str) -> bool:
     """Return True if a secret is that of a client, compared in constant time (AUTH-16)."""
-    return client.secret_hash is not None and compare_digest(client.secret_hash, _hash(secret))
+    hash = f"sha256:{hash_of(secret)}"
+    return client.secret_hash is not None and compare_digest(client.secret_hash, hash)

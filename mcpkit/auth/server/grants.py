@@ -11,16 +11,17 @@ import json
 import re
 import secrets
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from hashlib import sha256
+from dataclasses import dataclass, field, replace
 from hmac import compare_digest
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import anyio
+from pydantic import TypeAdapter
 
-from mcpkit.auth.server.keys import ALGORITHM, KeyStore
+from mcpkit._utils.fetch import is_loopback_name, s256
+from mcpkit.auth.server.keys import ALGORITHM, KeyStore, hash_of
 from mcpkit.auth.server.login import LoginRefused, ProviderUnavailable, UpstreamTokens, User
 from mcpkit.auth.server.messages import OAuthError
 from mcpkit.auth.server.store import AuthStore
@@ -77,19 +78,12 @@ class AuthorizationRequest:
 class LoginState:
     """The state of an unfinished login; its record is encrypted, because it may contain a user."""
 
-    request: dict[str, Any]
+    wanted: AuthorizationRequest
     browser: str
     expires: float
     memory: dict[str, Any] = field(default_factory=dict[str, Any])
     answers: int = 0
     user: User | None = None
-
-    @property
-    def wanted(self) -> AuthorizationRequest:
-        """The request of the client."""
-        found = dict(self.request)
-        found["scopes"] = tuple(found["scopes"])
-        return AuthorizationRequest(**found)
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -99,45 +93,12 @@ class LoginState:
 
     def dump(self, keys: KeyStore) -> bytes:
         """Return the encrypted record."""
-        return keys.seal(json.dumps(asdict(self), default=sorted).encode())
+        return keys.seal(_STATE.dump_json(self, warnings=False))
 
     @classmethod
     def load(cls, keys: KeyStore, record: bytes) -> LoginState:
         """Return the state in a record."""
-        found: dict[str, Any] = json.loads(keys.open(record))
-        user: dict[str, Any] | None = found["user"]
-        if user is not None:
-            if user["scopes"] is not None:
-                user["scopes"] = frozenset(user["scopes"])
-            if user["upstream"] is not None:
-                user["upstream"] = _tokens_in(user["upstream"])
-            found["user"] = User(**user)
-        return cls(**found)
-
-
-@dataclass(frozen=True)
-class AuthorizationCode:
-    """The record of a code.
-
-    Args:
-        client_id: The client that it was issued to.
-        redirect_uri: Where it was sent.
-        challenge: The challenge of PKCE, by S256.
-        resource: The resource of the token.
-        scopes: The scopes that the user has granted.
-        grant: The id of the grant.
-        until: When it expires, in seconds since the epoch.
-        used: True if it was redeemed.
-    """
-
-    client_id: str
-    redirect_uri: str
-    challenge: str
-    resource: str
-    scopes: tuple[str, ...]
-    grant: str
-    until: float
-    used: bool = False
+        return _STATE.validate_json(keys.open(record))
 
 
 @dataclass(frozen=True)
@@ -155,27 +116,9 @@ class _Grant:
     machine: bool = False
 
 
-@dataclass
-class IssuedTokens:
-    """Tokens for a client."""
-
-    access_token: str = field(repr=False)
-    expires_in: int
-    scopes: tuple[str, ...]
-    refresh_token: str | None = field(default=None, repr=False)
-
-    @property
-    def members(self) -> dict[str, Any]:
-        """The members of a token response (RFC 6749, 5.1)."""
-        found: dict[str, Any] = {
-            "access_token": self.access_token,
-            "token_type": "Bearer",
-            "expires_in": self.expires_in,
-            "scope": " ".join(self.scopes),
-        }
-        if self.refresh_token is not None:
-            found["refresh_token"] = self.refresh_token
-        return found
+_STATE: Final = TypeAdapter(LoginState)
+_GRANT: Final = TypeAdapter(_Grant)
+_TOKENS: Final = TypeAdapter(UpstreamTokens)
 
 
 class UpstreamAccess:
@@ -253,12 +196,12 @@ class Grants:
         Raises:
             OAuthError: There are too many.
         """
-        grant = secrets.token_urlsafe(18)
+        id = secrets.token_urlsafe(18)
         now = self._clock()
         if user.upstream is not None:
-            sealed = self._keys.seal(_dump_tokens(user.upstream))
-            await self._store.add("upstream", grant, sealed, now + self._refresh_lifetime)
-        record = _Grant(
+            sealed = self._keys.seal(_TOKENS.dump_json(user.upstream))
+            await self._store.add("upstream", id, sealed, now + self._refresh_lifetime)
+        grant = _Grant(
             request.client_id,
             user.id,
             {name: each for name, each in user.claims.items() if name not in _OWN_CLAIMS},
@@ -269,67 +212,64 @@ class Grants:
             made=now,
         )
         try:
-            await self._add_grant(grant, record, self._refresh_lifetime)
+            await self._add_grant(id, grant, self._refresh_lifetime)
         except OAuthError:
-            await self._store.take("upstream", grant)
+            await self._store.take("upstream", id)
             raise
         text = f"a_{secrets.token_urlsafe(32)}"
-        code = AuthorizationCode(
-            request.client_id,
-            request.redirect_uri,
-            request.challenge,
-            resource,
-            scopes,
-            grant,
-            now + _CODE_S,
+        code = _json(
+            {
+                "client_id": request.client_id,
+                "redirect_uri": request.redirect_uri,
+                "challenge": request.challenge,
+                "grant": id,
+                "until": now + _CODE_S,
+            }
         )
-        if not await self._store.add(
-            "code", _hash(text), _json(asdict(code)), now + _CODE_KNOWN_S, MAX_CODES
-        ):
+        known_until = now + _CODE_KNOWN_S
+        if not await self._store.add("code", hash_of(text), code, known_until, MAX_CODES):
             raise OAuthError("temporarily_unavailable", "Too many logins at the moment", 503)
         return text
 
     async def redeem(
         self, text: str, *, client_id: str, redirect_uri: str | None, verifier: str | None
-    ) -> IssuedTokens:
-        """Return tokens for a code.
+    ) -> dict[str, Any]:
+        """Return a token response for a code.
 
         Raises:
             OAuthError: The code is not the client's, or was redeemed before, which ends the grant.
         """
         refused = OAuthError("invalid_grant", "The code is not valid")
-        kept = await self._store.get("code", _hash(text))
+        kept = await self._store.get("code", hash_of(text))
         if kept is None:
             raise refused
-        code = AuthorizationCode(**json.loads(kept))
-        if code.used:
-            await self.end(code.grant)
+        code: dict[str, Any] = json.loads(kept)
+        if "used" in code:
+            await self.end(code["grant"])
             raise refused
-        if code.client_id != client_id or code.until <= self._clock():
+        if code["client_id"] != client_id or code["until"] <= self._clock():
             raise refused
-        if redirect_uri is not None and redirect_uri != code.redirect_uri:
+        if redirect_uri is not None and redirect_uri != code["redirect_uri"]:
             raise OAuthError("invalid_grant", "redirect_uri is not that of the code")
         if verifier is None or _VERIFIER.fullmatch(verifier) is None:
             raise OAuthError("invalid_grant", "code_verifier is missing or malformed")
-        if not compare_digest(_challenge(verifier), code.challenge):
+        if not compare_digest(s256(verifier), code["challenge"]):
             raise OAuthError("invalid_grant", "code_verifier does not match code_challenge")
-        used = _json(asdict(replace(code, used=True)))
-        if not await self._store.change(
-            "code", _hash(text), kept, used, self._clock() + _CODE_KNOWN_S
-        ):
-            await self.end(code.grant)  # redeemed by another request meanwhile
+        used, until = _json({**code, "used": True}), self._clock() + _CODE_KNOWN_S
+        if not await self._store.change("code", hash_of(text), kept, used, until):
+            await self.end(code["grant"])  # redeemed by another request meanwhile
             raise refused
-        grant = await self._grant(code.grant)
+        grant = await self._grant(code["grant"])
         if grant is None:
             raise refused
-        return await self._issued(code.grant, grant[1], grant[1].scopes)
+        return await self._issued(code["grant"], grant[1], grant[1].scopes)
 
     # --- tokens -----------------------------------------------------------------------------------
 
     async def refresh(
         self, text: str, *, client_id: str, scopes: tuple[str, ...] | None
-    ) -> IssuedTokens:
-        """Return new tokens for a refresh token, which becomes invalid.
+    ) -> dict[str, Any]:
+        """Return a token response for a refresh token, which becomes invalid.
 
         Args:
             text: The refresh token.
@@ -360,9 +300,10 @@ class Grants:
             if number == grant.number:
                 rotated = replace(grant, number=number + 1, rotated=now)
                 until = now + self._refresh_lifetime
-                if await self._store.change("grant", id, kept, _json(asdict(rotated)), until):
-                    if grant.has_upstream:
-                        await self._prolong(id, until)
+                if await self._store.change("grant", id, kept, _GRANT.dump_json(rotated), until):
+                    upstream = await self._store.get("upstream", id) if grant.has_upstream else None
+                    if upstream is not None:
+                        await self._store.change("upstream", id, upstream, upstream, until)
                     return await self._issued(id, rotated, wanted)
                 continue  # another request of the client may have used it
             if number == grant.number - 1 and now - grant.rotated <= _GRACE_S:
@@ -373,8 +314,8 @@ class Grants:
 
     async def for_machine(
         self, client_id: str, issuer: str, resource: str, scopes: tuple[str, ...]
-    ) -> IssuedTokens:
-        """Return a token for a client that acts for itself (RFC 6749, 4.4).
+    ) -> dict[str, Any]:
+        """Return a token response for a client that acts for itself (RFC 6749, 4.4).
 
         Raises:
             OAuthError: There are too many.
@@ -385,9 +326,9 @@ class Grants:
         subject = f"client:{client_id}"
         grant = _Grant(client_id, subject, {}, scopes, issuer, resource, made=now, machine=True)
         await self._add_grant(id, grant, self._token_lifetime)
-        issued = await self._issued(id, grant, scopes)
-        issued.refresh_token = None
-        return issued
+        found = await self._issued(id, grant, scopes)
+        del found["refresh_token"]
+        return found
 
     async def revoke(self, text: str, client_id: str) -> None:
         """End the grant of a token, if the token is the client's (RFC 7009)."""
@@ -403,25 +344,30 @@ class Grants:
     async def end_of(self, user: str) -> None:
         """End all present grants of a user."""
         value, until = _json({"at": self._clock()}), self._clock() + _FOREVER
-        while not await self._store.add("ended", _hash(user), value, until):
-            await self._store.take("ended", _hash(user))
+        while not await self._store.add("ended", hash_of(user), value, until):
+            await self._store.take("ended", hash_of(user))
 
     async def end(self, grant: str) -> None:
         """End a grant and all its tokens."""
         await self._store.take("grant", grant)
         await self._store.take("upstream", grant)
 
-    async def verify(self, token: str, is_ours: Callable[[str, str], bool]) -> Principal | None:
+    async def verify(self, token: str, resource: str | None) -> Principal | None:
         """Return the principal of an access token, if its grant has not ended.
 
         Args:
             token: The token.
-            is_ours: Returns True for the issuer and audience of this server.
+            resource: Its audience; None for any loopback address, and an issuer on loopback.
         """
         claims = await self._claims(token)
-        if claims is None or not is_ours(claims["iss"], claims["aud"]):
+        if claims is None:
             return None
-        grant = await self._grant(str(claims["gid"]))
+        if resource is None:
+            hosts = [urlsplit(claims[name]).hostname for name in ("iss", "aud")]
+            is_ours = all(host is not None and is_loopback_name(host) for host in hosts)
+        else:
+            is_ours = claims["aud"] == resource
+        grant = await self._grant(str(claims["gid"])) if is_ours else None
         if grant is None:
             return None
         principal = principal_of({**grant[1].claims, **claims}, claims["iss"], float(claims["exp"]))
@@ -445,7 +391,7 @@ class Grants:
                 algorithms=[ALGORITHM],
                 options={
                     "require": ["exp", "iss", "aud", "sub", "gid"],
-                    "verify_aud": False,  # by `is_ours`
+                    "verify_aud": False,  # by `verify`
                     "verify_exp": False,
                     "verify_iat": False,
                 },
@@ -456,7 +402,7 @@ class Grants:
             return None
         return claims
 
-    async def _issued(self, id: str, grant: _Grant, scopes: tuple[str, ...]) -> IssuedTokens:
+    async def _issued(self, id: str, grant: _Grant, scopes: tuple[str, ...]) -> dict[str, Any]:
         import jwt
 
         now = int(self._clock())
@@ -472,11 +418,14 @@ class Grants:
             "scope": " ".join(scopes),
             "gid": id,
         }
-        token = jwt.encode(
-            claims, key.private, ALGORITHM, headers={"kid": key.kid, "typ": "at+jwt"}
-        )
-        refresh = await self._refresh_token(id, grant.number)
-        return IssuedTokens(token, int(self._token_lifetime), scopes, refresh)
+        header = {"kid": key.kid, "typ": "at+jwt"}
+        return {  # RFC 6749, 5.1
+            "access_token": jwt.encode(claims, key.private, ALGORITHM, headers=header),
+            "token_type": "Bearer",
+            "expires_in": int(self._token_lifetime),
+            "scope": " ".join(scopes),
+            "refresh_token": await self._refresh_token(id, grant.number),
+        }
 
     async def _refresh_token(self, id: str, number: int) -> str:
         return f"r_{id}.{number}.{await self._keys.mac(f'refresh {id} {number}')}"
@@ -496,17 +445,15 @@ class Grants:
         kept = await self._store.get("grant", id)
         if kept is None:
             return None
-        record: dict[str, Any] = json.loads(kept)
-        record["scopes"] = tuple(record["scopes"])
-        grant = _Grant(**record)
-        ended = None if grant.machine else await self._store.get("ended", _hash(grant.user))
+        grant = _GRANT.validate_json(kept)
+        ended = None if grant.machine else await self._store.get("ended", hash_of(grant.user))
         if ended is not None and grant.made <= json.loads(ended)["at"]:
             return None
         return kept, grant
 
     async def _add_grant(self, id: str, grant: _Grant, lifetime: float) -> None:
         until = self._clock() + lifetime
-        if not await self._store.add("grant", id, _json(asdict(grant)), until, MAX_GRANTS):
+        if not await self._store.add("grant", id, _GRANT.dump_json(grant), until, MAX_GRANTS):
             raise OAuthError("temporarily_unavailable", "Too many grants", 503)
 
     # --- providers --------------------------------------------------------------------------------
@@ -518,11 +465,8 @@ class Grants:
             LoginRefused: The provider has ended the login, and so the grant has ended.
             ProviderUnavailable: The provider does not answer, and the token has expired.
         """
-        gone = LoginRefused("The login has ended; log in again")
         for _ in range(int(_LOCK_S / _POLL_S) + 1):
-            kept, tokens = await self._upstream_of(grant)
-            if kept is None or tokens is None:
-                raise gone
+            _, tokens = await self._upstream_of(grant)
             if not self._is_ending(tokens):
                 return tokens
             # One of all processes at a time: a refresh token may be good for one use only.
@@ -539,8 +483,6 @@ class Grants:
 
     async def _refreshed(self, grant: str) -> UpstreamTokens:
         kept, tokens = await self._upstream_of(grant)
-        if kept is None or tokens is None:
-            raise LoginRefused("The login has ended; log in again")
         if not self._is_ending(tokens):
             return tokens
         try:
@@ -548,45 +490,20 @@ class Grants:
         except LoginRefused:
             await self.end(grant)
             raise
+        sealed = self._keys.seal(_TOKENS.dump_json(fresh))
         until = self._clock() + self._refresh_lifetime
-        await self._store.change(
-            "upstream", grant, kept, self._keys.seal(_dump_tokens(fresh)), until
-        )
+        await self._store.change("upstream", grant, kept, sealed, until)
         return fresh
 
-    async def _upstream_of(self, grant: str) -> tuple[bytes | None, UpstreamTokens | None]:
+    async def _upstream_of(self, grant: str) -> tuple[bytes, UpstreamTokens]:
         kept = await self._store.get("upstream", grant)
         if kept is None:
-            return None, None
-        return kept, _tokens_in(json.loads(self._keys.open(kept)))
+            raise LoginRefused("The login has ended; log in again")
+        return kept, _TOKENS.validate_json(self._keys.open(kept))
 
     def _is_ending(self, tokens: UpstreamTokens) -> bool:
         return tokens.expires_at is not None and tokens.expires_at - _EARLY_S <= self._clock()
 
-    async def _prolong(self, grant: str, until: float) -> None:
-        kept = await self._store.get("upstream", grant)
-        if kept is not None:
-            await self._store.change("upstream", grant, kept, kept, until)
-
 
 def _json(value: Mapping[str, Any]) -> bytes:
     return json.dumps(value).encode()
-
-
-def _dump_tokens(tokens: UpstreamTokens) -> bytes:
-    return _json({**asdict(tokens), "scopes": sorted(tokens.scopes)})
-
-
-def _tokens_in(record: dict[str, Any]) -> UpstreamTokens:
-    record["scopes"] = frozenset(record["scopes"])
-    return UpstreamTokens(**record)
-
-
-def _hash(text: str) -> str:
-    return sha256(text.encode()).hexdigest()
-
-
-def _challenge(verifier: str) -> str:
-    """Return the challenge of a verifier by S256 (RFC 7636, 4.2)."""
-    found = sha256(verifier.encode("ascii")).digest()
-    return urlsafe_b64encode(found).decode("ascii").rstrip("=")

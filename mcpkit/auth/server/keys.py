@@ -6,7 +6,7 @@ import json
 import secrets
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from hmac import digest
 from typing import Any, Final, NamedTuple
@@ -26,14 +26,13 @@ _CACHE_S: Final = 60.0
 MAX_TRIES: Final = 20
 
 
-class SigningKey(NamedTuple):
-    """A key that signs tokens.
+def hash_of(text: str) -> str:
+    """Return the hash of a secret, which is stored in its place."""
+    return sha256(text.encode()).hexdigest()
 
-    Args:
-        kid: Its id.
-        private: The private key in PEM.
-        made: When it was created, in seconds since the epoch.
-    """
+
+class SigningKey(NamedTuple):
+    """A key that signs tokens: its id, the private key in PEM, and when it was created."""
 
     kid: str
     private: str
@@ -48,10 +47,9 @@ class KeyStore:
 
     Args:
         store: Shared by all processes of the server.
-        given: The secrets that encrypt them, the current one first.
+        given: The secrets that encrypt the keys, the current one first.
         lifetime: Seconds for which a key signs.
         overlap: Seconds for which a key is published after that: the lifetime of a token.
-        clock: Seconds since the epoch.
     """
 
     def __init__(
@@ -84,11 +82,7 @@ class KeyStore:
         return self._fernet.encrypt(value)
 
     def open(self, sealed: bytes) -> bytes:
-        """Return sealed bytes.
-
-        Raises:
-            ValueError: They were sealed with another secret, or changed.
-        """
+        """Return sealed bytes, or raise a `ValueError` if this server has not sealed them."""
         from cryptography.fernet import InvalidToken
 
         try:
@@ -97,15 +91,7 @@ class KeyStore:
             raise ValueError("sealed with another secret, or changed") from None
 
     def check(self, kept: bytes | None, where: str) -> None:
-        """Check that the stored keys can be read.
-
-        Args:
-            kept: The record of the keys; None if there is none yet.
-            where: The store, for the message.
-
-        Raises:
-            ValueError: They were sealed with another secret.
-        """
+        """Raise a `ValueError` that names the store, if its keys cannot be read."""
         try:
             if kept is not None:
                 self.open(kept)
@@ -131,27 +117,23 @@ class KeyStore:
     async def public_keys(self) -> list[dict[str, Any]]:
         """Return the JSON Web Keys that may have signed a valid token."""
         import jwt
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         await self._load()
-        found: list[dict[str, Any]] = []
-        for each in self._keys:
-            private: Any = load_pem_private_key(each.private.encode(), None)
-            kind: Any = jwt.get_algorithm_by_name(ALGORITHM)
-            public: Mapping[str, Any] = kind.to_jwk(private.public_key(), as_dict=True)
-            found.append({**public, "kid": each.kid, "alg": ALGORITHM, "use": "sig"})
-        return found
+        kind: Any = jwt.get_algorithm_by_name(ALGORITHM)
+        return [
+            {
+                **kind.to_jwk(_public(each), as_dict=True),
+                "kid": each.kid,
+                "alg": ALGORITHM,
+                "use": "sig",
+            }
+            for each in self._keys
+        ]
 
     async def public_key(self, kid: object) -> Any:
         """Return the public key with an id; None if there is none."""
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
         await self._load()
-        for each in self._keys:
-            if each.kid == kid:
-                private: Any = load_pem_private_key(each.private.encode(), None)
-                return private.public_key()
-        return None
+        return next((_public(each) for each in self._keys if each.kid == kid), None)
 
     async def _load(self) -> None:
         now = self._clock()
@@ -193,6 +175,12 @@ class KeyStore:
 
     def _written(self, keys: tuple[SigningKey, ...]) -> bytes:
         return self.seal(json.dumps({"mac": self._mac.hex(), "keys": keys}).encode())
+
+
+def _public(key: SigningKey) -> Any:
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    return load_pem_private_key(key.private.encode(), None).public_key()
 
 
 def _new_key(now: float) -> SigningKey:

@@ -8,6 +8,8 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
 import anyio
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from mcpkit._utils.quota import RateLimit
@@ -22,8 +24,6 @@ LOGIN_S: Final = 600.0
 _BODY_S: Final = 30.0
 """Seconds for a body to arrive."""
 
-_FORM: Final = "application/x-www-form-urlencoded"
-
 
 class OAuthError(Exception):
     """A rejected request (RFC 6749, 4.1.2.1 and 5.2).
@@ -36,55 +36,32 @@ class OAuthError(Exception):
 
     def __init__(self, code: str, description: str, status: int = 400) -> None:
         super().__init__(description)
-        self.code = code
         self.status = status
-
-    @property
-    def members(self) -> dict[str, str]:
+        self.members = {"error": code, "error_description": description}
         """The members of an error response."""
-        return {"error": self.code, "error_description": str(self)}
 
 
 def check_rate(limit: RateLimit, address: str, what: str) -> None:
-    """Count a request of an address.
-
-    Args:
-        limit: The rate limit of these requests.
-        address: The network of the caller.
-        what: The noun for the requests, for the message.
-
-    Raises:
-        OAuthError: The address has made too many.
-    """
+    """Count a request of an address, and raise an `OAuthError` if it has made too many."""
     if limit.take(address):
         raise OAuthError("temporarily_unavailable", f"Too many {what}; try later", 429)
 
 
-# --- requests -------------------------------------------------------------------------------------
-
-
 class Request:
-    """A request to one of the endpoints.
-
-    Args:
-        urls: The endpoint beside which the server is.
-        scope: The ASGI scope.
-        body: The body.
-
-    Raises:
-        OAuthError: The parameters cannot be read.
-    """
+    """A request to one of the endpoints; an `OAuthError` if its parameters cannot be read."""
 
     def __init__(self, urls: EndpointUrls, scope: Mapping[str, Any], body: bytes) -> None:
         self.urls = urls
+        self.login_key = ""
+        """The `Login.key` at the end of the path; empty without one."""
         self.body = body
         self.is_post = scope["method"] == "POST"
-        self._headers: list[tuple[bytes, bytes]] = scope["headers"]
+        self.headers = Headers(raw=scope["headers"])
         query: bytes = scope.get("query_string") or b""
         if len(query) > MAX_QUERY:
             raise OAuthError("invalid_request", "The query is too long", 414)
-        media_type = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
-        self._is_form = media_type == _FORM
+        media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        self._is_form = media_type == "application/x-www-form-urlencoded"
         text = (body if self.is_post else query).decode("latin-1")
         pairs: list[tuple[str, str]] = []
         if not self.is_post or self._is_form:
@@ -98,57 +75,37 @@ class Request:
         # A parameter without a value is ignored (RFC 6749, 3.1).
         self.fields = {name: value for name, value in pairs if value and name != "resource"}
 
-    @property
-    def origin(self) -> str:
-        """The origin of the pages."""
-        parts = urlsplit(self.urls.base)
-        return f"{parts.scheme}://{parts.netloc}"
-
-    def header(self, name: bytes) -> str | None:
-        """Return a header; None if it is missing."""
-        found = [value for each, value in self._headers if each == name]
-        return found[0].decode("latin-1") if found else None
+    def check_origin(self) -> None:
+        """Reject a form from the page of another site (CSRF)."""
+        base = urlsplit(self.urls.base)
+        allowed = (None, "null", f"{base.scheme}://{base.netloc}")
+        if self.is_post and self.headers.get("origin") not in allowed:
+            raise OAuthError("access_denied", "This form is from another site", 403)
 
     def check_repeated(self) -> None:
-        """Reject a repeated parameter (RFC 6749, 3.1 and 3.2).
-
-        Raises:
-            OAuthError: There is one.
-        """
+        """Reject a repeated parameter (RFC 6749, 3.1 and 3.2)."""
         if self.repeated:
             raise OAuthError("invalid_request", "A parameter is there more than once")
 
     def check_form(self) -> None:
-        """Reject a body that is not a form, or repeats a parameter (RFC 6749, 3.2).
-
-        Raises:
-            OAuthError: It is rejected.
-        """
+        """Reject a body that is not a form, or repeats a parameter (RFC 6749, 3.2)."""
         if not self._is_form:
             raise OAuthError("invalid_request", "The body has to be a form")
         self.check_repeated()
 
     def check_resource(self) -> None:
-        """Reject a request for a token for another server (RFC 8707, 2).
-
-        Raises:
-            OAuthError: It is rejected.
-        """
+        """Reject a request for a token for another server (RFC 8707, 2)."""
         for each in self.resources:
             try:
-                is_ours = plain_url(each) == plain_url(self.urls.resource)
+                is_ours = _plain_url(each) == _plain_url(self.urls.resource)
             except ValueError:
                 is_ours = False
             if not is_ours:
                 raise OAuthError("invalid_target", "Tokens are issued for this server only")
 
     def credentials(self) -> tuple[str, str] | None:
-        """Return the id and the secret in the header ``Authorization``; None if it is missing.
-
-        Raises:
-            OAuthError: The header is malformed.
-        """
-        sent = self.header(b"authorization")
+        """Return the id and the secret in the header ``Authorization``; None if it is missing."""
+        sent = self.headers.get("authorization")
         if sent is None:
             return None
         kind, _, rest = sent.partition(" ")
@@ -174,15 +131,9 @@ class Request:
 
     def browser(self) -> str | None:
         """Return the id of the browser; None if it has no cookie of this server."""
-        for each, value in self._headers:
-            if each != b"cookie" or len(value) >= MAX_QUERY:
-                continue
-            # Cookies of other applications on the same host may be malformed.
-            for pair in value.decode("latin-1").split(";"):
-                name, _, found = pair.strip().partition("=")
-                if name == self._cookie_name and 32 <= len(found) <= 64:
-                    return found
-        return None
+        text = "; ".join(self.headers.getlist("cookie"))[:MAX_QUERY]
+        found = cookie_parser(text).get(self._cookie_name, "")
+        return found if 32 <= len(found) <= 64 else None
 
     def set_browser(self, response: Response, browser: str) -> None:
         """Add the cookie with the id of the browser to a response."""
@@ -197,11 +148,7 @@ class Request:
 
 
 async def read_body(scope: Mapping[str, Any], receive: Any) -> bytes:
-    """Return the body of a POST.
-
-    Raises:
-        OAuthError: It is too large, or does not arrive.
-    """
+    """Return the body of a POST; raise an `OAuthError` if it is too large, or does not arrive."""
     if scope["method"] != "POST":
         return b""
     body = bytearray()
@@ -218,12 +165,8 @@ async def read_body(scope: Mapping[str, Any], receive: Any) -> bytes:
     raise OAuthError("invalid_request", "The request has not arrived in time", 408)
 
 
-def plain_url(url: str) -> str:
-    """Return a URL without query, in lower case up to its path, and without a slash at its end.
-
-    Raises:
-        ValueError: It is not a URL.
-    """
+def _plain_url(url: str) -> str:
+    """Return a URL without query, in lower case up to its path, and without a slash at its end."""
     parts = urlsplit(url)
     return f"{parts.scheme.lower()}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
 

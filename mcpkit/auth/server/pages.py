@@ -38,12 +38,7 @@ _STYLE_HASH: Final = b64encode(sha256(_STYLE.encode()).digest()).decode("ascii")
 
 
 def whole(title: str, body: str) -> str:
-    """Return a page as HTML.
-
-    Args:
-        title: Text, which is escaped here.
-        body: HTML.
-    """
+    """Return a page as HTML. The title is text, which is escaped here; the body is HTML."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -55,8 +50,7 @@ def whole(title: str, body: str) -> str:
 def headers_of(form_targets: tuple[str, ...] = ()) -> dict[str, str]:
     """Return the headers of a page without scripts and requests, which no frame may contain.
 
-    Args:
-        form_targets: The other origins to which its forms may redirect: browsers check these too.
+    `form_targets` are the other origins to which its forms may redirect: browsers check these too.
     """
     targets = " ".join(("'self'", *form_targets))
     policy = (
@@ -83,10 +77,7 @@ def heading(attempt: LoginAttempt) -> str:
 def error(problem: str, back: str = "", target: str = "") -> str:
     """Return the page for a request that must not be redirected to its client automatically.
 
-    Args:
-        problem: For the user.
-        back: A URL that passes the error to the client, as a link.
-        target: The origin of that URL, for the user.
+    `back` is a URL that passes the error to the client, as a link, and `target` the origin of it.
     """
     link = (
         f'<a class="button" href="{escape(back)}">Tell the program, at {escape(target)}</a>'
@@ -117,14 +108,14 @@ def consent(
 
     Args:
         action: Where the form goes.
-        state: That stands for the attempt.
+        state: The id of the login.
         server: The name of the MCP server.
-        client_name: What the client calls itself; empty if it does not.
+        client_name: The client's name for itself; may be empty.
         client_host: The host of its document; empty if it has registered itself.
-        redirect_to: Where the user is sent with the answer: an origin, or ``scheme:``.
+        redirect_to: The target of the redirect: an origin, or ``scheme:``.
         is_local: True if that is this machine.
-        user: Who has logged in.
-        scopes: That it asks for, each with what it means, or its name again.
+        user: The name of the user.
+        scopes: The requested scopes, each with its meaning, or its name again.
     """
     name = escape(client_name or "A program without a name")
     known = (

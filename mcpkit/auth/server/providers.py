@@ -7,18 +7,17 @@ provider's tokens stay here; the clients of this server get tokens of this serve
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import secrets
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from hashlib import sha256
+from dataclasses import dataclass, field, replace
 from hmac import compare_digest
 from html import escape
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from pydantic_core import to_json
 
 from mcpkit._utils.fetch import (
     FetchError,
@@ -27,6 +26,7 @@ from mcpkit._utils.fetch import (
     check_address,
     fetch,
     fetch_json,
+    s256,
 )
 from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
@@ -163,16 +163,15 @@ Allow: TypeAlias = Iterable[str] | Mapping[str, "Iterable[str] | None"] | Callab
 """Who may log in: names, names with the scopes that they may grant, or a function."""
 
 
-@dataclass(frozen=True)
-class _Endpoints:
+class _Endpoints(NamedTuple):
     """The endpoints of a provider, and what it supports."""
 
     authorization: str
     token: str
     user: str
-    id_tokens: JWT | None
-    names_itself: bool
-    takes_basic: bool
+    id_tokens: JWT | None = None
+    names_itself: bool = False
+    takes_basic: bool = False
 
 
 class UpstreamLogin(Login):
@@ -212,8 +211,9 @@ class UpstreamLogin(Login):
         tenant: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._key, self._provider = _found(provider)
+        self.key, self._provider = _found(provider)
         name = self._provider.name
+        self.label = f"Log in with {name}"
         self._issuer = self._provider.issuer
         if "{tenant}" in self._issuer:
             if tenant is None or _TENANT.fullmatch(tenant) is None:
@@ -232,13 +232,14 @@ class UpstreamLogin(Login):
                 f"allow=lambda user: True allows everyone"
             )
         self._client = client_id, client_secret
-        self._may = _allowing(allow, self._provider, self._key)
-        self._more = _checked(scopes)
+        self._may = _allowing(allow, self._provider)
+        self._more = (scopes,) if isinstance(scopes, str) else tuple(scopes)
+        for each in self._more:
+            if not is_scope(each):
+                raise ValueError(f"scopes: {each!r} is not a scope, which is a text without blanks")
         self._scopes = tuple(dict.fromkeys((*self._provider.scopes, *self._more)))
         self._clock = clock
         self._known: tuple[float, _Endpoints] | None = None
-        self.key = self._key
-        self.label = f"Log in with {name}"
 
     def __repr__(self) -> str:
         return f"<UpstreamLogin: {self._provider.name}>"
@@ -254,7 +255,6 @@ class UpstreamLogin(Login):
         verifier, nonce = secrets.token_urlsafe(48), secrets.token_urlsafe(32)
         attempt.memory.clear()
         attempt.memory.update(verifier=verifier, nonce=nonce)
-        digest = sha256(verifier.encode("ascii")).digest()
         query = {
             **self._provider.parameters,
             "response_type": "code",
@@ -262,7 +262,7 @@ class UpstreamLogin(Login):
             "redirect_uri": attempt.action,
             "scope": " ".join(self._scopes),
             "state": attempt.state,
-            "code_challenge": urlsafe_b64encode(digest).decode("ascii").rstrip("="),
+            "code_challenge": s256(verifier),
             "code_challenge_method": "S256",
         }
         if endpoints.id_tokens is not None:
@@ -277,16 +277,18 @@ class UpstreamLogin(Login):
 
     async def answer(self, attempt: LoginAttempt) -> Outcome:
         """Handle the redirect from the provider."""
-        fields = attempt.fields
+        fields, name = attempt.fields, self._provider.name
         verifier, nonce = attempt.memory.get("verifier"), attempt.memory.get("nonce")
         attempt.memory.clear()  # both are for one use
         if attempt.posted or verifier is None or not fields.keys() & {"code", "error"}:
             return await self.begin(attempt)
         try:
             endpoints = await self._endpoints()
-            self._check_sender(fields, endpoints)
+            named = fields.get("iss", "" if endpoints.names_itself else self._issuer)
+            if not compare_digest(named.encode(), self._issuer.encode()):
+                raise LoginRefused(f"The redirect is not from {name}")  # RFC 9207
             if "error" in fields:
-                raise LoginRefused(f"{self._provider.name} has refused the login")
+                raise LoginRefused(f"{name} has refused the login")
             form = {
                 "grant_type": "authorization_code",
                 "code": fields.get("code", ""),
@@ -295,25 +297,14 @@ class UpstreamLogin(Login):
             }
             response = await self._request(endpoints, form)
             tokens = self._tokens(response)
-            if tokens is None:
-                why = _error_of(response)
-                return self._problem(attempt, "has not confirmed the login", why)
-            claims = await self._claims(endpoints, response.document, tokens, nonce)
+            claims = None
+            if tokens is not None:
+                claims = await self._claims(endpoints, response.document, tokens, nonce)
         except (FetchError, VerifierUnavailable) as error:
             return self._problem(attempt, "does not answer", str(error))
-        if claims is None:
-            return self._problem(
-                attempt, "has not confirmed the login", "its response is not valid"
-            )
+        if tokens is None or claims is None:
+            return self._problem(attempt, "has not confirmed the login", _error_of(response))
         return await self._admitted(claims, tokens)
-
-    def _check_sender(self, fields: Mapping[str, str], endpoints: _Endpoints) -> None:
-        """Reject a redirect from another provider (RFC 9207)."""
-        named = fields.get("iss")
-        if named is None and not endpoints.names_itself:
-            return
-        if named is None or not compare_digest(named.encode(), self._issuer.encode()):
-            raise LoginRefused(f"The redirect is not from {self._provider.name}")
 
     def _problem(self, attempt: LoginAttempt, problem: str, why: str) -> Page:
         log.warning("a login with %s has failed: %s", self._provider.name, why)
@@ -345,13 +336,10 @@ class UpstreamLogin(Login):
             if principal is None:
                 return None
             found = dict(principal.claims)
-            sent: Any = found.get("nonce")
-            if not nonce or not isinstance(sent, str):
+            # Not a secret: the browser has sent it along.
+            if not nonce or found.get("nonce") != nonce:
                 return None
-            if not compare_digest(sent.encode(), nonce.encode()):
-                return None
-            party: Any = found.get("azp", self._client[0])
-            if party != self._client[0]:
+            if found.get("azp", self._client[0]) != self._client[0]:
                 return None
         # The ID token may contain nothing but the subject (Core, 5.3).
         if endpoints.user and not ("name" in found and "email" in found):
@@ -365,20 +353,19 @@ class UpstreamLogin(Login):
         return {name: value for name, value in found.items() if name not in _TOKEN_CLAIMS}
 
     async def _admitted(self, claims: dict[str, Any], tokens: UpstreamTokens) -> User:
-        """Return the user, if they may log in.
-
-        Raises:
-            LoginRefused: They may not, or their id is unknown.
-        """
+        """Return the user, or raise `LoginRefused` if they may not log in."""
         id: Any = claims.get(self._provider.id)
         if isinstance(id, bool) or not isinstance(id, (str, int)) or id == "":
             raise LoginRefused(f"{self._provider.name} does not identify the user")
-        if len(json.dumps(claims)) > MAX_CLAIMS:
-            raise LoginRefused(f"{self._provider.name} sends too many claims")
+        try:
+            is_large = len(to_json(claims)) > MAX_CLAIMS
+        except ValueError:  # text that is not Unicode
+            is_large = True
+        if is_large:
+            raise LoginRefused(f"{self._provider.name} sends claims that cannot be stored")
         names = (claims.get(each) for each in ("name", *self._provider.names))
         name = next((each for each in names if isinstance(each, str) and each), None)
-        name = name and name.encode("utf-8", "replace").decode()[:MAX_NAME]
-        user = User(f"{self._key}:{id}", name, claims, upstream=tokens)
+        user = User(f"{self.key}:{id}", name and name[:MAX_NAME], claims, upstream=tokens)
         found = await self.still(user)
         if found is None:
             log.info("%s of %s may not log in", user.id, self._provider.name)
@@ -407,7 +394,7 @@ class UpstreamLogin(Login):
             refresh if isinstance(refresh, str) else getattr(before, "refresh_token", None),
             self._clock() + float(lifetime) if is_number else None,
             frozenset(usual if granted is None else granted),
-            self._key,
+            self.key,
         )
 
     async def still(self, user: User) -> User | None:
@@ -460,33 +447,22 @@ class UpstreamLogin(Login):
     # --- discovery --------------------------------------------------------------------------------
 
     async def _endpoints(self) -> _Endpoints:
-        """Return the endpoints, discovered again from time to time.
-
-        Raises:
-            FetchError: They have never been discovered.
-        """
+        """Return the endpoints, discovered again from time to time."""
+        if not self._issuer:
+            given = self._provider
+            return _Endpoints(
+                given.authorization_endpoint, given.token_endpoint, given.user_endpoint
+            )
         now = time.monotonic()
-        if self._known is not None and now - self._known[0] < _FRESH_S:
-            return self._known[1]
-        try:
-            found = await self._discovered() if self._issuer else self._given()
-        except FetchError:
-            if self._known is None:
-                raise
-            found = self._known[1]
-        self._known = now, found
-        return found
-
-    def _given(self) -> _Endpoints:
-        provider = self._provider
-        return _Endpoints(
-            provider.authorization_endpoint,
-            provider.token_endpoint,
-            provider.user_endpoint,
-            id_tokens=None,
-            names_itself=False,
-            takes_basic=False,
-        )
+        if self._known is None or now - self._known[0] >= _FRESH_S:
+            try:
+                found = await self._discovered()
+            except FetchError:
+                if self._known is None:
+                    raise
+                found = self._known[1]
+            self._known = now, found
+        return self._known[1]
 
     async def _discovered(self) -> _Endpoints:
         """Return the endpoints in the metadata (OpenID Connect Discovery, 4)."""
@@ -495,12 +471,9 @@ class UpstreamLogin(Login):
         if metadata.get("issuer") != self._issuer:
             raise FetchError(f"{url} is the metadata of another issuer")
 
-        def address(name: str, *, needed: bool = True) -> str:
-            found: Any = metadata.get(name)
-            if found is None and not needed:
-                return ""
+        def address(name: str) -> str:
             try:
-                return check_address(found, name)
+                return check_address(metadata.get(name), name)
             except ValueError as error:
                 raise FetchError(str(error)) from None
 
@@ -510,7 +483,7 @@ class UpstreamLogin(Login):
         return _Endpoints(
             address("authorization_endpoint"),
             address("token_endpoint"),
-            address("userinfo_endpoint", needed=False),
+            address("userinfo_endpoint") if "userinfo_endpoint" in metadata else "",
             JWT(
                 issuer=self._issuer,
                 audience=self._client[0],
@@ -523,45 +496,30 @@ class UpstreamLogin(Login):
 
 
 def _found(provider: Any) -> tuple[str, Provider]:
-    """Return the key of a provider in ids of users, and the provider."""
-    if isinstance(provider, Provider):
-        if provider.issuer:
-            return _key_of(provider.issuer), provider
-        return urlsplit(provider.authorization_endpoint).netloc.lower(), provider
-    if not isinstance(provider, str):
+    """Return the key of a provider in ids of users, and the provider.
+
+    The key is a name of `PROVIDERS`, or a URL without a scheme, as one host may have several.
+    """
+    if isinstance(provider, str):
+        for name, each in PROVIDERS.items():
+            if provider == name or each.issuer == provider.rstrip("/"):
+                return name, each
+        if "://" not in provider:
+            raise ValueError(
+                f"there is no provider {provider!r}: use {', '.join(PROVIDERS)}, or the URL of an "
+                f"issuer of OpenID Connect"
+            )
+        provider = Provider(urlsplit(provider).netloc, issuer=provider)
+    if not isinstance(provider, Provider):
         raise TypeError(
             f"provider= takes a name, an issuer or a Provider, not {type(provider).__name__}"
         )
-    known = PROVIDERS.get(provider)
-    if known is not None:
-        return provider, known
-    if "://" not in provider:
-        raise ValueError(
-            f"there is no provider {provider!r}: use {', '.join(PROVIDERS)}, or the URL of an "
-            f"issuer of OpenID Connect"
-        )
-    for name, each in PROVIDERS.items():
-        if each.issuer == provider.rstrip("/"):
-            return name, each
-    host = urlsplit(provider).netloc
-    return _key_of(provider), Provider(host, issuer=provider)
+    parts = urlsplit(provider.issuer or provider.authorization_endpoint)
+    path = parts.path.rstrip("/") if provider.issuer else ""
+    return f"{parts.netloc.lower()}{path}", provider
 
 
-def _key_of(url: str) -> str:
-    """Return the key of a provider: its URL without a scheme, as one host may have several."""
-    parts = urlsplit(url)
-    return f"{parts.netloc.lower()}{parts.path.rstrip('/')}"
-
-
-def _checked(scopes: Iterable[str]) -> tuple[str, ...]:
-    found = (scopes,) if isinstance(scopes, str) else tuple(scopes)
-    for each in found:
-        if not is_scope(each):
-            raise ValueError(f"scopes: {each!r} is not a scope, which is a text without blanks")
-    return found
-
-
-def _allowing(allow: Allow | None, provider: Provider, key: str) -> Callable[[User], Allowed]:
+def _allowing(allow: Allow | None, provider: Provider) -> Callable[[User], Allowed]:
     """Return a function that decides whether a user may log in."""
     if allow is None:
         return lambda user: True
@@ -570,31 +528,23 @@ def _allowing(allow: Allow | None, provider: Provider, key: str) -> Callable[[Us
     if callable(allow):
         return allow
     given: Any = allow
-    has_scopes = isinstance(allow, Mapping)
-    several: dict[Any, Any] = dict(given) if has_scopes else dict.fromkeys(given)
+    several: dict[Any, Any] = dict(given) if isinstance(allow, Mapping) else dict.fromkeys(given)
     limits: dict[str, frozenset[str] | None] = {}
     for name, scopes in several.items():
         if not isinstance(name, str) or not name.strip("@ "):
             raise ValueError(f"allow: {name!r} is not a name")
-        has_mail = "email" in provider.names
-        if name.startswith("@") and not (has_mail or provider.domain):
+        if name.startswith("@") and not ("email" in provider.names or provider.domain):
             raise ValueError(
                 f"allow: {provider.name} does not say the domains of its users: {name!r}"
             )
-        if "@" in name[1:] and ":" not in name and not has_mail:
-            known = ", ".join(provider.names)
-            raise ValueError(f"allow: {provider.name} names its users by {known}: {name!r}")
-        if name.isdigit() and "sub" not in provider.names:
-            raise ValueError(f"allow: {name!r} is not a name; an id is written {key}:{name}")
         limit = None if scopes is None else frozenset(scopes_of(scopes, f"allow[{name!r}]"))
         limits[_plain(name)] = limit
 
     def may(user: User) -> bool | User:
         # A user takes precedence over their domain.
-        for name in _names_of(user, provider):
-            if name in limits:
-                return User(user.id, user.name, user.claims, limits[name], user.upstream)
-        return False
+        found = (name for name in _names_of(user, provider) if name in limits)
+        name = next(found, None)
+        return name is not None and replace(user, scopes=limits[name])
 
     return may
 

@@ -7,16 +7,14 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
-from functools import partial
-from hashlib import sha256
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import urlencode, urlsplit
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
-from mcpkit._utils.fetch import check_address, is_loopback_name
+from mcpkit._utils.fetch import check_address
 from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
@@ -38,7 +36,7 @@ from mcpkit.auth.server.grants import (
     Grants,
     LoginState,
 )
-from mcpkit.auth.server.keys import NEEDS, KeyStore
+from mcpkit.auth.server.keys import NEEDS, KeyStore, hash_of
 from mcpkit.auth.server.login import (
     Login,
     LoginAttempt,
@@ -121,9 +119,6 @@ class AuthorizationServer(EmbeddedServer):
         ValueError: An option is not valid; the message names it.
     """
 
-    paths = frozenset({AUTHORIZE, LOGIN, CONSENT, TOKEN, REGISTER, REVOKE, KEYS, METADATA, OPENID})
-    needs_resource = False
-
     @with_suggestions()
     def __init__(
         self,
@@ -183,7 +178,7 @@ class AuthorizationServer(EmbeddedServer):
         self._login_keys = {f"{LOGIN}/{key}": key for key in keys}
         """Paths for the redirects of providers, where there are several logins."""
 
-        self.paths = frozenset((*self.paths, *self._login_keys))
+        self.paths = frozenset((*_ENDPOINTS, *self._login_keys))
         self._grants = Grants(
             self._store,
             self._keys,
@@ -199,15 +194,7 @@ class AuthorizationServer(EmbeddedServer):
 
     async def verify(self, token: str, resource: str | None) -> Principal | None:
         """Return the principal of a token that this server has issued and not revoked."""
-
-        def is_ours(issuer: str, audience: str) -> bool:
-            if resource is not None:
-                return audience == resource
-            # Without public_url: issued on loopback, and valid there.
-            hosts = urlsplit(issuer).hostname, urlsplit(audience).hostname
-            return all(host is not None and is_loopback_name(host) for host in hosts)
-
-        return await self._grants.verify(token, is_ours)
+        return await self._grants.verify(token, resource)
 
     async def end_logins(self, user: str) -> None:
         """End all logins of a user: their tokens become invalid within ``cache_time``.
@@ -227,76 +214,36 @@ class AuthorizationServer(EmbeddedServer):
         self, path: str, urls: EndpointUrls, scope: Mapping[str, Any], receive: Any, send: Any
     ) -> None:
         """Serve a request at one of the paths."""
-        if path in _FOR_PROGRAMS:
-            methods, endpoint = _FOR_PROGRAMS[path]
-            response = await self._for_programs(endpoint, methods, urls, scope, receive)
-        elif path in self._login_keys:
-            methods, _ = _FOR_PEOPLE[LOGIN]
-            endpoint = partial(AuthorizationServer._log_in, key=self._login_keys[path])
-            response = await self._for_people(endpoint, methods, urls, scope, receive)
-        else:
-            methods, endpoint = _FOR_PEOPLE[path]
-            response = await self._for_people(endpoint, methods, urls, scope, receive)
-        if scope["method"] == "HEAD":
-            response.body = b""
-        await response(cast("Any", scope), receive, send)
-
-    async def _for_programs(
-        self,
-        endpoint: _Endpoint,
-        methods: str,
-        urls: EndpointUrls,
-        scope: Mapping[str, Any],
-        receive: Any,
-    ) -> Response:
-        """Respond with JSON; pages of any origin may read it, because no cookie is looked at."""
-        method = scope["method"]
-        if method == "OPTIONS":
+        methods, endpoint = _ENDPOINTS[LOGIN if path in self._login_keys else path]
+        is_page = path.startswith(AUTHORIZE)
+        if scope["method"] == "OPTIONS" and not is_page:
             headers = {
                 "Access-Control-Allow-Methods": methods,
                 "Access-Control-Allow-Headers": "*, Authorization",
                 "Access-Control-Max-Age": "3600",
             }
             response = Response(status_code=204, headers=headers)
-        elif method not in methods.split(", "):
+        elif scope["method"] not in methods.split(", "):
             response = Response(status_code=405, headers={"Allow": methods})
         else:
             try:
-                response = await endpoint(
-                    self, Request(urls, scope, await read_body(scope, receive))
-                )
+                request = Request(urls, scope, await read_body(scope, receive))
+                request.login_key = self._login_keys.get(path, "")
+                if is_page:
+                    request.check_origin()
+                response = await endpoint(self, request)
             except OAuthError as error:
-                response = json_response(error.members, error.status)
-                if error.status == 401:
-                    response.headers["WWW-Authenticate"] = "Basic"
+                response = _error_response(error, is_page)
             except Exception:
                 log.exception("the authorization server has failed")
-                response = json_response({"error": "server_error"}, 500)
-        response.headers["Access-Control-Allow-Origin"] = "*"
-        return response
-
-    async def _for_people(
-        self,
-        endpoint: _Endpoint,
-        methods: str,
-        urls: EndpointUrls,
-        scope: Mapping[str, Any],
-        receive: Any,
-    ) -> Response:
-        """Respond with a page, or with a redirect."""
-        if scope["method"] not in methods.split(", "):
-            return Response(status_code=405, headers={"Allow": methods})
-        try:
-            request = Request(urls, scope, await read_body(scope, receive))
-            origin = request.header(b"origin")
-            if request.is_post and origin not in (None, "null", request.origin):
-                raise OAuthError("access_denied", "This form is from another site", 403)
-            return await endpoint(self, request)
-        except OAuthError as error:
-            return page_response(pages.error(str(error)), error.status)
-        except Exception:
-            log.exception("the authorization server has failed")
-            return page_response(pages.error("Something has gone wrong on this server"), 500)
+                why = "Something has gone wrong on this server"
+                response = _error_response(OAuthError("server_error", why, 500), is_page)
+        if not is_page:
+            # Pages of any origin may read it, because no cookie is looked at.
+            response.headers["Access-Control-Allow-Origin"] = "*"
+        if scope["method"] == "HEAD":
+            response.body = b""
+        await response(cast("Any", scope), receive, send)
 
     # --- metadata (RFC 8414) ----------------------------------------------------------------------
 
@@ -326,9 +273,8 @@ class AuthorizationServer(EmbeddedServer):
 
     async def _jwks(self, request: Request) -> Response:
         del request
-        response = json_response({"keys": await self._keys.public_keys()})
-        response.headers["Cache-Control"] = "public, max-age=300"
-        return response
+        keys = await self._keys.public_keys()
+        return JSONResponse({"keys": keys}, headers={"Cache-Control": "public, max-age=300"})
 
     def _known_scopes(self, urls: EndpointUrls) -> list[str]:
         return list(dict.fromkeys((*urls.required, *urls.scopes, *self._scopes)))
@@ -372,11 +318,11 @@ class AuthorizationServer(EmbeddedServer):
         self, urls: EndpointUrls, client: RegisteredClient, scope: str | None
     ) -> tuple[str, ...]:
         """Return the requested scopes that exist and that the client may have."""
-        known = self._known_scopes(urls)
+        known = set(self._known_scopes(urls))
+        if client.scopes is not None:
+            known &= client.scopes
         wanted = urls.required if scope is None else tuple(dict.fromkeys(scope.split()))
         found = [each for each in wanted if each in known]
-        if client.scopes is not None:
-            found = [each for each in found if each in client.scopes]
         unknown = [each for each in wanted if each not in found and each != "offline_access"]
         if unknown and not found:
             raise OAuthError("invalid_scope", "None of these scopes is available")
@@ -387,7 +333,7 @@ class AuthorizationServer(EmbeddedServer):
         browser = request.browser() or secrets.token_urlsafe(32)
         id = secrets.token_urlsafe(32)
         expires = self._clock() + LOGIN_S
-        state = LoginState(asdict(wanted), _hash(browser), expires)
+        state = LoginState(wanted, hash_of(browser), expires)
         record = state.dump(self._keys)
         if not await self._store.add(_LOGIN, id, record, expires, MAX_LOGINS):
             raise OAuthError("temporarily_unavailable", "Too many logins at the moment")
@@ -397,7 +343,7 @@ class AuthorizationServer(EmbeddedServer):
 
     # --- logging in -------------------------------------------------------------------------------
 
-    async def _log_in(self, request: Request, key: str = "") -> Response:
+    async def _log_in(self, request: Request) -> Response:
         """Pass the browser's answer to the login."""
         check_rate(self._answers, request.urls.caller, "attempts")
         id, record, state = await self._state(request)
@@ -411,7 +357,7 @@ class AuthorizationServer(EmbeddedServer):
         counted = state.dump(self._keys)
         if not await self._store.change(_LOGIN, id, record, counted, state.expires):
             raise OAuthError("invalid_request", "This page was sent twice at once", 409)
-        return await self._ask_login(self._login.answer, request, id, counted, state, key)
+        return await self._ask_login(self._login.answer, request, id, counted, state)
 
     async def _ask_login(
         self,
@@ -420,7 +366,6 @@ class AuthorizationServer(EmbeddedServer):
         id: str,
         record: bytes,
         state: LoginState,
-        key: str = "",
     ) -> Response:
         """Ask the login, and turn its outcome into a response."""
         wanted = state.wanted
@@ -432,7 +377,7 @@ class AuthorizationServer(EmbeddedServer):
             request.fields if state.answers else {},
             request.is_post,
             state.memory,
-            key,
+            request.login_key,
             request.urls.name,
         )
         try:
@@ -463,11 +408,7 @@ class AuthorizationServer(EmbeddedServer):
     async def _state(
         self, request: Request, *, take: bool = False
     ) -> tuple[str, bytes, LoginState]:
-        """Return the login of a request: its id, its record, and the state in it.
-
-        Raises:
-            OAuthError: There is none, or another browser has started it.
-        """
+        """Return the login of a request, of the same browser: its id, its record, and its state."""
         gone = OAuthError("invalid_request", "This page has expired, or was used already")
         id = request.fields.get("state", "")
         record = await self._store.get(_LOGIN, id)
@@ -475,7 +416,7 @@ class AuthorizationServer(EmbeddedServer):
         if record is None or browser is None or request.repeated:
             raise gone
         state = LoginState.load(self._keys, record)
-        if not secrets.compare_digest(state.browser, _hash(browser)):
+        if not secrets.compare_digest(state.browser, hash_of(browser)):
             raise gone
         if take and await self._store.take(_LOGIN, id) is None:
             raise gone
@@ -546,7 +487,7 @@ class AuthorizationServer(EmbeddedServer):
         else:
             raise OAuthError("unsupported_grant_type", "This grant_type is not supported")
         await self._clients.note_use(client)
-        return json_response(issued.members)
+        return json_response(issued)
 
     async def _revoke(self, request: Request) -> Response:
         request.check_form()
@@ -555,11 +496,7 @@ class AuthorizationServer(EmbeddedServer):
         return Response(headers={"Cache-Control": "no-store"})
 
     async def _authenticated(self, request: Request) -> RegisteredClient:
-        """Return the client of a request, authenticated by its one method (RFC 6749, 2.3).
-
-        Raises:
-            OAuthError: The client is not authenticated.
-        """
+        """Return the client of a request, authenticated by its one method (RFC 6749, 2.3)."""
         refused = OAuthError("invalid_client", "The client is not authenticated", 401)
         fields = request.fields
         sent = request.credentials()
@@ -594,19 +531,26 @@ class AuthorizationServer(EmbeddedServer):
 
 _Endpoint: TypeAlias = Callable[[AuthorizationServer, Request], Awaitable[Response]]
 
-_FOR_PROGRAMS: Final[Mapping[str, tuple[str, _Endpoint]]] = {
+_ENDPOINTS: Final[Mapping[str, tuple[str, _Endpoint]]] = {
     METADATA: ("GET, HEAD", AuthorizationServer._metadata),
     OPENID: ("GET, HEAD", AuthorizationServer._metadata),
     KEYS: ("GET, HEAD", AuthorizationServer._jwks),
     TOKEN: ("POST", AuthorizationServer._token),
     REGISTER: ("POST", AuthorizationServer._register),
     REVOKE: ("POST", AuthorizationServer._revoke),
-}
-_FOR_PEOPLE: Final[Mapping[str, tuple[str, _Endpoint]]] = {
     AUTHORIZE: ("GET", AuthorizationServer._authorize),
     LOGIN: ("GET, POST", AuthorizationServer._log_in),
     CONSENT: ("GET, POST", AuthorizationServer._consent),
 }
+
+
+def _error_response(error: OAuthError, is_page: bool) -> Response:
+    if is_page:
+        return page_response(pages.error(str(error)), error.status)
+    response = json_response(error.members, error.status)
+    if error.status == 401:
+        response.headers["WWW-Authenticate"] = "Basic"
+    return response
 
 
 def _check_authorization(request: Request) -> None:
@@ -637,10 +581,6 @@ def _redirect_back(urls: EndpointUrls, wanted: AuthorizationRequest, **answer: s
 def _description(text: str) -> str:
     """Return a text with the characters that error_description may have (RFC 6749, 4.1.2.1)."""
     return "".join(each for each in text if " " <= each <= "~" and each not in '"\\')[:200]
-
-
-def _hash(text: str) -> str:
-    return sha256(text.encode()).hexdigest()
 
 
 # --- options --------------------------------------------------------------------------------------

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from base64 import b64decode, b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import scrypt
+from hmac import compare_digest
 from html import escape
 from typing import Any, Final
+from unicodedata import normalize
 from urllib.parse import urlencode
 
 import anyio
@@ -58,13 +62,11 @@ def hash_password(password: str) -> str:
     Raises:
         ValueError: It is shorter, or longer than 1,024 characters.
     """
-    import os
-
     if not _MIN_PASSWORD <= len(password) <= MAX_PASSWORD:
         raise ValueError(f"a password has at least {_MIN_PASSWORD} characters")
     salt = os.urandom(16)
     made = _scrypt(password, salt, _COST, _BLOCK)
-    return f"scrypt:{_COST}:{_BLOCK}:{_text(salt)}:{_text(made)}"
+    return f"scrypt:{_COST}:{_BLOCK}:{b64encode(salt).decode()}:{b64encode(made).decode()}"
 
 
 class Users(Login):
@@ -100,7 +102,6 @@ class Users(Login):
                 )
             self._users[name] = hash, user
         self._clock = clock
-        self._any_hash = next(iter(self._users.values()))[0]
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self._limiter = PerEventLoop(lambda: anyio.CapacityLimiter(MAX_HASHING))
 
@@ -117,15 +118,23 @@ class Users(Login):
         name, password = attempt.fields.get("name", ""), attempt.fields.get("password", "")
         if not attempt.posted or not name or not password or len(name) > MAX_NAME:
             return _form(attempt, name=name[:MAX_NAME])
-        wait = self._wait_of(name)
-        if wait > 0:
+        wrong, since = self._failures.get(name, (0, 0.0))
+        pause = min(2.0 ** (wrong - _FREE_FAILURES), MAX_WAIT) if wrong >= _FREE_FAILURES else 0
+        wait = since + pause - self._clock()
+        if pause and wait > 0:
             return _form(attempt, f"Too many wrong passwords: wait {wait:.0f} seconds", name, 429)
         limiter = self._limiter.get()
         if limiter.statistics().tasks_waiting >= MAX_WAITING:
             return _form(attempt, "Too many logins at once: try again", name, 503)
-        hash, user = self._users.get(name, (self._any_hash, None))
+        some_hash = next(iter(self._users.values()))[0]
+        hash, user = self._users.get(name, (some_hash, None))
         # Counted before hashing, or concurrent guesses would count as one.
-        self._count(name)
+        self._failures.pop(name, None)
+        self._failures[name] = wrong + 1, self._clock()
+        if len(self._failures) > MAX_NAMES:
+            # Unknown names are dropped first: they must not hide guesses for known ones.
+            unknown = (each for each in self._failures if each not in self._users)
+            del self._failures[next(unknown, next(iter(self._failures)))]
         matches = len(password) <= MAX_PASSWORD and await to_thread.run_sync(
             _matches, password, hash, limiter=limiter
         )
@@ -137,20 +146,6 @@ class Users(Login):
     async def still(self, user: User) -> User | None:
         """Return a user of the list; None if they are not in it."""
         return next((each for _, each in self._users.values() if each.id == user.id), None)
-
-    def _wait_of(self, name: str) -> float:
-        wrong, since = self._failures.get(name, (0, 0.0))
-        if wrong < _FREE_FAILURES:
-            return 0
-        return since + min(2.0 ** (wrong - _FREE_FAILURES), MAX_WAIT) - self._clock()
-
-    def _count(self, name: str) -> None:
-        wrong, _ = self._failures.pop(name, (0, 0.0))
-        self._failures[name] = wrong + 1, self._clock()
-        while len(self._failures) > MAX_NAMES:
-            # Unknown names are dropped first: they must not hide guesses for known ones.
-            victim = next((each for each in self._failures if each not in self._users), None)
-            self._failures.pop(next(iter(self._failures)) if victim is None else victim)
 
 
 def _form(attempt: LoginAttempt, problem: str = "", name: str = "", status: int = 200) -> Page:
@@ -168,27 +163,16 @@ def _form(attempt: LoginAttempt, problem: str = "", name: str = "", status: int 
 
 
 def _matches(password: str, hash: str) -> bool:
-    from hmac import compare_digest
-
-    match = _HASH.fullmatch(hash)
-    assert match is not None  # as `Users` has checked
-    cost, block, salt, made = match.groups()
+    _, cost, block, salt, made = hash.split(":")
     found = _scrypt(password, b64decode(salt), int(cost), int(block))
     return compare_digest(found, b64decode(made))
 
 
 def _scrypt(password: str, salt: bytes, cost: int, block: int) -> bytes:
-    from hashlib import scrypt
-    from unicodedata import normalize
-
     # Keyboards differ in how they write the same character (RFC 8265, 4.2).
     text = normalize("NFC", password).encode()
     memory = 128 * block * cost + 1024 * 1024
     return scrypt(text, salt=salt, n=cost, r=block, p=1, maxmem=memory, dklen=32)
-
-
-def _text(value: bytes) -> str:
-    return b64encode(value).decode("ascii")
 
 
 class LoginChooser(Login):
@@ -216,33 +200,28 @@ class LoginChooser(Login):
         """Start the chosen login, or pass it the browser's answer."""
         number: int | None = attempt.memory.get("login")
         wanted = None if attempt.posted else attempt.fields.get("chosen")
-        if wanted is not None and wanted in map(str, range(len(self._logins))):
-            number = int(wanted)
-            inner = self._inner(number, attempt, fields={}, memory={})
-            outcome: Outcome = await self._logins[number].begin(inner)
+        is_new = wanted is not None and wanted in map(str, range(len(self._logins)))
+        if is_new:
+            number = int(wanted or 0)
         elif number is None or attempt.place != self._logins[number].key:
             # Or one provider could replay the answer of another one (RFC 9700, 4.4.2).
             return await self.begin(attempt)
-        else:
-            inner = self._inner(number, attempt, memory=attempt.memory["memory"])
-            outcome = await self._logins[number].answer(inner)
+        login = self._logins[number]
+        inner = replace(
+            attempt,
+            action=f"{attempt.action}/{login.key}" if login.key else attempt.action,
+            fields={} if is_new else attempt.fields,
+            memory={} if is_new else attempt.memory["memory"],
+        )
+        outcome = await (login.begin(inner) if is_new else login.answer(inner))
         attempt.memory.update(login=number, memory=inner.memory)
         return outcome
 
-    def _inner(self, number: int, attempt: LoginAttempt, **changed: Any) -> LoginAttempt:
-        """Return the attempt for one login, with the path of its own answers."""
-        key = self._logins[number].key
-        return replace(
-            attempt, action=f"{attempt.action}/{key}" if key else attempt.action, **changed
-        )
-
     async def still(self, user: User) -> User | None:
         """Ask the login of a user."""
-        for each in self._logins:
-            if each.key and user.id.startswith(f"{each.key}:"):
-                return await each.still(user)
-        for each in self._logins:
-            found = None if each.key else await each.still(user)
+        own = [each for each in self._logins if each.key and user.id.startswith(f"{each.key}:")]
+        for each in own[:1] or [each for each in self._logins if not each.key]:
+            found = await each.still(user)
             if found is not None:
                 return found
         return None

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import inspect
 import secrets
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from hashlib import sha256
 from hmac import compare_digest
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import anyio
 
-from mcpkit._utils.fetch import check_address, shorten
+from mcpkit._utils.fetch import check_address, s256, shorten
 from mcpkit._utils.json import is_array
 from mcpkit.client.auth.base import (
     AuthorizationFailed,
@@ -144,13 +142,12 @@ class OAuth(TokenSource):
     ) -> str:
         """Send the user to the issuer, and return the code from the redirect."""
         callback.state = secrets.token_urlsafe(32)
-        digest = sha256(verifier.encode("ascii")).digest()
         query = {
             "response_type": "code",
             "client_id": client.client_id,
             "redirect_uri": callback.redirect_uri,
             "state": callback.state,
-            "code_challenge": urlsafe_b64encode(digest).decode("ascii").rstrip("="),
+            "code_challenge": s256(verifier),
             "code_challenge_method": "S256",
         }
         if client.resource:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from base64 import urlsafe_b64encode
-from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import urlsplit
+
+from mcpkit._utils.fetch import s256
 
 _NEEDS: Final = 'Tokens that are bound to a key need the auth extra: pip install "mcpkit[auth]"'
 
@@ -57,8 +57,7 @@ class DPoPProofs:
             "iat": int(time.time()),
         }
         if token is not None:
-            digest = sha256(token.encode("ascii")).digest()
-            claims["ath"] = urlsafe_b64encode(digest).decode("ascii").rstrip("=")
+            claims["ath"] = s256(token)
         nonce = self._nonces.get(origin_of(url))
         if nonce is not None:
             claims["nonce"] = nonce
