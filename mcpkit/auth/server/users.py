@@ -12,7 +12,7 @@ from dataclasses import replace
 from hashlib import scrypt
 from hmac import compare_digest
 from html import escape
-from typing import Any, Final
+from typing import Final
 from unicodedata import normalize
 from urllib.parse import urlencode
 
