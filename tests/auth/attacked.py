@@ -15,27 +15,8 @@ READ, WRITE = "notes:read", "notes:write"
 KEY: Final = "the-key-of-a-program"
 
 
-class Answer(NamedTuple):
-    """How an attack is answered.
-
-    Args:
-        status: Of HTTP.
-        error: The error of the challenge; None if there is none.
-        code: Of the error in JSON-RPC; None if the answer is none.
-    """
-
-    status: int
-    error: str | None = None
-    code: int | None = None
-
-
 class Ground:
-    """A server, its users, and somebody who has a token that is good for little.
-
-    Args:
-        host: Where it is.
-        issuer: Whose tokens it takes.
-    """
+    """A server, its users, and somebody who has a token that is good for little."""
 
     def __init__(self, host: Host, issuer: Issuer) -> None:
         self.issuer = issuer
@@ -54,58 +35,39 @@ class Ground:
         return answer.status == 200 and answer.text == f"{self.issuer.url}|ann"
 
     def with_token(self, token: str) -> Exchange:
-        """Ask with a token."""
         return self.site.ask("tools/call", bearer(token), **called("who", {}))
 
     def call(self, headers: dict[str, str], tool: str, **arguments: Any) -> Exchange:
-        """Call a tool."""
         return self.site.ask("tools/call", headers, **called(tool, arguments))
 
 
-Send = Callable[[Ground], Exchange]
-
-
 class Attack(NamedTuple):
-    """One way to get what one may not have.
-
-    Args:
-        name: What is tried.
-        send: Tries it, and returns the answer.
-        answer: As the documentation has it.
-    """
+    """One way to get what one may not have, and its answer: the status, and then its errors."""
 
     name: str
-    send: Send
-    answer: Answer
+    send: Callable[[Any], Any]
+    answer: tuple[Any, ...]
 
     def __str__(self) -> str:
         return self.name
 
 
-ATTACKS: Final[dict[str, Attack]] = {}
-"""All of them, by name."""
-
-
-def attack(
-    name: str, status: int, error: str | None = None, code: int | None = None
-) -> Callable[[Send], Send]:
+def register(table: dict[str, Attack], name: str, *answer: Any) -> Callable[[Any], Any]:
     """Write down a function as an attack, with the answer that it must get."""
 
-    def decorate(send: Send) -> Send:
-        assert name not in ATTACKS, name
-        ATTACKS[name] = Attack(name, send, Answer(status, error, code))
+    def decorate(send: Any) -> Any:
+        assert name not in table, name
+        table[name] = Attack(name, send, answer)
         return send
 
     return decorate
 
 
 def bearer(token: str) -> dict[str, str]:
-    """The header with a token."""
     return {"Authorization": f"Bearer {token}"}
 
 
 def is_own(principal: Principal, arguments: Any) -> bool:
-    """Tell whether a note is of whoever asks."""
     return bool(principal.claims["sub"] == arguments["of"])
 
 

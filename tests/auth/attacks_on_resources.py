@@ -8,122 +8,111 @@ from functools import partial
 from typing import Any, Final
 
 from mcpkit.auth import JWT, hash_key
-from tests.auth.attacked import ATTACKS as ATTACKS
-from tests.auth.attacked import KEY, Answer, Attack, Ground, attack, bearer, make_app
+from tests.auth.attacked import KEY, Attack, Ground, bearer, make_app, register
 from tests.auth.forgeries import FORGED, WRONG, forged, part, wrong
 from tests.auth.issuer import RESOURCE, Key
 from tests.messages import LEGACY, MODERN, announced, called, initialize, request
 from tests.transports.http.wire import Exchange
 
-NOT_VALID: Final = Answer(401, "invalid_token", -32600)
+ATTACKS: Final[dict[str, Attack]] = {}
+"""By name; the answer of each: its status, the error of its challenge, and that of JSON-RPC."""
+
+attack = partial(register, ATTACKS)
+NOT_VALID: Final = (401, "invalid_token", -32600)
+UNKNOWN: Final = (401, None, -32600)
+BAD_REQUEST: Final = (400, "invalid_request", -32600)
+NO_SCOPE: Final = (403, "insufficient_scope", -32600)
+FORBIDDEN: Final = (403, None, -32600)
+TASKS: Final[dict[str, Any]] = {
+    "io.modelcontextprotocol/clientCapabilities": {
+        "extensions": {"io.modelcontextprotocol/tasks": {}}
+    }
+}
 META: Final = "/.well-known/oauth-protected-resource"
 WHO: Final = announced(1, "tools/call", **called("who", {}))
 
 # --- tokens ---------------------------------------------------------------------------------------
 
-
-def with_wrong(ground: Ground, way: str) -> Exchange:
-    return ground.with_token(wrong(ground.issuer, way))
-
-
-def with_forged(ground: Ground, way: str) -> Exchange:
-    return ground.with_token(forged(ground.issuer)[way])
-
-
 for way in WRONG:
-    name = f"a token that is wrong: {way}"
-    ATTACKS[name] = Attack(name, partial(with_wrong, way=way), NOT_VALID)
+    attack(f"a token that is wrong: {way}", *NOT_VALID)(
+        lambda ground, way=way: ground.with_token(wrong(ground.issuer, way))
+    )
 for way in FORGED:
-    name = f"a token that is forged: {way}"
-    ATTACKS[name] = Attack(name, partial(with_forged, way=way), NOT_VALID)
+    attack(f"a token that is forged: {way}", *NOT_VALID)(
+        lambda ground, way=way: ground.with_token(forged(ground.issuer)[way])
+    )
 
 
-@attack("a token in the query", 400, "invalid_request", -32600)
-def _(ground: Ground) -> Exchange:
-    token = ground.ann["Authorization"].removeprefix("Bearer ")
-    path = f"{ground.site.path}?access_token={token}"
-    return ground.site.post(initialize(), path=path)
+def ann(ground: Ground) -> str:
+    """The token of somebody else."""
+    return ground.ann["Authorization"].removeprefix("Bearer ")
 
 
-@attack("a token in the query, beside one of one's own", 400, "invalid_request", -32600)
-def _(ground: Ground) -> Exchange:
-    token = ground.ann["Authorization"].removeprefix("Bearer ")
-    path = f"{ground.site.path}?a=b&access_token={token}"
-    return ground.site.post(initialize(), ground.eve, path=path)
-
-
-@attack("a token in a form", 401, None, -32600)
-def _(ground: Ground) -> Exchange:
-    form = {"Content-Type": "application/x-www-form-urlencoded"}
-    token = ground.ann["Authorization"].removeprefix("Bearer ")
-    return ground.site.post(f"access_token={token}".encode(), form)
-
-
-@attack("a token in a cookie", 401, None, -32600)
-def _(ground: Ground) -> Exchange:
-    token = ground.ann["Authorization"].removeprefix("Bearer ")
-    return ground.site.modern(WHO, {"Cookie": f"access_token={token}; Authorization={token}"})
-
-
-@attack("a token in _meta", 401, None, -32600)
-def _(ground: Ground) -> Exchange:
-    return ground.site.ask("tools/call", **called("who", {}), _meta={"access_token": "any", "a": 1})
-
-
-@attack("a token as a password", 401, None, -32600)
-def _(ground: Ground) -> Exchange:
-    token = ground.ann["Authorization"].removeprefix("Bearer ")
-    return ground.site.modern(WHO, {"Authorization": f"Basic {part(f'ann:{token}'.encode())}"})
-
-
-@attack("two tokens in two headers", 400, "invalid_request", -32600)
-def _(ground: Ground) -> Exchange:
-    both: Any = {"Authorization": [ground.eve["Authorization"], ground.ann["Authorization"]]}
-    return ground.site.modern(WHO, both)
-
-
-@attack("two tokens in one header", 400, "invalid_request", -32600)
-def _(ground: Ground) -> Exchange:
-    both = f"{ground.eve['Authorization']}, {ground.ann['Authorization']}"
-    return ground.site.modern(WHO, {"Authorization": both})
-
-
-@attack("a huge token", 400, "invalid_request", -32600)
-def _(ground: Ground) -> Exchange:
-    return ground.with_token(ground.issuer.token(more="a" * 30_000))
-
-
-@attack("a token with bytes that are none of a token", 400, "invalid_request", -32600)
-def _(ground: Ground) -> Exchange:
-    raw: Any = {"Authorization": ground.ann["Authorization"].encode() + b"\xc3\xa4"}
-    return ground.site.modern(WHO, raw)
-
-
-@attack("a session id as a token", 401, "invalid_token", -32600)
-def _(ground: Ground) -> Exchange:
-    return ground.with_token(ground.site.begin(headers=ground.ann).token)
-
-
-@attack("the hash of a key as a key", 401, "invalid_token", -32600)
-def _(ground: Ground) -> Exchange:
-    return ground.with_token(hash_key(KEY).removeprefix("sha256:"))
-
-
-@attack("the beginning of a key", 401, "invalid_token", -32600)
-def _(ground: Ground) -> Exchange:
-    return ground.with_token(KEY[:-1])
-
-
-@attack("a token that another issuer has issued for the same name", 401, "invalid_token", -32600)
-def _(ground: Ground) -> Exchange:
-    url = "https://login.example.org"
-    return ground.with_token(ground.issuer.token(Key("theirs"), {"kid": "one"}, iss=url))
+attack("a token in the query", *BAD_REQUEST)(
+    lambda ground: ground.site.post(
+        initialize(), path=f"{ground.site.path}?access_token={ann(ground)}"
+    )
+)
+attack("a token in the query, beside one of one's own", *BAD_REQUEST)(
+    lambda ground: ground.site.post(
+        initialize(), ground.eve, path=f"{ground.site.path}?a=b&access_token={ann(ground)}"
+    )
+)
+attack("a token in a form", *UNKNOWN)(
+    lambda ground: ground.site.post(
+        f"access_token={ann(ground)}".encode(),
+        {"Content-Type": "application/x-www-form-urlencoded"},
+    )
+)
+attack("a token in a cookie", *UNKNOWN)(
+    lambda ground: ground.site.modern(
+        WHO, {"Cookie": f"access_token={ann(ground)}; Authorization={ann(ground)}"}
+    )
+)
+attack("a token in _meta", *UNKNOWN)(
+    lambda ground: ground.site.ask(
+        "tools/call", **called("who", {}), _meta={"access_token": "any", "a": 1}
+    )
+)
+attack("a token as a password", *UNKNOWN)(
+    lambda ground: ground.site.modern(
+        WHO, {"Authorization": f"Basic {part(f'ann:{ann(ground)}'.encode())}"}
+    )
+)
+attack("two tokens in two headers", *BAD_REQUEST)(
+    lambda ground: ground.site.modern(
+        WHO, {"Authorization": [ground.eve["Authorization"], ground.ann["Authorization"]]}
+    )
+)
+attack("two tokens in one header", *BAD_REQUEST)(
+    lambda ground: ground.with_token(f"{ann(ground)}, {ground.eve['Authorization']}")
+)
+attack("a huge token", *BAD_REQUEST)(
+    lambda ground: ground.with_token(ground.issuer.token(more="a" * 30_000))
+)
+attack("a token with bytes that are none of a token", *BAD_REQUEST)(
+    lambda ground: ground.site.modern(
+        WHO, {"Authorization": ground.ann["Authorization"].encode() + b"\xc3\xa4"}
+    )
+)
+attack("a session id as a token", *NOT_VALID)(
+    lambda ground: ground.with_token(ground.site.begin(headers=ground.ann).token)
+)
+attack("the hash of a key as a key", *NOT_VALID)(
+    lambda ground: ground.with_token(hash_key(KEY).removeprefix("sha256:"))
+)
+attack("the beginning of a key", *NOT_VALID)(lambda ground: ground.with_token(KEY[:-1]))
+attack("a token that another issuer has issued for the same name", *NOT_VALID)(
+    lambda ground: ground.with_token(
+        ground.issuer.token(Key("theirs"), {"kid": "one"}, iss="https://login.example.org")
+    )
+)
 
 
 # --- keys -----------------------------------------------------------------------------------------
 
 
-@attack("a flood of made-up keys", 401, "invalid_token", -32600)
+@attack("a flood of made-up keys", *NOT_VALID)
 def _(ground: Ground) -> Exchange:
     stranger = Key("stranger")
     before = ground.issuer.times("/keys")
@@ -133,7 +122,7 @@ def _(ground: Ground) -> Exchange:
     return answer
 
 
-@attack("a certificate in the header", 401, "invalid_token", -32600)
+@attack("a certificate in the header", *NOT_VALID)
 def _(ground: Ground) -> Exchange:
     header = {"kid": "one", "x5c": [part(b"a certificate of evil")], "x5t#S256": "evil"}
     return ground.with_token(ground.issuer.token(Key("stranger"), header))
@@ -193,14 +182,15 @@ def _(ground: Ground) -> Exchange:
 # --- what belongs to others -----------------------------------------------------------------------
 
 
-@attack("a session of somebody else", 404, None, -32600)
-def _(ground: Ground) -> Exchange:
-    return ground.site.begin(headers=ground.ann).post(request(1, "ping"), ground.eve)
-
-
-@attack("a session of somebody else, without a token", 401, None, -32600)
-def _(ground: Ground) -> Exchange:
-    return ground.site.begin(headers=ground.ann).post(request(1, "ping"))
+attack("a session of somebody else", 404, None, -32600)(
+    lambda ground: ground.site.begin(headers=ground.ann).post(request(1, "ping"), ground.eve)
+)
+attack("a session of somebody else, without a token", *UNKNOWN)(
+    lambda ground: ground.site.begin(headers=ground.ann).post(request(1, "ping"))
+)
+attack("the stream of a session of somebody else", 404, None, -32600)(
+    lambda ground: ground.site.begin(headers=ground.ann).get(headers=ground.eve)
+)
 
 
 @attack("the end of a session of somebody else", 404, None, -32600)
@@ -210,11 +200,6 @@ def _(ground: Ground) -> Exchange:
     answer.finish()
     assert talk.post(request(1, "ping"), ground.ann).status == 200
     return answer
-
-
-@attack("the stream of a session of somebody else", 404, None, -32600)
-def _(ground: Ground) -> Exchange:
-    return ground.site.begin(headers=ground.ann).get(headers=ground.eve)
 
 
 @attack("the answer of a call of somebody else, fetched again", 404, None, -32600)
@@ -249,93 +234,74 @@ def _(ground: Ground) -> Exchange:
     return ground.site.ask("tools/call", ground.eve, **again, _meta=meta)
 
 
-def task_of_ann(ground: Ground) -> tuple[str, dict[str, Any]]:
-    extension: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
-    meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": extension}
-    begun = ground.site.ask("tools/call", ground.ann, **called("work", {"of": "ann"}), _meta=meta)
-    return begun.result["taskId"], meta
+def task_of_ann(ground: Ground, method: str, **params: Any) -> Exchange:
+    """Send a request about a task of somebody else."""
+    begun = ground.site.ask("tools/call", ground.ann, **called("work", {"of": "ann"}), _meta=TASKS)
+    id = begun.result["taskId"]
+    headers = {**ground.eve, "Mcp-Name": id}
+    return ground.site.ask(method, headers, taskId=id, _meta=TASKS, **params)
 
 
-@attack("a task of somebody else", 200, None, -32602)
-def _(ground: Ground) -> Exchange:
-    id, meta = task_of_ann(ground)
-    return ground.site.ask("tasks/get", {**ground.eve, "Mcp-Name": id}, taskId=id, _meta=meta)
-
-
-@attack("the end of a task of somebody else", 200, None, -32602)
-def _(ground: Ground) -> Exchange:
-    id, meta = task_of_ann(ground)
-    return ground.site.ask("tasks/cancel", {**ground.eve, "Mcp-Name": id}, taskId=id, _meta=meta)
-
-
-@attack("an answer to a question of a task of somebody else", 200, None, -32602)
-def _(ground: Ground) -> Exchange:
-    id, meta = task_of_ann(ground)
-    more = {"taskId": id, "inputResponses": {"a": {"action": "decline"}}}
-    return ground.site.ask("tasks/update", {**ground.eve, "Mcp-Name": id}, **more, _meta=meta)
+attack("a task of somebody else", 200, None, -32602)(
+    lambda ground: task_of_ann(ground, "tasks/get")
+)
+attack("the end of a task of somebody else", 200, None, -32602)(
+    lambda ground: task_of_ann(ground, "tasks/cancel")
+)
+attack("an answer to a question of a task of somebody else", 200, None, -32602)(
+    lambda ground: task_of_ann(ground, "tasks/update", inputResponses={"a": {"action": "decline"}})
+)
 
 
 # --- what one may not -----------------------------------------------------------------------------
 
 
-@attack("a tool that needs a scope", 403, "insufficient_scope", -32600)
-def _(ground: Ground) -> Exchange:
-    return ground.call(ground.eve, "write")
+attack("a tool that needs a scope", *NO_SCOPE)(lambda ground: ground.call(ground.eve, "write"))
+attack("a scope that is claimed beside the token", *NO_SCOPE)(
+    lambda ground: ground.site.ask(
+        "tools/call",
+        {**ground.eve, "X-Scope": "notes:write", "X-User": "ann", "X-Forwarded-User": "ann"},
+        **called("write", {}),
+        _meta={"scope": "notes:write", "io.modelcontextprotocol/clientInfo": {"name": "ann"}},
+    )
+)
+OTHERWISE: Final = "NOTES:WRITE notes:write* notes:wri * notes:write,notes:read"
+attack("a scope in other letters", *NO_SCOPE)(
+    lambda ground: ground.call(bearer(ground.issuer.token(sub="eve", scope=OTHERWISE)), "write")
+)
+attack("a resource that needs a scope", *NO_SCOPE)(
+    lambda ground: ground.site.ask("resources/read", ground.eve, uri="notes://all")
+)
+attack("changes of a resource that needs a scope", *NO_SCOPE)(
+    lambda ground: ground.site.ask(
+        "subscriptions/listen",
+        ground.eve,
+        notifications={"resourceSubscriptions": ["notes://all"]},
+    )
+)
+attack("a prompt that needs a scope", *NO_SCOPE)(
+    lambda ground: ground.site.ask("prompts/get", ground.eve, name="greet", arguments={"name": "a"})
+)
+attack("arguments that a predicate refuses", *FORBIDDEN)(
+    lambda ground: ground.call(ground.eve, "show", of="ann")
+)
+attack("a wish for a task, to come around a predicate", *FORBIDDEN)(
+    lambda ground: ground.site.ask(
+        "tools/call", ground.eve, **called("work", {"of": "ann"}), _meta=TASKS
+    )
+)
+attack("a template that a predicate refuses", *FORBIDDEN)(
+    lambda ground: ground.site.ask("resources/read", ground.eve, uri="notes://of/ann")
+)
 
 
-@attack("a scope that is claimed beside the token", 403, "insufficient_scope", -32600)
-def _(ground: Ground) -> Exchange:
-    headers = {**ground.eve, "X-Scope": "notes:write", "X-User": "ann", "X-Forwarded-User": "ann"}
-    meta = {"scope": "notes:write", "io.modelcontextprotocol/clientInfo": {"name": "ann"}}
-    return ground.site.ask("tools/call", headers, **called("write", {}), _meta=meta)
-
-
-@attack("a scope in other letters", 403, "insufficient_scope", -32600)
-def _(ground: Ground) -> Exchange:
-    scope = "NOTES:WRITE notes:write* notes:wri * notes:write,notes:read"
-    return ground.call(bearer(ground.issuer.token(sub="eve", scope=scope)), "write")
-
-
-@attack("a resource that needs a scope", 403, "insufficient_scope", -32600)
-def _(ground: Ground) -> Exchange:
-    return ground.site.ask("resources/read", ground.eve, uri="notes://all")
-
-
-@attack("changes of a resource that needs a scope", 403, "insufficient_scope", -32600)
-def _(ground: Ground) -> Exchange:
-    wanted = {"resourceSubscriptions": ["notes://all"]}
-    return ground.site.ask("subscriptions/listen", ground.eve, notifications=wanted)
-
-
-@attack("a prompt that needs a scope", 403, "insufficient_scope", -32600)
-def _(ground: Ground) -> Exchange:
-    return ground.site.ask("prompts/get", ground.eve, name="greet", arguments={"name": "a"})
-
-
-@attack("the rest of a list that one may not see", 200)
+@attack("the rest of a list that one may not see", 200, None, None)
 def _(ground: Ground) -> Exchange:
     cursor = ground.site.ask("tools/list", ground.ann).result["nextCursor"]
     answer = ground.site.ask("tools/list", ground.eve, cursor=cursor)
     names = [each["name"] for each in answer.result["tools"]]
     assert "write" not in names
     return answer
-
-
-@attack("arguments that a predicate refuses", 403, None, -32600)
-def _(ground: Ground) -> Exchange:
-    return ground.call(ground.eve, "show", of="ann")
-
-
-@attack("a wish for a task, to come around a predicate", 403, None, -32600)
-def _(ground: Ground) -> Exchange:
-    extension: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
-    meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": extension}
-    return ground.site.ask("tools/call", ground.eve, **called("work", {"of": "ann"}), _meta=meta)
-
-
-@attack("a template that a predicate refuses", 403, None, -32600)
-def _(ground: Ground) -> Exchange:
-    return ground.site.ask("resources/read", ground.eve, uri="notes://of/ann")
 
 
 @attack("a name that is written otherwise", 200, None, -32602)
@@ -349,7 +315,7 @@ def _(ground: Ground) -> Exchange:
     return ground.call(ground.eve, "Write")
 
 
-@attack("a forbidden call in a batch", 200)
+@attack("a forbidden call in a batch", 200, None, None)
 def _(ground: Ground) -> Exchange:
     talk = ground.site.begin("2025-03-26", headers=ground.eve)
     answer = talk.post(
@@ -366,7 +332,7 @@ def _(ground: Ground) -> Exchange:
 # --- around the endpoint --------------------------------------------------------------------------
 
 
-@attack("another verb", 401, None, -32600)
+@attack("another verb", *UNKNOWN)
 def _(ground: Ground) -> Exchange:
     for verb in ("HEAD", "OPTIONS", "PUT", "PATCH", "TRACE", "GET"):
         answer = ground.site.send(verb, {"X-HTTP-Method-Override": "POST"})
@@ -390,42 +356,35 @@ def _(ground: Ground) -> Exchange:
     return ground.site.post(initialize(), path=f"{base}/x")
 
 
-@attack("the endpoint of older clients", 401, None, -32600)
+@attack("the endpoint of older clients", *UNKNOWN)
 def _(ground: Ground) -> Exchange:
     base = ground.site.path.removesuffix("/mcp")
     assert ground.site.post(initialize("2024-11-05"), path=f"{base}/messages").status == 401
     return ground.site.get(path=f"{base}/sse")
 
 
-@attack("a page of another site", 403, None, -32600)
-def _(ground: Ground) -> Exchange:
-    return ground.site.modern(WHO, {**ground.ann, "Origin": "https://evil.example.com"})
+attack("a page of another site", *FORBIDDEN)(
+    lambda ground: ground.site.modern(WHO, {**ground.ann, "Origin": "https://evil.example.com"})
+)
+attack("another host, to be named in the challenge", *FORBIDDEN)(
+    lambda ground: ground.site.modern(WHO, {"Host": "evil.example.com"})
+)
+attack("a host with a quote, to write into the challenge", *FORBIDDEN)(
+    lambda ground: ground.site.modern(WHO, {"Host": 'localhost", resource_metadata="https://evil'})
+)
+PROXY: Final = {
+    "X-Forwarded-Host": "evil.example.com",
+    "X-Forwarded-Proto": "https",
+    "X-Forwarded-Prefix": "/evil.example.com",
+    "X-Original-URL": "https://evil.example.com/",
+    "Forwarded": "host=evil.example.com;proto=https",
+}
+attack("a proxy that nobody has, to be named in the challenge", *UNKNOWN)(
+    lambda ground: ground.site.modern(WHO, PROXY)
+)
 
 
-@attack("another host, to be named in the challenge", 403, None, -32600)
-def _(ground: Ground) -> Exchange:
-    return ground.site.modern(WHO, {"Host": "evil.example.com"})
-
-
-@attack("a proxy that nobody has, to be named in the challenge", 401, None, -32600)
-def _(ground: Ground) -> Exchange:
-    named = "evil.example.com"
-    headers = {
-        "X-Forwarded-Host": named,
-        "X-Forwarded-Proto": "https",
-        "X-Forwarded-Prefix": f"/{named}",
-        "X-Original-URL": f"https://{named}/",
-        "Forwarded": f"host={named};proto=https",
-    }
-    return ground.site.modern(WHO, headers)
-
-
-@attack("a host with a quote, to write into the challenge", 403, None, -32600)
-def _(ground: Ground) -> Exchange:
-    return ground.site.modern(WHO, {"Host": 'localhost", resource_metadata="https://evil'})
-
-
-@attack("another host, to be named in the metadata", 200)
+@attack("another host, to be named in the metadata", 200, None, None)
 def _(ground: Ground) -> Exchange:
     headers = {"Host": "evil.example.com", "X-Forwarded-Host": "evil.example.com"}
     answer = ground.site.send("GET", headers, path=f"{META}{ground.site.path}")
@@ -433,7 +392,7 @@ def _(ground: Ground) -> Exchange:
     return answer
 
 
-@attack("a version without authorization", 401, None, -32600)
+@attack("a version without authorization", *UNKNOWN)
 def _(ground: Ground) -> Exchange:
     for version in LEGACY:
         assert ground.site.post(initialize(version)).status == 401, version

@@ -12,9 +12,8 @@ import anyio
 import pytest
 
 from mcpkit.auth import Keys, hash_key
-from tests.auth.attacked import ATTACKS, Attack, Ground
-from tests.auth.attacks_on_logins import ATTACKS as ATTACKS_ON_LOGINS
-from tests.auth.attacks_on_logins import Attack as AttackOnLogins
+from tests.auth import attacks_on_logins, attacks_on_resources
+from tests.auth.attacked import Attack, Ground
 from tests.auth.attacks_on_logins import victim
 from tests.auth.attacks_on_resources import META
 from tests.auth.browser import Page, fields_of
@@ -47,7 +46,7 @@ def code_of(answer: Exchange) -> int | None:
     return code
 
 
-@pytest.mark.parametrize("attack", ATTACKS.values(), ids=str)
+@pytest.mark.parametrize("attack", attacks_on_resources.ATTACKS.values(), ids=str)
 def test_it_is_refused_as_documented(
     ground: Ground, attack: Attack, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -108,15 +107,15 @@ def error_said(page: Page) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("attack", ATTACKS_ON_LOGINS.values(), ids=str)
+@pytest.mark.parametrize("attack", attacks_on_logins.ATTACKS.values(), ids=str)
 def test_what_is_tried_at_logins_is_refused(
-    site: Site, attack: AttackOnLogins, caplog: pytest.LogCaptureFixture
+    site: Site, attack: Attack, caplog: pytest.LogCaptureFixture
 ) -> None:
     """AUTH-8, AUTH-15, AUTH-16, SEC-13, SEC-16, SEC-18, and RFC 9700."""
     caplog.set_level("DEBUG")
     honest = site.tokens(victim())
     page = attack.send(site)
-    assert (page.status, error_said(page)) == (attack.status, attack.error)
+    assert (page.status, error_said(page)) == attack.answer
     assert "evil.example.com" not in (page.location or "")
     assert site.said(honest["access_token"]) == "ada False [notes:read]"
     assert site.said(site.tokens(victim())["access_token"]) == "ada False [notes:read]"
