@@ -13,10 +13,8 @@ import anyio
 import pytest
 
 from mcpkit import MCPKit
-from mcpkit._utils.quota import RateLimit
 from mcpkit.auth import (
     AuthorizationServer,
-    Login,
     LoginAttempt,
     LoginRefused,
     SqliteAuthStore,
@@ -27,8 +25,6 @@ from mcpkit.auth import Page as LoginPage
 from mcpkit.auth.server import clients as clients_module
 from mcpkit.auth.server import messages as requests_module
 from mcpkit.auth.server import server as server_module
-from mcpkit.auth.server.keys import SigningKey
-from mcpkit.auth.server.messages import OAuthError, check_rate
 from tests.auth.browser import Browser, fields_of
 from tests.auth.server.conftest import (
     BACK,
@@ -64,6 +60,9 @@ ELSEWHERE = "https://evil.example/back"
         BACK.replace("/back", "/x/../back"),
         "",
         "javascript:alert(1)",
+        f"{BACK}@evil.example.com",
+        "//evil.example.com",
+        "\\\\evil",
     ],
 )
 def test_users_are_sent_to_what_is_registered_exactly(site: Site, uri: str) -> None:
@@ -74,15 +73,11 @@ def test_users_are_sent_to_what_is_registered_exactly(site: Site, uri: str) -> N
     assert "does not work" in page.text
 
 
-def test_a_client_that_nobody_knows_is_sent_nowhere(site: Site) -> None:
-    page = Browser().open(site.authorize_url(client_id="nobody"))
-    assert (page.status, page.location) == (400, None)
-
-
 @pytest.mark.parametrize(
     ("changed", "code"),
     [
         ({"response_type": "token"}, "unsupported_response_type"),
+        ({"response_type": "code token"}, "unsupported_response_type"),
         ({"response_type": None}, "unsupported_response_type"),
         ({"code_challenge": None}, "invalid_request"),
         ({"code_challenge_method": "plain"}, "invalid_request"),
@@ -128,21 +123,12 @@ def test_nothing_of_a_request_becomes_a_header(site: Site, bad: str) -> None:
     page = Browser().open(site.authorize_url(client_id="given", state=bad, response_type="token"))
     assert fields_of(page.location or "")["state"] == bad
     assert page.headers.get("set-cookie") is None
-    page = Browser().open(site.authorize_url(client_id=bad))
-    assert (page.status, page.location) == (400, None)
+    for client in (bad, "nobody"):
+        page = Browser().open(site.authorize_url(client_id=client))
+        assert (page.status, page.location) == (400, None)
 
 
 # --- codes ----------------------------------------------------------------------------------------
-
-
-def test_a_code_that_is_brought_again_ends_what_it_gave(site: Site) -> None:
-    asked = site.log_in()
-    tokens = site.redeem(asked).json
-    assert site.call(tokens["access_token"]).status == 200
-    again = site.redeem(asked)
-    assert (again.status, again.json["error"]) == (400, "invalid_grant")
-    assert site.call(tokens["access_token"]).status == 401
-    assert site.refresh(tokens["refresh_token"]).status == 400
 
 
 def test_a_code_is_redeemed_once_by_however_many(site: Site) -> None:
@@ -170,36 +156,13 @@ def test_a_code_needs_all_that_it_is_bound_to(site: Site, changed: dict[str, str
     assert site.redeem(asked).status == 200, "who has tried has spoilt it"
 
 
-def test_a_code_is_its_clients(site: Site) -> None:
-    asked = site.log_in()
-    other = site.register()["client_id"]
-    page = site.redeem(asked, client_id=other)
-    assert (page.status, page.json["error"]) == (400, "invalid_grant")
-
-
 def test_a_code_lives_for_a_minute(site: Site) -> None:
     asked = site.log_in()
     site.clock.now += 61
     assert site.redeem(asked).json["error"] == "invalid_grant"
 
 
-def test_a_token_for_another_server_is_not_issued(site: Site) -> None:
-    """AUTH-8, RFC 8707."""
-    page = site.redeem(site.log_in(), resource="https://other.example/mcp")
-    assert (page.status, page.json["error"]) == (400, "invalid_target")
-
-
 # --- refresh tokens -------------------------------------------------------------------------------
-
-
-def test_an_old_refresh_token_ends_the_grant(site: Site) -> None:
-    """Somebody has stolen it, or its successor (RFC 9700, 4.14.2)."""
-    first = site.tokens()
-    second = site.refresh(first["refresh_token"]).json
-    third = site.refresh(second["refresh_token"]).json
-    assert site.refresh(first["refresh_token"]).json["error"] == "invalid_grant"
-    assert site.refresh(third["refresh_token"]).status == 400
-    assert site.call(third["access_token"]).status == 401
 
 
 def test_an_answer_is_lost_for_seconds_only(site: Site) -> None:
@@ -208,13 +171,6 @@ def test_an_answer_is_lost_for_seconds_only(site: Site) -> None:
     site.clock.now += 21
     assert site.refresh(first["refresh_token"]).status == 400
     assert site.refresh(second["refresh_token"]).status == 400
-
-
-def test_a_refresh_token_is_its_clients(site: Site) -> None:
-    tokens = site.tokens()
-    other = site.register()["client_id"]
-    assert site.refresh(tokens["refresh_token"], client_id=other).status == 400
-    assert site.refresh(tokens["refresh_token"]).status == 200
 
 
 def test_a_refresh_token_cannot_be_made_up(site: Site) -> None:
@@ -238,9 +194,7 @@ def test_a_login_that_is_not_used_ends(site: Site) -> None:
 
 def begun(site: Site, browser: Browser) -> str:
     """Log in, and return the address of the page of consent."""
-    page = browser.fill_in(browser.open(site.authorize_url()))
-    assert page.location is not None
-    return page.location
+    return browser.fill_in(browser.open(site.authorize_url())).location or ""
 
 
 def test_consent_is_given_in_the_browser_that_has_logged_in(site: Site) -> None:
@@ -253,23 +207,14 @@ def test_consent_is_given_in_the_browser_that_has_logged_in(site: Site) -> None:
     assert (page.status, page.location) == (400, None)
 
 
-def test_a_form_of_another_site_is_refused(site: Site) -> None:
+def test_consent_is_given_once_and_on_its_page(site: Site) -> None:
     """CSRF."""
     browser = Browser({"name": "ada"})
-    state = fields_of(begun(site, browser))["state"]
-    form = {"state": state, "answer": "allow"}
+    form = {"state": fields_of(begun(site, browser))["state"], "answer": "allow"}
     url = f"{site.origin}/authorize/consent"
     page = browser.open(url, form, {"Origin": "https://evil.example"})
     assert (page.status, page.location) == (403, None)
     assert "code" in fields_of(browser.open(url, form).location or "")
-
-
-def test_consent_is_used_once(site: Site) -> None:
-    browser = Browser({"name": "ada"})
-    state = fields_of(begun(site, browser))["state"]
-    form = {"state": state, "answer": "allow"}
-    url = f"{site.origin}/authorize/consent"
-    assert browser.open(url, form).status == 303
     assert browser.open(url, form).status == 400
 
 
@@ -285,15 +230,6 @@ def test_consent_cannot_be_skipped(site: Site) -> None:
     asked = {"state": fields_of(begun(site, browser))["state"], "answer": "allow"}
     page = browser.open(f"{url}?{urlencode(asked)}")
     assert (page.status, page.location) == (200, None)
-
-
-def test_each_client_is_consented_to(site: Site) -> None:
-    """AUTH-15: that one was allowed says nothing of the next."""
-    browser = Browser({"name": "ada"}, "allow")
-    site.tokens(browser)
-    other = site.register(client_name="Another one")["client_id"]
-    page = browser.fill_in(browser.open(site.authorize_url(client_id=other)))
-    assert "Another one" in browser.open(page.location or "").text
 
 
 def test_pages_run_nothing_and_stand_in_no_frame(site: Site) -> None:
@@ -316,14 +252,14 @@ def test_pages_run_nothing_and_stand_in_no_frame(site: Site) -> None:
 
 
 def test_the_name_of_a_client_is_text(site: Site) -> None:
-    name = "<script>alert(1)</script>\"'\u202egnp"
-    other = site.register(client_name=name)["client_id"]
+    name = "</title><script>alert(1)</script>\"'\u202egnp"
+    other = site.register(client_name=name, client_uri=name, logo_uri=name)["client_id"]
     browser = Browser({"name": "ada"})
-    page = browser.fill_in(browser.open(site.authorize_url(client_id=other)))
-    text = browser.open(page.location or "").text
-    assert "<script>alert" not in text
+    url = site.authorize_url(client_id=other, state=name, scope=f"notes:read {name}")
+    text = browser.open(browser.fill_in(browser.open(url)).location or "").text
     assert "&lt;script&gt;" in text
     assert "\u202e" not in text
+    assert all("<script" not in each.text for each in browser.seen)
 
 
 def test_a_visit_lasts_for_minutes(site: Site) -> None:
@@ -335,8 +271,7 @@ def test_a_visit_lasts_for_minutes(site: Site) -> None:
 
 def test_the_cookie_is_for_nobody_else(site: Site) -> None:
     cookie = Browser().open(site.authorize_url()).headers["set-cookie"]
-    for each in ("HttpOnly", "SameSite=lax", "Path=/"):
-        assert each in cookie
+    assert all(each in cookie for each in ("HttpOnly", "SameSite=lax", "Path=/"))
 
 
 # --- registration ---------------------------------------------------------------------------------
@@ -355,6 +290,12 @@ def test_the_cookie_is_for_nobody_else(site: Site) -> None:
         ({"redirect_uris": ["https://u@a.example/"]}, "invalid_redirect_uri"),
         ({"redirect_uris": ["https://a.example/\r\nX: y"]}, "invalid_redirect_uri"),
         ({"redirect_uris": ["/back"]}, "invalid_redirect_uri"),
+        # Browsers find a host where others see none.
+        ({"redirect_uris": ["https:///evil.example/cb"]}, "invalid_redirect_uri"),
+        ({"redirect_uris": ["https:evil.example/cb"]}, "invalid_redirect_uri"),
+        ({"redirect_uris": ["https://:443/x"]}, "invalid_redirect_uri"),
+        ({"redirect_uris": ["https://a;b/x"]}, "invalid_redirect_uri"),
+        ({"redirect_uris": ["web+evil://localhost/cb"]}, "invalid_redirect_uri"),
         ({"redirect_uris": [f"https://a.example/{n}" for n in range(11)]}, "invalid_redirect_uri"),
         ({"redirect_uris": ["https://a.example/" + "a" * 2000]}, "invalid_redirect_uri"),
         ({"token_endpoint_auth_method": "private_key_jwt"}, "invalid_client_metadata"),
@@ -373,12 +314,10 @@ def test_a_registration_that_cannot_be_had_is_refused(
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"[" * 50_000])
 def test_a_registration_is_json(site: Site, body: bytes) -> None:
+    """SEC-17."""
     page = site.send("/register", body)
     assert (page.status, page.json["error"]) == (400, "invalid_client_metadata")
-
-
-def test_schemes_of_native_programs_are_taken(site: Site) -> None:
-    site.register(redirect_uris=["cursor://anysphere.cursor-mcp/oauth/callback"])
+    assert site.send("/register", b" " * 70_000).status == 413
 
 
 def test_one_who_registers_without_end_is_stopped_and_others_are_not() -> None:
@@ -402,12 +341,6 @@ def test_what_was_registered_and_never_used_is_forgotten() -> None:
         assert Browser().open(site.authorize_url(client_id=used)).status == 200
 
 
-def test_a_body_without_end_is_refused(site: Site) -> None:
-    """SEC-17."""
-    page = site.send("/register", b" " * 70_000)
-    assert page.status == 413
-
-
 @pytest.mark.parametrize(
     "headers",
     [
@@ -423,15 +356,6 @@ def test_a_client_that_is_not_known_by_what_it_sends_is_refused(
     page = site.form("/token", headers, grant_type="client_credentials")
     assert (page.status, page.json["error"]) == (401, "invalid_client")
     assert page.headers["www-authenticate"] == "Basic"
-
-
-def test_a_token_of_the_endpoint_is_no_secret_of_a_client(site: Site) -> None:
-    page = site.form("/token", None, grant_type="password", client_id=site.client_id)
-    assert (page.status, page.json["error"]) == (400, "unsupported_grant_type")
-    page = site.send("/token", b"{}", {"Content-Type": "application/json"})
-    assert page.status in (400, 401)
-    page = site.send(f"/token?grant_type=refresh_token&client_id={site.client_id}", method="GET")
-    assert page.status == 405
 
 
 # --- who takes more than a share ------------------------------------------------------------------
@@ -472,20 +396,6 @@ def test_one_address_has_so_many_documents_fetched(monkeypatch: pytest.MonkeyPat
         page = site.form("/token", None, grant_type="authorization_code", client_id=urls[4])
         assert (page.status, page.json["error"]) == (429, "temporarily_unavailable")
         assert asked == urls[:3]
-
-
-def test_an_allowance_is_that_of_one_address_and_comes_back() -> None:
-    clock = Clock()
-    rate = RateLimit(4, 4 / 60, clock)
-    for _ in range(4):
-        check_rate(rate, "one", "logins")
-    with pytest.raises(OAuthError, match="Too many logins; try later"):
-        check_rate(rate, "one", "logins")
-    check_rate(rate, "other", "logins")
-    clock.now += 15
-    check_rate(rate, "one", "logins")
-    with pytest.raises(OAuthError):
-        check_rate(rate, "one", "logins")
 
 
 def test_one_address_answers_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -535,30 +445,11 @@ def test_cookies_of_others_are_none_of_ours(site: Site, cookie: str) -> None:
     assert page.status == 303
 
 
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "https:///evil.example/cb",
-        "https:evil.example/cb",
-        "https://:443/x",
-        "https://a;b/x",
-        "web+evil://localhost/cb",
-    ],
-)
-def test_an_address_whose_host_is_hidden_is_not_registered(site: Site, uri: str) -> None:
-    """Browsers find a host where others see none."""
-    wish = {"redirect_uris": [uri], "token_endpoint_auth_method": "none"}
-    page = site.send("/register", json.dumps(wish).encode())
-    assert (page.status, page.json["error"]) == (400, "invalid_redirect_uri")
-
-
 def test_a_scheme_of_its_own_is_not_taken_for_this_device(site: Site) -> None:
-    client = site.register(redirect_uris=["com.evil://localhost/cb"])["client_id"]
+    back = "com.evil://localhost/cb"
+    client = site.register(redirect_uris=[back])["client_id"]
     browser = Browser({"name": "ada"})
-    page = browser.open(
-        site.authorize_url(client_id=client, redirect_uri="com.evil://localhost/cb")
-    )
-    page = browser.fill_in(page)
+    page = browser.fill_in(browser.open(site.authorize_url(client_id=client, redirect_uri=back)))
     page = browser.open(page.location or "")
     assert "com.evil:" in page.text
     assert "A program on this device" not in page.text
@@ -579,28 +470,22 @@ def test_answers_at_once_are_counted_each() -> None:
     """A login that allows three tries in a visit allows no more."""
     tried: list[str] = []
 
-    class Pin(Login):
-        async def begin(self, visit: LoginAttempt) -> LoginPage:
-            visit.memory["tries"] = 0
-            return LoginPage(
-                f'<form method="post" action="{visit.action}">'
-                f'<input type="hidden" name="state" value="{visit.state}"><input name="pin">'
-            )
+    def pin(visit: LoginAttempt) -> LoginPage:
+        if not visit.fields:
+            field = f'<input type="hidden" name="state" value="{visit.state}">'
+            return LoginPage(f'<form action="{visit.action}">{field}')
+        tries = visit.memory["tries"] = visit.memory.get("tries", 0) + 1
+        if tries > 3:
+            raise LoginRefused("Too many tries")
+        tried.append(visit.fields["pin"])
+        return LoginPage("no")
 
-        async def answer(self, visit: LoginAttempt) -> LoginPage | User:
-            visit.memory["tries"] += 1
-            if visit.memory["tries"] > 3:
-                raise LoginRefused("Too many tries")
-            tried.append(visit.fields["pin"])
-            return LoginPage("no")
-
-    with serving(login=Pin()) as site:
+    with serving(login=pin) as site:
         browser = Browser()
         form = browser.open(site.authorize_url()).forms[0]
-        state = form.fields["state"]
 
         def guess(pin: int) -> int:
-            return browser.open(form.action, {"state": state, "pin": str(pin)}).status
+            return browser.open(form.action, {**form.fields, "pin": str(pin)}).status
 
         with ThreadPoolExecutor(8) as pool:
             assert set(pool.map(guess, range(40))) <= {200, 303, 400, 409}
@@ -684,9 +569,3 @@ def test_two_authorization_servers_are_refused() -> None:
     app: MCPKit[None] = MCPKit("two", auth=[AuthorizationServer(login), AuthorizationServer(login)])
     with pytest.raises(ValueError, match="two authorization servers"):
         app.asgi()
-
-
-def test_keys_do_not_show_themselves() -> None:
-    """SEC-13."""
-    key = SigningKey("an id", "the private part", 1.0)
-    assert "private" not in f"{key!r}"
