@@ -1,17 +1,22 @@
-"""Ways of moving messages: one file each, found by name in one table."""
+"""Ways of moving messages: one file each, found by name in one table; how a process ends."""
 
 from __future__ import annotations
 
+import atexit
 import inspect
+import os
+import signal
+import sys
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 from mcpkit._server.server import Server
 from mcpkit._utils.names import check_keywords, suggest
 
-__all__ = ["TRANSPORTS", "Served", "check_options", "load"]
+__all__ = ["TRANSPORTS", "Served", "check_options", "exit_now", "load", "stop_signals"]
 
 TRANSPORTS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "stdio": ("mcpkit.transports.stdio.server", {}),
@@ -73,3 +78,33 @@ def check_options(call: str, serve: Callable[..., Any], options: Mapping[str, An
         if "options" in known:
             known = [*known[:-1], *HttpOptions.__optional_keys__]
         check_keywords(call, options, known)
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that stop a server in good order.
+
+    SIGHUP, when a terminal or a connection to the machine is gone, is one of them unless this
+    process has been started to ignore it, as by ``nohup``.
+    """
+    usual = (signal.SIGINT, signal.SIGTERM)
+    if sys.platform == "win32" or signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        return usual
+    return (*usual, signal.SIGHUP)
+
+
+def exit_now(code: int) -> NoReturn:
+    """End the process without waiting for threads, as the interpreter would.
+
+    Functions registered with `atexit` are called, and have half a second; then stdout and stderr
+    are flushed, as far as they can be.
+    """
+    # In a thread of its own, since an exit function may wait for one that never ends.
+    goodbye = threading.Thread(target=atexit._run_exitfuncs, name="mcpkit exit", daemon=True)
+    goodbye.start()
+    goodbye.join(0.5)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            continue
+    os._exit(code)

@@ -305,7 +305,7 @@ def test_a_full_disk_is_served_from(folder: Path, how: str) -> None:
 # --- by itself ------------------------------------------------------------------------------------
 
 
-class TestNonBlockingRaw:
+class TestStderrRaw:
     @pytest.fixture
     def pipe(self) -> Iterator[tuple[IO[bytes], int]]:
         ours, theirs = os.pipe()
@@ -313,16 +313,14 @@ class TestNonBlockingRaw:
             yield reader, theirs
             os.close(theirs)
 
-    @pytest.mark.parametrize("way", ["opened anew", "asked before", "a thread"])
+    @pytest.mark.parametrize("in_thread", [False, True])
     def test_it_never_waits(
-        self, pipe: tuple[IO[bytes], int], monkeypatch: pytest.MonkeyPatch, way: str
+        self, pipe: tuple[IO[bytes], int], monkeypatch: pytest.MonkeyPatch, in_thread: bool
     ) -> None:
-        if way == "asked before":
-            monkeypatch.setattr(stderr, "_attempt_for", stderr._attempt_if_ready)
-        elif way == "a thread":
-            monkeypatch.setattr(stderr, "_attempt_for", lambda fd: None)
+        if in_thread:
+            monkeypatch.setattr(stderr, "open_writer", lambda fd: None)
         reader, fd = pipe
-        raw = stderr._NonBlockingRaw(fd)
+        raw = stderr.StderrRaw(fd)
         line = b"x" * 99 + b"\n"
         for _ in range(MUCH):
             assert raw.write(line) == len(line)
@@ -338,7 +336,7 @@ class TestNonBlockingRaw:
 
     def test_one_line_that_is_left_out(self, pipe: tuple[IO[bytes], int]) -> None:
         reader, fd = pipe
-        raw = stderr._NonBlockingRaw(fd)
+        raw = stderr.StderrRaw(fd)
         raw.write(b"x" * stderr.MAX_WAITING_BYTES + b"\n")
         raw.write(b"y" * stderr.MAX_WAITING_BYTES + b"\n")
         raw.write(b"z\n")
@@ -348,7 +346,7 @@ class TestNonBlockingRaw:
     def test_nobody_will_ever_read(self) -> None:
         ours, theirs = os.pipe()
         os.close(ours)
-        text = io.TextIOWrapper(stderr._NonBlockingRaw(theirs), line_buffering=True)
+        text = io.TextIOWrapper(stderr.StderrRaw(theirs), line_buffering=True)
         text.write("x\n")
         text.detach()
         os.close(theirs)

@@ -31,8 +31,8 @@ async def test_the_end_comes_once(in_thread: bool) -> None:
 
     try:
         async with open_loop() as loop:
-            reader = ThreadReader(reading, loop) if in_thread else make_reader(reading, loop)
-            reader.start(take)
+            make = ThreadReader if in_thread else make_reader
+            reader = make(reading, loop, take)
             os.write(writing, b"last words")
             os.close(writing)
             with anyio.fail_after(20):

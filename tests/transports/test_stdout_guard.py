@@ -192,7 +192,7 @@ def test_only_the_two_private_descriptors_are_added(run: Run, closed: str) -> No
         "    try: os.fstat(d)\n"
         "    except OSError: return False\n"
         "    return True\n"
-        "before = {0, 1, *in_use()}; streams = take_over()\n"
+        "before = {0, 1, 2, *in_use()}; streams = take_over()\n"
         "added = set(in_use()) - before\n"
         "os.write(streams.writer, repr(added == {streams.reader, streams.writer}).encode())\n"
     )
@@ -231,18 +231,6 @@ def test_the_first_offender_is_named_by_file_and_line(run: Run, module: str) -> 
 
     place = f"server.py:{FIRST_LINE_AFTER}"
     assert outcome.stderr == f"mcpkit: {place} printed to stdout, {NOTE}\nstray\n"
-
-
-def test_who_logs_to_stdout_is_told_of_the_handler(run: Run) -> None:
-    logs = "import logging\nlogging.basicConfig(stream=sys.stdout)\nlogging.error('stray')\n"
-    outcome = run(TAKE_OVER + logs)
-
-    assert outcome.stderr == (
-        f"mcpkit: server.py:{FIRST_LINE_AFTER + 2} logged to stdout, which carries the protocol; "
-        f"it goes to stderr instead, as it does by a logging handler that is not given sys.stdout "
-        f"(shown once)\nERROR:root:stray\n"
-    )
-    assert outcome.stdout == ""
 
 
 def test_only_the_first_offender_is_named(run: Run) -> None:
@@ -359,7 +347,6 @@ FACTS = [
     "sys.stdout.errors == 'backslashreplace'",
     "sys.stdout.line_buffering is True",
     "sys.stdout.writable() and not sys.stdout.readable()",
-    "sys.stdout.mode == 'w'",
     "sys.stdout.write('four') == 4",
     "sys.stdout.buffer.write(b'four') == 4",
     "sys.stdout is sys.__stdout__",

@@ -47,12 +47,6 @@ class Writes:
         self._arrived.set()
         return len(data)
 
-    async def wait(self) -> None:
-        raise AssertionError("there is always room")
-
-    async def finish(self) -> None:
-        return
-
     def close(self) -> None:
         return
 
@@ -67,7 +61,7 @@ class Writes:
 @asynccontextmanager
 async def talking(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Session, Output, Writes]]:
     writes = Writes()
-    monkeypatch.setattr(writing, "make_sink", lambda fd: writes)
+    monkeypatch.setattr(writing, "open_writer", lambda fd: writes)
     async with open_loop() as loop:
         output = Output(0, loop, on_broken=lambda: None)
         session = Session(app.server, output, loop)

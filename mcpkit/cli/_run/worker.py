@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from mcpkit._utils.logs import log_to_stderr
 from mcpkit.cli._target import TargetError, load_app
 from mcpkit.cli._terminal import note
-from mcpkit.transports.leaving import stop_signals
+from mcpkit.transports import stop_signals
 from mcpkit.transports.stdio.redirect import never_block
 
 

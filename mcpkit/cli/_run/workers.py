@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from mcpkit._utils.text import exit_reason
 from mcpkit.cli._terminal import note
-from mcpkit.transports.leaving import stop_signals
+from mcpkit.transports import stop_signals
 
 _START_PAUSE_S: Final = 1.0
 """Seconds after which a worker is started again that could not be started."""

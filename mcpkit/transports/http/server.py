@@ -22,10 +22,10 @@ from anyio import CancelScope
 from mcpkit._server.server import log
 from mcpkit._utils.text import single_line
 from mcpkit.http import Receive, Scope, Send
+from mcpkit.transports import exit_now, stop_signals
 from mcpkit.transports.http.endpoint import Shortcut
 from mcpkit.transports.http.options import HttpSettings
 from mcpkit.transports.http.uvicorn import connection_class
-from mcpkit.transports.leaving import exit_now, stop_signals
 from mcpkit.transports.stdio.redirect import never_block
 
 MARGIN: Final = 2

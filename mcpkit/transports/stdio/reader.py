@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import functools
+import asyncio
+import contextvars
 import os
 import select
 import stat
@@ -10,9 +11,8 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
-
-import anyio
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from mcpkit._concurrency.loop import AsyncioLoop, Loop
 from mcpkit._utils.json import excess_of
@@ -33,58 +33,27 @@ _LONG: Final = 64 * 1024
 _CHUNK_BYTES: Final = 64 * 1024
 """Bytes that are read at once."""
 
-
-class Reader(Protocol):
-    """Delivers chunks of bytes as they arrive, and an empty one at the end."""
-
-    def start(self, take: Callable[[bytes], None]) -> None:
-        """Start to read, and call `take` with each chunk."""
-        ...
-
-    def pause(self) -> None:
-        """Stop reading until `resume`."""
-        ...
-
-    def resume(self) -> None:
-        """Continue after `pause`."""
-        ...
-
-    def stop(self) -> None:
-        """Stop reading for good."""
-        ...
-
-    def is_deserted(self) -> bool:
-        """Return True if the other end is closed, as far as that shows without reading."""
-        ...
+Take: TypeAlias = "Callable[[bytes], None]"
+"""Called with each chunk, and with an empty one at the end."""
 
 
-def make_reader(fd: int, loop: Loop) -> Reader:
-    """Return a reader for a descriptor: polled, awaited, or in a thread.
+def make_reader(fd: int, loop: Loop, take: Take) -> PolledReader | ThreadReader:
+    """Start to read from a descriptor.
 
-    Args:
-        fd: To read from; a pipe, a socket or a terminal is polled.
-        loop: The event loop that gets the chunks.
+    On asyncio, pipes, sockets and terminals are polled. A thread reads everything else: files and
+    most devices cannot be polled, nor can anything on Windows.
     """
-    if sys.platform != "win32" and _can_be_polled(fd):
-        if isinstance(loop, AsyncioLoop):
-            return PolledReader(fd)
-        return AwaitingReader(fd, loop)
-    return ThreadReader(fd, loop)
-
-
-def _can_be_polled(fd: int) -> bool:
-    """Return True if the event loop can wait for a descriptor, which most devices do not allow."""
     mode = os.fstat(fd).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
+    can_be_polled = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
+    if sys.platform != "win32" and can_be_polled and isinstance(loop, AsyncioLoop):
+        return PolledReader(fd, take)
+    return ThreadReader(fd, loop, take)
 
 
 def is_deserted(fd: int) -> bool:
-    """Return True if the other end of a descriptor is closed.
+    """Return True if the other end of a pipe or a socket is closed, even if input is left.
 
-    There may still be something to read. False if the platform cannot tell.
-
-    Args:
-        fd: A pipe or a socket.
+    False if the platform cannot tell.
     """
     if sys.platform == "win32":
         return False
@@ -97,7 +66,7 @@ def _read(fd: int) -> bytes | None:
     """Read a chunk; empty at the end, None if there is nothing to read."""
     try:
         return os.read(fd, _CHUNK_BYTES)
-    except (BlockingIOError, InterruptedError):
+    except BlockingIOError:
         return None
     except OSError:  # a reset connection ends as well
         return b""
@@ -106,17 +75,11 @@ def _read(fd: int) -> bytes | None:
 class PolledReader:
     """Reads on asyncio: the loop calls it directly, without a task."""
 
-    def __init__(self, fd: int) -> None:
-        import asyncio
-
+    def __init__(self, fd: int, take: Take) -> None:
         self._fd = fd
         self._loop = asyncio.get_running_loop()
         self._active = False
         self._stopped = False
-        self._take: Callable[[bytes], None] = lambda chunk: None
-
-    def start(self, take: Callable[[bytes], None]) -> None:
-        """Start to read, and call `take` with each chunk."""
         self._take = take
         self.resume()
 
@@ -150,86 +113,33 @@ class PolledReader:
         return is_deserted(self._fd)
 
 
-class AwaitingReader:
-    """Reads on trio: a task waits for the descriptor."""
-
-    def __init__(self, fd: int, loop: Loop) -> None:
-        self._fd = fd
-        self._loop = loop
-        self._may_read = anyio.Event()
-        self._scope = anyio.CancelScope()
-
-    def start(self, take: Callable[[bytes], None]) -> None:
-        """Start to read, and call `take` with each chunk."""
-        self._may_read.set()
-        self._loop.start(self._read_on(take))
-
-    async def _read_on(self, take: Callable[[bytes], None]) -> None:
-        with self._scope:
-            while True:
-                await self._may_read.wait()
-                await anyio.wait_readable(self._fd)
-                chunk = _read(self._fd)
-                if chunk is not None:
-                    take(chunk)
-                if chunk == b"":
-                    return
-
-    def pause(self) -> None:
-        """Stop reading until `resume`."""
-        if self._may_read.is_set():
-            self._may_read = anyio.Event()
-
-    def resume(self) -> None:
-        """Continue after `pause`."""
-        self._may_read.set()
-
-    def stop(self) -> None:
-        """Stop reading for good."""
-        self._scope.cancel()
-
-    def is_deserted(self) -> bool:
-        """Return True if the other end is closed, as far as that shows without reading."""
-        return is_deserted(self._fd)
-
-
 class ThreadReader:
-    """Reads files, devices, and everything on Windows: in a thread, one chunk ahead."""
+    """Reads in a thread, one chunk ahead; methods as of `PolledReader`."""
 
-    def __init__(self, fd: int, loop: Loop) -> None:
+    def __init__(self, fd: int, loop: Loop, take: Take) -> None:
         self._fd = fd
         self._loop = loop
+        self._take = take
         self._wanted = threading.Semaphore(1)
         self._held: deque[bytes] = deque()
+        self._context = contextvars.copy_context()  # which handlers are to see
         self._paused = False
         self._stopped = False
-        self._take: Callable[[bytes], None] = lambda chunk: None
-
-    def start(self, take: Callable[[bytes], None]) -> None:
-        """Start to read, and call `take` with each chunk."""
-        self._take = take
         # A daemon, because a read that never returns must not keep the process alive.
         threading.Thread(target=self._work, name="mcpkit stdin", daemon=True).start()
 
     def _work(self) -> None:
-        while not self._stopped:
+        chunk: bytes | None = None
+        while chunk != b"" and not self._stopped:
             self._wanted.acquire()
-            chunk = _read(self._fd)
-            if chunk is None:
-                self._wanted.release()
-                continue
-            self._loop.soon(functools.partial(self._arrived, chunk))
-            if not chunk:
-                return
+            while (chunk := _read(self._fd)) is None:
+                select.select([self._fd], [], [])  # another process has made it non-blocking
+            self._loop.soon(partial(self._context.run, self._arrived, chunk))
 
     def _arrived(self, chunk: bytes) -> None:
         self._held.append(chunk)
-        self._hand_over()
-
-    def _hand_over(self) -> None:
-        while self._held and not self._paused and not self._stopped:
-            self._take(self._held.popleft())
-            self._wanted.release()
+        if not self._paused:
+            self.resume()
 
     def pause(self) -> None:
         """Stop reading until `resume`."""
@@ -237,9 +147,10 @@ class ThreadReader:
 
     def resume(self) -> None:
         """Continue after `pause`."""
-        if self._paused:
-            self._paused = False
-            self._hand_over()
+        self._paused = False
+        while self._held and not self._paused and not self._stopped:
+            self._take(self._held.popleft())
+            self._wanted.release()
 
     def stop(self) -> None:
         """Stop reading for good."""
@@ -247,7 +158,7 @@ class ThreadReader:
 
     def is_deserted(self) -> bool:
         """Return True if the other end is closed, as far as that shows without reading."""
-        return bool(self._held) and not self._held[-1]
+        return b"" in self._held or is_deserted(self._fd)
 
 
 class Lines:
@@ -274,18 +185,14 @@ class Lines:
         self._keep(first)
         if not rest:
             return
-        self._end_line()
+        self.end()
         last = rest.pop()
         self._held.extend(rest)
         self.go_on()
         self._keep(last)
 
     def go_on(self) -> bool:
-        """Pass on the lines that were held back, until the session is blocked.
-
-        Returns:
-            True if none is left, and the session is not blocked.
-        """
+        """Pass on the lines that were held back; return False once the session is blocked."""
         held = self._held
         while not self.blocked():
             if not held:
@@ -294,35 +201,31 @@ class Lines:
         return False
 
     def end(self) -> None:
-        """Treat an incomplete line as complete, at the end of the input."""
-        self._end_line()
-
-    def _keep(self, part: bytes) -> None:
-        if self._skipping or not part:
-            return
-        self._size += len(part)
-        if self._size > self._max:
-            self._parts.clear()
-            self._skipping = True
-            self._refuse()
-        else:
-            self._parts.append(part)
-
-    def _end_line(self) -> None:
+        """Pass on the line that has arrived in parts."""
         if not self._skipping:
             self._give(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
         self._parts.clear()
         self._size = 0
         self._skipping = False
 
+    def _keep(self, part: bytes) -> None:
+        if self._skipping or not part:
+            return
+        self._size += len(part)
+        self._parts.append(part)
+        if self._size > self._max:
+            self._parts.clear()
+            self._skipping = True
+            self._refuse(f"more than {self._max} bytes")
+
     def _give(self, line: bytes) -> None:
         size = len(line)
         if size > self._max:
-            self._refuse()
+            self._refuse(f"more than {self._max} bytes")
         elif size > _LONG and (excess := excess_of(line, MAX_VALUES)):
-            self._session.refuse(InvalidRequest(f"A line has {excess}"))
+            self._refuse(excess)
         elif line and not line.isspace():
             self._session.receive(line)
 
-    def _refuse(self) -> None:
-        self._session.refuse(InvalidRequest(f"A line has more than {self._max} bytes"))
+    def _refuse(self, excess: str) -> None:
+        self._session.refuse(InvalidRequest(f"A line has {excess}"))

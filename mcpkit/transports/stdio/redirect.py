@@ -25,11 +25,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 TYPE_CHECKING = False  # importing `typing` for it would take longer
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Final, TextIO, TypeAlias
+    from typing import Any, Final, TextIO
 
     from _typeshed import ReadableBuffer
 
@@ -38,27 +39,8 @@ MAX_WAITING_BYTES: Final = 1024 * 1024
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
-_PIPE_BUF_BYTES: Final = 512
-"""Bytes that a pipe with room takes at once on every system (POSIX, PIPE_BUF)."""
-
-_FLUSH_S: Final = 0.1
-"""Seconds that a flush waits, where a thread writes."""
-
 _FINISH_S: Final = 0.5
 """Seconds that the end of the process waits for the buffer."""
-
-_STDOUT_IS_CLOSED = (
-    "stdout is closed, so protocol messages have nowhere to go; "
-    "start the server with its stdout connected to the client"
-)
-_NOTE = (
-    "mcpkit: {offender} printed to stdout, which carries the protocol; "
-    "it goes to stderr instead (shown once)\n"
-)
-_LOGGED = (
-    "mcpkit: {offender} logged to stdout, which carries the protocol; it goes to stderr instead, "
-    "as it does by a logging handler that is not given sys.stdout (shown once)\n"
-)
 
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 _INSTALLED_PACKAGES = "-packages" + os.sep
@@ -74,7 +56,7 @@ class ProtocolStreams:
     Both are blocking descriptors above 2 that child processes do not inherit, in binary mode on
     Windows. They stay open until the process ends, unless their user closes them.
 
-    Attributes:
+    Args:
         reader: The process's original stdin; at its end at once if stdin arrived closed.
         writer: The process's original stdout.
     """
@@ -102,7 +84,7 @@ def take_over() -> ProtocolStreams:
 
     Raises:
         RuntimeError: stdout is closed. Nothing has been changed.
-        OSError: No descriptors are left. Nothing has been changed.
+        OSError: No descriptors are left.
     """
     global _taken
     with _taking:
@@ -125,22 +107,22 @@ _note_taken = threading.Lock()
 
 def _exchange_descriptors() -> ProtocolStreams:
     if not _arrived_open(_STDOUT, sys.__stdout__):
-        raise RuntimeError(_STDOUT_IS_CLOSED)
+        raise RuntimeError(
+            "stdout is closed, so protocol messages have nowhere to go; "
+            "start the server with its stdout connected to the client"
+        )
     has_stdin = _arrived_open(_STDIN, sys.__stdin__)
     has_stderr = _arrived_open(_STDERR, sys.__stderr__)
-
+    _open_closed()  # so that the private descriptors are above 2
     opened: list[int] = []
     try:
-        null = _private(os.open(os.devnull, os.O_RDWR))
-        opened.append(null)
-        reader = _private(os.dup(_STDIN if has_stdin else null))
-        opened.append(reader)
-        writer = _private(os.dup(_STDOUT))
+        opened.append(null := os.open(os.devnull, os.O_RDWR))
+        opened.append(reader := os.dup(_STDIN if has_stdin else null))
+        writer = os.dup(_STDOUT)
     except OSError:
         for descriptor in opened:
             os.close(descriptor)
         raise
-
     os.dup2(null, _STDIN)
     os.dup2(_STDERR if has_stderr else null, _STDOUT)
     os.close(null)
@@ -152,11 +134,7 @@ def _exchange_descriptors() -> ProtocolStreams:
     return ProtocolStreams(reader, writer)
 
 
-def _arrived_open(descriptor: int, stream: TextIO | None) -> bool:
-    # The interpreter makes no stream for a descriptor that is closed when it starts. By now an
-    # unrelated file may have been given that number, so looking at the number is not enough.
-    if stream is None:
-        return False
+def _is_open(descriptor: int) -> bool:
     try:
         os.fstat(descriptor)
     except OSError:
@@ -164,41 +142,36 @@ def _arrived_open(descriptor: int, stream: TextIO | None) -> bool:
     return True
 
 
-def _private(descriptor: int) -> int:
-    """Move a descriptor above the standard ones, where it can only land if one is closed."""
-    too_low: list[int] = []
-    try:
-        while descriptor <= _STDERR:
-            too_low.append(descriptor)
-            descriptor = os.dup(descriptor)
-    finally:
-        for each in too_low:
-            os.close(each)
-    return descriptor
+def _arrived_open(descriptor: int, stream: TextIO | None) -> bool:
+    # The interpreter makes no stream for a descriptor that is closed when it starts. By now an
+    # unrelated file may have been given that number, so looking at the number is not enough.
+    return stream is not None and _is_open(descriptor)
+
+
+def _open_closed() -> None:
+    """Open the null device for standard descriptors that are closed.
+
+    The next file that is opened would get their numbers, and with it the text for stderr.
+    """
+    for descriptor in (_STDIN, _STDOUT, _STDERR):
+        if not _is_open(descriptor):
+            # It gets the lowest number that is free, which is this one.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 def _replace_streams() -> None:
     stderr = sys.__stderr__
     encoding = "utf-8" if stderr is None else stderr.encoding
-    old_stdin, old_stdout = (sys.stdin, sys.__stdin__), (sys.stdout, sys.__stdout__)
-
-    for stream in old_stdout:
+    for stream in (sys.stdout, sys.__stdout__):
         if stream is not None:
-            try:
+            # If stderr is broken or the stream closed, the text is lost.
+            with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-            except (OSError, ValueError):
-                pass  # stderr is broken, or the stream is closed: the text is lost
-
+    _retired.extend((sys.stdin, sys.__stdin__, sys.stdout, sys.__stdout__))
     # `open` rather than FileIO, because it knows how to write to a Windows console.
     # They are never closed, and do not own their descriptors.
     nothing = open(_STDIN, encoding=encoding, closefd=False)  # noqa: SIM115
-    guarded = GuardedText(
-        GuardedBuffer(open(_STDOUT, "wb", buffering=0, closefd=False)),  # noqa: SIM115
-        encoding=encoding,
-        errors="backslashreplace",
-        line_buffering=True,
-    )
-    _retired.extend((*old_stdin, *old_stdout))
+    guarded = _guarded(open(_STDOUT, "wb", buffering=0, closefd=False), encoding)  # noqa: SIM115
     if _uses(sys.stdin, _STDIN):
         sys.stdin = nothing
     if _uses(sys.stdout, _STDOUT):
@@ -216,6 +189,10 @@ def _uses(stream: TextIO | None, descriptor: int) -> bool:
         return False
 
 
+def _guarded(raw: io.RawIOBase, encoding: str, errors: str = "backslashreplace") -> GuardedText:
+    return GuardedText(GuardedBuffer(raw), encoding, errors, line_buffering=True)
+
+
 class GuardedBuffer(io.BufferedWriter):
     """The bytes below `GuardedText`."""
 
@@ -223,72 +200,49 @@ class GuardedBuffer(io.BufferedWriter):
         """Write bytes; the first write logs the line of Python that makes it."""
         # The text layer may hand down an empty write of its own when it is flushed.
         if memoryview(buffer).nbytes:
-            _name_offender(self.raw, "utf-8")
+            _name_offender(self)
         return super().write(buffer)
 
 
 class GuardedText(io.TextIOWrapper):
     """A `sys.stdout` whose first write logs, on stderr, the line of Python that makes it."""
 
-    @property
-    def mode(self) -> str:
-        """The mode of a text stream, ``"w"``."""
-        return "w"
-
     def write(self, text: str, /) -> int:
         """Write text; the first write logs the line of Python that makes it."""
-        # Libraries probe the stream with empty writes.
-        if text:
-            _name_offender(getattr(self.buffer, "raw", None), self.encoding)
+        if text:  # libraries probe the stream with empty writes
+            _name_offender(self.buffer)
         return super().write(text)
 
 
-def _name_offender(raw: object, encoding: str) -> None:
-    """Write, once, the nearest line of Python outside the standard library that led here."""
-    if not _note_taken.acquire(blocking=False):
-        return
-    offender, has_logged = _offender()
-    note = (_LOGGED if has_logged else _NOTE).format(offender=offender)
-    data = note.encode(encoding, "backslashreplace")
-    if isinstance(raw, _NonBlockingRaw) and not raw.has_room():
-        raw.write(data)
-        return
-    # If this fails, so does the write that follows, which reports it to its caller.
-    with contextlib.suppress(OSError):
-        os.write(_STDOUT, data)
+def _name_offender(buffer: Any) -> None:
+    if _note_taken.acquire(blocking=False):
+        note = (
+            f"mcpkit: {_offender()} printed to stdout, which carries the protocol; "
+            "it goes to stderr instead (shown once)\n"
+        )
+        # If this fails, so does the write that follows, which reports it to its caller.
+        with contextlib.suppress(OSError):
+            buffer.raw.write(note.encode("utf-8", "backslashreplace"))
 
 
-def _offender() -> tuple[str, bool]:
-    """Find the nearest line outside the standard library, or else the nearest.
-
-    Returns:
-        The line, and True if `logging` led from there to here.
-    """
+def _offender() -> str:
+    """Return the nearest line of Python outside the standard library, or else the nearest."""
     nearest: FrameType | None = None
     frame: FrameType | None = sys._getframe()
-    has_logged, here = False, globals()
     while frame is not None:
-        if frame.f_globals is not here:
+        file = frame.f_code.co_filename
+        if frame.f_globals is not globals():
+            if not file.startswith(("<frozen ", _STANDARD_LIBRARY)) or _INSTALLED_PACKAGES in file:
+                return _place(frame)
             nearest = nearest or frame
-            if not _is_standard_library(frame.f_code.co_filename):
-                return _place(frame), has_logged
-            has_logged = has_logged or frame.f_globals.get("__name__") == "logging"
         frame = frame.f_back
-    return "native code" if nearest is None else _place(nearest), has_logged
-
-
-def _is_standard_library(filename: str) -> bool:
-    return filename.startswith("<frozen ") or (
-        filename.startswith(_STANDARD_LIBRARY) and _INSTALLED_PACKAGES not in filename
-    )
+    return "native code" if nearest is None else _place(nearest)
 
 
 def _place(frame: FrameType) -> str:
     filename = frame.f_code.co_filename
-    try:
+    with contextlib.suppress(OSError):  # the working directory may be gone
         filename = filename.removeprefix(os.getcwd() + os.sep)
-    except OSError:
-        pass  # The working directory is gone; the full name serves as well.
     return f"{filename}:{frame.f_lineno}"
 
 
@@ -300,78 +254,57 @@ def never_block() -> None:
 
     They never fail, and block on terminals and files only. Streams that the program has replaced
     are kept, and so are consoles of Windows. Other writers may still block and fail: `os.write`, C
-    libraries, other processes.
-
-    Standard descriptors that are closed become the null device, because the next file that is
-    opened would get their numbers, and with it the text for stderr.
+    libraries, other processes. Standard descriptors that are closed become the null device.
     """
     _open_closed()
-    stream = sys.stderr
+    stream: Any = sys.stderr
     if stream is None:
         sys.stderr = sys.__stderr__ = open(os.devnull, "w")  # type: ignore[misc]  # noqa: SIM115
         return
-    if not _is_plain(stream) or (sys.platform == "win32" and stream.isatty()):
+    if (
+        not _uses(stream, _STDERR)
+        or isinstance(stream.buffer, StderrRaw)
+        or (sys.platform == "win32" and stream.isatty())
+    ):
         return
-    raw = _NonBlockingRaw(_STDERR) if _can_be_full() else _StderrRaw(_STDERR)
+    raw = StderrRaw(_STDERR)
+    _retired.extend((stream, sys.stdout))
     sys.stderr = sys.__stderr__ = io.TextIOWrapper(  # type: ignore[misc]
-        raw,
-        encoding=stream.encoding,
-        errors=stream.errors,
-        line_buffering=True,
+        raw, stream.encoding, stream.errors, line_buffering=True
     )
-    _kept.append(stream)
     guarded = sys.stdout
     if isinstance(guarded, GuardedText):
-        sys.stdout = sys.__stdout__ = GuardedText(  # type: ignore[misc]
-            GuardedBuffer(raw),
-            encoding=guarded.encoding,
-            errors=guarded.errors,
-            line_buffering=True,
+        sys.stdout = sys.__stdout__ = _guarded(  # type: ignore[misc]
+            raw, guarded.encoding, guarded.errors or "backslashreplace"
         )
-        _kept.append(guarded)
-    if isinstance(raw, _NonBlockingRaw):
-        atexit.register(raw.finish)
+    atexit.register(raw.finish)
 
 
-# A wrapper that is collected closes the descriptor below it.
-_kept: list[TextIO] = []
-
-
-def _open_closed() -> None:
-    for number in range(_STDERR + 1):
-        try:
-            os.fstat(number)
-        except OSError:
-            # The lowest number that is free is this one, as those below it are taken.
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-
-
-def _can_be_full() -> bool:
-    mode = os.fstat(_STDERR).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
-def _is_plain(stream: TextIO) -> bool:
-    try:
-        return stream.fileno() == _STDERR and not isinstance(stream.buffer, _StderrRaw)
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
-class _StderrRaw(io.RawIOBase):
+class StderrRaw(io.RawIOBase):
     """A descriptor that accepts any write and ignores errors.
 
+    Text for a pipe or socket that is full is buffered, and written by a thread.
+
     Args:
-        fd: A file or a terminal.
+        fd: The descriptor.
     """
+
+    name = "<stderr>"
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-
-    @property
-    def name(self) -> str:
-        """The name of `sys.stderr`."""
-        return "<stderr>"
+        mode = os.fstat(fd).st_mode
+        self._attempt: Callable[[memoryview], int] = partial(os.write, fd)
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+            writer = open_writer(fd)
+            # Where nothing can be tried, all is left to the thread.
+            self._attempt = (lambda view: 0) if writer is None else writer.write
+        # Reentrant: a signal handler may print in the middle of a print.
+        self._changed = threading.Condition(threading.RLock())
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._dropped = 0
+        self._thread: threading.Thread | None = None
 
     def writable(self) -> bool:
         """Return True."""
@@ -386,74 +319,23 @@ class _StderrRaw(io.RawIOBase):
         return os.isatty(self._fd)
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write as much as possible, and drop the rest."""
+        """Write or buffer all of the data, without waiting for a reader."""
         view = memoryview(data).cast("B")
         size = len(view)
-        with contextlib.suppress(OSError):
-            while view:
-                view = view[os.write(self._fd, view) :]
-        return size
-
-
-class _NonBlockingRaw(_StderrRaw):
-    """A descriptor that accepts any write at once, with a buffer and a thread.
-
-    Args:
-        fd: A pipe or socket.
-    """
-
-    def __init__(self, fd: int) -> None:
-        super().__init__(fd)
-        self._try: Callable[[memoryview], int] | None = _attempt_for(fd)
-        # Reentrant: a signal handler may print in the middle of a print.
-        self._changed = threading.Condition(threading.RLock())
-        self._waiting: deque[bytes] = deque()
-        self._size = 0
-        self._left_out = 0
-        self._stuck = False
-        self._broken = False
-        self._thread: threading.Thread | None = None
-
-    def has_room(self) -> bool:
-        """Return True if a line can be written to the descriptor without waiting."""
-        if self._waiting or self._try is None:
-            return False
-        return bool(select.select([], [self._fd], [], 0)[1])
-
-    def write(self, data: ReadableBuffer, /) -> int:
-        """Write or buffer all of the data, without waiting."""
-        view = memoryview(data).cast("B")
-        size = len(view)
-        with self._changed:
-            if not self._broken:
-                self._add(view if self._waiting or self._left_out else self._begin(view))
-        return size
-
-    def _begin(self, view: memoryview) -> memoryview:
-        """Write what there is room for; return the rest."""
-        if self._try is None:
-            return view
-        try:
-            while view:
-                written = self._try(view)
-                if not written:
-                    self._stuck = True
-                    break
+        with self._changed, contextlib.suppress(OSError):
+            while view and not self._waiting and (written := self._attempt(view)):
                 view = view[written:]
-        except OSError:
-            self._broken = True  # it has no reader any more
-            return view[:0]
-        return view
+            if view:
+                self._keep(bytes(view))
+        return size
 
-    def _add(self, view: memoryview) -> None:
-        if not view:
+    def _keep(self, data: bytes) -> None:
+        if self._waiting and self._size + len(data) > MAX_WAITING_BYTES:
+            self._dropped += data.count(b"\n") or 1
             return
-        if self._size + len(view) > MAX_WAITING_BYTES:
-            self._left_out += bytes(view).count(b"\n") or 1
-            return
-        if self._left_out:
-            self._append(self._note())
-        self._append(bytes(view))
+        if self._dropped:
+            self._append_note()
+        self._append(data)
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="mcpkit stderr", daemon=True)
             try:
@@ -462,60 +344,38 @@ class _NonBlockingRaw(_StderrRaw):
                 self._thread = None
                 self._waiting.clear()
                 self._size = 0
-                return
         self._changed.notify_all()
 
     def _append(self, data: bytes) -> None:
         self._waiting.append(data)
         self._size += len(data)
 
-    def _note(self) -> bytes:
-        count, self._left_out = self._left_out, 0
-        lines = "1 line" if count == 1 else f"{count} lines"
-        return f"mcpkit: {lines} dropped here, because stderr was not read\n".encode()
+    def _append_note(self) -> None:
+        lines = "1 line" if self._dropped == 1 else f"{self._dropped} lines"
+        self._dropped = 0
+        self._append(f"mcpkit: {lines} dropped here, because stderr was not read\n".encode())
 
     def _work(self) -> None:
         while True:
             with self._changed:
                 while not self._waiting:
-                    if self._left_out:
-                        self._append(self._note())
-                        break
-                    self._stuck = False
-                    self._changed.notify_all()
                     self._changed.wait()
                 data = self._waiting[0]
-            written = self._wait_and_write(data)
+            with contextlib.suppress(OSError):  # it has no reader any more
+                self._write_all(memoryview(data))
             with self._changed:
-                if not written:
-                    self._broken = True
-                    self._waiting.clear()
-                    self._size = self._left_out = 0
-                    self._changed.notify_all()
-                    return
                 self._waiting.popleft()
                 self._size -= len(data)
+                if self._dropped and not self._waiting:
+                    self._append_note()
+                self._changed.notify_all()
 
-    def _wait_and_write(self, data: bytes) -> bool:
-        view = memoryview(data)
-        try:
-            while view:
-                if self._try is None:
-                    view = view[os.write(self._fd, view) :]
-                elif written := self._try(view):
-                    view = view[written:]
-                else:
-                    select.select([], [self._fd], [])
-        except OSError:
-            return False
-        return True
-
-    def flush(self) -> None:
-        """Wait up to `_FLUSH_S` for the buffer, unless it has been stuck for longer than that."""
-        super().flush()
-        with self._changed:
-            if self._waiting and not self._stuck and not self._empty_within(_FLUSH_S):
-                self._stuck = True
+    def _write_all(self, view: memoryview) -> None:
+        while view:
+            try:
+                view = view[os.write(self._fd, view) :]
+            except BlockingIOError:  # another process has made it non-blocking
+                select.select([], [self._fd], [])
 
     def finish(self) -> None:
         """Wait up to `_FINISH_S` for the buffer, at the end of the process."""
@@ -523,52 +383,27 @@ class _NonBlockingRaw(_StderrRaw):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()
         with self._changed:
-            self._empty_within(_FINISH_S)
-
-    def _empty_within(self, seconds: float) -> bool:
-        return self._changed.wait_for(lambda: not (self._waiting or self._left_out), seconds)
-
-
-def _attempt_for(fd: int) -> Callable[[memoryview], int] | None:
-    """Return a function that writes without waiting, and returns the number of bytes.
-
-    None if there is no such way.
-    """
-    if sys.platform == "win32":
-        return None
-    writer = open_writer(fd)
-    return _attempt_if_ready(fd) if writer is None else writer.write
-
-
-def _attempt_if_ready(fd: int) -> Callable[[memoryview], int]:
-    def attempt(view: memoryview) -> int:
-        if not select.select([], [fd], [], 0)[1]:
-            return 0
-        try:
-            return os.write(fd, view[:_PIPE_BUF_BYTES])
-        except BlockingIOError:
-            return 0
-
-    return attempt
+            self._changed.wait_for(lambda: not self._waiting, _FINISH_S)
 
 
 # --- writers that do not block --------------------------------------------------------------------
 
 
-class PipeWriter:
-    """Writes to a pipe through a second opening of it, which does not block.
-
-    O_NONBLOCK belongs to the open file, which other processes may share.
+class NonBlockingWriter:
+    """Writes to a pipe or a socket without blocking.
 
     Args:
-        fd: The pipe's end to write to.
-
-    Raises:
-        OSError: The pipe cannot be opened again, for example where there is no ``/proc``.
+        fd: To wait for room.
+        send: Writes to it, or raises `BlockingIOError`.
+        close: Closes it.
     """
 
-    def __init__(self, fd: int) -> None:
-        self._fd = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    def __init__(
+        self, fd: int, send: Callable[[memoryview], int], close: Callable[[], None]
+    ) -> None:
+        self.fd = fd
+        self.close = close
+        self._send = send
 
     def write(self, data: memoryview) -> int:
         """Write as many bytes as there is room for, and return their number.
@@ -577,46 +412,16 @@ class PipeWriter:
             OSError: The other end is closed.
         """
         try:
-            return os.write(self._fd, data)
+            return self._send(data)
         except BlockingIOError:
             return 0
-
-    def fileno(self) -> int:
-        """Return the descriptor, to wait for room."""
-        return self._fd
-
-    def close(self) -> None:
-        """Close the second opening."""
-        os.close(self._fd)
-
-
-class SocketWriter:
-    """Writes to a socket without blocking; methods as of `PipeWriter`.
-
-    Args:
-        fd: The socket; it is duplicated.
-    """
-
-    def __init__(self, fd: int) -> None:
-        self._socket = socket.socket(fileno=os.dup(fd))
-        self.fileno, self.close = self._socket.fileno, self._socket.close
-
-    def write(self, data: memoryview) -> int:
-        """Write as many bytes as there is room for, and return their number."""
-        try:
-            return self._socket.send(data, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return 0
-
-
-NonBlockingWriter: TypeAlias = "PipeWriter | SocketWriter"
 
 
 def open_writer(fd: int) -> NonBlockingWriter | None:
     """Return a non-blocking writer to a pipe or a socket.
 
-    Args:
-        fd: Any descriptor that can be written to.
+    The descriptor stays as it is, because other processes may share the open file, to which
+    O_NONBLOCK belongs. So a pipe is opened a second time.
 
     Returns:
         None if the descriptor is neither, and where the platform has no such way.
@@ -625,10 +430,12 @@ def open_writer(fd: int) -> NonBlockingWriter | None:
         return None
     mode = os.fstat(fd).st_mode
     if stat.S_ISSOCK(mode):
-        return SocketWriter(fd)
+        sender = socket.socket(fileno=os.dup(fd))
+        return NonBlockingWriter(
+            sender.fileno(), lambda data: sender.send(data, socket.MSG_DONTWAIT), sender.close
+        )
     if stat.S_ISFIFO(mode):
-        try:
-            return PipeWriter(fd)
-        except OSError:
-            return None
+        with contextlib.suppress(OSError):  # there is no ``/proc``
+            again = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            return NonBlockingWriter(again, partial(os.write, again), partial(os.close, again))
     return None

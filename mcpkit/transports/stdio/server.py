@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final, NoReturn
 
@@ -22,8 +21,7 @@ from mcpkit._concurrency.loop import open_loop, run_loop
 from mcpkit._server.server import Server, log
 from mcpkit._server.session import Session
 from mcpkit._server.task_runs import serving_tasks
-from mcpkit.transports import Served
-from mcpkit.transports.leaving import exit_now, stop_signals
+from mcpkit.transports import Served, exit_now, stop_signals
 from mcpkit.transports.stdio.reader import MAX_LINE, Lines, make_reader
 from mcpkit.transports.stdio.redirect import ProtocolStreams, take_over
 from mcpkit.transports.stdio.writer import Output
@@ -38,8 +36,6 @@ _THREADS_END_S: Final = 0.2
 
 _STALL_S: Final = 0.5
 """Seconds within which a client that has closed its side must read some of the output."""
-
-Running = Callable[[], AbstractAsyncContextManager[Server]]
 
 
 def run(
@@ -64,12 +60,17 @@ def run(
     """
     streams = take_over()
     signals: list[int] = []
-    busy = run_loop(_main, served.running, streams, max_line, grace, signals, backend=backend)
+
+    async def main() -> int:
+        async with served.running() as server:
+            return await serve(server, streams, max_line=max_line, grace=grace, signals=signals)
+
+    busy = run_loop(main, backend=backend)
     if busy:
         # A thread cannot be stopped, and the interpreter would wait for it.
         _leave_at_once(f"{busy} handlers still run in threads", signals)
-    if code := _exit_code(signals):
-        raise SystemExit(code)
+    if signal.SIGINT in signals:
+        raise SystemExit(130)
 
 
 async def serve_here(served: Served, *, max_line: int = MAX_LINE, grace: float = 0.25) -> None:
@@ -89,20 +90,9 @@ async def serve_here(served: Served, *, max_line: int = MAX_LINE, grace: float =
         await serve(server, streams, max_line=max_line, grace=grace)
 
 
-def _exit_code(signals: list[int]) -> int:
-    return 130 if signal.SIGINT in signals else 0
-
-
 def _leave_at_once(reason: str, signals: list[int]) -> NoReturn:
     log.warning("leaving, although %s", reason)
-    exit_now(_exit_code(signals))
-
-
-async def _main(
-    running: Running, streams: ProtocolStreams, max_line: int, grace: float, signals: list[int]
-) -> int:
-    async with running() as server:
-        return await serve(server, streams, max_line=max_line, grace=grace, signals=signals)
+    exit_now(130 if signal.SIGINT in signals else 0)
 
 
 async def serve(
@@ -131,11 +121,10 @@ async def serve(
         output = Output(streams.writer, loop, on_broken=ended.set)
         session = Session(served, output, loop)
         lines = Lines(session, max_line, lambda: session.is_full or output.congested)
-        reader = make_reader(streams.reader, loop)
         context = contextvars.copy_context()
-        stop_watching: Callable[[], object] = _watch_nothing
+        stop_watching: Callable[[], object] = _do_nothing
 
-        def settle() -> None:
+        def go_on() -> None:
             """Start waiting requests and resume reading, as far as there is room."""
             if not output.congested:
                 session.begin_waiting()
@@ -143,17 +132,13 @@ async def serve(
                 stop_watching()
                 reader.resume()
 
-        def relieved() -> None:
-            # A handler may call this, and reading must not run in the handler's context.
-            context.copy().run(settle)
-
         def watch(written: int) -> None:
             """End the session if the client has left and reads nothing, while reading is paused.
 
             The end of its input is behind chunks that are not read yet.
 
             Args:
-                written: `output.written` at the last check.
+                written: `output.written` at the last check; -1 at first.
             """
             nonlocal stop_watching
             if output.written == written and reader.is_deserted():
@@ -162,7 +147,6 @@ async def serve(
                 stop_watching = loop.later(_STALL_S, partial(watch, output.written))
 
         def take(chunk: bytes) -> None:
-            nonlocal stop_watching
             with output:
                 if chunk:
                     lines.feed(chunk)
@@ -172,10 +156,11 @@ async def serve(
             if lines.blocked():
                 reader.pause()
                 stop_watching()
-                stop_watching = loop.later(_STALL_S, partial(watch, output.written))
+                watch(-1)
 
-        output.on_writable = session.on_writable = relieved
-        reader.start(take)
+        # A handler may call this, and reading must not run in the handler's context.
+        output.on_writable = session.on_writable = lambda: context.copy().run(go_on)
+        reader = make_reader(streams.reader, loop, take)
         loop.start(_watch_signals(ended, signals))
         try:
             await ended.wait()
@@ -206,7 +191,7 @@ async def serve(
     return session.threads.busy + tasks.threads.busy
 
 
-def _watch_nothing() -> None:
+def _do_nothing() -> None:
     """Cancel nothing: reading is not paused."""
 
 

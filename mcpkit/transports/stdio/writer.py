@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -42,24 +42,16 @@ class Output(Channel):
     """The channel of a session to a descriptor.
 
     Args:
-        fd: To write to.
+        fd: To write to; it stays open. Its flags are not changed, because other processes may
+            share it.
         loop: The event loop that calls `send`.
         on_broken: Called once the client no longer reads.
-
-    Attributes:
-        written: Bytes written so far.
-        broken: True once the client no longer reads.
-        congested: True while more than 1 MiB waits, so reading should pause.
-        on_writable: Called when `congested` has become False again.
     """
 
-    def __init__(
-        self,
-        fd: int,
-        loop: Loop,
-        on_broken: Callable[[], None],
-    ) -> None:
-        self._sink = make_sink(fd)
+    def __init__(self, fd: int, loop: Loop, on_broken: Callable[[], None]) -> None:
+        writer = open_writer(fd)
+        is_polled = writer is not None or stat.S_ISREG(os.fstat(fd).st_mode)
+        self._sink = PolledSink(fd, writer) if is_polled else ThreadSink(fd)
         self._loop = loop
         self._on_broken = on_broken
         self._parts: list[bytes] = []
@@ -71,9 +63,13 @@ class Output(Channel):
         self._uncongested = anyio.Event()
         self._empty = anyio.Event()
         self.written = 0
+        """Bytes written so far."""
         self.broken = False
+        """True once the client no longer reads."""
         self.congested = False
+        """True while more than 1 MiB waits, so reading should pause."""
         self.on_writable: Callable[[], None] = lambda: None
+        """Called when `congested` has become False again."""
 
     def __enter__(self) -> None:
         """Hold messages back, to write them together."""
@@ -105,7 +101,6 @@ class Output(Channel):
         self._loop.later(_APART_S, self._release)
 
     def _release(self) -> None:
-        """Send the oldest response that was held back."""
         if self._kept_back:
             self._put(self._kept_back.popleft())
 
@@ -157,16 +152,12 @@ class Output(Channel):
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.ESHUTDOWN, errno.EBADF):
                 log.error("cannot write to the client: %s", error)
-            self._break()
-            return memoryview(b"")
-        return data
-
-    def _break(self) -> None:
-        if not self.broken:
             self.broken = True
             self._parts.clear()
             self._size = 0
             self._on_broken()
+            return memoryview(b"")
+        return data
 
     async def _finish_later(self, rest: memoryview) -> None:
         while rest:
@@ -190,11 +181,7 @@ class Output(Channel):
             await self._uncongested.wait()
 
     async def finish(self, stall: float) -> None:
-        """Wait until everything is written, or the client no longer reads.
-
-        Args:
-            stall: Seconds without progress after which the client counts as gone.
-        """
+        """Wait until everything is written, or the client has not read for `stall` seconds."""
         while self._kept_back:
             self._release()
         self.flush()
@@ -213,54 +200,12 @@ class Output(Channel):
         self._sink.close()
 
 
-class Sink(Protocol):
-    """A descriptor to write to without blocking the event loop."""
-
-    def write(self, data: memoryview, /) -> int:
-        """Write as many bytes as possible without waiting.
-
-        Returns:
-            The number of bytes written; 0 if the caller must `wait` first.
-
-        Raises:
-            OSError: The other end is closed.
-        """
-        ...
-
-    async def wait(self) -> None:
-        """Wait until there is room."""
-        ...
-
-    async def finish(self) -> None:
-        """Wait until everything has left the process."""
-        ...
-
-    def close(self) -> None:
-        """Close what was opened for writing, but not the given descriptor."""
-        ...
-
-
-def make_sink(fd: int) -> Sink:
-    """Return the sink for what a descriptor is.
-
-    A pipe or a socket is written to when it has room, a file at once, and anything else by a
-    thread.
-
-    Args:
-        fd: To write to. Its flags are not changed, because other processes may share it.
-    """
-    writer = open_writer(fd)
-    if writer is not None or stat.S_ISREG(os.fstat(fd).st_mode):
-        return PolledSink(fd, writer)
-    return ThreadSink(fd)
-
-
 class PolledSink:
-    """A pipe or a socket, written to without blocking; or a file, which always has room.
+    """A pipe or a socket that is written to when it has room; or a file, which always has room.
 
     Args:
-        fd: To write to; it stays open.
-        writer: To write with instead, to a pipe or a socket; it is closed with the sink.
+        fd: A file.
+        writer: Writes to a pipe or a socket instead.
     """
 
     def __init__(self, fd: int, writer: NonBlockingWriter | None) -> None:
@@ -273,7 +218,7 @@ class PolledSink:
     async def wait(self) -> None:
         """Wait until there is room."""
         if self._writer is not None:
-            await anyio.wait_writable(self._writer.fileno())
+            await anyio.wait_writable(self._writer.fd)
 
     async def finish(self) -> None:
         """Return at once, because nothing is buffered."""
@@ -291,53 +236,50 @@ class ThreadSink:
         self._fd = fd
         self._data = memoryview(b"")
         self._error: OSError | None = None
-        self._wake = threading.Condition()
+        self._changed = threading.Condition()
         self._closed = False
         threading.Thread(target=self._work, name="mcpkit stdout", daemon=True).start()
 
     def write(self, data: memoryview) -> int:
         """Hand the data to the thread, if it is idle."""
-        with self._wake:
+        with self._changed:
             if self._error is not None:
                 raise self._error
             if self._data:
                 return 0
             self._data = data
-            self._wake.notify_all()
+            self._changed.notify_all()
             return len(data)
 
     def _work(self) -> None:
         while True:
-            with self._wake:
-                while not self._data and not self._closed:
-                    self._wake.wait()
-                if not self._data:
-                    return
+            with self._changed:
+                self._changed.wait_for(lambda: self._data or self._closed)
                 data = self._data
+            if not data:
+                return
             try:
                 while data:
                     data = data[os.write(self._fd, data) :]
             except OSError as error:
                 self._error = error
-            with self._wake:
+            with self._changed:
                 self._data = memoryview(b"")
-                self._wake.notify_all()
-
-    def _wait_for_thread(self) -> None:
-        with self._wake:
-            while self._data:
-                self._wake.wait()
+                self._changed.notify_all()
 
     async def wait(self) -> None:
         """Wait until the thread is idle."""
-        await anyio.to_thread.run_sync(self._wait_for_thread, abandon_on_cancel=True)
 
-    async def finish(self) -> None:
-        """Wait until the thread is idle."""
-        await self.wait()
+        def wait_for_thread() -> None:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._data)
+
+        await anyio.to_thread.run_sync(wait_for_thread, abandon_on_cancel=True)
+
+    finish = wait
 
     def close(self) -> None:
         """End the thread."""
-        with self._wake:
+        with self._changed:
             self._closed = True
-            self._wake.notify_all()
+            self._changed.notify_all()
