@@ -9,7 +9,7 @@ import copy
 import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Set
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 import pydantic
 from pydantic_core import ValidationError, from_json
@@ -42,17 +42,6 @@ from mcpkit.errors import InvalidArguments, RegistrationError
 
 class Field:
     """One argument: its name on the wire, its type and its default."""
-
-    __slots__ = (
-        "default",
-        "described",
-        "factory",
-        "form",
-        "name",
-        "parameter",
-        "required",
-        "wire_name",
-    )
 
     def __init__(self, parameter: Parameter, signature: Signature) -> None:
         self.parameter = parameter
@@ -102,7 +91,12 @@ class Field:
             self.factory = field.default_factory
             self.default = UNSET if self.factory else field.default
             if self.factory is None and type(self.default) not in _ORDINARY:
-                self.factory = _copies_of(self.default)
+                # As in a model, a handler that changes the default changes a copy.
+                try:
+                    copy.deepcopy(self.default)
+                except Exception:
+                    return
+                self.factory = functools.partial(copy.deepcopy, self.default)
 
     def show_default(self, schema: JsonSchema) -> None:
         """Add the default to a schema, unless JSON cannot represent it."""
@@ -127,10 +121,6 @@ class _Texts:
 
     def check(self, check: Callable[[Any], Any], raw: Any) -> Any:
         """Return the value of an argument that is JSON inside of a string.
-
-        Args:
-            check: Validates a value of the argument.
-            raw: The argument as it was sent.
 
         Raises:
             ValueError: It is not such a string, or the value is invalid.
@@ -164,18 +154,6 @@ _ORDINARY: Final = frozenset({bool, float, int, str, type(None), type(UNSET)})
 """The classes of immutable defaults."""
 
 
-def _copies_of(default: Any) -> Callable[[], Any] | None:
-    """Return a function that copies a default; None if it cannot be copied.
-
-    As in a model, a handler that changes the default of a ``Field(...)`` changes a copy.
-    """
-    try:
-        copy.deepcopy(default)
-    except Exception:
-        return None
-    return functools.partial(copy.deepcopy, default)
-
-
 def _without_names(annotation: Any, field_info: type) -> Any:
     """Return an annotation without aliases, which only fields of models can have."""
     made = annotation.__origin__
@@ -198,8 +176,6 @@ class Arguments:
         RegistrationError: A type cannot come from JSON, or has no JSON Schema.
     """
 
-    __slots__ = ("_checks", "_signature", "fields")
-
     def __init__(self, signature: Signature) -> None:
         self._signature = signature
         self._checks: list[tuple[str, str, Callable[[Any], Any], Field]] = []
@@ -216,7 +192,11 @@ class Arguments:
         problems: Problems | None = None
         texts: _Texts | None = None
         known = 0
-        for wire_name, name, check, field in self._checks or self._prepare():
+        if not self._checks:
+            self._checks = [
+                (each.wire_name, each.name, each.form.checker(), each) for each in self.fields
+            ]
+        for wire_name, name, check, field in self._checks:
             if wire_name in raw:
                 known += 1
                 try:
@@ -250,13 +230,6 @@ class Arguments:
         if problems is not None:
             raise InvalidArguments(problems.lines())
         return values
-
-    def _prepare(self) -> list[tuple[str, str, Callable[[Any], Any], Field]]:
-        """Prepare the checks at the first call."""
-        self._checks = [
-            (each.wire_name, each.name, each.form.checker(), each) for each in self.fields
-        ]
-        return self._checks
 
     def schema(self) -> JsonSchema:
         """Return the JSON Schema of the arguments: an object, without ``title`` noise.
@@ -296,14 +269,8 @@ class Arguments:
     def _described(self, definitions: dict[str, JsonSchema]) -> list[JsonSchema]:
         """Return the schema of each field, and add shared ones to `definitions`."""
         schemas = [field.form.schema("validation") for field in self.fields]
-        for schema in schemas:
-            if "$defs" in schema:
-                return self._described_together(schemas, definitions)
-        return schemas
-
-    def _described_together(
-        self, schemas: list[JsonSchema], definitions: dict[str, JsonSchema]
-    ) -> list[JsonSchema]:
+        if not any("$defs" in schema for schema in schemas):
+            return schemas
         forms = enumerate([field.form for field in self.fields])
         dependent = [(place, form) for place, form in forms if isinstance(form, PydanticForm)]
         try:
@@ -323,43 +290,18 @@ class Arguments:
 
 # --- arguments that hosts add ---------------------------------------------------------------------
 
-
-class HostQuirk(NamedTuple):
-    """The arguments that a host adds to every call, whatever the schema of the tool says.
-
-    A tool that has such a parameter of its own receives it like any other.
-
-    Args:
-        host: The name of the host.
-        mark: The argument that is always among them.
-        names: All of them.
-        source: Where this is documented.
-    """
-
-    host: str
-    mark: str
-    names: Set[str]
-    source: str
+HOST_ARGUMENTS: Final[Mapping[str, Set[str]]] = {
+    # Gemini CLI: packages/core/src/tools/tools.ts
+    "wait_for_previous": {"wait_for_previous"},
+    # n8n: https://github.com/n8n-io/n8n/issues/21716, mpeirone/zabbix-mcp-server/pull/27
+    "toolCallId": {"toolCallId", "sessionId", "chatInput", "action", "tool"},
+}
+"""The arguments that hosts add to every call, by the one that is always among them."""
 
 
-HOST_QUIRKS: Final = (
-    HostQuirk(
-        "Gemini CLI",
-        "wait_for_previous",
-        frozenset({"wait_for_previous"}),
-        "https://github.com/google-gemini/gemini-cli, packages/core/src/tools/tools.ts",
-    ),
-    HostQuirk(
-        "n8n",
-        "toolCallId",
-        frozenset({"toolCallId", "sessionId", "chatInput", "action", "tool"}),
-        "https://github.com/n8n-io/n8n/issues/21716, mpeirone/zabbix-mcp-server/pull/27",
-    ),
-)
-
-
-def host_arguments(unknown: Iterable[str]) -> frozenset[str]:
+def host_arguments(unknown: Iterable[str]) -> set[str]:
     """Return the unknown arguments that a host has added by itself."""
-    names = frozenset(unknown)
-    added = [each.names for each in HOST_QUIRKS if each.mark in names]
-    return names.intersection(frozenset[str]().union(*added))
+    names = set(unknown)
+    return {
+        each for mark, added in HOST_ARGUMENTS.items() if mark in names for each in added & names
+    }

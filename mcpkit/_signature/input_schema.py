@@ -10,7 +10,8 @@ import functools
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pydantic_core import SchemaError, SchemaValidator
@@ -44,8 +45,6 @@ class OpenArguments(Arguments):
     Raises:
         RegistrationError: The schema has keywords that cannot be checked.
     """
-
-    __slots__ = ("_injected", "_schema")
 
     def __init__(self, signature: Signature, schema: JsonSchema) -> None:
         super().__init__(signature)
@@ -89,12 +88,6 @@ def check_input_schema(
 ) -> None:
     """Check that a function takes the arguments of a schema, and that none it needs is missing.
 
-    Args:
-        signature: For messages.
-        arguments: Those of the function.
-        schema: The schema to advertise.
-        is_open: Whether the function has ``**arguments``.
-
     Raises:
         RegistrationError: They do not fit together; the message has the fix.
     """
@@ -119,21 +112,20 @@ def check_input_schema(
             )
 
 
-def schema_errors(root: JsonSchema, value: Any) -> list[tuple[str, str]]:
+def schema_errors(root: JsonSchema, value: Any) -> list[Problem]:
     """Return the first errors of a JSON value: the path, and what is wrong there.
 
     Args:
         root: A schema without the keywords that `OpenArguments` refuses.
         value: The value.
     """
-    found: list[tuple[str, str]] = []
     try:
-        _SchemaCheck(root).check(root, value, "", found)
+        return [*islice(_SchemaCheck(root).errors(root, value), MAX_PROBLEMS + 1)]
     except _TooManyChecks:
-        found = [("arguments", "too much to check against the schema; send less at once")]
-    return found
+        return [("arguments", "too much to check against the schema; send less at once")]
 
 
+Problem: TypeAlias = tuple[str, str]
 Schema: TypeAlias = "Mapping[str, Any] | bool"
 
 
@@ -163,29 +155,25 @@ def _facts_of(schema: Mapping[str, Any]) -> _Facts:
 
 
 class _SchemaCheck:
-    """Checks one value, with a limit on the time that this takes.
-
-    Args:
-        root: The whole schema, for references.
-    """
+    """Checks one value, with a limit on the time that this takes."""
 
     def __init__(self, root: JsonSchema) -> None:
         self._references = References(root)
         self._left = _MAX_CHECKS
         self._facts: dict[int, _Facts] = {}
 
-    def check(
-        self, schema: Schema, value: Any, path: str, found: list[tuple[str, str]], depth: int = 0
-    ) -> None:
-        """Append the errors of a value to `found`, until these are enough."""
+    def errors(
+        self, schema: Schema, value: Any, path: str = "", depth: int = 0
+    ) -> Iterator[Problem]:
+        """Yield the errors of a value."""
         self._left -= 1
         if self._left < 0:
             raise _TooManyChecks
-        if schema is True or len(found) > MAX_PROBLEMS:
+        if schema is True:
             return
         place = path or "arguments"
         if schema is False or depth > _MAX_DEPTH:
-            found.append((place, "nested too deeply" if schema else "unknown argument"))
+            yield place, "nested too deeply" if schema else "unknown argument"
             return
         facts = self._facts.get(id(schema))
         if facts is None:
@@ -199,33 +187,26 @@ class _SchemaCheck:
         elif "const" in schema and _key(value) != _key(schema["const"]):
             choices = [summarize(schema["const"])]
         if choices:
-            found.append((place, f"expected {' or '.join(choices)}, got {summarize(value)}"))
+            yield place, f"expected {' or '.join(choices)}, got {summarize(value)}"
             return
         for keyword in limits:
             takes, measure, holds, words = _LIMITS[keyword]
             if takes(value) and not holds(measure(value), schema[keyword]):
                 got = summarize(measure(value))
-                found.append((place, f"expected {words.format(schema[keyword])}, got {got}"))
+                yield place, f"expected {words.format(schema[keyword])}, got {got}"
         if has_items and is_array(value):
-            self._check_items(schema, value, path, found, depth + 1)
+            yield from self._in_items(schema, value, path, depth + 1)
         elif has_members and is_object(value):
-            self._check_members(schema, value, path, found, depth + 1)
+            yield from self._in_members(schema, value, path, depth + 1)
         if is_combined:
-            self._check_combined(schema, value, path, found, depth + 1)
+            yield from self._combined(schema, value, path, depth + 1)
 
     def _fits(self, schema: Schema, value: Any, depth: int) -> bool:
-        found: list[tuple[str, str]] = []
-        self.check(schema, value, "", found, depth)
-        return not found
+        return next(self.errors(schema, value, "", depth), None) is None
 
-    def _check_combined(
-        self,
-        schema: Mapping[str, Any],
-        value: Any,
-        path: str,
-        found: list[tuple[str, str]],
-        depth: int,
-    ) -> None:
+    def _combined(
+        self, schema: Mapping[str, Any], value: Any, path: str, depth: int
+    ) -> Iterator[Problem]:
         place = path or "arguments"
         inner: list[Schema] = [*schema.get("allOf", ())]
         if "$ref" in schema:
@@ -242,62 +223,52 @@ class _SchemaCheck:
                 continue
             count = sum(self._fits(each, value, depth) for each in choices)
             if choices and (count == 0 or (keyword == "oneOf" and count > 1)):
-                found.append((place, f"fits not {number} of the {len(choices)} forms it may have"))
+                yield place, f"fits not {number} of the {len(choices)} forms it may have"
         if "not" in schema and self._fits(schema["not"], value, depth):
-            found.append((place, "has a form that is excluded"))
+            yield place, "has a form that is excluded"
         for each in inner:
-            self.check(each, value, path, found, depth)
+            yield from self.errors(each, value, path, depth)
 
-    def _check_items(
-        self,
-        schema: Mapping[str, Any],
-        value: list[Any],
-        path: str,
-        found: list[tuple[str, str]],
-        depth: int,
-    ) -> None:
+    def _in_items(
+        self, schema: Mapping[str, Any], value: list[Any], path: str, depth: int
+    ) -> Iterator[Problem]:
         place = path or "arguments"
         if schema.get("uniqueItems") and len({*map(_key, value)}) < len(value):
-            found.append((place, "has an item twice"))
+            yield place, "has an item twice"
         first = schema.get("prefixItems", ())
         rest = schema.get("items", True)
         for index, each in enumerate(value if rest is not True else value[: len(first)]):
             inner = first[index] if index < len(first) else rest
-            self.check(inner, each, f"{path}[{index}]", found, depth)
+            yield from self.errors(inner, each, f"{path}[{index}]", depth)
         if "contains" in schema:
             count = sum(self._fits(schema["contains"], each, depth) for each in value)
             if not schema.get("minContains", 1) <= count <= schema.get("maxContains", math.inf):
-                found.append((place, f"has {count} items of the form that is looked for"))
+                yield place, f"has {count} items of the form that is looked for"
 
-    def _check_members(
-        self,
-        schema: Mapping[str, Any],
-        value: dict[str, Any],
-        path: str,
-        found: list[tuple[str, str]],
-        depth: int,
-    ) -> None:
+    def _in_members(
+        self, schema: Mapping[str, Any], value: dict[str, Any], path: str, depth: int
+    ) -> Iterator[Problem]:
         below = f"{path}." if path else ""
         properties: Mapping[str, Schema] = schema.get("properties", {})
         patterns: Mapping[str, Schema] = schema.get("patternProperties", {})
         others: Schema = schema.get("additionalProperties", True)
         for name in schema.get("required", ()):
             if name not in value:
-                found.append((below + name, "required, but missing"))
+                yield below + name, "required, but missing"
         for name in schema.get("dependentRequired", {}).keys() & value.keys():
             for other in schema["dependentRequired"][name]:
                 if other not in value:
-                    found.append((below + other, f"required with {name}, but missing"))
+                    yield below + other, f"required with {name}, but missing"
         for name in schema.get("dependentSchemas", {}).keys() & value.keys():
-            self.check(schema["dependentSchemas"][name], value, path, found, depth)
+            yield from self.errors(schema["dependentSchemas"][name], value, path, depth)
         for name, each in value.items():
             inner = [properties[name]] if name in properties else []
-            inner += [patterns[pattern] for pattern in patterns if _matches(name, pattern)]
+            inner += [patterns[pattern] for pattern in patterns if _pattern(pattern)(name)]
             for one in inner or (others,):
-                self.check(one, each, below + name, found, depth)
+                yield from self.errors(one, each, below + name, depth)
             names = schema.get("propertyNames", True)
             if names is not True and not self._fits(names, name, depth):
-                found.append((below + name, "is not a name that a member may have"))
+                yield below + name, "is not a name that a member may have"
 
 
 def _is_text(value: Any) -> bool:
@@ -325,10 +296,6 @@ def _pattern(pattern: str) -> Callable[[str], bool]:
     except SchemaError:
         search = re.compile(pattern).search
         return lambda text: search(text) is not None
-
-
-def _matches(text: str, pattern: str) -> bool:
-    return _pattern(pattern)(text)
 
 
 _ITEMS: Final = frozenset({"contains", "items", "prefixItems", "uniqueItems"})
@@ -362,7 +329,7 @@ _LIMITS: Final[Mapping[str, tuple[Callable[[Any], bool], Callable[[Any], Any], A
     "minProperties": (is_object, len, operator.ge, "at least {} members"),
     "minimum": (_is_number, _itself, operator.ge, "at least {}"),
     "multipleOf": (_is_number, _itself, _is_multiple, "a multiple of {}"),
-    "pattern": (_is_text, _itself, _matches, "a match of {}"),
+    "pattern": (_is_text, _itself, lambda text, pattern: _pattern(pattern)(text), "a match of {}"),
 }
 """The values that a keyword applies to, what it limits of them, the comparison, and words."""
 
