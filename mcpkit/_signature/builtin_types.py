@@ -13,7 +13,7 @@ import math
 import operator
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, NamedTuple, Optional, TypeAlias
+from typing import Annotated, Any, Final, Literal, Optional, TypeAlias
 
 from mcpkit._utils.json import JsonSchema
 from mcpkit.dependencies import Complete
@@ -53,10 +53,6 @@ def _named(annotation: Any) -> BuiltIn | None:
     if annotation is dict:
         return _dict(_any(), _any())
     return _any() if annotation is object or annotation is Any else None
-
-
-def _none(annotation: None) -> BuiltIn | None:
-    return read_built_in(type(annotation))
 
 
 def _any() -> BuiltIn:
@@ -111,13 +107,10 @@ _LITERAL: Final = frozenset({bool, int, str, type(None)})
 
 def _union(annotation: Any) -> BuiltIn | None:
     members: tuple[Any, ...] = annotation.__args__
-    choices: list[BuiltIn] = []
-    for each in members:
-        choice = None if each is type(None) else _inner(each)
-        if choice is not None:
-            choices.append(choice)
-        elif each is not type(None):
-            return None
+    found = [_inner(each) for each in members if each is not type(None)]
+    choices = [each for each in found if each is not None]
+    if len(choices) < len(found):
+        return None
     core, schema = choices[0]
     if len(choices) > 1:
         core = {"type": "union", "choices": [core for core, _ in choices]}
@@ -165,10 +158,7 @@ def with_one_enum(schemas: Sequence[JsonSchema]) -> list[JsonSchema]:
 
 
 def is_plain(value: object, core: Mapping[str, Any]) -> bool:
-    """Return True if a value matches a core schema of this grammar, and is a JSON value.
-
-    Returns False for lists and dicts.
-    """
+    """Return True if a scalar matches a core schema of this grammar, and is a JSON value."""
     kind = core["type"]
     if kind == "nullable":
         return value is None or is_plain(value, core["schema"])
@@ -191,18 +181,14 @@ def _annotated(annotation: Any) -> BuiltIn | None:
             continue  # pydantic ignores them
         if "default" in schema:
             return None
-        known = _known()
-        if type(each) is not known.field:
-            fits = _limit(each, core, schema, known.limits)
+        field, others, blank, limits = _known()
+        if type(each) is not field:
+            fits = _limit(each, core, schema, limits)
         else:
-            fits = known.others(each) == known.blank and _field(each, core, schema, known.limits)
+            fits = others(each) == blank and _field(each, core, schema, limits)
         if not fits:
             return None
-    return core, _sorted(schema)
-
-
-def _sorted(schema: JsonSchema) -> JsonSchema:
-    return dict(sorted(schema.items()))
+    return core, dict(sorted(schema.items()))
 
 
 def _field(field: Any, core: Core, schema: JsonSchema, limits: Mapping[type, str]) -> bool:
@@ -230,40 +216,26 @@ def _is_written(value: object) -> bool:
     return type(value) in _LITERAL or (type(value) is float and math.isfinite(value))
 
 
-class _Known(NamedTuple):
-    """The metadata of this grammar.
-
-    Args:
-        field: The class of the result of ``Field(...)``.
-        others: Returns the facts of a field beyond its description, limits and default.
-        blank: The same of an empty field.
-        limits: The name of a limit, by its class.
-    """
-
-    field: type
-    others: Callable[[Any], Any]
-    blank: Any
-    limits: dict[type, str]
-
-
 @functools.cache
-def _known() -> _Known:
+def _known() -> tuple[type, Callable[[Any], Any], Any, dict[type, str]]:
+    """Return the metadata of this grammar.
+
+    Returns:
+        The class of the result of ``Field(...)``; a function that returns the facts of a field
+        beyond its description, limits and default; the same of an empty field; and the name of a
+        limit by its class.
+    """
     import annotated_types as limits  # pydantic loads both, but later
     from pydantic.fields import FieldInfo
 
     read = {"annotation", "default", "description", "examples", "metadata", "title"}
     names = [each for each in FieldInfo.__slots__ if each[0] != "_" and each not in read]
     others = operator.attrgetter(*names)
-    names_of_limits: dict[type, str] = {
-        limits.Ge: "ge",
-        limits.Gt: "gt",
-        limits.Le: "le",
-        limits.Lt: "lt",
-        limits.MaxLen: "max_length",
-        limits.MinLen: "min_length",
-        limits.MultipleOf: "multiple_of",
+    limited = {
+        getattr(limits, name.title().replace("_", "").replace("Length", "Len")): name
+        for name in (*_NUMBER, "max_length", "min_length")
     }
-    return _Known(FieldInfo, others, others(FieldInfo()), names_of_limits)
+    return FieldInfo, others, others(FieldInfo()), limited
 
 
 def _limit(metadata: object, core: Core, schema: JsonSchema, limits: Mapping[type, str]) -> bool:
@@ -283,7 +255,7 @@ def _limit(metadata: object, core: Core, schema: JsonSchema, limits: Mapping[typ
         return False
     core[name] = schema[keywords[name]] = value
     if beside_null:  # the outer schema is sorted in the end
-        in_order = _sorted(schema)
+        in_order = dict(sorted(schema.items()))
         schema.clear()
         schema.update(in_order)
     return True
@@ -310,7 +282,7 @@ _KEYWORDS: Final[dict[str, dict[str, str]]] = {
 _READERS: Final[dict[Any, Callable[[Any], BuiltIn | None]]] = {
     type: _named,
     type(Any): _named,
-    type(None): _none,
+    type(None): lambda annotation: read_built_in(type(annotation)),
     type(list[int]): _generic,
     type(typing.List[int]): _generic,  # noqa: UP006 - another class than that of list[int]
     type(Literal[1]): _generic,

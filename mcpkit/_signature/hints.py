@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib
 import inspect
 import sys
-import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated, Any, Final, Generic, Literal, Optional, Protocol, cast
 
 from typing_extensions import TypeAliasType, get_type_hints
@@ -44,24 +42,20 @@ def resolve_hints(fn: Callable[..., Any], name: str, where: str) -> dict[str, An
     settled = _settled_hints(fn, scope)
     if settled is not None:
         return settled
-    tried: set[str] = set()
     while True:
         try:
             return get_type_hints(fn, localns=scope or None, include_extras=True)
         except NameError as error:
-            missing = error.name if error.name else str(error)
-            if missing not in tried:
-                tried.add(missing)
-                found = _local_name(fn, missing)
-                if found is UNSET:
-                    found = _typing_only_import(fn, missing)
-                if found is not UNSET:
-                    scope[missing] = found
-                    continue
-            raise RegistrationError(
-                f"{where}: {name}(): the annotation names {missing!r}, which cannot be found at "
-                f"run time; import it outside `if TYPE_CHECKING:` and at module level"
-            ) from None
+            missing = error.name or str(error)
+            found = UNSET if missing in scope else _local_name(fn, missing)
+            if found is UNSET and missing not in scope:
+                found = _typing_only_import(fn, missing)
+            if found is UNSET:
+                raise RegistrationError(
+                    f"{where}: {name}(): the annotation names {missing!r}, which cannot be found "
+                    f"at run time; import it outside `if TYPE_CHECKING:` and at module level"
+                ) from None
+            scope[missing] = found
         except Exception as error:
             raise RegistrationError(
                 f"{where}: {name}(): an annotation cannot be evaluated: {error}"
@@ -72,11 +66,7 @@ def resolve_hints(fn: Callable[..., Any], name: str, where: str) -> dict[str, An
 
 
 def _settled_hints(fn: Callable[..., Any], scope: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the result of `get_type_hints` in a tenth of its time.
-
-    Returns:
-        None unless all annotations, once evaluated, consist of classes only.
-    """
+    """Return the result of `get_type_hints` in a tenth of its time; None for unusual types."""
     if type(fn) is not types.FunctionType or (fn.__dict__ and fn.__dict__.keys() & _ELSEWHERE):
         return None
     hints: dict[str, Any] = {}
@@ -166,39 +156,24 @@ def _defines(outer: types.CodeType, inner: types.CodeType) -> bool:
 def _typing_only_import(fn: Callable[..., Any], wanted: str) -> Any:
     """Import a name that the module of a function imports under TYPE_CHECKING; UNSET if none."""
     module = sys.modules.get(fn.__module__)
-    if module is None:
-        return UNSET
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(module)))
+        tree = ast.parse(inspect.getsource(cast("types.ModuleType", module)))
     except (OSError, TypeError, SyntaxError):
         return UNSET
-    package = getattr(module, "__package__", None) or ""
-    for statement in _typing_only_statements(tree):
-        try:
-            if isinstance(statement, ast.Import):
-                for alias in statement.names:
-                    if (alias.asname or alias.name.partition(".")[0]) == wanted:
-                        top = alias.name if alias.asname else alias.name.partition(".")[0]
-                        importlib.import_module(alias.name)
-                        return sys.modules[top]
-            elif isinstance(statement, ast.ImportFrom):
-                for alias in statement.names:
-                    if (alias.asname or alias.name) == wanted:
-                        source = "." * statement.level + (statement.module or "")
-                        found = importlib.import_module(source, package)
-                        return getattr(found, alias.name)
-        except (ImportError, AttributeError):
-            return UNSET
-    return UNSET
-
-
-def _typing_only_statements(tree: ast.Module) -> Iterator[ast.stmt]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.If):
-            test = node.test
-            guard = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
-            if guard == "TYPE_CHECKING":
-                yield from node.body
+        if not isinstance(node, ast.If) or not ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            continue
+        for statement in node.body:
+            if not isinstance(statement, (ast.Import, ast.ImportFrom)):
+                continue
+            if wanted in [each.asname or each.name.partition(".")[0] for each in statement.names]:
+                scope = {key: vars(module).get(key) for key in ("__name__", "__package__")}
+                try:
+                    exec(compile(ast.Module([statement], []), "<import>", "exec"), scope)
+                except (ImportError, AttributeError):
+                    return UNSET
+                return scope[wanted]
+    return UNSET
 
 
 # --- the function behind a callable ---------------------------------------------------------------

@@ -224,11 +224,7 @@ def _parameters(fn: Callable[..., Any], name: str) -> Iterable[_Raw]:
 
 
 def _plain_parameters(fn: Callable[..., Any]) -> list[_Raw] | None:
-    """Return the parameters of most functions and methods, much faster than `inspect.signature`.
-
-    Returns:
-        None if the code of the function alone does not tell.
-    """
+    # Much faster than `inspect.signature`; None if the code of the function alone does not tell.
     bound = type(fn) is types.MethodType
     function = cast("types.MethodType", fn).__func__ if bound else fn
     if type(function) is not types.FunctionType:
