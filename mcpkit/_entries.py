@@ -108,10 +108,7 @@ class Entry(ABC):
 def refusal_of(entry: Entry, held: frozenset[str], *, is_known: bool) -> Forbidden | None:
     """Return the error for a caller who lacks a scope of an entry; None if none is missing.
 
-    Args:
-        entry: The entry to use.
-        held: The scopes of the caller.
-        is_known: False if the caller is not authenticated.
+    `is_known` is False if the caller is not authenticated.
     """
     if held.issuperset(entry.scopes):
         return None
@@ -123,14 +120,9 @@ def refusal_of(entry: Entry, held: frozenset[str], *, is_known: bool) -> Forbidd
 
 
 async def check_allowed(entry: Entry, arguments: Mapping[str, Any], context: Context[Any]) -> None:
-    """Ask the ``allow=`` predicate of an entry about a call.
+    """Ask the ``allow=`` predicate of an entry about a call with validated arguments.
 
     Like scopes, it applies to requests over HTTP and to the tasks that they start.
-
-    Args:
-        entry: Without a predicate, everything is allowed.
-        arguments: The validated arguments.
-        context: The context of the call.
 
     Raises:
         Forbidden: The call is not allowed, or the caller is not authenticated.
@@ -248,12 +240,8 @@ def entry_fields(
 def errors_of(errors: object, at: str) -> tuple[type[Exception], ...]:
     """Return the value of an ``errors=`` option as classes for `isinstance`.
 
-    Args:
-        errors: A class, several, or ``"all"``.
-        at: The source location, for messages.
-
     Raises:
-        RegistrationError: It is something else.
+        RegistrationError: It is neither a class, several, nor ``"all"``.
     """
     if errors == "all":
         return (Exception,)
@@ -268,15 +256,14 @@ def errors_of(errors: object, at: str) -> tuple[type[Exception], ...]:
 
 
 def _check_predicate(allow: object, at: str) -> None:
-    if callable(allow):
-        try:
+    try:
+        if callable(allow):
             inspect.signature(allow).bind(None, {})
-        except TypeError:
-            pass
-        except ValueError:  # a callable without a signature that Python can show
             return
-        else:
-            return
+    except ValueError:  # a callable without a signature that Python can show
+        return
+    except TypeError:
+        pass
     raise RegistrationError(
         f"{at}: allow= is a function of a principal and the arguments, such as "
         f"lambda principal, arguments: True"
@@ -306,38 +293,33 @@ def annotations_from(
         kind: The class of the annotations.
         at: The source location, for messages.
 
-    Returns:
-        A copy, because an author may share one between entries; None if no member is set.
-
     Raises:
         RegistrationError: ``annotations`` is neither, or has an unknown member.
     """
     given = options.get("annotations")
     known: Mapping[str, Any] = kind.__dataclass_fields__
     at = f"{at}: annotations"
-    if given is None:
-        made = kind()
+    members: dict[str, Any] = {}
+    if isinstance(given, Mapping):
+        for name, value in cast("Mapping[str, Any]", given).items():
+            ours = _WIRE_NAMES.get(name, name)
+            if ours not in known:
+                to_wire = {ours: name for name, ours in _WIRE_NAMES.items()}
+                advice = suggest("annotations", name, [to_wire.get(each, each) for each in known])
+                raise RegistrationError(f"{at} has no member {name!r}; {advice}")
+            members[ours] = value
     elif isinstance(given, kind):
-        made = replace(given)
-    elif not isinstance(given, Mapping):
+        members = {name: getattr(given, name) for name in known}
+    elif given is not None:
         library = library_of(given)
         of = f" of {library}" if library else ""
         raise RegistrationError(
             f"{at} is a {type(given).__name__}{of}; write a mcpkit.{kind.__name__}, or a dict"
         )
-    else:
-        members: dict[str, Any] = {}
-        for name, value in cast("Mapping[str, Any]", given).items():
-            ours = _WIRE_NAMES.get(name, name)
-            if ours not in known:
-                ours_to_wire = {ours: name for name, ours in _WIRE_NAMES.items()}
-                advice = suggest("annotations", name, [ours_to_wire.get(n, n) for n in known])
-                raise RegistrationError(f"{at} has no member {name!r}; {advice}")
-            members[ours] = value
-        made = kind(**members)
     for name in known:
         if name != "title" and options.get(name) is not None:
-            setattr(made, name, options[name])
+            members[name] = options[name]
+    made = kind(**members)
     return made if made != kind() else None
 
 
@@ -364,13 +346,8 @@ _MARK: Final = "__mcpkit_marks__"
 def decorated(add: Callable[..., object], fn: Any, *args: Any, **options: Any) -> Any:
     """Apply a decorator that may be written with or without parentheses.
 
-    Args:
-        add: Called with the function, `args` and `options`.
-        fn: The function; None if the decorator was called with options only.
-        args, options: For `add`.
-
-    Returns:
-        The function itself, or a decorator that returns it.
+    Calls `add` with the function, `args` and `options`. Returns the function itself, or a decorator
+    that returns it if `fn` is None.
     """
 
     def register(fn: Any) -> Any:

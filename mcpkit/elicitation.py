@@ -79,19 +79,13 @@ class."""
 
 
 def _unaccepted(result: Mapping[str, Any]) -> Declined | Dismissed | None:
-    """Return the answer of a result without data; None if the user accepted.
-
-    Raises:
-        InvalidInputResponse: The result has no known ``action``.
-    """
+    """Return the answer of a result without data; None if the user accepted."""
     action = result.get("action")
-    if action == "accept":
-        return None
-    if action == "decline":
-        return Declined()
-    if action == "cancel":
-        return Dismissed()
-    raise InvalidInputResponse(f'"action" must be accept, decline or cancel, got {quote(action)}')
+    if action not in ("accept", "decline", "cancel"):
+        raise InvalidInputResponse(
+            f'"action" must be accept, decline or cancel, got {quote(action)}'
+        )
+    return None if action == "accept" else Declined() if action == "decline" else Dismissed()
 
 
 # --- forms ----------------------------------------------------------------------------------------

@@ -19,14 +19,7 @@ _NOT_NEGATIVE: Final = "at least 0"
 
 
 def _limit(default: Any, unit: str, reason: str, bound: str = _AT_LEAST_1) -> Any:
-    """Return a field for a limit.
-
-    Args:
-        default: Its default.
-        unit: ``bytes``, ``seconds``, or the things that are counted.
-        reason: A sentence or two for users: the thing that is limited, and the consequence.
-        bound: The values that make sense.
-    """
+    # The reason is a sentence or two for users: the thing that is limited, and the consequence.
     return field(default=default, metadata={"unit": unit, "reason": reason, "bound": bound})
 
 

@@ -188,9 +188,14 @@ class Sample(InputRequest[SampleResult]):
         """Return the ``params`` of the request."""
         if self._uses_tools and not revision.sampling_tools:
             raise ElicitationError(f"revision {revision.version} has no sampling with tools")
-        messages = [
-            each for message in self.messages for each in _sample_message(message, revision)
-        ]
+        messages: list[dict[str, Any]] = []
+        for message in self.messages:
+            content = message.content
+            given: Sequence[Any] = content if isinstance(content, (list, tuple)) else [content]
+            blocks = [_sample_block_to_wire(each, revision) for each in given]
+            # Before 2025-11-25 a message has one block: several of them become several messages.
+            together = [blocks] if len(blocks) > 1 and revision.sampling_tools else blocks
+            messages += [{"role": message.role, "content": each} for each in together]
         params: dict[str, Any] = {"messages": messages, "maxTokens": self.max_tokens, **self._rest}
         if self.include_context is not None:
             params["includeContext"] = self.include_context
@@ -225,16 +230,6 @@ class Sample(InputRequest[SampleResult]):
             raise InvalidInputResponse(f"malformed content: {error}") from error
         reason = result.get("stopReason")
         return SampleResult(blocks, model, reason if isinstance(reason, str) else None)
-
-
-def _sample_message(message: SampleMessage, revision: Revision) -> list[dict[str, Any]]:
-    content = message.content
-    given: Sequence[Any] = content if isinstance(content, (list, tuple)) else [content]
-    blocks = [_sample_block_to_wire(each, revision) for each in given]
-    if len(blocks) > 1 and revision.sampling_tools:
-        return [{"role": message.role, "content": blocks}]
-    # Before 2025-11-25 a message has one block: several of them become several messages.
-    return [{"role": message.role, "content": block} for block in blocks]
 
 
 def _sample_block_to_wire(block: Any, revision: Revision) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from mcpkit._utils.json import UNSET, is_binary
 from mcpkit._utils.names import with_suggestions
@@ -25,16 +25,7 @@ LogLevel: TypeAlias = Literal[
 Meta: TypeAlias = dict[str, Any]
 """A ``_meta`` object: string keys, JSON values."""
 
-LOG_LEVELS: Final[tuple[LogLevel, ...]] = (
-    "debug",
-    "info",
-    "notice",
-    "warning",
-    "error",
-    "critical",
-    "alert",
-    "emergency",
-)
+LOG_LEVELS: Final[tuple[LogLevel, ...]] = get_args(LogLevel)
 """Ascending severity, RFC 5424."""
 
 LOG_RANK: Final[dict[str, int]] = {level: rank for rank, level in enumerate(LOG_LEVELS)}
@@ -341,15 +332,9 @@ def sniff(start: bytes) -> str | None:
 
 _TEXT_TYPES: Final = frozenset(
     {
-        "application/json",
-        "application/javascript",
-        "application/xml",
-        "application/yaml",
-        "application/x-yaml",
-        "application/toml",
-        "application/x-sh",
-        "application/sql",
         "image/svg+xml",
+        *("application/json", "application/javascript", "application/xml", "application/yaml"),
+        *("application/x-yaml", "application/toml", "application/x-sh", "application/sql"),
     }
 )
 

@@ -114,14 +114,14 @@ class Directory:
     ) -> None:
         self._scopes = scopes
         self._folder = Folder(path)
-        self._name = self._folder.path.name
+        name = self._folder.path.name
         self._max_length = MAX_PATH - len(os.fsencode(self._folder.path)) - 1
-        self._base = (uri or f"files://{quote(self._name)}").rstrip("/")
+        base = (uri or f"files://{quote(name)}").rstrip("/")
         self._pattern = _Pattern(pattern)
         self._hidden = hidden
         self._mime_type = mime_type
         try:
-            self._template = UriTemplate(self._base + "/{+path}")
+            self._template = UriTemplate(base + "/{+path}")
         except ValueError as error:
             raise RegistrationError(f"the directory {os.fspath(path)!r}: {error}") from None
         self._signature = inspect_handler(self.read)
@@ -185,9 +185,13 @@ class Directory:
             if not self._is_offered(name):
                 continue
             parts = (*place.parts, name)
-            uri = self._listed_uri("/".join(parts))
-            if uri is None:
-                continue
+            path = "/".join(parts)
+            try:
+                if len(path.encode()) > self._max_length:
+                    continue  # it cannot be opened
+                uri = self._uri_of(path)
+            except ValueError:
+                continue  # the name is not text
             matched = self._pattern.advance(place.matched, name)
             if stat.S_ISDIR(mode):
                 below = f"{uri}/"
@@ -204,8 +208,8 @@ class Directory:
     def template(self) -> ResourceTemplate:
         """Return the resource template that reads the files."""
         return ResourceTemplate(
-            name=self._name,
-            description=f"The files of {self._name}",
+            name=self._folder.path.name,
+            description=f"The files of {self._folder.path.name}",
             template=self._template,
             mime_type=self._mime_type,
             plan=self._plan,
@@ -220,14 +224,6 @@ class Directory:
     def _uri_of(self, relative: str) -> str:
         # Expansion would keep the "%41" in a file's name as it is, which means "A".
         return self._template.expand({"path": relative.replace("%", "%25")})
-
-    def _listed_uri(self, relative: str) -> str | None:
-        """Return the URI of a path; None if it has none, or cannot be opened."""
-        try:
-            is_long = len(relative.encode()) > self._max_length
-            return None if is_long else self._uri_of(relative)
-        except ValueError:
-            return None  # the name is not text
 
     def _type_of(self, name: str) -> str:
         return self._mime_type or _guess(Path(name))
@@ -333,14 +329,6 @@ class _Pattern:
 # --- folders --------------------------------------------------------------------------------------
 
 
-class _Name(NamedTuple):
-    """A name in a folder, with the mode and size of the file; links are not followed."""
-
-    name: str
-    mode: int
-    size: int
-
-
 class Folder:
     """A directory whose files are opened, and nothing outside of it, whatever links are in it.
 
@@ -392,8 +380,11 @@ class Folder:
             return None
         return found.st_size if stat.S_ISREG(found.st_mode) else None
 
-    def scan(self, parts: Sequence[str]) -> list[_Name]:
-        """Return the names in a directory; none if there is no such directory, or it is a link."""
+    def scan(self, parts: Sequence[str]) -> list[tuple[str, int, int]]:
+        """Return the names in a directory with their modes and sizes; links are not followed.
+
+        There are none if there is no such directory, or it is a link.
+        """
         try:
             if _BY_DESCRIPTOR:
                 with self._opened(parts, _DIRECTORY) as descriptor:
@@ -437,11 +428,11 @@ class Folder:
         return descriptor
 
 
-def _scan(where: int | Path) -> Iterator[_Name]:
+def _scan(where: int | Path) -> Iterator[tuple[str, int, int]]:
     with os.scandir(where) as entries:
         for entry in entries:
             try:
                 found = entry.stat(follow_symlinks=False)
             except OSError:  # removed meanwhile
                 continue
-            yield _Name(entry.name, found.st_mode, found.st_size)
+            yield entry.name, found.st_mode, found.st_size
