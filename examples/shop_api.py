@@ -29,7 +29,7 @@ from starlette.requests import HTTPConnection
 from mcpkit import Context, Depends, MCPKit, ToolError
 
 TOKENS = {"ada-secret": "ada", "bob-secret": "bob"}
-"""In earnest: in a database, hashed, or signed by whoever issues them."""
+"""A real shop hashes them in a database, or verifies signed ones."""
 
 # --- the services: they know neither HTTP nor MCP -------------------------------------------------
 
@@ -85,7 +85,7 @@ class Shop:
         return made
 
     def orders_of(self, user: str) -> list[Order]:
-        """What somebody has bought."""
+        """Return the orders of a user."""
         return self.orders.get(user, [])
 
 
@@ -101,7 +101,7 @@ app = MCPKit(
 
 
 def customer(ctx: Context) -> str:
-    """Whom the middleware below has found; on stdio, whoever has started the server."""
+    """Return the user that the middleware below has found, or on stdio the local user."""
     return ctx.http.user.display_name if ctx.http else "local"
 
 
@@ -162,7 +162,7 @@ class Tokens(AuthenticationBackend):
 
 
 def refuse(_: HTTPConnection, error: Exception) -> JSONResponse:
-    """What somebody without a token gets."""
+    """Answer requests without a token."""
     challenge = {"WWW-Authenticate": "Bearer"}
     return JSONResponse({"detail": str(error)}, status_code=401, headers=challenge)
 

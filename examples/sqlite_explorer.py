@@ -179,7 +179,7 @@ def query_database(
             late = time.monotonic() > deadline
             raise ToolError(f"SQLite: {error}" + f" after {MAX_SECONDS} s" * late) from None
     if cursor.description is None:
-        raise ToolError("That is no SELECT statement.")
+        raise ToolError("That is not a SELECT statement.")
     columns = [column[0] for column in cursor.description]
     return Rows(
         columns=columns,

@@ -158,7 +158,7 @@ async def cancel(number: int, sure: Annotated[Reason, Elicit(still_wanted)]) -> 
 
 @app.tool(read_only=True)
 def list_bookings() -> list[Booking]:
-    """List what is booked."""
+    """List the bookings."""
     return list(bookings.values())
 
 

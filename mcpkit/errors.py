@@ -288,8 +288,8 @@ class AccessDenied(MCPKitError):
 
     Args:
         message: For the caller.
-        status: 401 if nobody has logged in, or not well enough to be known; 403 for somebody who is
-            known and may not (RFC 9110, 15.5.2 and 15.5.4).
+        status: 401 if the caller is not authenticated; 403 if the caller is authenticated but not
+            allowed to do this (RFC 9110, 15.5.2 and 15.5.4).
         challenge: The header ``WWW-Authenticate``, which says how to log in; with 401 it is
             ``Bearer`` unless something else is given.
 

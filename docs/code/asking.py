@@ -50,7 +50,7 @@ async def check_in(ctx: Context) -> str:
         Choices({"bike": "A bicycle", "sauna": "The sauna"}, multiple=True),
     )
     if not guest.accepted:
-        return "Nobody comes."
+        return "No guest comes."
     wanted = extras.data if extras.accepted else "nothing"
     return f"{guest.data.name} stays {guest.data.nights} nights, with {wanted}."
     # endregion schemas

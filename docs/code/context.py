@@ -31,7 +31,7 @@ app = MCPKit("context", lifespan=opened)
 async def visit(ctx: Context[State]) -> int:
     """Count a visit."""
     client = ctx.client.info
-    ctx.state.visits.append(client.name if client else "somebody")
+    ctx.state.visits.append(client.name if client else "unknown")
     return len(ctx.state.visits)
 
 

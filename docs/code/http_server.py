@@ -21,7 +21,7 @@ app = MCPKit(
 def whoami(ctx: SyncContext) -> str:
     """Return the name of the caller."""
     assert ctx.http is not None
-    agent = ctx.http.headers.get("user-agent", "somebody")
+    agent = ctx.http.headers.get("user-agent", "unknown")
     return f"{agent} at {ctx.http.client}, known as {ctx.principal}"
     # endregion whoami
 

@@ -11,7 +11,7 @@ app = MCPKit("tenants")
 @app.tool
 async def tenant_name(ctx: Context) -> str:
     """Return the tenant whose data this is."""
-    return str(ctx.http.state["tenant"]) if ctx.http else "nobody"
+    return str(ctx.http.state["tenant"]) if ctx.http else "anonymous"
 
 
 async def tenant(

@@ -95,7 +95,7 @@ class Blender:
         kept = False
         try:
             if self._streams is not None and self._streams[0].at_eof():
-                self.close()  # Blender was started anew
+                self.close()  # Blender was restarted
             if self._streams is None:
                 self._streams = await asyncio.open_connection(self.host, self.port)
             reader, writer = self._streams
@@ -141,7 +141,7 @@ class Blender:
         Args:
             max_size: Pixels of the longer side, at most.
         """
-        # Blender writes it: a folder of its own, so that nobody can put a link in its place.
+        # Blender writes it into a private folder, so no other user can put a link in its place.
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "viewport.png")
             await self.send(
@@ -455,7 +455,7 @@ STRATEGY = """Build in small steps, and look at what each has done.
    - a known object: Sketchfab, then Poly Haven (search, preview, then download)
    - furniture and the like: Poly Haven, then Sketchfab
    - surfaces and light from around: textures and HDRIs of Poly Haven
-   - what nobody has made: Hyper3D or Hunyuan3D, one item at a time; not a whole scene, not the
+   - models that do not exist yet: Hyper3D or Hunyuan3D, one item at a time; not a whole scene, not the
      ground, not parts to put together. Generate, poll until it is done, import. Copy what was
      generated instead of generating it again. If a free key has no balance left, tell the user:
      they may wait a day, or get a key of their own.
@@ -480,7 +480,7 @@ async def read_object(reader: asyncio.StreamReader) -> dict[str, Any]:
                 continue
             if isinstance(found, dict):
                 return cast("dict[str, Any]", found)
-            raise ValueError("an answer is no object")
+            raise ValueError("an answer is not an object")
     raise EOFError("it was closed")
 
 
@@ -491,7 +491,7 @@ def read_pictures(paths: Sequence[str]) -> list[tuple[str, str]]:
         kind = path.suffix.lower()
         if kind not in PICTURES or not path.is_file() or path.stat().st_size > MAX_IMAGE_BYTES:
             raise ToolError(
-                f"{path} is no picture ({', '.join(sorted(PICTURES))}) of at most "
+                f"{path} is not a picture ({', '.join(sorted(PICTURES))}) of at most "
                 f"{MAX_IMAGE_BYTES} bytes."
             )
         found.append((kind, base64.b64encode(path.read_bytes()).decode("ascii")))

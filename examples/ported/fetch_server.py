@@ -3,7 +3,7 @@
     mcpkit run examples/ported/fetch_server.py
     mcpkit run examples/ported/fetch_server.py:make_app -- --ignore-robots-txt --user-agent me/1.0
 
-Nobody should reach what only this machine can reach, such as a router or the metadata of a cloud:
+Clients should not reach hosts that only this machine can reach, such as a router or cloud metadata:
 an address that is not public is refused, also behind a redirect, and the connection goes to the
 very address that was checked. `--allow-private` lifts that. With `--proxy-url` it is the proxy that
 looks names up, so that it has to refuse them.
@@ -38,15 +38,15 @@ PRODUCT = "ModelContextProtocol/1.0"
 
 
 class FetchError(Exception):
-    """Why a page cannot be had, for whoever asked for it."""
+    """A page cannot be fetched; the message is for the client."""
 
 
 def web_address(text: str) -> str:
-    """Refuse what is no address of a page."""
+    """Reject URLs that do not name a page."""
     try:
         url = httpx2.URL(text)
     except httpx2.InvalidURL as error:
-        raise ValueError(f"is no URL: {error}") from None
+        raise ValueError(f"is not a URL: {error}") from None
     if url.scheme not in ("http", "https") or not url.host:
         raise ValueError("must begin with http:// or https:// and name a host")
     if url.userinfo:
@@ -224,10 +224,10 @@ async def read(url: str, response: httpx2.Response, ctx: Context, *, any_status:
         ctx.progress(len(body), message=f"{len(body)} bytes")
     kind = response.headers.get("content-type", "")
     if b"\0" in body and "utf-16" not in kind and not any_status:
-        raise FetchError(f"{url} is no text but {kind or 'bytes'}.")
+        raise FetchError(f"{url} is not text but {kind or 'bytes'}.")
     try:
         text = body.decode(response.charset_encoding or "utf-8", errors="replace")
-    except LookupError:  # an encoding that nobody knows
+    except LookupError:  # an unknown encoding
         text = body.decode("utf-8", errors="replace")
     return Page(url, response.status_code, kind, text)
 
@@ -237,7 +237,7 @@ async def readable(page: Page, *, raw: bool = False) -> str:
     is_html = "html" in page.kind or "<html" in page.text[:500].lower()
     if raw or not is_html:
         return page.text
-    # A long page takes a while, and nobody else should have to wait.
+    # Converting a long page takes a while and must not block other calls.
     return await anyio.to_thread.run_sync(to_markdown, page.text, page.url) or page.text
 
 

@@ -119,7 +119,7 @@ class Git:
 
     async def place(self, ctx: Context, repo_path: str) -> Place:
         """Find out whether a folder is allowed."""
-        # Over HTTP the roots are on a machine of somebody else, who would name any folder of ours.
+        # Over HTTP the roots are on another machine, whose user could name any folder here.
         local = self.repository is None and ctx.http is None and ctx.client.supports("roots")
         roots = [root.path for root in await ctx.roots()] if local else []
         allowed = [each for each in roots if each is not None] or [self.repository or Path.cwd()]
@@ -132,7 +132,7 @@ class Git:
 
     @tool(read_only=True, open_world=False)
     async def git_status(self, repo_path: RepoPath, ctx: Context) -> str:
-        """Show what has changed, what is staged, and on which branch."""
+        """Show the branch, the staged and the other changes."""
         return await self.run(ctx, repo_path, "status")
 
     @tool(read_only=True, open_world=False)
@@ -167,7 +167,7 @@ class Git:
     async def git_commit(
         self, repo_path: RepoPath, message: Annotated[str, Field(min_length=1)], ctx: Context
     ) -> str:
-        """Commit what is staged.
+        """Commit the staged changes.
 
         Args:
             message: What the commit says.

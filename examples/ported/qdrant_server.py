@@ -136,11 +136,11 @@ class FastEmbed:
         self.size = len(self.of_text("how many numbers?"))
 
     def of_text(self, text: str) -> Vector:
-        """As the model wants what is searched through."""
+        """Return the vector of a stored text."""
         return [float(each) for each in next(iter(self._model.passage_embed([text])))]
 
     def of_question(self, text: str) -> Vector:
-        """As the model wants what is searched for."""
+        """Return the vector of a query."""
         return [float(each) for each in next(iter(self._model.query_embed([text])))]
 
 

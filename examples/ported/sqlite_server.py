@@ -37,7 +37,7 @@ READING = {
 CREATING = READING | {
     sqlite3.SQLITE_CREATE_TABLE,
     sqlite3.SQLITE_CREATE_INDEX,  # of a key
-    sqlite3.SQLITE_INSERT,  # into the list of tables, and of what is selected
+    sqlite3.SQLITE_INSERT,  # into the list of tables, and of selected rows
     sqlite3.SQLITE_UPDATE,  # of that list
     sqlite3.SQLITE_REINDEX,
     sqlite3.SQLITE_TRANSACTION,
@@ -96,7 +96,7 @@ class Database:
 
         Args:
             actions: All that the statement may do; None for what the server does itself.
-            stopped: Tells that nobody waits for it any more.
+            stopped: Returns True when the caller has gone.
         """
         if not self.path.exists():
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -172,7 +172,7 @@ class Database:
         """
         actions = self.actions_of(query)
         if sqlite3.SQLITE_CREATE_TABLE not in actions or actions & LOSING:
-            raise ToolError("That is no CREATE TABLE statement.")
+            raise ToolError("That is not a CREATE TABLE statement.")
         self.write(query, CREATING)
         return "The table is there."
 

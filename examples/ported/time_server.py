@@ -36,11 +36,11 @@ class Conversion(TypedDict):
 
 
 def known(name: str) -> str:
-    """Refuse what is no time zone, so that the model reads which argument is wrong."""
+    """Reject unknown time zones, so the model reads which argument is wrong."""
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError("is no IANA time zone, such as Europe/Oslo or UTC") from None
+        raise ValueError("is not an IANA time zone, such as Europe/Oslo or UTC") from None
     return name
 
 

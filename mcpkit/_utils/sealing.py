@@ -80,8 +80,8 @@ class Sealer:
         """
         if len(value) > _MOST_BYTES:
             raise ValueError(f"{len(value)} bytes are more than can be sealed ({_MOST_BYTES})")
-        # Not compressed: a client chooses some of what is sealed and sees how long it becomes, and
-        # from that could find out the rest.
+        # Not compressed: a client that chooses a part of the value could learn the rest from the
+        # length of the result.
         nonce = os.urandom(_NONCE_SIZE)
         key = self._keys[0]
         if self._aead is None:
@@ -102,7 +102,7 @@ class Sealer:
             sealed = urlsafe_b64decode((text + padding).encode("ascii"))
         except (ValueError, binascii.Error):
             raise SealBroken from None
-        # The decoder passes over what is no base64, and what was sealed has one spelling only.
+        # The decoder skips characters that are not base64, but a sealed value has one spelling.
         if urlsafe_b64encode(sealed).rstrip(b"=").decode("ascii") != text:
             raise SealBroken
         for key in self._keys:

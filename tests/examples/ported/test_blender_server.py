@@ -206,7 +206,7 @@ def test_models_are_generated(client: TestClient, add_on: FakeAddOn, tmp_path: P
 def test_files_that_are_no_pictures_stay_here(client: TestClient, add_on: FakeAddOn) -> None:
     before = len(add_on.commands)
     told = refused(client, "generate_hyper3d_model_via_images", input_image_paths=["/etc/passwd"])
-    assert told.startswith("/etc/passwd is no picture")
+    assert told.startswith("/etc/passwd is not a picture")
     assert len(add_on.commands) == before
 
 

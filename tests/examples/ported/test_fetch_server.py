@@ -145,7 +145,7 @@ def test_sites_are_told_who_asks(client: TestClient, site: str) -> None:
 
 def test_what_cannot_be_had_is_explained(client: TestClient, site: str) -> None:
     assert "answers with status 404" in refusal(client, f"{site}/missing")
-    assert "is no text but image/png" in refusal(client, f"{site}/picture")
+    assert "is not text but image/png" in refusal(client, f"{site}/picture")
     assert "has more than 2000000 bytes" in refusal(client, f"{site}/endless")
     with pytest.raises(ProtocolError, match="answers with status 404"):
         client.get_prompt("fetch", {"url": f"{site}/missing"})

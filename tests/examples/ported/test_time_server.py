@@ -63,7 +63,7 @@ def test_a_time_is_another_one_elsewhere(
 def test_what_is_no_time_zone_is_refused(client: TestClient, zone: str) -> None:
     refused = client.call_tool("get_current_time", {"timezone": zone})
     assert refused.is_error
-    assert refused.text.startswith("timezone: is no IANA time zone")
+    assert refused.text.startswith("timezone: is not an IANA time zone")
 
 
 @pytest.mark.parametrize("time", ["24:00", "4 pm", "16:30:00"])
