@@ -455,7 +455,7 @@ STRATEGY = """Build in small steps, and look at what each has done.
    - a known object: Sketchfab, then Poly Haven (search, preview, then download)
    - furniture and the like: Poly Haven, then Sketchfab
    - surfaces and light from around: textures and HDRIs of Poly Haven
-   - models that do not exist yet: Hyper3D or Hunyuan3D, one item at a time; not a whole scene, not the
+   - models not found there: Hyper3D or Hunyuan3D, one item at a time; not a whole scene, not the
      ground, not parts to put together. Generate, poll until it is done, import. Copy what was
      generated instead of generating it again. If a free key has no balance left, tell the user:
      they may wait a day, or get a key of their own.

@@ -121,7 +121,7 @@ def test_writing_stays_in_the_database(host: Host, tmp_path: Path, query: str) -
 def test_each_tool_does_what_its_name_says(host: Host) -> None:
     assert "use read_query" in host.refused("write_query", query="SELECT 1")
     for query in ("DROP TABLE tea", "INSERT INTO tea VALUES ('x', 1)"):
-        assert "no CREATE TABLE" in host.refused("create_table", query=query)
+        assert "not a CREATE TABLE" in host.refused("create_table", query=query)
     assert names(host) == ["Assam", "Sencha"]
 
 
