@@ -19,7 +19,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Json
 
-from benchmarks.soak import JSON_HEADERS, announced
+from benchmarks.traffic import JSON_HEADERS, announced, request
 from mcpkit import Limits, MCPKit
 
 LONGEST: Final = 0.1
@@ -33,124 +33,67 @@ VALUES: Final = Limits().max_values - 1000
 
 
 class Point(BaseModel):
-    """A model with members that have to be checked."""
-
     x: int
     y: int = 0
     name: str = ""
 
 
 class Circle(BaseModel):
-    """One of a union."""
-
     kind: Literal["circle"]
     radius: float
 
 
 class Square(BaseModel):
-    """The other."""
-
     kind: Literal["square"]
     side: float
 
 
 class Branch(BaseModel):
-    """One of a union inside of itself."""
-
     inner: Branch | Leaf | None = None
 
 
-class Leaf(BaseModel):
-    """The other, which nothing tells apart."""
-
+class Leaf(BaseModel):  # nothing tells it apart from a branch
     inner: Branch | Leaf | None = None
     end: int = 0
 
 
 class Closed(BaseModel):
-    """A model that takes nothing else."""
-
     model_config = ConfigDict(extra="forbid")
 
     x: int = 0
 
 
 app = MCPKit("blocking")
+TYPES: Final[Mapping[str, Any]] = {
+    "anything": Any,
+    "points": list[Point],
+    "numbers": list[int],
+    "table": dict[str, int],
+    "either": list[Circle | Square],
+    "text": str,
+    "distinct": set[int],
+    "groups": list[set[UUID]],
+    "by_number": dict[int, int],
+    "branches": Branch | Leaf | list[Branch | Leaf],
+    "closed": Closed | list[Closed],
+    "pattern": re.Pattern[str],
+    "inner_json": Json[list[int]],
+    "decimals": Decimal | list[Decimal],
+    "by_id": list[dict[UUID, int]],
+}
+"""The type of the argument of each tool."""
 
 
-@app.tool
-async def anything(value: Any) -> int:
-    return 0
+def offer(name: str, argument: Any) -> None:
+    async def tool(value: Any) -> int:
+        return 0
+
+    tool.__annotations__["value"] = argument
+    app.add_tool(tool, name=name)
 
 
-@app.tool
-async def points(value: list[Point]) -> int:
-    return len(value)
-
-
-@app.tool
-async def numbers(value: list[int]) -> int:
-    return len(value)
-
-
-@app.tool
-async def table(value: dict[str, int]) -> int:
-    return len(value)
-
-
-@app.tool
-async def either(value: list[Circle | Square]) -> int:
-    return len(value)
-
-
-@app.tool
-async def text(value: str) -> int:
-    return len(value)
-
-
-@app.tool
-async def distinct(value: set[int]) -> int:
-    return len(value)
-
-
-@app.tool
-async def groups(value: list[set[UUID]]) -> int:
-    return len(value)
-
-
-@app.tool
-async def by_number(value: dict[int, int]) -> int:
-    return len(value)
-
-
-@app.tool
-async def branches(value: Branch | Leaf | list[Branch | Leaf]) -> int:
-    return 0
-
-
-@app.tool
-async def closed(value: Closed | list[Closed]) -> int:
-    return 0
-
-
-@app.tool
-async def pattern(value: re.Pattern[str]) -> int:
-    return len(value.pattern)
-
-
-@app.tool
-async def inner_json(value: Json[list[int]]) -> int:
-    return len(value)
-
-
-@app.tool
-async def decimals(value: Decimal | list[Decimal]) -> int:
-    return 0
-
-
-@app.tool
-async def by_id(value: list[dict[UUID, int]]) -> int:
-    return len(value)
+for each in TYPES:
+    offer(each, TYPES[each])
 
 
 @app.tool(
@@ -196,26 +139,6 @@ def keyed(value: str, values: int = 1) -> str:
     count = VALUES // values
     return "{" + ",".join(f'"k{number}":{value}' for number in range(count)) + "}"
 
-
-TOOLS: Final = (
-    "anything",
-    "points",
-    "numbers",
-    "table",
-    "either",
-    "text",
-    "distinct",
-    "groups",
-    "by_number",
-    "branches",
-    "closed",
-    "pattern",
-    "inner_json",
-    "decimals",
-    "by_id",
-    "by_schema",
-    "in_thread",
-)
 
 VALUES_BY_NAME: Final[Mapping[str, Callable[[], str]]] = {
     "empty objects": lambda: filled("{}", 1),
@@ -303,24 +226,18 @@ async def main() -> int:
     """Serve each body to each tool, and print what took longest."""
     asgi = app.asgi(loopback=True)
     found: list[tuple[float, str]] = []
-    for tool in TOOLS:
-        for name, made in VALUES_BY_NAME.items():
-            call = {"name": tool, "arguments": {"value": "@"}}
-            message, headers = announced(
-                {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
-            )
-            body = json.dumps(message).replace('"@"', made()).encode()
-            results = [await longest(asgi, body, {**JSON_HEADERS, **headers}) for _ in range(3)]
-            gap = min(each for each, _ in results)
-            found.append((gap, f"{tool}({name}), {len(body) / 1e6:.1f} MB: {results[0][1]}"))
-    keys = keyed("1")
-    message, headers = announced(
-        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "text"}}
-    )
-    message["params"]["arguments"] = "@"
-    body = json.dumps(message).replace('"@"', keys).encode()
-    gap, status = await longest(asgi, body, {**JSON_HEADERS, **headers})
-    found.append((gap, f"text(unknown arguments), {len(body) / 1e6:.1f} MB: {status}"))
+    cases = {
+        f"{tool.name}({name})": (tool.name, {"value": "@"}, made)
+        for tool in app.server.registry.tools.values()
+        for name, made in VALUES_BY_NAME.items()
+    }
+    cases["text(unknown arguments)"] = ("text", "@", lambda: keyed("1"))
+    for title, (tool, arguments, made) in cases.items():
+        message, headers = announced(request("tools/call", {"name": tool, "arguments": arguments}))
+        body = json.dumps(message).replace('"@"', made()).encode()
+        results = [await longest(asgi, body, {**JSON_HEADERS, **headers}) for _ in range(3)]
+        gap = min(each for each, _ in results)
+        found.append((gap, f"{title}, {len(body) / 1e6:.1f} MB: {results[0][1]}"))
     found.sort(reverse=True)
     for gap, name in found[:12]:
         print(f"{gap * 1000:7.1f} ms  {name}")

@@ -6,10 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.measure import BARE, CONTROL, FASTMCP, LOWLEVEL, MCPKIT, OFFICIAL, UVLOOP
+from benchmarks.measure import BARE, CONTROL, FASTMCP, LOWLEVEL, MCPKIT, OFFICIAL
 from benchmarks.peers import ROOT, python_of
 
 # FastMCP's documented switches for what a benchmark should not pay for.
@@ -22,26 +22,24 @@ _FASTMCP_SETTINGS = {
     "FASTMCP_SHOW_SERVER_BANNER": "false",
 }
 SERVERS = ROOT / "benchmarks" / "servers"
-NAMES = (BARE, MCPKIT, OFFICIAL, FASTMCP)
-_PROGRAM = {
-    (BARE, "add"): "bare_asyncio.py",
-    (CONTROL, "add"): "bare_again.py",
-    (CONTROL, "http"): "bare_http_again.py",
-    (UVLOOP, "http"): "official_http.py",
-}
-_OURS = (BARE, CONTROL)
-_DISTRIBUTION = {OFFICIAL: "mcp", LOWLEVEL: "mcp", UVLOOP: "mcp", FASTMCP: "fastmcp"}
 _PROBE = """
-import importlib.metadata as metadata, importlib.util, json, platform, sys
+import importlib.metadata as metadata, json, platform, sys
 versions = {"python": platform.python_version()}
 for name in sys.argv[1:]:
     try:
         versions[name] = metadata.version(name)
     except metadata.PackageNotFoundError:
-        if importlib.util.find_spec(name):
-            versions[name] = "from source"
+        pass
 print(json.dumps(versions))
 """
+_DISTRIBUTION = {OFFICIAL: "mcp", LOWLEVEL: "mcp", FASTMCP: "fastmcp", MCPKIT: "mcpkit"}
+_LABELS = {
+    BARE: "bare server",
+    CONTROL: "bare server again (control)",
+    OFFICIAL: "official SDK",
+    LOWLEVEL: "official SDK, low-level",
+    FASTMCP: "FastMCP",
+}
 
 
 @dataclass(frozen=True)
@@ -54,62 +52,26 @@ class Contender:
 
     @property
     def label(self) -> str:
-        """How tables call it."""
-        match self.name:
-            case "bare":
-                return "bare asyncio"
-            case "control":
-                return "bare asyncio again (control)"
-            case "official_lowlevel":
-                return f"{replace(self, name=OFFICIAL).label}, low-level"
-            case "official_uvloop":
-                return f"{replace(self, name=OFFICIAL).label}, on uvloop + httptools"
-            case "official":
-                return f"official SDK {self.versions.get('mcp', '')}".strip()
-            case "fastmcp":
-                return f"FastMCP {self.versions.get('fastmcp', '')}".strip()
-            case _:
-                return self.name
+        """The name in tables."""
+        version = self.versions.get(_DISTRIBUTION.get(self.name, ""), "")
+        label = _LABELS.get(self.name, self.name)
+        return f"{label} {version}" if self.name in (OFFICIAL, FASTMCP) else label
 
     @property
     def installed(self) -> bool:
-        return _DISTRIBUTION.get(self.name, self.name) in self.versions or self.name in _OURS
-
-    def low_level(self) -> Contender:
-        """The same environment, with the program on the SDK's low-level server."""
-        return replace(self, name=LOWLEVEL)
-
-    def on_uvloop(self) -> Contender:
-        """The same framework with uvloop and httptools beside it, which uvicorn then uses."""
-        return replace(self, name=UVLOOP)
-
-    def control(self) -> Contender:
-        """The same loop in another program, whose figures should come out the same."""
-        return replace(self, name=CONTROL)
+        return self.name not in _DISTRIBUTION or _DISTRIBUTION[self.name] in self.versions
 
     def program(self, kind: str) -> list[str]:
-        """The command of its `add`, `500` or `memory` program."""
-        file = _PROGRAM.get((self.name, kind), f"{self.name}_{kind}.py")
-        return [self.python, str(SERVERS / file)]
-
-    def http(self, *switches: str) -> list[str]:
-        """The command that serves over HTTP on `{port}`.
-
-        Args:
-            switches: Of `benchmarks.servers.options`. Only "memory" concerns all contenders.
-        """
-        memory = "memory" in switches
-        if self.name == MCPKIT:
-            file = str(SERVERS / ("mcpkit_http_memory.py" if memory else "mcpkit_http.py"))
-            return [self.python, "-m", "mcpkit", "run", file, "--http", "--port", "{port}"]
-        if self.name in _OURS:
-            return [*self.program("http_memory" if memory else "http"), "{port}"]
-        return [*self.program("http"), "{port}", *switches]
+        """The command of its server of `add` over stdio or `http`, or of `many` tools."""
+        port = ["{port}"] if kind == "http" else []
+        if self.name == MCPKIT and kind == "http":
+            return [*self.cold_start(), "--http", "--port", *port]
+        return [self.python, str(SERVERS / f"{self.name}_server.py"), kind, *port]
 
     def cold_start(self) -> list[str]:
-        """How its user starts the `add` server: through the command line where it has one."""
+        """How its user starts the server: through the command line where it has one."""
         if self.name == MCPKIT:
-            return [self.python, "-m", "mcpkit", "run", str(SERVERS / "mcpkit_add.py")]
+            return [self.python, "-m", "mcpkit", "run", str(SERVERS / "mcpkit_server.py")]
         return self.program("add")
 
 
@@ -121,21 +83,21 @@ def environment() -> dict[str, str]:
 
 def find(peers: Path) -> dict[str, Contender]:
     """All contenders, those that are not installed included."""
-    return {name: _find(name, peers) for name in NAMES}
-
-
-def _find(name: str, peers: Path) -> Contender:
-    python = str(python_of(peers, name)) if name in _DISTRIBUTION else sys.executable
-    wanted = [_DISTRIBUTION.get(name, name), "pydantic", "pydantic_core"]
-    try:
-        probe = subprocess.run(
-            [python, "-c", _PROBE, *wanted],
-            capture_output=True,
-            check=True,
-            env=environment(),
-            cwd=ROOT,
-            timeout=60,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return Contender(name, python, {})
-    return Contender(name, python, json.loads(probe.stdout))
+    found: dict[str, Contender] = {}
+    for name in (BARE, MCPKIT, OFFICIAL, FASTMCP):
+        peer = name in (OFFICIAL, FASTMCP)
+        python = str(python_of(peers, name)) if peer else sys.executable
+        wanted = [_DISTRIBUTION.get(name, name), "pydantic", "pydantic_core"]
+        try:
+            probe = subprocess.run(
+                [python, "-c", _PROBE, *wanted],
+                capture_output=True,
+                check=True,
+                env=environment(),
+                cwd=ROOT,
+                timeout=60,
+            )
+            found[name] = Contender(name, python, json.loads(probe.stdout))
+        except (OSError, subprocess.SubprocessError):
+            found[name] = Contender(name, python, {})
+    return found

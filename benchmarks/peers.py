@@ -24,24 +24,21 @@ def python_of(directory: Path, peer: str) -> Path:
     return directory / peer / "bin" / "python"
 
 
-def install(directory: Path, peer: str) -> bool:
-    """Make the environment of one peer with the running Python; False if pip cannot."""
-    python = python_of(directory, peer)
-    if not python.exists():
-        venv.create(directory / peer, with_pip=True)
-    command = [str(python), "-m", "pip", "install", "--quiet", REQUIREMENTS[peer]]
-    return subprocess.run(command, check=False).returncode == 0
-
-
 def main() -> int:
     """Install all peers; the exit status says whether all are there."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("directory", nargs="?", type=Path, default=DEFAULT_DIRECTORY)
     directory = parser.parse_args().directory.resolve()
-    missing = [peer for peer in REQUIREMENTS if not install(directory, peer)]
-    for peer in missing:
-        print(f"{REQUIREMENTS[peer]} could not be installed; see pip's output", file=sys.stderr)
-    return 1 if missing else 0
+    failed = False
+    for peer, requirement in REQUIREMENTS.items():
+        python = python_of(directory, peer)
+        if not python.exists():
+            venv.create(directory / peer, with_pip=True)
+        command = [str(python), "-m", "pip", "install", "--quiet", requirement]
+        if subprocess.run(command, check=False).returncode:
+            print(f"{requirement} could not be installed; see pip's output", file=sys.stderr)
+            failed = True
+    return int(failed)
 
 
 if __name__ == "__main__":

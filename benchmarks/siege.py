@@ -14,26 +14,30 @@ import asyncio
 import json
 import random
 import signal
-import statistics
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import anyio
 
-from benchmarks.soak import (
+from benchmarks.traffic import (
     GARBAGE,
-    JSON_HEADERS,
     LEGACY,
+    READY,
     ROOT,
     Message,
     Server,
     announced,
     answer_from,
+    calling,
+    initialize,
+    packed,
+    posted,
+    request,
 )
 
 SERVERS: Final = {
@@ -51,7 +55,6 @@ QUICK: Final = 0.25
 
 GROWTH: Final = 1.2
 WARM_UP: Final = 60.0
-MIB: Final = 1024 * 1024
 HOSTILE: Final = [f"127.0.0.{number}" for number in range(2, 6)]
 HONEST: Final = "127.0.0.1"
 
@@ -71,47 +74,20 @@ async def connected(
         writer.transport.abort()
 
 
-def packed(
-    method: str, path: str, headers: Mapping[str, str], body: bytes = b"", length: int | None = None
-) -> bytes:
-    """A request as it is sent; `length` is what it says of its body, if that is not true."""
-    size = len(body) if length is None else length
-    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Content-Length: {size}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
-
-
-def posted(message: Any, headers: Mapping[str, str] | None = None, path: str = "/mcp") -> bytes:
-    body = message if isinstance(message, bytes) else json.dumps(message).encode()
-    return packed("POST", path, {**JSON_HEADERS, **(headers or {})}, body)
-
-
-def request(method: str, params: Message, id: Any = 1) -> Message:
-    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-
-
 def modern(method: str, **params: Any) -> bytes:
     """A request of 2026-07-28."""
-    message, headers = announced(request(method, params))
-    if "uri" in params:
-        headers["Mcp-Name"] = params["uri"]
-    return posted(message, headers)
+    return posted(*announced(request(method, params)))
 
 
 def call(tool: str, **arguments: Any) -> bytes:
-    return modern("tools/call", name=tool, arguments=arguments)
+    return posted(*announced(calling(tool, arguments)))
 
 
 async def begin(port: int, source: str, **capabilities: Any) -> dict[str, str]:
     """Begin a session; return its headers."""
     version = LEGACY[-1]
-    params = {
-        "protocolVersion": version,
-        "capabilities": capabilities,
-        "clientInfo": {"name": "siege", "version": "1"},
-    }
     async with connected(port, source) as (reader, writer):
-        writer.write(posted(request("initialize", params)))
+        writer.write(posted(initialize(version, capabilities), {}))
         found = await answer_from(reader)
         if found.status != 200:
             raise ConnectionError(f"{found.status} to initialize")
@@ -120,8 +96,7 @@ async def begin(port: int, source: str, **capabilities: Any) -> dict[str, str]:
             "MCP-Protocol-Version": version,
         }
         await found.last()
-        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        writer.write(posted(ready, headers))
+        writer.write(posted(READY, headers))
         await answer_from(reader)
         return headers
 
@@ -162,7 +137,7 @@ async def floods(attack: Attack) -> None:
 async def fuzzes(attack: Attack) -> None:
     """Messages and heads with bytes changed, left out and added."""
     rng = attack.rng
-    whole = bytearray(rng.choice([call("add", a=1, b=2), posted(rng.choice(GARBAGE))]))
+    whole = bytearray(rng.choice([call("add", a=1, b=2), posted(rng.choice(GARBAGE), {})]))
     for _ in range(rng.randrange(1, 6)):
         at = rng.randrange(len(whole))
         kind = rng.randrange(3)
@@ -179,39 +154,15 @@ async def fuzzes(attack: Attack) -> None:
                 await reader.read(65536)
 
 
-async def does_not_read(attack: Attack) -> None:
-    large = [
-        call("large", size=attack.rng.choice([300_000, 3_000_000])),
-        call("advance", steps=3000, size=1000),
-    ]
-    await attack.send(attack.rng.choice(large), hold=10, read=False)
-
-
-async def hardly_writes(attack: Attack) -> None:
-    whole = call("length", value="x" * attack.rng.choice([100, 100_000, 4_000_000]))
-    cut = attack.rng.randrange(len(whole))
-    await attack.send(whole[:cut], hold=10, read=False)
-
-
 async def leaves(attack: Attack) -> None:
     """Calls of a session whose client does not wait for their end."""
     headers = await begin(attack.port, attack.source, elicitation={})
     for number in range(20):
-        arguments = attack.rng.choice(
-            [{"name": "wait", "arguments": {"seconds": 20}}, {"name": "user"}]
-        )
-        message = request("tools/call", {"arguments": {}, **arguments}, number)
+        message = calling(*attack.rng.choice([("wait", {"seconds": 20}), ("user", {})]), number)
         async with connected(attack.port, attack.source) as (_, writer):
             writer.write(posted(message, headers))
             await writer.drain()
             await asyncio.sleep(0.01)
-
-
-async def listens(attack: Attack) -> None:
-    """Streams of everything there is, and of much that there is not."""
-    uris = [f"pressed://{number}{'x' * attack.rng.choice([1, 2000])}" for number in range(500)]
-    wanted = {"toolsListChanged": True, "resourceSubscriptions": uris}
-    await attack.send(modern("subscriptions/listen", notifications=wanted), hold=15)
 
 
 async def opens_streams(attack: Attack) -> None:
@@ -221,12 +172,6 @@ async def opens_streams(attack: Attack) -> None:
         headers = await begin(attack.port, attack.source)
         data = packed("GET", "/mcp", {"Accept": "text/event-stream", **headers})
     await attack.send(data, hold=15)
-
-
-async def pages(attack: Attack) -> None:
-    """Cursors that are none, or say more than ours."""
-    cursor = attack.rng.randbytes(20).hex() * attack.rng.choice([1, 100, 5000])
-    await attack.send(modern("tools/list", cursor=cursor))
 
 
 GIANTS: Final[list[Callable[[], bytes]]] = [
@@ -257,46 +202,62 @@ async def begins_sessions(attack: Attack) -> None:
         await attack.send(posted(request("resources/subscribe", {"uri": uri}), headers))
 
 
-async def sends_headers(attack: Attack) -> None:
-    rng = attack.rng
+def changed_headers(rng: random.Random) -> bytes:
     many = {f"X-{number}": "y" for number in range(rng.choice([10, 1000]))}
     long = {"Origin": f"http://{rng.randbytes(8).hex() * rng.choice([1, 1000, 100_000])}"}
     # Not more: plain uvicorn reads heads of any length before it calls an application.
     repeated = b"a: b\r\n" * rng.choice([10, 5_000])
-    head = packed("POST", "/mcp", rng.choice([many, long]))[:-2]
-    await attack.send(head + repeated + b"\r\n")
+    return packed("POST", "/mcp", rng.choice([many, long]))[:-2] + repeated + b"\r\n"
 
 
-async def blocks_threads(attack: Attack) -> None:
-    await attack.send(call("work", steps=100, pause=0.05), hold=3)
+def unread(rng: random.Random) -> bytes:
+    large = call("large", size=rng.choice([300_000, 3_000_000]))
+    return rng.choice([large, call("advance", steps=3000, size=1000)])
 
 
-async def announces_changes(attack: Attack) -> None:
-    for _ in range(20):
-        await attack.send(call("touch", name=str(attack.rng.randrange(500))))
+def half_written(rng: random.Random) -> bytes:
+    whole = call("length", value="x" * rng.choice([100, 100_000, 4_000_000]))
+    return whole[: rng.randrange(len(whole))]
 
 
-async def continues_nothing(attack: Attack) -> None:
-    state = attack.rng.randbytes(100).hex() * attack.rng.choice([1, 1000])
-    data = modern("tools/call", name="user", arguments={}, requestState=state, inputResponses={})
-    await attack.send(data)
+def listening(rng: random.Random) -> bytes:
+    """To everything there is, and to much that there is not."""
+    uris = [f"pressed://{number}{'x' * rng.choice([1, 2000])}" for number in range(500)]
+    wanted = {"toolsListChanged": True, "resourceSubscriptions": uris}
+    return modern("subscriptions/listen", notifications=wanted)
+
+
+def wrong_cursor(rng: random.Random) -> bytes:
+    return modern("tools/list", cursor=rng.randbytes(20).hex() * rng.choice([1, 100, 5000]))
+
+
+def wrong_state(rng: random.Random) -> bytes:
+    state = rng.randbytes(100).hex() * rng.choice([1, 1000])
+    return modern("tools/call", name="user", arguments={}, requestState=state, inputResponses={})
+
+
+def sending(
+    made: Callable[[random.Random], bytes], *, hold: float = 0, read: bool = True
+) -> Callable[[Attack], Awaitable[None]]:
+    """An attack by one request on a connection of its own."""
+    return lambda attack: attack.send(made(attack.rng), hold=hold, read=read)
 
 
 ATTACKS: Final[list[tuple[Callable[[Attack], Awaitable[None]], int]]] = [
     (floods, 2),
     (fuzzes, 4),
-    (does_not_read, 12),
-    (hardly_writes, 12),
     (leaves, 3),
-    (listens, 20),
     (opens_streams, 20),
-    (pages, 2),
     (sends_giants, 1),
     (begins_sessions, 3),
-    (sends_headers, 2),
-    (blocks_threads, 60),
-    (announces_changes, 1),
-    (continues_nothing, 1),
+    (sending(unread, hold=10, read=False), 12),
+    (sending(half_written, hold=10, read=False), 12),
+    (sending(listening, hold=15), 20),
+    (sending(lambda rng: call("work", steps=100, pause=0.05), hold=3), 60),
+    (sending(lambda rng: call("touch", name=str(rng.randrange(500)))), 1),
+    (sending(changed_headers), 2),
+    (sending(wrong_cursor), 2),
+    (sending(wrong_state), 1),
 ]
 
 
@@ -311,9 +272,9 @@ async def attack(port: int, seconds: float, seed: int) -> None:
 
     with anyio.move_on_after(seconds):
         async with anyio.create_task_group() as group:
-            for kind, count in ATTACKS:
+            for number, (kind, count) in enumerate(ATTACKS):
                 for place in range(count):
-                    group.start_soon(again_and_again, kind, f"{seed} {kind.__name__} {place}")
+                    group.start_soon(again_and_again, kind, f"{seed} {number} {place}")
 
 
 # --- the honest client ----------------------------------------------------------------------------
@@ -324,9 +285,8 @@ class Honest:
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self.waits: dict[str, list[float]] = {}
+        self.waits: list[float] = []
         self.failures: Counter[str] = Counter()
-        self.told = 0
         self._session: dict[str, str] = {}
 
     async def get(self, data: bytes) -> Message:
@@ -336,74 +296,61 @@ class Honest:
             last = await found.last()
             if found.status != 200 or "error" in last:
                 raise ConnectionError(f"{found.status} {str(last)[:200]}")
-            return last
+            result: Message = last["result"]
+            return result
 
-    async def calls(self) -> None:
-        found = await self.get(call("add", a=1, b=2))
-        assert found["result"]["structuredContent"] == {"result": 3}
-
-    async def calls_in_a_thread(self) -> None:
-        await self.get(call("work", steps=1, pause=0))
-
-    async def lists(self) -> None:
-        assert (await self.get(modern("tools/list")))["result"]["tools"]
-
-    async def reads(self) -> None:
-        await self.get(modern("resources/read", uri="pressed://honest"))
-
-    async def sends_much(self) -> None:
-        found = await self.get(call("length", value="x" * 200_000))
-        assert found["result"]["structuredContent"] == {"result": 200_000}
-
-    async def gets_much(self) -> None:
-        found = await self.get(call("large", size=200_000))
-        assert len(found["result"]["content"][0]["text"]) == 200_000
-
-    async def calls_in_a_session(self) -> None:
+    async def in_a_session(self) -> Message:
         if not self._session:
             self._session = await begin(self.port, HONEST)
-        params = {"name": "advance", "arguments": {"steps": 3}}
-        await self.get(posted(request("tools/call", params), self._session))
+        return await self.get(posted(calling("advance", {"steps": 3}), self._session))
 
     async def uses(self, until: float) -> None:
         """Use the server again and again."""
-        kinds = [
-            self.calls,
-            self.calls_in_a_thread,
-            self.lists,
-            self.reads,
-            self.sends_much,
-            self.gets_much,
-            self.calls_in_a_session,
-        ]
+        kinds: dict[str, tuple[Callable[[], Awaitable[Message]], Callable[[Message], bool]]] = {
+            "calls": (
+                lambda: self.get(call("add", a=1, b=2)),
+                lambda found: found["structuredContent"] == {"result": 3},
+            ),
+            "calls in a thread": (lambda: self.get(call("work", steps=1, pause=0)), bool),
+            "lists": (lambda: self.get(modern("tools/list")), lambda found: bool(found["tools"])),
+            "reads": (lambda: self.get(modern("resources/read", uri="pressed://honest")), bool),
+            "sends much": (
+                lambda: self.get(call("length", value="x" * 200_000)),
+                lambda found: found["structuredContent"] == {"result": 200_000},
+            ),
+            "gets much": (
+                lambda: self.get(call("large", size=200_000)),
+                lambda found: len(found["content"][0]["text"]) == 200_000,
+            ),
+            "calls in a session": (self.in_a_session, bool),
+        }
         while time.monotonic() < until:
-            for kind in kinds:
+            for name, (use, is_right) in kinds.items():
                 begun = time.perf_counter()
                 try:
                     with anyio.fail_after(PATIENCE):
-                        await kind()
+                        found = await use()
+                    if not is_right(found):
+                        self.failures[f"{name}: {found}"[:300]] += 1
                 except Exception as error:
-                    self.failures[f"{kind.__name__}: {error!r}"[:300]] += 1
-                self.waits.setdefault(kind.__name__, []).append(time.perf_counter() - begun)
+                    self.failures[f"{name}: {error!r}"[:300]] += 1
+                self.waits.append(time.perf_counter() - begun)
                 await asyncio.sleep(0.05)
 
     async def state(self) -> Message:
         """What the server says that it holds."""
-        found = await self.get(call("state", objects=True))
-        state: Message = found["result"]["structuredContent"]
+        state: Message = (await self.get(call("state", objects=True)))["structuredContent"]
         return state
 
+    @property
+    def p99(self) -> float:
+        return sorted(self.waits)[int(len(self.waits) * 0.99)]
+
     def summary(self) -> str:
-        every = sorted(wait for waits in self.waits.values() for wait in waits)
         return (
-            f"{len(every)} honest calls, p50 {statistics.median(every) * 1000:.1f} ms, "
-            f"p99 {p99(every) * 1000:.1f} ms, worst {every[-1] * 1000:.0f} ms, "
-            f"failures {dict(self.failures)}"
+            f"{len(self.waits)} honest calls, p99 {self.p99 * 1000:.1f} ms, "
+            f"worst {max(self.waits) * 1000:.0f} ms, failures {dict(self.failures)}"
         )
-
-
-def p99(waits: list[float]) -> float:
-    return sorted(waits)[int(len(waits) * 0.99)]
 
 
 # --- the run --------------------------------------------------------------------------------------
@@ -461,9 +408,8 @@ async def siege(name: str, minutes: float, seed: int) -> list[str]:
         status = server.stop()
     print(f"  memory: {start:.1f} MiB after the first minute, {end:.1f} MiB in the end", flush=True)
     wrong = [f"{name}: {count} × {what}" for what, count in honest.failures.items()]
-    waits = [wait for each in honest.waits.values() for wait in each]
-    if p99(waits) > QUICK:
-        wrong.append(f"{name}: p99 of the honest client is {p99(waits) * 1000:.0f} ms")
+    if honest.p99 > QUICK:
+        wrong.append(f"{name}: p99 of the honest client is {honest.p99 * 1000:.0f} ms")
     if end > start * GROWTH:
         wrong.append(f"{name}: memory grew from {start:.1f} to {end:.1f} MiB")
     if status not in (0, -signal.SIGTERM):  # uvicorn ends by the signal that stops it

@@ -9,31 +9,40 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import logging
-import os
 import random
-import signal
 import socket
 import statistics
 import struct
-import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import anyio
 
+from benchmarks.traffic import (
+    GARBAGE,
+    LEGACY,
+    MODERN,
+    PATIENCE,
+    READY,
+    ROOT,
+    Answer,
+    Message,
+    Server,
+    announced,
+    answer_from,
+    calling,
+    initialize,
+    packed,
+    posted,
+    request,
+)
 from mcpkit import Client
-from mcpkit._protocol.connection import CAPABILITIES_KEY, LOG_LEVEL_KEY, VERSION_KEY
-from mcpkit._protocol.revisions import HANDSHAKE, PER_REQUEST
 
-ROOT = Path(__file__).resolve().parents[1]
 SERVER = ROOT / "tests" / "transports" / "http" / "pressed.py"
 SETTINGS = {
     "session_idle": 10,
@@ -44,16 +53,10 @@ SETTINGS = {
     "stream_after": 0.5,
     "keep_alive": 2,
 }
-MODERN = PER_REQUEST[-1].version
-LEGACY = [each.version for each in HANDSHAKE]
-PATIENCE = 60.0
-"""Seconds after which a client gives up, and the run has failed."""
-
 SAMPLE_EVERY = 5.0
 GROWTH = 1.05
 """How much greater the last third's memory may be than the middle third's."""
 
-Message = dict[str, Any]
 Actor = Callable[["Crowd", random.Random], Awaitable[None]]
 
 
@@ -61,88 +64,21 @@ class Left(Exception):
     """The client has left on purpose."""
 
 
-# --- HTTP -----------------------------------------------------------------------------------------
-
-
-class Answer:
-    """A response whose body is read as it comes."""
-
-    def __init__(self, reader: asyncio.StreamReader, status: int, headers: dict[str, str]) -> None:
-        self.reader = reader
-        self.status = status
-        self.headers = headers
-
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
-        if self.headers.get("transfer-encoding") == "chunked":
-            while size := int(await self.reader.readline(), 16):
-                yield (await self.reader.readexactly(size + 2))[:-2]
-            await self.reader.readline()
-        elif length := int(self.headers.get("content-length", 0)):
-            yield await self.reader.readexactly(length)
-
-    async def messages(self) -> AsyncGenerator[tuple[str, Message], None]:
-        """Messages with the ids of their events; a priming event has an empty message."""
-        if self.headers.get("content-type") == "application/json":
-            body = b"".join([chunk async for chunk in self.chunks()])
-            found = json.loads(body)
-            for each in found if isinstance(found, list) else [found]:
-                yield "", each
-            return
-        rest = b""
-        async for chunk in self.chunks():
-            *blocks, rest = (rest + chunk).split(b"\n\n")
-            for block in blocks:
-                fields = dict(line.partition(b": ")[::2] for line in block.split(b"\n"))
-                data = fields.get(b"data")
-                kind = fields.get(b"event", b"message")
-                value = {"address": data.decode()} if data and kind == b"endpoint" else None
-                if b"id" in fields or data:
-                    message = value or (json.loads(data) if data else {})
-                    yield fields.get(b"id", b"").decode(), message
-
-    async def last(self) -> Message:
-        """The last message."""
-        found: Message = {}
-        async for _, message in self.messages():
-            found = message
-        return found
-
-
-async def answer_from(reader: asyncio.StreamReader) -> Answer:
-    """Read the head of an answer."""
-    status = int((await reader.readline()).split()[1])
-    found: dict[str, str] = {}
-    while line := (await reader.readline()).strip():
-        name, _, value = line.decode("latin-1").partition(":")
-        found[name.lower()] = value.strip()
-    return Answer(reader, status, found)
-
-
 @asynccontextmanager
 async def exchange(
-    port: int,
-    method: str,
-    path: str = "/mcp",
-    headers: Mapping[str, str] | None = None,
-    body: bytes = b"",
-    *,
-    rng: random.Random,
-    leaving: float = 0.0,
+    port: int, data: bytes, rng: random.Random, leaving: float = 0.0
 ) -> AsyncGenerator[Answer, None]:
     """One request on a connection of its own.
 
     Args:
         port: Of the server.
-        method, path, headers, body: Of the request.
+        data: The request.
         rng: Decides.
         leaving: How probable it is to leave before the answer.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     vanish = rng.random() < 0.5
     try:
-        lines = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}"]
-        lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
-        data = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
         if rng.random() < leaving:
             writer.write(data[: rng.randrange(len(data) + 1)])
             await writer.drain()
@@ -154,7 +90,7 @@ async def exchange(
             yield await answer_from(reader)
         vanish = False
     except TimeoutError:
-        raise TimeoutError(f"no end of the answer to {method} {headers} {body[:200]!r}") from None
+        raise TimeoutError(f"no end of the answer to {data[:500]!r}") from None
     finally:
         if vanish:
             made: socket.socket = writer.get_extra_info("socket")
@@ -163,10 +99,6 @@ async def exchange(
         writer.transport.abort() if vanish else writer.close()
 
 
-JSON_HEADERS = {
-    "Content-Type": "application/json",
-    "Accept": "application/json, text/event-stream",
-}
 CALLS: list[tuple[str, Callable[[random.Random], Message]]] = [
     ("add", lambda rng: {"a": rng.randrange(99), "b": 1}),
     ("add", lambda rng: {"a": "no number", "b": 1}),
@@ -183,33 +115,15 @@ CALLS: list[tuple[str, Callable[[random.Random], Message]]] = [
     ("touch", lambda rng: {"name": str(rng.randrange(20))}),
     ("missing", lambda rng: {}),
 ]
-CAPABILITIES: Message = {"elicitation": {}, "sampling": {}, "roots": {}}
 SAMPLED = {"role": "assistant", "content": {"type": "text", "text": "hm"}, "model": "m"}
-GARBAGE = [
-    b"",
-    b"{",
-    b"[]",
-    b"null",
-    b'"text"',
-    b"[" * 5000,
-    b'{"jsonrpc":"2.0","id":null,"method":"ping"}',
-    b'{"jsonrpc":"2.0","id":{},"method":"ping"}',
-    b'{"jsonrpc":"1.0","id":1,"method":"ping"}',
-    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}',
-    b'{"jsonrpc":"2.0","id":1,"result":{}}',
-    b'{"jsonrpc":"2.0","id":"x","error":{"code":1,"message":""}}',
-    b"\xff\xfe\x00",
-    b"[" + b",".join([b'{"jsonrpc":"2.0","id":1,"method":"ping"}'] * 300) + b"]",
-]
 
 
 def answer_to(question: Message) -> Message:
     """The result that a client gives to a question."""
-    method = question["method"]
-    if method == "elicitation/create":
+    if question["method"] == "elicitation/create":
         names = question["params"]["requestedSchema"]["properties"]
         return {"action": "accept", "content": dict.fromkeys(names, "yes")}
-    return dict(SAMPLED)
+    return SAMPLED
 
 
 class Crowd:
@@ -219,16 +133,12 @@ class Crowd:
         self.port = port
         self.counts: Counter[str] = Counter()
         self.surprises: Counter[str] = Counter()
-        self.waits: list[float] = []
         self.over = False
-
-    def surprise(self, what: str) -> None:
-        self.surprises[what] += 1
 
     def expect(self, status: int, *expected: int, where: str) -> None:
         self.counts[str(status)] += 1
         if status not in expected:
-            self.surprise(f"{status} to {where}")
+            self.surprises[f"{status} to {where}"] += 1
 
     async def play(self, actor: Actor, rng: random.Random) -> None:
         """Let one client come again and again."""
@@ -237,11 +147,8 @@ class Crowd:
                 await actor(self, rng)
             except Left:
                 self.counts["left"] += 1
-            except (ConnectionError, asyncio.IncompleteReadError) as error:
-                self.surprise(f"{type(error).__name__} to {actor.__name__}")
-                await asyncio.sleep(0.1)
             except Exception as error:
-                self.surprise(f"{type(error).__name__} in {actor.__name__}: {error}"[:500])
+                self.surprises[f"{type(error).__name__} in {actor.__name__}: {error}"[:500]] += 1
                 await asyncio.sleep(0.1)
             await asyncio.sleep(rng.random() * 0.05)
 
@@ -256,30 +163,19 @@ class Crowd:
         expected: tuple[int, ...] = (200,),
     ) -> tuple[Message, str, dict[str, str]]:
         """Post a message; the last message, the last event id, and the headers of the answer."""
-        body = message if isinstance(message, bytes) else json.dumps(message).encode()
         last, event = {}, ""
-        async with exchange(
-            self.port,
-            "POST",
-            path,
-            {**JSON_HEADERS, **headers},
-            body,
-            rng=rng,
-            leaving=leaving,
-        ) as answer:
+        answering: list[asyncio.Task[Any]] = []
+        data = posted(message, headers, path)
+        async with exchange(self.port, data, rng, leaving) as answer:
             self.expect(answer.status, *expected, where=str(message)[:80])
-            answering: list[asyncio.Task[Any]] = []
             async for id, found in answer.messages():
                 event = id or event
                 if found:
                     last = found
                 if "method" in found and "id" in found:
                     reply = {"jsonrpc": "2.0", "id": found["id"], "result": answer_to(found)}
-                    answering.append(
-                        asyncio.create_task(
-                            self.post(rng, reply, headers, leaving=0, expected=(202,))
-                        )
-                    )
+                    said = self.post(rng, reply, headers, leaving=0, expected=(202,))
+                    answering.append(asyncio.create_task(said))
                 if rng.random() < leaving / 5:
                     await asyncio.gather(*answering)
                     raise Left
@@ -292,23 +188,17 @@ class Crowd:
 
 def a_call(rng: random.Random, id: Any) -> Message:
     name, arguments = rng.choice(CALLS)
-    params = {"name": name, "arguments": arguments(rng), "_meta": {"progressToken": id}}
-    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
+    message = calling(name, arguments(rng), id)
+    message["params"]["_meta"] = {"progressToken": id}
+    return message
 
 
 async def in_a_session(crowd: Crowd, rng: random.Random) -> None:
     """A client of a handshake revision, from its first request to its end, or not quite."""
     version = rng.choice(LEGACY)
-    params = {
-        "protocolVersion": version,
-        "capabilities": CAPABILITIES,
-        "clientInfo": {"name": "soak", "version": "1"},
-    }
-    message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
-    _, _, found = await crowd.post(rng, message, {})
+    _, _, found = await crowd.post(rng, initialize(version), {})
     headers = {"Mcp-Session-Id": found["mcp-session-id"], "MCP-Protocol-Version": version}
-    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    await crowd.post(rng, ready, headers, expected=(202,))
+    await crowd.post(rng, READY, headers, expected=(202,))
     listening = asyncio.create_task(standalone(crowd, rng, headers)) if rng.random() < 0.5 else None
     try:
         for number in range(1, rng.randrange(2, 12)):
@@ -319,7 +209,7 @@ async def in_a_session(crowd: Crowd, rng: random.Random) -> None:
             with suppress(asyncio.CancelledError, Exception):
                 await listening
     if rng.random() < 0.3:
-        async with exchange(crowd.port, "DELETE", headers=headers, rng=rng) as answer:
+        async with exchange(crowd.port, packed("DELETE", "/mcp", headers), rng) as answer:
             crowd.expect(answer.status, 204, where="DELETE")
         await crowd.post(rng, a_call(rng, 1), headers, leaving=0, expected=(404,))
 
@@ -333,12 +223,10 @@ async def one_thing(
     elif dice < 0.7:
         uri = f"pressed://{rng.randrange(20)}"
         method = rng.choice(["resources/subscribe", "resources/unsubscribe", "resources/read"])
-        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": {"uri": uri}}
-        await crowd.post(rng, message, headers)
+        await crowd.post(rng, request(method, {"uri": uri}, number), headers)
     elif dice < 0.75:
-        params = {"level": rng.choice(["debug", "error"])}
-        message = {"jsonrpc": "2.0", "id": number, "method": "logging/setLevel", "params": params}
-        await crowd.post(rng, message, headers)
+        level = {"level": rng.choice(["debug", "error"])}
+        await crowd.post(rng, request("logging/setLevel", level, number), headers)
     elif dice < 0.85:
         await given_up(crowd, rng, headers, number)
     elif dice < 0.9:
@@ -361,29 +249,24 @@ async def called(
         if not event:
             break
         back = {**headers, "Accept": "text/event-stream", "Last-Event-ID": event}
-        async with exchange(crowd.port, "GET", headers=back, rng=rng, leaving=0.05) as answer:
+        data = packed("GET", "/mcp", back)
+        async with exchange(crowd.port, data, rng, leaving=0.05) as answer:
             crowd.expect(answer.status, 200, where="GET with Last-Event-ID")
             async for id, found in answer.messages():
                 event = id or event
                 last = found or last
         crowd.counts["resumed"] += 1
         await asyncio.sleep(0.02)
-    crowd.surprise(f"no answer to {message['params']['name']}: {str(last)[:80]}")
+    crowd.surprises[f"no answer to {message['params']['name']}: {str(last)[:80]}"] += 1
 
 
 async def given_up(
     crowd: Crowd, rng: random.Random, headers: Mapping[str, str], number: int
 ) -> None:
     """Call something that takes long, and cancel it."""
-    params = {"name": rng.choice(["wait", "user"]), "arguments": {"seconds": 30}}
-    if params["name"] == "user":
-        params["arguments"] = {}
-    message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
-    cancel = {
-        "jsonrpc": "2.0",
-        "method": "notifications/cancelled",
-        "params": {"requestId": number},
-    }
+    message = calling(*rng.choice([("wait", {"seconds": 30}), ("user", {})]), number)
+    cancel = request("notifications/cancelled", {"requestId": number})
+    del cancel["id"]
     running = asyncio.create_task(crowd.post(rng, message, headers, leaving=0, expected=(200, 202)))
     try:
         await asyncio.sleep(rng.random() * 0.3)
@@ -402,7 +285,8 @@ async def standalone(crowd: Crowd, rng: random.Random, headers: Mapping[str, str
         if event:
             back["Last-Event-ID"] = event
         with suppress(Left):
-            async with exchange(crowd.port, "GET", headers=back, rng=rng, leaving=0.05) as answer:
+            data = packed("GET", "/mcp", back)
+            async with exchange(crowd.port, data, rng, leaving=0.05) as answer:
                 crowd.expect(answer.status, 200, 503, where="GET")
                 with suppress(TimeoutError):
                     with anyio.fail_after(rng.random() * 5):
@@ -410,21 +294,6 @@ async def standalone(crowd: Crowd, rng: random.Random, headers: Mapping[str, str
                             event = id or event
                             crowd.counts["told"] += 1
         await asyncio.sleep(0.05)
-
-
-def announced(message: Message) -> tuple[Message, dict[str, str]]:
-    """A message as 2026-07-28 has it, and its headers."""
-    params = message["params"]
-    meta = {
-        VERSION_KEY: MODERN,
-        CAPABILITIES_KEY: CAPABILITIES,
-        LOG_LEVEL_KEY: "info",
-        **params.get("_meta", {}),
-    }
-    headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": message["method"]}
-    if "name" in params:
-        headers["Mcp-Name"] = params["name"]
-    return {**message, "params": {**params, "_meta": meta}}, headers
 
 
 async def without_session(crowd: Crowd, rng: random.Random) -> None:
@@ -438,14 +307,11 @@ async def without_session(crowd: Crowd, rng: random.Random) -> None:
             crowd.counts["calls"] += 1
             return
         asked = result.get("inputRequests", {})
-        params = {
-            **call["params"],
-            "inputResponses": {key: answer_to(each) for key, each in asked.items()},
-        }
+        call["params"]["inputResponses"] = {key: answer_to(each) for key, each in asked.items()}
+        call["params"].pop("requestState", None)
         if "requestState" in result:
-            params["requestState"] = result["requestState"]
-        call = {**call, "params": params}
-    crowd.surprise("asked five times")
+            call["params"]["requestState"] = result["requestState"]
+    crowd.surprises["asked five times"] += 1
 
 
 async def listener(crowd: Crowd, rng: random.Random) -> None:
@@ -454,14 +320,7 @@ async def listener(crowd: Crowd, rng: random.Random) -> None:
         "toolsListChanged": True,
         "resourceSubscriptions": [f"pressed://{rng.randrange(20)}" for _ in range(5)],
     }
-    message, headers = announced(
-        {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "subscriptions/listen",
-            "params": {"notifications": wanted},
-        }
-    )
+    message, headers = announced(request("subscriptions/listen", {"notifications": wanted}))
     with suppress(TimeoutError):
         with anyio.fail_after(rng.random() * 6):
             await crowd.post(rng, message, headers)
@@ -470,8 +329,8 @@ async def listener(crowd: Crowd, rng: random.Random) -> None:
 
 async def of_2024_11_05(crowd: Crowd, rng: random.Random) -> None:
     """A client of HTTP+SSE."""
-    headers = {"Accept": "text/event-stream"}
-    async with exchange(crowd.port, "GET", "/sse", headers, rng=rng, leaving=0.05) as answer:
+    data = packed("GET", "/sse", {"Accept": "text/event-stream"})
+    async with exchange(crowd.port, data, rng, leaving=0.05) as answer:
         crowd.expect(answer.status, 200, 503, where="/sse")
         if answer.status != 200:
             return
@@ -489,14 +348,9 @@ async def of_2024_11_05(crowd: Crowd, rng: random.Random) -> None:
                     return
             raise ConnectionError("the stream has ended")
 
-        params = {
-            "protocolVersion": "2024-11-05",
-            "capabilities": CAPABILITIES,
-            "clientInfo": {"name": "soak", "version": "1"},
-        }
-        await say({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
+        await say(initialize("2024-11-05"))
         await until(0)
-        await say({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        await say(READY)
         for number in range(1, rng.randrange(2, 8)):
             await say(a_call(rng, number))
             if rng.random() < 0.1:
@@ -511,14 +365,13 @@ async def our_own(crowd: Crowd, rng: random.Random) -> None:
     """mcpkit's client."""
     mode = rng.choice([MODERN, *LEGACY])
 
-    async def elicit(params: Mapping[str, Any]) -> Message:
+    def elicit(params: Mapping[str, Any]) -> Message:
         return answer_to({"method": "elicitation/create", "params": params})
 
-    async def sample(params: Mapping[str, Any]) -> Message:
-        return dict(SAMPLED)
-
     url = f"http://127.0.0.1:{crowd.port}/mcp"
-    async with Client(url, revision=mode, elicitation=elicit, sampling=sample) as client:
+    async with Client(
+        url, revision=mode, elicitation=elicit, sampling=lambda params: SAMPLED
+    ) as client:
         for _ in range(rng.randrange(1, 8)):
             name, arguments = rng.choice(CALLS)
             with suppress(TimeoutError):
@@ -535,22 +388,15 @@ async def our_own(crowd: Crowd, rng: random.Random) -> None:
 async def abandons(crowd: Crowd, rng: random.Random) -> None:
     """Clients that begin sessions, take a little state, and never come back."""
     for _ in range(20):
-        params = {
-            "protocolVersion": LEGACY[-1],
-            "capabilities": {},
-            "clientInfo": {"name": "gone", "version": "1"},
-        }
-        message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
-        _, _, found = await crowd.post(rng, message, {}, leaving=0)
+        _, _, found = await crowd.post(rng, initialize(LEGACY[-1]), {}, leaving=0)
         headers = {"Mcp-Session-Id": found["mcp-session-id"]}
-        level = {"level": "debug"}
-        message = {"jsonrpc": "2.0", "id": 1, "method": "logging/setLevel", "params": level}
+        message = request("logging/setLevel", {"level": "debug"})
         await crowd.post(rng, message, headers, leaving=0)
         crowd.counts["abandoned"] += 1
 
 
 async def malformed(crowd: Crowd, rng: random.Random) -> None:
-    """Whoever sends what is no message, or no HTTP."""
+    """A client that sends garbage."""
     if rng.random() < 0.7:
         await crowd.post(
             rng,
@@ -571,45 +417,12 @@ async def malformed(crowd: Crowd, rng: random.Random) -> None:
     crowd.counts["garbage"] += 1
 
 
-async def slow(crowd: Crowd, rng: random.Random) -> None:
-    """Whoever does not read, or hardly writes."""
-    _, writer = await asyncio.open_connection("127.0.0.1", crowd.port, limit=1024)
-    try:
-        call = {"name": "advance", "arguments": {"steps": 2000, "size": 1000}}
-        if rng.random() < 0.5:
-            call = {"name": "large", "arguments": {"size": 3_000_000}}
-        message, headers = announced(
-            {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
-        )
-        body = json.dumps(message).encode()
-        head = {**JSON_HEADERS, **headers, "Content-Length": str(len(body)), "Host": "localhost"}
-        lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
-        data = f"POST /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body
-        if rng.random() < 0.5:
-            for at in range(0, len(data), 40):
-                writer.write(data[at : at + 40])
-                await asyncio.sleep(rng.random() * 0.6)
-        else:
-            writer.write(data)
-            await asyncio.sleep(rng.random() * 8)
-    except ConnectionError:
-        pass  # it has had enough of us
-    finally:
-        writer.transport.abort()
-    crowd.counts["slow"] += 1
-
-
 async def prober(crowd: Crowd, rng: random.Random) -> None:
-    """A client that behaves, and how long it has to wait."""
-    call = {"name": "add", "arguments": {"a": 1, "b": 2}}
-    message, headers = announced(
-        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
-    )
-    begun = time.perf_counter()
+    """A client that behaves."""
+    message, headers = announced(calling("add", {"a": 1, "b": 2}))
     last, _, _ = await crowd.post(rng, message, headers, leaving=0)
-    crowd.waits.append(time.perf_counter() - begun)
     if last["result"]["structuredContent"] != {"result": 3}:
-        crowd.surprise(f"1 + 2 is {last}")
+        crowd.surprises[f"1 + 2 is {last}"] += 1
     await asyncio.sleep(0.1)
 
 
@@ -621,73 +434,16 @@ ACTORS: list[tuple[Actor, int]] = [
     (our_own, 3),
     (abandons, 1),
     (malformed, 2),
-    (slow, 4),
     (prober, 1),
 ]
 
 
-# --- the server -----------------------------------------------------------------------------------
-
-
-class Server:
-    """The server's process, and what the system knows of it.
-
-    Args:
-        command: Starts it, but for the port.
-        settings: Of its endpoint.
-    """
-
-    def __init__(self, command: list[str], settings: Mapping[str, Any]) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
-        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [*command, "--port", str(self.port)],
-            cwd=ROOT,
-            # One heap for all threads: what several keep for themselves comes and goes by chance.
-            env={**os.environ, "PRESSED": json.dumps(settings), "MALLOC_ARENA_MAX": "1"},
-            stderr=self.log,
-        )
-        end = time.monotonic() + PATIENCE
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                if time.monotonic() > end or self.process.poll() is not None:
-                    raise
-                time.sleep(0.05)
-
-    def memory(self) -> float:
-        """Resident, in MiB."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0]) / 1024
-
-    def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
-
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            return -1
-
-    def said(self) -> str:
-        """What it has written to stderr."""
-        self.log.seek(0)
-        return self.log.read()
+# --- the run ------------------------------------------------------------------------------------
 
 
 async def held(crowd: Crowd) -> dict[str, int]:
     """What the server says that it holds."""
-    call = {"name": "state", "arguments": {"objects": True}}
-    message, headers = announced(
-        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
-    )
+    message, headers = announced(calling("state", {"objects": True}))
     last, _, _ = await crowd.post(random.Random(), message, headers, leaving=0)
     found: dict[str, int] = last["result"]["structuredContent"]
     return found
@@ -713,28 +469,25 @@ async def soak(server: Server, minutes: float, seed: int) -> list[str]:
         memory.append(server.memory())
         if elapsed + SAMPLE_EVERY >= next_line:
             next_line += 60
-            await tell(server, crowd, elapsed)
+            print(
+                f"{elapsed / 60:4.1f} min: {server.memory():.1f} MiB, {server.descriptors()} fds\n"
+                f"  holds {await held(crowd)}\n"
+                f"  counts {dict(crowd.counts)}\n"
+                f"  surprises {dict(crowd.surprises)}",
+                flush=True,
+            )
     crowd.over = True
     _, late = await asyncio.wait(playing, timeout=PATIENCE + 10)
     for task in late:
         task.cancel()
-        crowd.surprise(f"still running: {task.get_coro()}")
+        crowd.surprises[f"still running: {task.get_coro()}"] += 1
     wrong = [f"{count} × {what}" for what, count in crowd.surprises.items()]
-    return wrong + await leaks(server, crowd, before, first_descriptors) + growth(memory)
-
-
-async def tell(server: Server, crowd: Crowd, elapsed: float) -> None:
-    waits = sorted(crowd.waits)
-    crowd.waits.clear()
-    p99 = waits[int(len(waits) * 0.99)] * 1000 if waits else float("nan")
-    print(
-        f"{elapsed / 60:4.1f} min: {server.memory():.1f} MiB, {server.descriptors()} fds, "
-        f"p50 {statistics.median(waits) * 1000:.1f} ms, p99 {p99:.1f} ms\n"
-        f"  holds {await held(crowd)}\n"
-        f"  counts {dict(crowd.counts)}\n"
-        f"  surprises {dict(crowd.surprises)}",
-        flush=True,
-    )
+    wrong += await leaks(server, crowd, before, first_descriptors)
+    third = len(memory) // 3
+    middle, last = statistics.mean(memory[third:-third]), statistics.mean(memory[-third:])
+    growth = f"memory: {middle:.1f} MiB in the middle third, {last:.1f} MiB in the last"
+    print(growth, flush=True)
+    return [*wrong, growth] if last > middle * GROWTH else wrong
 
 
 async def leaks(
@@ -759,14 +512,6 @@ async def leaks(
     if after["threads"] > 45:
         more.append(f"{after['threads']} threads")
     return more
-
-
-def growth(memory: list[float]) -> list[str]:
-    third = len(memory) // 3
-    middle = statistics.mean(memory[third : 2 * third])
-    last = statistics.mean(memory[2 * third :])
-    print(f"memory: {middle:.1f} MiB in the middle third, {last:.1f} MiB in the last", flush=True)
-    return [f"memory grew from {middle:.1f} to {last:.1f} MiB"] if last > middle * GROWTH else []
 
 
 def main() -> None:

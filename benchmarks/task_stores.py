@@ -1,7 +1,7 @@
-"""Compare what keeps tasks: `python -m benchmarks.task_stores`.
+"""Compare the task stores: `python -m benchmarks.task_stores`.
 
-- tasks/s: 32 coroutines of one process each add a task, claim one that is due and finish it, again
-  and again; the first column has the tasks finished in a second.
+- tasks/s: the tasks finished in a second by 32 coroutines of one process, each of which adds a task,
+  claims one that is due and finishes it, again and again.
 - alone: the same with one coroutine, in milliseconds a task.
 - answered: milliseconds from before a question is answered until another process has claimed the
   task and said so through a pipe, when nothing else happens; the median and the worst.
@@ -136,11 +136,11 @@ async def other(store: TaskStore) -> None:
 
 
 async def measured(kind: str, where: str, options: argparse.Namespace) -> list[str]:
-    def apart() -> str:
-        return f"b{secrets.token_hex(6)}"
+    name = f"b{secrets.token_hex(6)}"
 
     async def speed(at_once: int) -> float:
-        store = store_of(kind, f"{where}{at_once}" if kind == "sqlite" else where, apart(), fsync)
+        place = f"{where}{at_once}" if kind == "sqlite" else where
+        store = store_of(kind, place, f"{name}_{at_once}", fsync)
         await store.open("here")
         try:
             return await finished(store, options.seconds, at_once)
@@ -151,7 +151,6 @@ async def measured(kind: str, where: str, options: argparse.Namespace) -> list[s
     row = [kind, f"{await speed(AT_ONCE):,.0f}", f"{1000 / await speed(1):.2f}"]
     if kind == "memory":
         return [*row, "-", "-"]
-    name = apart()
     command = ["--other", kind, where, name]
     taken = await answered(store_of(kind, where, name, fsync), command, options.times)
     return [*row, f"{median(taken):.1f}", f"{max(taken):.1f}"]

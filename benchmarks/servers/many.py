@@ -16,19 +16,17 @@ async def tool_{n}(city: str, nights: int, breakfast: bool = False) -> int:
 '''
 
 
-def make_functions() -> list[Callable[..., Awaitable[int]]]:
-    """`COUNT` separate functions, `tool_0` and so on, each compiled from its own source."""
+def register_all(register: Callable[[Callable[..., Awaitable[int]]], object]) -> None:
+    """Register `COUNT` functions, each compiled from its own source.
+
+    The seconds that took go to stderr as one line of JSON.
+    """
     namespace: dict[str, Callable[..., Awaitable[int]]] = {}
     for n in range(COUNT):
         # dont_inherit: this file's postponed annotations are not the measured functions' affair.
         code = compile(_SOURCE.format(n=n), f"<tool {n}>", "exec", dont_inherit=True)
         exec(code, namespace)
-    return [namespace[f"tool_{n}"] for n in range(COUNT)]
-
-
-def register_all(register: Callable[[Callable[..., Awaitable[int]]], object]) -> None:
-    """Register them all, and write the seconds it took to stderr as one line of JSON."""
-    functions = make_functions()
+    functions = [namespace[f"tool_{n}"] for n in range(COUNT)]
     started = time.perf_counter()
     for function in functions:
         register(function)

@@ -1,6 +1,7 @@
 """One handler of every kind on mcpkit, over stdio or for `mcpkit run --http`.
 
-Each app offers all of them; `principal` and `rate_limit` have that option of their endpoint set.
+Each app offers all of them. `threads` is for `def` handlers, and `principal` and `rate_limit` have
+that option of their endpoint set.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def make(http: HttpOptions | None = None) -> MCPKit:
 
 
 app = make()
+threads = make()
 principal = make({"principal": _sender})
 rate_limit = make({"limits": Limits(rate_limit=1_000_000_000)})
 

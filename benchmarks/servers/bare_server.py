@@ -1,6 +1,7 @@
-"""The limit: a hand-written asyncio server that does what a tools/call needs, and nothing else.
+"""The limit: a hand-written server with the bare needs of a tools/call, and nothing else.
 
-It parses a line, validates the arguments, awaits the function and encodes the content and the
+`bare_server.py add|many|http [PORT]` is an asyncio loop, and over HTTP `bare_http.py`. The loop
+parses a line, validates the arguments, awaits the function and encodes the content and the
 structured content, with the fastest tools at hand (`pydantic_core`). It answers `initialize`,
 `tools/list`, `tools/call` and, on 2026-07-28, `server/discover`; everything else is ignored. The
 calls of one chunk are awaited in turn and their answers leave in one write. There is no
@@ -23,11 +24,11 @@ AsyncFunction = Callable[..., Awaitable[Any]]
 
 _READ_SIZE = 1 << 16
 _MODERN = "2026-07-28"
-_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-_SERVER_INFO = {"name": "bare", "version": "1"}
-_MODERN_MARK: dict[str, object] = {
+VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+SERVER_INFO = {"name": "bare", "version": "1"}
+MODERN_MARK: dict[str, object] = {
     "resultType": "complete",
-    "_meta": {"io.modelcontextprotocol/serverInfo": _SERVER_INFO},
+    "_meta": {"io.modelcontextprotocol/serverInfo": SERVER_INFO},
 }
 _CACHE_HINTS: dict[str, object] = {"ttlMs": 0, "cacheScope": "private"}
 _CORE_SCHEMAS: dict[object, core_schema.CoreSchema] = {
@@ -100,8 +101,8 @@ class BareServer:
                 "isError": False,
             }
             meta = params.get("_meta")
-            if meta is not None and meta.get(_VERSION_KEY) == _MODERN:
-                result.update(_MODERN_MARK)
+            if meta is not None and meta.get(VERSION_KEY) == _MODERN:
+                result.update(MODERN_MARK)
             return to_json({"jsonrpc": "2.0", "id": message["id"], "result": result}) + b"\n"
         if method == "tools/list":
             modern = "_meta" in message.get("params", {})
@@ -111,14 +112,14 @@ class BareServer:
             result = {
                 "protocolVersion": message["params"]["protocolVersion"],
                 "capabilities": {"tools": {}},
-                "serverInfo": _SERVER_INFO,
+                "serverInfo": SERVER_INFO,
             }
         elif method == "server/discover":
             result = {
                 "supportedVersions": [_MODERN],
                 "capabilities": {"tools": {}},
                 **_CACHE_HINTS,
-                **_MODERN_MARK,
+                **MODERN_MARK,
             }
         else:
             return b""
@@ -127,7 +128,7 @@ class BareServer:
     def _list_tools(self, modern: bool) -> bytes:
         result: dict[str, object] = {"tools": [tool.entry for tool in self._tools.values()]}
         if modern:
-            result |= _CACHE_HINTS | _MODERN_MARK
+            result |= _CACHE_HINTS | MODERN_MARK
         self._listing[modern] = listing = to_json(result)
         return listing
 
@@ -180,14 +181,27 @@ class _Input:
         return received
 
 
-server = BareServer()
+def main(arguments: list[str]) -> None:
+    """Serve `add`, `many` tools, or `add` over HTTP at a port."""
+    kind, *port = arguments
+    if port:
+        from benchmarks.servers.bare_http import run
+
+        return run(int(port[0]))
+    server = BareServer()
+    if kind == "many":
+        from benchmarks.servers.many import register_all
+
+        register_all(server.tool)
+    else:
+        server.tool(add)
+    return server.run()
 
 
-@server.tool
 async def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
 
 
 if __name__ == "__main__":
-    server.run()
+    main(sys.argv[1:])
