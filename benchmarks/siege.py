@@ -385,7 +385,7 @@ async def forgotten(server: Server) -> float:
     for _ in range(60):
         await asyncio.sleep(2)
         state = await honest.state()
-        if state["exchanges"] <= 1 and not state["streams"] and not state["parked"]:
+        if state["exchanges"] <= 1 and not state["streams"] and not state["waiting"]:
             break
     else:
         raise AssertionError(f"it still holds {state}")

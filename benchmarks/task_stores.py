@@ -1,7 +1,7 @@
 """Compare the task stores: `python -m benchmarks.task_stores`.
 
-- tasks/s: the tasks finished in a second by 32 coroutines of one process, each of which adds a task,
-  claims one that is due and finishes it, again and again.
+- tasks/s: the tasks finished in a second by 32 coroutines of one process. Each adds a task, claims
+  one that is due and finishes it, again and again.
 - alone: the same with one coroutine, in milliseconds a task.
 - answered: milliseconds from before a question is answered until another process has claimed the
   task and said so through a pipe, when nothing else happens; the median and the worst.
