@@ -508,7 +508,7 @@ def _practise() -> None:
     from pydantic.plugin._loader import get_plugins
 
     from mcpkit import cli
-    from mcpkit.cli._commands import COMMANDS
+    from mcpkit.cli import COMMANDS
 
     get_plugins()
     group: Any = typer.main.get_command(cli.app)

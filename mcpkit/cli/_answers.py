@@ -1,7 +1,7 @@
-"""Questions of a server in the middle of a call: answered at the terminal, or as was given.
+"""A server's requests for input, answered in the terminal or by options of the command.
 
-A form is filled in field by field; a question to the model is answered by a command, or by hand.
-Without a terminal, and without an answer on the command line, a question is cancelled.
+A form is filled in field by field. A request to the model is answered by a program, or by the user.
+Without a terminal and without an option, a request is cancelled.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
 import threading
 import webbrowser
-from asyncio.subprocess import PIPE
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final
 
 import anyio
@@ -24,88 +24,83 @@ from rich.text import Text
 
 from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.text import escape_control, single_line
-from mcpkit.cli._arguments import Given, given
-from mcpkit.cli._forms import Field, fields_of
+from mcpkit.cli._arguments import Assignment, converted, parse_assignment
 from mcpkit.cli._options import Refused
-from mcpkit.cli._progress import ProgressDisplay, TimeLimit
-from mcpkit.cli._schema_text import compact
+from mcpkit.cli._schema_text import a_kind, compact, in_range, number_or_none, required_of
 from mcpkit.cli._terminal import fail, is_interactive, note, on_stderr
 
 Params = Mapping[str, Any]
 
-ACTIONS: Final = ("accept", "decline", "cancel")
-
 _CAPABILITIES: Final[Params] = {"elicitation": {"form": {}, "url": {}}}
 _REJECTED: Final = -1
-"""The error code of a question to the model that the user refuses."""
+"""The error code for a sampling request that the user declines."""
 
 
 class _Left(Exception):
-    """The user leaves a form without filling it in."""
-
-    def __init__(self, action: str) -> None:
-        super().__init__(action)
-        self.action = action
+    """The user leaves a form; the argument is the action."""
 
 
 class Answers:
-    """Answers the questions of a server.
+    """Answers the requests of a server.
 
     Args:
-        answers: Of ``--answer``: ``key=value`` or ``key:=json`` for fields, or an action for every
-            form: accept, decline or cancel. A key that is given several times answers
-            several questions, the last one all that follow.
-        command: Of ``--sampling-command``.
-        telling: Cleared from the terminal while the user is asked.
-        limit: The limit that stands still while the user is asked.
+        answers: The values of ``--answer``: ``key=value`` or ``key:=json`` for fields, or an action
+            for every form. A key that is repeated answers several forms in turn, and its last value
+            all that follow.
+        command: The value of ``--sampling-command``.
+        pause: Entered while the user is asked.
 
     Raises:
-        typer.Exit: An answer is malformed, or there is no such command; a message has said so.
+        typer.Exit: An option is malformed, or there is no such command; a message has been printed.
     """
 
     def __init__(
         self,
         answers: Sequence[str] | None,
         command: str | None,
-        telling: ProgressDisplay,
-        limit: TimeLimit,
+        pause: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self._answers: dict[str, list[Given]] = {}
+        self._answers: dict[str, list[Assignment]] = {}
         self._action: str | None = None
         for word in answers or ():
-            if word in ACTIONS:
+            if word in ("accept", "decline", "cancel"):
                 self._action = word
+            elif "=" not in word:
+                fail(f"--answer {word!r}: write key=value, accept, decline or cancel")
             else:
-                if "=" not in word:
-                    fail(f"--answer {word!r}: write key=value, accept, decline or cancel")
-                each = given(word)
+                each = parse_assignment(word)
                 self._answers.setdefault(each.name, []).append(each)
-        self._command = None if command is None else _program(command)
-        self._telling = telling
-        self._limit = limit
+        self._command: list[str] = []
+        if command is not None:
+            try:
+                self._command = shlex.split(command)
+            except ValueError as error:
+                fail(f"--sampling-command {command!r} is not a command line: {error}")
+            if not self._command or shutil.which(self._command[0]) is None:
+                fail(f"--sampling-command {command!r}: there is no such command")
+        self._pause = pause
         self._console = on_stderr()
         self._one_at_a_time = anyio.Lock()
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of `mcpkit.Client` that declare and answer questions."""
+        """The options of `mcpkit.Client` for these answers."""
         options: dict[str, Any] = {"elicitation": self.elicit, "capabilities": _CAPABILITIES}
-        if self._command is not None or is_interactive():
+        if self._command or is_interactive():
             options["sampling"] = self.sample
         return options
 
     async def elicit(self, params: Params) -> Params:
         """Answer ``elicitation/create``."""
+        message = _indented(params.get("message", ""))
         async with self._one_at_a_time:
-            with self._in_turn():
-                if params.get("mode") == "url":
-                    return {"action": await self._page(params)}
-                return await self._form(params)
-
-    @contextmanager
-    def _in_turn(self) -> Generator[None, None, None]:
-        with self._telling.paused(), self._limit.paused_for_user():
-            yield
+            with self._pause():
+                try:
+                    if params.get("mode") == "url":
+                        return {"action": await self._page(message, str(params.get("url", "")))}
+                    return await self._form(message, params.get("requestedSchema"))
+                except _Left as left:
+                    return {"action": str(left)}
 
     def _say(self, *parts: str | tuple[str, str], end: str = "\n") -> None:
         self._console.print(Text.assemble(*parts), end=end, soft_wrap=True)
@@ -114,7 +109,7 @@ class Answers:
         """Return the line that the user types.
 
         Raises:
-            _Left: The line is ``/decline`` or ``/cancel``, or the end of the input.
+            _Left: The line is ``/decline``, ``/cancel``, or the end of the input.
         """
         self._say((prompt, ""), end="")
         line = await _read_line()
@@ -125,53 +120,13 @@ class Answers:
             raise _Left(line.strip()[1:])
         return line
 
-    # --- forms ------------------------------------------------------------------------------------
-
-    async def _form(self, params: Params) -> Params:
-        message = _indented(params.get("message", ""))
-        schema = params.get("requestedSchema")
-        fields = fields_of(schema if is_object(schema) else {})
-        values, problems = self._given_for(fields)
-        missing = [each for each in fields if each.required and each.name not in values]
-        settled = not missing and not problems and (bool(values) or self._action == "accept")
-        if self._action in ("decline", "cancel"):
-            return self._by_itself(message, {"action": self._action})
-        if settled:
-            defaults = {each.name: each.default for each in fields if each.has_default}
-            content = {**defaults, **values}
-            return self._by_itself(message, {"action": "accept", "content": content})
-        for problem in problems:
-            note(f"--answer {problem}")
-        if is_interactive():
-            try:
-                return await self._filled_in(message, fields, values)
-            except _Left as left:
-                return {"action": left.action}
-        wanted = [f"{each.name}=…" for each in missing] or ["accept"]
-        self._unanswered(message, f"--answer {' --answer '.join(wanted)}")
-        return {"action": "cancel"}
-
-    def _given_for(self, fields: Sequence[Field]) -> tuple[dict[str, Any], list[str]]:
-        values: dict[str, Any] = {}
-        problems: list[str] = []
-        for each in fields:
-            found = self._answers.get(each.name)
-            if not found:
-                continue
-            answer = found.pop(0) if len(found) > 1 else found[0]
-            try:
-                if answer.is_json:
-                    values[each.name] = each.checked(json.loads(answer.text))
-                else:
-                    values[each.name] = each.read(answer.text)
-            except (ValueError, RecursionError) as error:
-                problems.append(f"{answer.word}: {error}")
-        return values, problems
-
-    def _by_itself(self, message: str, answer: dict[str, Any]) -> Params:
-        said = compact(answer["content"]) if answer.get("content") else answer["action"]
-        self._say(("The server asks: ", "bold"), f"{message}  ", (f"→ {single_line(said)}", "dim"))
-        return answer
+    async def _choice(self, prompt: str, words: Mapping[str, str], default: str = "") -> str:
+        """Return the value of the word, or its beginning, that the user types."""
+        while True:
+            typed = (await self._line(prompt)).strip().lower() or default
+            found = {value for word, value in words.items() if typed and word.startswith(typed)}
+            if len(found) == 1:
+                return found.pop()
 
     def _unanswered(self, message: str, hint: str) -> None:
         note(
@@ -179,109 +134,112 @@ class Answers:
             f"cancelled. To answer: {hint}"
         )
 
-    async def _filled_in(
+    # --- forms ------------------------------------------------------------------------------------
+
+    async def _form(self, message: str, schema: object) -> Params:
+        fields = fields_of(schema if is_object(schema) else {})
+        values: dict[str, Any] = {}
+        problems: list[str] = []
+        for each in fields:
+            answers = self._answers.get(each.name)
+            if answers:
+                answer = answers.pop(0) if len(answers) > 1 else answers[0]
+                try:
+                    if answer.is_json:
+                        values[each.name] = each.checked(json.loads(answer.text))
+                    else:
+                        values[each.name] = each.read(answer.text)
+                except (ValueError, RecursionError) as error:
+                    problems.append(f"{answer.word}: {error}")
+        missing = [each for each in fields if each.required and each.name not in values]
+        is_complete = not missing and not problems and (values or self._action == "accept")
+        if self._action in ("decline", "cancel") or is_complete:
+            response: dict[str, Any] = {"action": self._action or "accept"}
+            if is_complete and response["action"] == "accept":
+                defaults = {each.name: each.default for each in fields if each.has_default}
+                response["content"] = {**defaults, **values}
+            shown = compact(response["content"]) if response.get("content") else response["action"]
+            self._say(
+                ("The server asks: ", "bold"), f"{message}  ", (f"→ {single_line(shown)}", "dim")
+            )
+            return response
+        for problem in problems:
+            note(f"--answer {problem}")
+        if is_interactive():
+            return await self._fill_in(message, fields, values)
+        wanted = [f"{each.name}=…" for each in missing] or ["accept"]
+        self._unanswered(message, f"--answer {' --answer '.join(wanted)}")
+        return {"action": "cancel"}
+
+    async def _fill_in(
         self, message: str, fields: Sequence[Field], values: dict[str, Any]
     ) -> Params:
+        words = {"yes": "accept", "no": "decline", "cancel": "cancel"}
         self._say()
         self._say(("The server asks: ", "bold cyan"), (message, "bold"))
         if not fields:
-            action = await self._choice("  yes, no or cancel? ", None)
+            action = await self._choice("  yes, no or cancel? ", words)
             return {"action": action, **({"content": {}} if action == "accept" else {})}
         hint = "Enter keeps what is in [brackets]; /decline and /cancel leave the form."
         self._say((f"  {hint}", "dim"))
-        if any(not each.required and not each.has_default for each in fields):
-            self._say(("  Optional fields may stay empty.", "dim"))
-        todo = [each for each in fields if each.name not in values]
+        remaining = [each for each in fields if each.name not in values]
         while True:
-            for each in todo:
-                await self._field(each, values)
-            action = await self._choice("  Send it? [yes], no, edit or cancel: ", "accept")
+            for each in remaining:
+                await self._fill_field(each, values)
+            words["edit"] = "edit"
+            action = await self._choice("  Send it? [yes], no, edit or cancel: ", words, "yes")
             if action != "edit":
                 return {"action": action, **({"content": values} if action == "accept" else {})}
-            todo = list(fields)
+            remaining = list(fields)
 
-    async def _field(self, field: Field, values: dict[str, Any]) -> None:
-        """Have a field filled in, as often as it takes."""
-        label = single_line(field.title or field.name)
-        about = ", ".join([*field.about, *(["optional"] if not field.required else [])])
+    async def _fill_field(self, field: Field, values: dict[str, Any]) -> None:
+        """Ask for a field until its value is valid."""
+        about = ", ".join([*field.about, *([] if field.required else ["optional"])])
         self._say()
-        self._say(f"  {label}", (f"  {single_line(about)}" if about else "", "dim"))
+        self._say(f"  {single_line(field.title)}", (f"  {single_line(about)}", "dim"))
         if field.description:
             self._say((f"  {_indented(field.description)}", "dim"))
         for number, (value, title) in enumerate(field.choices, 1):
             beside = "" if title == value else f"  ({single_line(value)})"
             self._say(f"    {number:>2}  {single_line(title)}", (beside, "dim"))
-        known = field.name in values or field.has_default
+        is_known = field.name in values or field.has_default
         kept = values.get(field.name, field.default)
+        prompt = f"  > [{single_line(_as_typed(kept))}] " if is_known else "  > "
         while True:
-            shown = f"[{single_line(field.shown(kept))}] " if known else ""
-            line = (await self._line(f"  > {shown}")).strip()
-            if not line:
-                if known:
-                    values[field.name] = kept
-                elif field.required:
-                    self._say(("    This one is needed.", "red"))
-                    continue
-                return
+            line = (await self._line(prompt)).strip()
+            if not line and field.required and not is_known:
+                self._say(("    This one is needed.", "red"))
+                continue
             try:
-                values[field.name] = field.read("" if line == '""' else line)
+                if line:
+                    values[field.name] = field.read("" if line == '""' else line)
+                elif is_known:
+                    values[field.name] = kept
             except ValueError as error:
                 self._say((f"    {single_line(error)}", "red"))
             else:
                 return
 
-    async def _choice(self, prompt: str, default: str | None) -> str:
-        actions = {
-            "yes": "accept",
-            "no": "decline",
-            "cancel": "cancel",
-            "accept": "accept",
-            "decline": "decline",
-        }
-        if default is not None:
-            actions["edit"] = "edit"
-        while True:
-            word = (await self._line(prompt)).strip().lower()
-            if not word and default is not None:
-                return default
-            found = {actions[each] for each in actions if word and each.startswith(word)}
-            if len(found) == 1:
-                return found.pop()
-
     # --- pages ------------------------------------------------------------------------------------
 
-    async def _page(self, params: Params) -> str:
-        message, url = _indented(params.get("message", "")), str(params.get("url", ""))
-        if self._action is not None:
-            self._say(("The server asks: ", "bold"), message, (f"  → {self._action}", "dim"))
-            self._say(f"  {single_line(url)}")
-            return self._action
-        if not is_interactive():
+    async def _page(self, message: str, url: str) -> str:
+        if self._action is None and not is_interactive():
             self._unanswered(f"{message} ({url})", "--answer accept, and open it yourself")
             return "cancel"
         self._say()
         self._say(("The server asks you to open a page: ", "bold cyan"), (message, "bold"))
         self._say(f"  {single_line(url)}")
-        answers = {"open": True, "myself": False}
-        try:
-            while True:
-                word = await self._line("  open it in the browser, myself, no or cancel? ")
-                word = word.strip().lower()
-                if word and any(each.startswith(word) for each in answers):
-                    if "open".startswith(word):
-                        self._open(url)
-                    return "accept"
-                for each, action in (("no", "decline"), ("cancel", "cancel")):
-                    if word and each.startswith(word):
-                        return action
-        except _Left as left:
-            return left.action
-
-    def _open(self, url: str) -> None:
-        # What is not shown as it is might lead elsewhere than it seems.
-        safe = url.lower().startswith(("https://", "http://")) and single_line(url) == url
-        if not safe or not webbrowser.open(url):
+        if self._action is not None:
+            return self._action
+        words = {"open": "open", "myself": "accept", "no": "decline", "cancel": "cancel"}
+        action = await self._choice("  open it in the browser, myself, no or cancel? ", words)
+        if action != "open":
+            return action
+        # A URL with hidden characters may lead elsewhere than it seems.
+        is_safe = url.lower().startswith(("https://", "http://")) and single_line(url) == url
+        if not is_safe or not webbrowser.open(url):
             self._say(("  It could not be opened here; open it yourself.", "red"))
+        return "accept"
 
     # --- the model --------------------------------------------------------------------------------
 
@@ -289,20 +247,16 @@ class Answers:
         """Answer ``sampling/createMessage``.
 
         Raises:
-            Refused: The user does not want to, or the command has failed.
+            Refused: The user declines, or the command has failed.
         """
         async with self._one_at_a_time:
-            if self._command is not None:
-                text, model = await _said_by(self._command, transcript(params)), self._command[0]
+            if self._command:
+                text, model = await _output_of(self._command, transcript(params)), self._command[0]
             else:
-                with self._in_turn():
+                with self._pause():
                     text, model = await self._by_hand(params), "a person"
-        return {
-            "role": "assistant",
-            "content": {"type": "text", "text": text},
-            "model": model,
-            "stopReason": "endTurn",
-        }
+        content = {"type": "text", "text": text}
+        return {"role": "assistant", "content": content, "model": model, "stopReason": "endTurn"}
 
     async def _by_hand(self, params: Params) -> str:
         self._say()
@@ -312,11 +266,8 @@ class Answers:
         self._say(("  Answer for it; an empty line ends, /decline refuses.", "dim"))
         lines: list[str] = []
         try:
-            while True:
-                line = await self._line("  > ")
-                if not line.strip() and lines:
-                    break
-                lines.append(line)
+            while not lines or lines[-1].strip():
+                lines.append(await self._line("  > "))
         except _Left:
             raise Refused("The user declined to answer for the model", code=_REJECTED) from None
         return "\n".join(lines).strip()
@@ -327,95 +278,227 @@ def _indented(text: object) -> str:
     return escape_control(text).replace("\n", "\n    ")
 
 
-# --- the model, by a command ----------------------------------------------------------------------
-
-
 def transcript(params: Params) -> str:
-    """Return the messages of a question to the model, as text.
+    """Return the messages of a sampling request as text.
 
-    A lone message is its text. Otherwise every part is headed by its role: ``System:``, ``User:``,
-    ``Assistant:``. A block that is no text is named in brackets.
+    A single message is returned unchanged. Otherwise each message follows its role: ``System:``,
+    ``User:``, ``Assistant:``. Content other than text is named in brackets.
     """
-    parts: list[tuple[str, str]] = []
-    system = params.get("systemPrompt")
-    if isinstance(system, str) and system:
+    parts: list[tuple[object, str]] = []
+    if isinstance(system := params.get("systemPrompt"), str) and system:
         parts.append(("system", system))
     messages = params.get("messages")
     for message in messages if is_array(messages) else ():
         content = message.get("content") if is_object(message) else None
-        blocks = content if is_array(content) else [content]
-        said = "\n".join(_block(block) for block in blocks if is_object(block))
-        parts.append((str(message.get("role", "user")), said))
+        texts: list[str] = []
+        for block in content if is_array(content) else [content]:
+            if is_object(block):
+                other = f"{block.get('type', 'something')} {block.get('mimeType', '')}".rstrip()
+                text = block.get("text")
+                texts.append(text if isinstance(text, str) else f"[{other}]")
+        parts.append((message.get("role", "user"), "\n".join(texts)))
     if len(parts) == 1:
         return parts[0][1]
-    return "\n\n".join(f"{role.capitalize()}: {text}" for role, text in parts)
+    return "\n\n".join(f"{str(role).capitalize()}: {text}" for role, text in parts)
 
 
-def _block(block: Mapping[str, Any]) -> str:
-    if isinstance(block.get("text"), str):
-        return str(block["text"])
-    return f"[{block.get('type', 'something')} {block.get('mimeType', '')}".rstrip() + "]"
-
-
-def _program(command: str) -> list[str]:
+async def _output_of(command: Sequence[str], text: str) -> str:
+    """Run a command with a text on stdin and return its stdout; its stderr is shown."""
     try:
-        words = shlex.split(command)
-    except ValueError as error:
-        fail(f"--sampling-command {command!r} is not a command line: {error}")
-    if not words or shutil.which(words[0]) is None:
-        fail(f"--sampling-command {command!r}: there is no such command")
-    return words
-
-
-async def _said_by(command: Sequence[str], text: str) -> str:
-    """Run a command with a text on stdin, and return its stdout; its stderr is shown."""
-    try:
-        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
+        done = await anyio.run_process(
+            command, input=text.encode("utf-8", "replace"), stderr=None, check=False
+        )
     except OSError as error:
         raise Refused(f"{command[0]} cannot be run: {error.strerror or error}") from error
-    try:
-        said, _ = await process.communicate(text.encode("utf-8", "replace"))
-    except asyncio.CancelledError:
-        with suppress(ProcessLookupError):
-            process.kill()
-        raise
-    if process.returncode != 0:
-        raise Refused(f"{command[0]}, asked for the model, failed (exit code {process.returncode})")
-    return said.decode("utf-8", "replace").strip()
-
-
-# --- the keyboard ---------------------------------------------------------------------------------
+    if done.returncode != 0:
+        raise Refused(f"{command[0]}, asked for the model, failed (exit code {done.returncode})")
+    return done.stdout.decode("utf-8", "replace").strip()
 
 
 async def _read_line() -> str | None:
     """Return the next line from the terminal; None at its end.
 
-    The wait can be cancelled, although the reading itself cannot: it is left behind in a
-    thread which the end of the process does not wait for.
+    The read cannot be cancelled: then a daemon thread is left behind, which does not delay the end
+    of the process.
     """
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[str | None] = loop.create_future()
+    answer: asyncio.Future[str] = loop.create_future()
 
-    def settle(line: str | None) -> None:
+    def settle(line: str) -> None:
         if not answer.done():
             answer.set_result(line)
 
     def read() -> None:
         try:
-            line = _line_now()
+            if sys.platform == "win32":
+                line = sys.stdin.readline()
+            else:
+                # Not through sys.stdin, because the end of the process would wait for its lock.
+                data = os.read(sys.stdin.fileno(), 65536)
+                line = data.decode(sys.stdin.encoding or "utf-8", "replace")
         except (OSError, ValueError):
             line = ""
-        with suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(settle, line or None)
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, line)
 
     threading.Thread(target=read, daemon=True, name="mcpkit keyboard").start()
-    found = await answer
-    return None if found is None else found.rstrip("\r\n")
+    line = await answer
+    return line.rstrip("\r\n") if line else None
 
 
-def _line_now() -> str:
-    if sys.platform == "win32":
-        return sys.stdin.readline()
-    # Not through sys.stdin, whose lock the end of the process would wait for.
-    data = os.read(sys.stdin.fileno(), 65536)
-    return data.decode(sys.stdin.encoding or "utf-8", "replace")
+# --- the fields of a form -------------------------------------------------------------------------
+
+_LIMITS: Final = {
+    "array": ("minItems", "maxItems", " of them"),
+    "boolean": ("", "", ""),
+    "integer": ("minimum", "maximum", ""),
+    "number": ("minimum", "maximum", ""),
+    "string": ("minLength", "maxLength", " characters"),
+}
+"""Type → the keywords of its limits, and their unit."""
+
+_FORMATS: Final = {
+    "email": (r"[^@\s]+@[^@\s]+", "a mail address"),
+    "uri": (r"[A-Za-z][\w+.-]*:\S*", "a URL, such as https://example.com"),
+    "date": (r"\d{4}-\d\d-\d\d", "a date, YYYY-MM-DD"),
+    "date-time": (
+        r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?",
+        "a date and time, YYYY-MM-DDThh:mm:ssZ",
+    ),
+}
+"""Format → its pattern, and its name for people."""
+
+_TYPES: Final[dict[str, Any]] = {
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "array": list,
+}
+
+
+def fields_of(schema: Mapping[str, Any]) -> list[Field]:
+    """Return the fields of a requested schema, in their order."""
+    properties = schema.get("properties")
+    needed = required_of(schema)
+    return [
+        Field(name, each if is_object(each) else {}, name in needed)
+        for name, each in (properties if is_object(properties) else {}).items()
+    ]
+
+
+class Field:
+    """A field of a form.
+
+    Args:
+        name: Its name in the answer.
+        schema: The schema of its value.
+        required: True if it must be filled in.
+
+    Attributes:
+        title, description: For people; empty if there is no description.
+        kind: ``string``, ``integer``, ``number``, ``boolean`` or ``array``.
+        choices: The possible values with their titles, if it is a choice.
+    """
+
+    def __init__(self, name: str, schema: Mapping[str, Any], required: bool) -> None:
+        texts = {key: value for key, value in schema.items() if isinstance(value, str)}
+        self.name, self.required = name, required
+        self.title = texts.get("title", name)
+        self.description = texts.get("description", "")
+        self.kind = texts.get("type", "string")
+        self.has_default, self.default = "default" in schema, schema.get("default")
+        items = schema.get("items")
+        self.choices = _choices(items if self.kind == "array" and is_object(items) else schema)
+        self._format = texts.get("format", "")
+        least, most, self._unit = _LIMITS.get(self.kind, _LIMITS["string"])
+        self._least = number_or_none(schema.get(least))
+        self._most = number_or_none(schema.get(most))
+
+    @property
+    def about(self) -> list[str]:
+        """Descriptions of the valid values."""
+        limits = in_range(self._least, self._most, self._unit)
+        if self.kind == "array":
+            return ["numbers or values, with commas between them", *limits]
+        if self.choices:
+            return ["a number or value"]
+        names = {"boolean": "yes or no", "integer": "whole number", "number": "number"}
+        _, form = _FORMATS.get(self._format, ("", self._format))
+        name = names.get(self.kind, form)
+        return [*([name] if name else []), *limits]
+
+    def read(self, text: str) -> Any:
+        """Return the value of a typed text.
+
+        Raises:
+            ValueError: The text is not valid; the message names the valid ones.
+        """
+        word = text.strip()
+        if self.kind == "array":
+            if word.startswith("["):
+                return self.checked(json.loads(word))
+            return self.checked([self._chosen(each) for each in word.split(",") if each.strip()])
+        if self.choices:
+            return self._chosen(word)
+        if self.kind in ("boolean", "integer", "number"):
+            return self.checked(converted(word, {"type": self.kind}, {}))
+        return self.checked(text)
+
+    def _chosen(self, text: str) -> str:
+        word = text.strip()
+        values = [value for value, _ in self.choices]
+        if word in values or not self.choices:
+            return word
+        if word.isdecimal() and len(word) < 5 and 1 <= int(word) <= len(values):
+            return values[int(word) - 1]
+        for value, title in self.choices:
+            if word.lower() in (value.lower(), title.lower()):
+                return value
+        raise ValueError(f"expected one of {', '.join(values)}")
+
+    def checked(self, value: Any) -> Any:
+        """Return a value if it is valid.
+
+        Raises:
+            ValueError: The value is not valid; the message names the valid ones.
+        """
+        wanted = _TYPES.get(self.kind, str)
+        if not isinstance(value, wanted) or (isinstance(value, bool) and self.kind != "boolean"):
+            raise ValueError(f"expected {a_kind({self.kind})}")
+        values = [each for each, _ in self.choices]
+        if values and any(each not in values for each in (value if is_array(value) else [value])):
+            raise ValueError(f"expected one of {', '.join(values)}")
+        size = len(value) if isinstance(value, (str, list)) else value
+        too_small = self._least is not None and size < self._least
+        if too_small or (self._most is not None and size > self._most):
+            raise ValueError(f"expected {in_range(self._least, self._most, self._unit)[0]}")
+        pattern, name = _FORMATS.get(self._format, ("", ""))
+        if pattern and isinstance(value, str) and not re.fullmatch(pattern, value):
+            raise ValueError(f"expected {name}")
+        return value
+
+
+def _as_typed(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if is_array(value):
+        return ", ".join(map(str, value))
+    return value if isinstance(value, str) else compact(value)
+
+
+def _choices(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the values and titles of a choice: titled, an enum, or an enum with names."""
+    for member in ("oneOf", "anyOf"):
+        titled = schema.get(member)
+        if is_array(titled):
+            return [
+                (str(each["const"]), str(each.get("title", each["const"])))
+                for each in titled
+                if is_object(each) and "const" in each
+            ]
+    values = schema.get("enum")
+    if not is_array(values):
+        return []
+    names = schema.get("enumNames")
+    titles = names if is_array(names) and len(names) == len(values) else values
+    return [(str(value), str(title)) for value, title in zip(values, titles, strict=True)]

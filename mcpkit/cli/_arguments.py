@@ -1,4 +1,4 @@
-"""Arguments as they are typed, ``key=value`` and ``key:=json``, to JSON values."""
+"""Typed arguments, ``key=value`` and ``key:=json``, to JSON values."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from mcpkit.cli._terminal import fail
 
 Schema = Mapping[str, Any]
 
-_YES: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_BOOLEANS: Final = {
+    **dict.fromkeys(("true", "yes", "y", "on"), True),
+    **dict.fromkeys(("false", "no", "n", "off"), False),
+}
 
-_MOST_COMPARED: Final = 1000
-"""Names that are compared with one that is not there."""
-
-_LONGEST_COMPARED: Final = 100
-"""Characters of such a name."""
+# Comparing names takes time in proportion to both lengths, and a server may send any number.
+_MAX_COMPARED: Final = 1000
+_MAX_COMPARED_CHARS: Final = 100
 
 
-class Given(NamedTuple):
-    """An argument as it was typed.
+class Assignment(NamedTuple):
+    """A typed argument.
 
     Args:
         word: The whole word, for messages.
         name: The part before the sign.
-        text: The part behind the sign, or the content of the file that it names.
+        text: The part after the sign, or the content of the file that it names.
         is_json: True if the sign was ``:=``.
     """
 
@@ -40,11 +41,11 @@ class Given(NamedTuple):
     is_json: bool
 
 
-def given(word: str) -> Given:
-    """Take a word apart: ``key=value``, ``key:=json``, ``key=@file`` or ``key:=@file``.
+def parse_assignment(word: str) -> Assignment:
+    """Parse ``key=value``, ``key:=json``, ``key=@file`` or ``key:=@file``.
 
     Raises:
-        typer.Exit: The word is none of these; a message has said so.
+        typer.Exit: The word is none of these; a message has been printed.
     """
     name, equals, text = word.partition("=")
     is_json = name.endswith(":")
@@ -53,18 +54,17 @@ def given(word: str) -> Given:
         fail(f"{word!r} is not an argument: write key=value, or key:=json")
     if text.startswith("@"):
         text = _read(word, text[1:])
-    return Given(word, name, text, is_json)
+    return Assignment(word, name, text, is_json)
 
 
 def _read(word: str, place: str) -> str:
     if not place:
-        fail(f"{word}: name a file after the @; for a value that is one, write key:='\"@\"'")
+        fail(f"{word}: name a file after the @; for the value '@', write key:='\"@\"'")
     try:
         data = sys.stdin.buffer.read() if place == "-" else Path(place).expanduser().read_bytes()
+        return data.decode("utf-8-sig")
     except OSError as error:
         fail(f"{word}: {place} cannot be read: {error.strerror or error}")
-    try:
-        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         fail(f"{word}: {place} is not UTF-8 text")
 
@@ -76,50 +76,50 @@ def _json(word: str, text: str) -> Any:
         fail(f"{word}: this is not JSON: {error}")
 
 
-def object_from(text: str) -> dict[str, Any]:
-    """Return all arguments at once, from ``--args``: JSON, ``-`` for stdin, or ``@file``.
-
-    Raises:
-        typer.Exit: The text is not a JSON object; a message has said so.
-    """
-    if text == "-" or text.startswith("@"):
-        text = _read(f"--args {text}", "-" if text == "-" else text[1:])
-    found = _json("--args", text)
-    if not is_object(found):
-        fail('--args must be a JSON object, such as \'{"key": "value"}\'')
-    return dict(found)
-
-
 def tool_arguments(words: Iterable[str], schema: Schema, whole: str | None) -> dict[str, Any]:
     """Return the arguments of a tool.
 
     Args:
         words: As typed; they override those in `whole`.
         schema: The tool's input schema, by which texts are converted.
-        whole: The value of ``--args``; None if it was not given.
+        whole: The value of ``--args``: JSON, ``-`` for stdin, or ``@file``; None if not given.
 
     Raises:
-        typer.Exit: An argument is malformed, or cannot be converted; a message has said so.
+        typer.Exit: An argument is malformed or cannot be converted; a message has been printed.
     """
-    arguments = {} if whole is None else object_from(whole)
+    arguments: dict[str, Any] = {}
+    if whole is not None:
+        if whole == "-" or whole.startswith("@"):
+            whole = _read(f"--args {whole}", whole.removeprefix("@"))
+        found = _json("--args", whole)
+        if not is_object(found):
+            fail('--args must be a JSON object, such as \'{"key": "value"}\'')
+        arguments = found
     typed: set[tuple[str, ...]] = set()
     for word in words:
-        each = given(word)
+        each = parse_assignment(word)
         path, described = _place(each.name, schema)
-        value: Any = _json(word, each.text) if each.is_json else None
-        inside = _inside(arguments, path, word)
-        again = path in typed
-        if not each.is_json and _is_list(described, schema) and not each.text.startswith("["):
-            # Items one by one: tag=a tag=b
-            items = resolved(described, schema).get("items", {})
-            before: list[Any] = inside[path[-1]] if again else []
-            value = [*before, _converted(each, items, schema)]
-        elif again:
+        inside = arguments
+        for part in path[:-1]:
+            inside = inside.setdefault(part, {})
+            if not is_object(inside):
+                fail(f"{word}: {part} has been given already, and is not an object")
+        kinds = kinds_of(described, schema)
+        is_list = "array" in kinds and "string" not in kinds and not each.text.startswith("[")
+        is_item = is_list and not each.is_json  # tag=a tag=b
+        if path in typed and not is_item:
             fail(f"{word}: {each.name} has been given already")
-        elif not each.is_json:
-            value = _converted(each, described, schema)
+        if is_item:
+            described = resolved(described, schema).get("items", {})
+        try:
+            value = _json(word, each.text) if each.is_json else None
+            if not each.is_json:
+                value = converted(each.text, described, schema)
+        except ValueError as error:
+            fail(f"{each.name}: {error}")
+        before: list[Any] = inside[path[-1]] if path in typed else []
+        inside[path[-1]] = [*before, value] if is_item else value
         typed.add(path)
-        inside[path[-1]] = value
     return arguments
 
 
@@ -138,75 +138,48 @@ def _place(name: str, schema: Schema) -> tuple[tuple[str, ...], object]:
     return tuple(path), described
 
 
-def _inside(arguments: dict[str, Any], path: Sequence[str], word: str) -> dict[str, Any]:
-    for part in path[:-1]:
-        arguments = arguments.setdefault(part, {})
-        if not is_object(arguments):
-            fail(f"{word}: {part} has been given already, and is not an object")
-    return arguments
-
-
-def _is_list(schema: object, root: Schema) -> bool:
-    kinds = kinds_of(schema, root)
-    return "array" in kinds and "string" not in kinds
-
-
-def _converted(each: Given, schema: object, root: Schema) -> Any:
-    try:
-        return converted(each.text, schema, root)
-    except ValueError as error:
-        fail(f"{each.name}: {error}")
-
-
 def converted(text: str, schema: object, root: Schema) -> Any:
-    """Return the value that a text stands for where a schema wants something else than a text.
+    """Return the value of a text, converted if the schema does not allow strings.
 
     Args:
         text: As typed.
-        schema: Of the value; where it allows a string or does not say, the text stays one.
-        root: The document that it is part of, for its references.
+        schema: The schema of the value.
+        root: The document that the schema is part of, for its references.
 
     Raises:
-        ValueError: The schema allows no such value; the message says what it allows.
+        ValueError: The schema does not allow the value; the message says what it allows.
     """
     kinds = kinds_of(schema, root)
     if not kinds or "string" in kinds:
         return text
     word = text.strip()
-    if "boolean" in kinds and word.lower() in _YES:
-        return _YES[word.lower()]
+    if "boolean" in kinds and word.lower() in _BOOLEANS:
+        return _BOOLEANS[word.lower()]
     if "null" in kinds and word.lower() in ("null", "none"):
         return None
     try:
         value = json.loads(word)
     except (ValueError, RecursionError):
         value = text
-    if isinstance(value, float) and value.is_integer() and not kinds & {"number"}:
+    if isinstance(value, float) and value.is_integer() and "number" not in kinds:
         value = int(value)
-    if _is_any(value, kinds):
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if (
+        (is_number and ("number" in kinds or (isinstance(value, int) and "integer" in kinds)))
+        or (is_array(value) and "array" in kinds)
+        or (is_object(value) and "object" in kinds)
+    ):
         return value
     raise ValueError(f"expected {a_kind(kinds)}, got {compact(text)}")
 
 
-def _is_any(value: object, kinds: set[str]) -> bool:
-    if isinstance(value, bool) or value is None:
-        return False  # that would have been found above, or is not allowed
-    return (
-        (isinstance(value, int) and bool(kinds & {"integer", "number"}))
-        or (isinstance(value, float) and "number" in kinds)
-        or (is_array(value) and "array" in kinds)
-        or (is_object(value) and "object" in kinds)
-    )
-
-
 def suggest(kind: str, name: str, names: Sequence[str]) -> str:
-    """Return a message: there is nothing of a name, but something like it, or others."""
-    # A comparison takes time in proportion to both lengths, and there may be any number of names.
-    short = [each for each in names[:_MOST_COMPARED] if len(each) <= _LONGEST_COMPARED]
+    """Return a message that a name does not exist, with a similar one or some others."""
+    short = [each for each in names[:_MAX_COMPARED] if len(each) <= _MAX_COMPARED_CHARS]
     near = get_close_matches(name, short, 1, 0.6)
     if near:
         return f"there is no {kind} {name!r}; did you mean {near[0]!r}?"
     if not names:
         return f"there is no {kind} {name!r}; there are none at all"
-    named = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    return f"there is no {kind} {name!r}; there is {named}"
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return f"there is no {kind} {name!r}; there is {', '.join(names[:8])}{more}"

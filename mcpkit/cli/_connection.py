@@ -1,7 +1,6 @@
-"""The way from a target on the command line to a connected client.
+"""From a target on the command line to a connected client.
 
-For the commands that look and try. A server is started as a host starts it: as a process, with
-its stdout kept for the protocol.
+A server is started as a host starts it: as a process whose stdout is kept for the protocol.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from traceback import format_exc
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 import typer
 
@@ -27,10 +26,10 @@ from mcpkit.errors import ConnectionClosed, MCPKitError
 T = TypeVar("T")
 
 _OTHERS_PROBE_S: Final = 5
-"""Seconds to wait for a sign of life of a server, before a handshake is tried."""
+"""Seconds to wait for the first answer of a server before a handshake is tried."""
 
 _OWN_PROBE_S: Final = 60
-"""Seconds to wait for one that mcpkit serves, whose silence means that it is being imported."""
+"""The same for a server of mcpkit, which does not answer while it is imported."""
 
 
 def is_python(target: str) -> bool:
@@ -40,18 +39,14 @@ def is_python(target: str) -> bool:
     place, _ = split(target)
     if place.endswith(".py"):
         return names_file(target)
-    if not all(part.isidentifier() for part in place.split(".")):
+    if not all(part.isidentifier() for part in place.split(".")) or shutil.which(place):
         return False
-    return shutil.which(place) is None and _is_module(place)
-
-
-def _is_module(name: str) -> bool:
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        return find_spec(name) is not None
-    except (ImportError, ValueError):  # of its parent, which says so when it is run
-        return find_spec(name.partition(".")[0]) is not None
+        return find_spec(place) is not None
+    except (ImportError, ValueError):  # in its parent, which `mcpkit run` reports
+        return find_spec(place.partition(".")[0]) is not None
 
 
 def command_for(target: str) -> list[str]:
@@ -62,7 +57,7 @@ def command_for(target: str) -> list[str]:
             command line. Not a URL.
 
     Raises:
-        typer.Exit: The target is none of these; a message has said so.
+        typer.Exit: The target is none of these; a message has been printed.
     """
     if is_python(target):
         place, _ = split(target)
@@ -82,36 +77,31 @@ def headers_from(lines: Sequence[str] | None) -> dict[str, str]:
     """Return the HTTP headers in ``--header "Name: value"``.
 
     Raises:
-        typer.Exit: A header has no colon; a message has said so.
+        typer.Exit: A header is malformed; a message has been printed.
     """
-    headers: dict[str, str] = {}
     for line in lines or ():
-        name, colon, value = line.partition(":")
-        if not colon or not name.strip():
+        if not line.partition(":")[0].strip() or ":" not in line:
             fail(f"--header {line!r}: write it as 'Name: value'")
         if not line.replace("\t", " ").isprintable():
-            fail(f"--header {name!r}: it has a character that belongs in none")
-        headers[name.strip()] = value.strip()
-    return headers
+            fail(f"--header {line.partition(':')[0]!r}: a header must be printable")
+    pairs = (line.partition(":") for line in lines or ())
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def variables_from(lines: Sequence[str] | None, form: str) -> dict[str, str]:
-    """Return the variables in ``--env NAME=VALUE``.
+    """Return the variables in ``--env NAME=VALUE``; the last one of a name counts.
 
     Args:
-        lines: As typed; the last one of a name counts.
-        form: The words for the two sides, as the help of the command has them.
+        lines: As typed.
+        form: ``NAME=VALUE`` as in the help of the command.
 
     Raises:
-        typer.Exit: A variable has no name or no value; a message has said so.
+        typer.Exit: A variable has no name or no value; a message has been printed.
     """
-    variables: dict[str, str] = {}
     for line in lines or ():
-        name, equals, value = line.partition("=")
-        if not equals or not name:
+        if line.find("=") < 1:
             fail(f"--env {line!r}: write it as {form}")
-        variables[name] = value
-    return variables
+    return {name: value for name, _, value in (line.partition("=") for line in lines or ())}
 
 
 @asynccontextmanager
@@ -120,17 +110,16 @@ async def connected(target: str, **options: Any) -> AsyncGenerator[Client, None]
 
     Args:
         target: A file, a module, a command line, or a URL.
-        options: Of `Client`.
+        options: Options of `Client`.
 
     Yields:
         The client.
 
     Raises:
-        typer.Exit: There is no such server, it cannot be started or does not speak MCP, or it is
-            gone; one line has said so. The exit code is 2.
+        typer.Exit: With 2 if the server cannot be started or reached, does not speak MCP, or ends;
+            a message has been printed.
     """
     where = target if is_url(target) else command_for(target)
-    # If one of mcpkit's own says nothing yet, it is being imported.
     longest = _OWN_PROBE_S if is_python(target) else _OTHERS_PROBE_S
     options["probe_timeout"] = min(options.get("timeout") or longest, longest)
     entered = False
@@ -138,29 +127,24 @@ async def connected(target: str, **options: Any) -> AsyncGenerator[Client, None]
         async with Client(where, name="mcpkit-cli", **options) as client:
             entered = True
             yield client
-    except ConnectionClosed as error:
-        if error.exit_code == FAILED and is_python(target) and not entered:
-            raise typer.Exit(FAILED) from None  # `mcpkit run` has said why
-        _fail(target, error)
     except TimeoutError:
         fail(f"{target} did not answer in time; --timeout allows more")
     except (MCPKitError, OSError, ImportError, ValueError) as error:
-        if entered:
+        if isinstance(error, ConnectionClosed):
+            if error.exit_code == FAILED and is_python(target) and not entered:
+                raise typer.Exit(FAILED) from None  # `mcpkit run` has printed the reason
+        elif entered:
             raise
-        _fail(target, error)
-
-
-def _fail(target: str, error: Exception) -> NoReturn:
-    said = str(error)
-    names_it = is_url(target) and target.partition("?")[0] in said
-    fail(said if names_it else f"{target}: {said}")
+        text = str(error)
+        is_named = is_url(target) and target.partition("?")[0] in text
+        fail(text if is_named else f"{target}: {text}")
 
 
 def run_async(main: Callable[[], Awaitable[T]]) -> T:
     """Run a command's coroutine.
 
-    Ctrl-C is left to whoever runs commands. A fault leaves with 1 and one, in
-    which no text of a server steers the terminal.
+    The traceback of a bug is printed with control characters escaped, because it may contain text
+    of a server.
     """
     try:
         return run_loop(main)

@@ -1,4 +1,4 @@
-"""Whose tokens commands send to a URL: one that is given, or what `mcpkit login` keeps."""
+"""The tokens that commands send to a URL: given ones, or those that `mcpkit login` has stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from mcpkit.client.auth.authorization_code import OAuth
 from mcpkit.client.auth.base import (
     AuthorizationFailed,
     BearerToken,
-    HttpAuth,
     HttpRequest,
     ResponseHeaders,
     server_key,
@@ -27,63 +26,65 @@ KEY: Final = "MCPKIT_CLIENT_KEY"
 _INSUFFICIENT: Final = "insufficient_scope"
 
 
-def access_to(url: str, token: str | None, headers: Mapping[str, str]) -> HttpAuth | None:
-    """Return what says to a server who asks; None if the headers do.
+def access_to(
+    url: str, token: str | None, headers: Mapping[str, str]
+) -> GivenToken | StoredLogin | None:
+    """Return the authentication for a server; None if a header or nothing authenticates.
 
     Args:
-        url: Of the server.
-        token: Of ``--token``.
-        headers: Of ``--header``.
+        url: The URL of the server.
+        token: The value of ``--token``.
+        headers: The values of ``--header``.
 
     Raises:
-        typer.Exit: The token is none, or must not be sent there; a message has said so.
+        typer.Exit: The token is malformed, or must not be sent there; a message has been printed.
     """
-    has_header = any(name.lower() == "authorization" for name in headers)
-    if token is not None and has_header:
-        fail("--token and --header 'Authorization: …': choose one of them")
-    source = "--token"
-    if token is None and not has_header:
-        token, source = os.environ.get(TOKEN) or None, TOKEN
-    if token is not None:
-        return GivenToken(url, token, source)
-    if has_header:
+    if any(name.lower() == "authorization" for name in headers):
+        if token is not None:
+            fail("--token and --header 'Authorization: …': choose one of them")
         return None
+    if token is not None:
+        return GivenToken(url, token, "--token")
+    if token := os.environ.get(TOKEN):
+        return GivenToken(url, token, TOKEN)
     try:
-        return KeptLogin(default_store())
+        return StoredLogin(default_store())
     except RuntimeError:
-        return None  # there is no home folder, and so nothing is kept in it
+        return None  # without a home folder there are no stored logins
 
 
-def kept_logins() -> FileTokenStore:
-    """Return where logins are kept.
+def stored_logins() -> FileTokenStore:
+    """Return the store of logins.
 
     Raises:
-        typer.Exit: There is no such place; a message has said so.
+        typer.Exit: There is no home folder; a message has been printed.
     """
     try:
         return default_store()
     except RuntimeError:
-        fail("there is no home folder to keep logins in; MCPKIT_CREDENTIALS names another")
+        fail("there is no home folder to store logins in; MCPKIT_CREDENTIALS names another")
 
 
 class GivenToken(BearerToken):
-    """A token of the command line, or of the environment.
+    """A token of the command line or of the environment.
 
     Args:
-        url: Of the server.
-        token: As it was given.
-        source: Where; for messages.
+        url: The URL of the server.
+        token: The token.
+        source: The option or variable, for messages.
 
     Raises:
-        typer.Exit: It is none, or others could read it on its way (SEC-16); a message has said so.
+        typer.Exit: It is malformed, or would be sent unencrypted (SEC-16); a message has been
+            printed.
     """
+
+    is_used = True
 
     def __init__(self, url: str, token: str, source: str) -> None:
         try:
             super().__init__(token)
         except ValueError as error:
-            has_kind = token.lower().startswith("bearer ")
-            fail(f"{source}: {'write it without Bearer' if has_kind else error}")
+            fail(f"{source}: {error}")
         try:
             check_address(url.partition("#")[0], source)
         except ValueError as error:
@@ -93,8 +94,7 @@ class GivenToken(BearerToken):
     async def refused(
         self, request: HttpRequest, sent: Mapping[str, str], status: int, answer: ResponseHeaders
     ) -> bool:
-        """Say why the token is of no use."""
-        del sent
+        """Raise an error that says why the server rejects the token."""
         challenge = read_challenge(answer.get("www-authenticate", []))
         place = server_key(request.server)
         if status == 401:
@@ -102,17 +102,17 @@ class GivenToken(BearerToken):
             raise AuthorizationFailed(f"{place} does not accept the token of {self._source}{why}")
         if challenge.error == _INSUFFICIENT and challenge.scopes:
             raise AuthorizationFailed(
-                f"{place} wants more than the token of {self._source} is good for: "
+                f"{place} needs scopes that the token of {self._source} lacks: "
                 f"{', '.join(challenge.scopes)}"
             )
         return False
 
 
-class KeptLogin(OAuth):
+class StoredLogin(OAuth):
     """The login that `mcpkit login` stored: used and refreshed without asking the user.
 
     Args:
-        store: That it is kept in.
+        store: The store of logins.
 
     Attributes:
         is_used: True if a token has been sent.
@@ -123,7 +123,7 @@ class KeptLogin(OAuth):
         self.is_used = False
 
     async def headers(self, request: HttpRequest) -> Mapping[str, str]:
-        """Return the token for a request, renewed if it is about to end."""
+        """Return the token for a request, refreshed if it expires soon."""
         found = await super().headers(request)
         self.is_used = self.is_used or bool(found)
         return found
@@ -134,14 +134,15 @@ class KeptLogin(OAuth):
         """Get another token without a login, or raise an error that names the command to log in."""
         place = server_key(request.server)
         challenge = read_challenge(answer.get("www-authenticate", []))
-        kept = await self._store.get(place)
-        if status == 403 and challenge.error == _INSUFFICIENT and not _is_machine(kept):
-            had = () if kept is None else kept.granted or kept.scopes or ()
+        stored = await self._store.get(place)
+        if status == 403 and challenge.error == _INSUFFICIENT and not _is_machine(stored):
+            had = () if stored is None else stored.granted or stored.scopes or ()
             missing = [each for each in challenge.scopes or () if each not in had]
             if missing:
+                options = "".join(f" --scope {each}" for each in missing)
                 raise AuthorizationFailed(
-                    f"{place} wants more than you have logged in for, {', '.join(missing)}: "
-                    f"run {_login(place, missing)}"
+                    f"{place} needs scopes that your login lacks, {', '.join(missing)}: "
+                    f"run mcpkit login {place}{options}"
                 )
         try:
             return await super().refused(request, sent, status, answer)
@@ -149,57 +150,57 @@ class KeptLogin(OAuth):
             raise
         except (AuthorizationFailed, ValueError) as error:
             raise AuthorizationFailed(
-                f"{place} wants a token ({error}): give it one with {TOKEN}"
+                f"{place} requires a token ({error}): set it in {TOKEN}"
             ) from None
 
     async def obtain(
         self, place: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
     ) -> Credentials:
         """Get a token for a program, which needs no user."""
-        kept = await self._store.get(place)
-        if kept is None or not _is_machine(kept) or kept.issuer != issuer.id:
+        stored = await self._store.get(place)
+        if stored is None or not _is_machine(stored) or stored.issuer != issuer.id:
             if resource.is_described or issuer.document:
-                raise _NeedsLogin(f"a login is needed: run {_login(place)}")
+                raise _NeedsLogin(f"a login is needed: run mcpkit login {place}")
             raise AuthorizationFailed("it does not say who issues them")
-        wanted = tuple(dict.fromkeys((*(scopes or ()), *(kept.scopes or ()))))
-        machine = machine_for(kept.client_id, wanted, secret=kept.client_secret)
+        wanted = tuple(dict.fromkeys((*(scopes or ()), *(stored.scopes or ()))))
+        machine = machine_for(stored.client_id, wanted, secret=stored.client_secret)
         if machine is None:
             raise _NeedsLogin(
-                f"the token for {place} has ended: set {KEY}, or run "
-                f"mcpkit login {place} --machine --client-id {kept.client_id}"
+                f"the token for {place} has expired: set {KEY}, or run "
+                f"mcpkit login {place} --machine --client-id {stored.client_id}"
             )
         return await machine.obtain(place, resource, issuer, wanted or None)
 
 
 class _NeedsLogin(AuthorizationFailed):
-    """The message says which command is to be run."""
+    """The message names the command to run."""
+
+
+def _is_machine(stored: Credentials | None) -> bool:
+    return stored is not None and stored.grant == "client_credentials"
 
 
 def machine_for(
     client_id: str, scopes: Iterable[str] = (), *, secret: str | None = None, store: Any = None
 ) -> ClientCredentials | None:
-    """Return what gets tokens for a program; None if nothing says how it authenticates.
+    """Return the login of a program; None if it has neither a secret nor a key.
 
     Args:
-        client_id: As the issuer knows it.
-        scopes: To ask for.
-        secret: That is known already; by default, that of the environment.
-        store: Where tokens are kept; in this process by default.
+        client_id: The id of the client.
+        scopes: The scopes to request.
+        secret: A known secret; by default, that of the environment.
+        store: A store for tokens; in this process by default.
 
     Raises:
-        typer.Exit: The environment names a key that is none, or a secret too; a message has said
-            so.
+        typer.Exit: The key of the environment cannot be read; a message has been printed.
     """
-    secret = secret or os.environ.get(SECRET) or None
-    path = os.environ.get(KEY)
-    if path and secret is None:
+    options: dict[str, Any] = {"scopes": scopes, "store": store}
+    if secret := secret or os.environ.get(SECRET):
+        return ClientCredentials(client_id, secret, **options)
+    if path := os.environ.get(KEY):
         key, algorithm = _key_in(path)
-        return ClientCredentials(
-            client_id, private_key=key, algorithm=algorithm, scopes=scopes, store=store
-        )
-    if secret is None:
-        return None
-    return ClientCredentials(client_id, secret, scopes=scopes, store=store)
+        return ClientCredentials(client_id, private_key=key, algorithm=algorithm, **options)
+    return None
 
 
 def _key_in(path: str) -> tuple[str, str]:
@@ -210,32 +211,18 @@ def _key_in(path: str) -> tuple[str, str]:
     except ModuleNotFoundError:
         fail('Signing needs the auth extra: pip install "mcpkit[auth]"')
     try:
-        with open(path, encoding="ascii") as file:
+        with open(path, encoding="ascii", errors="replace") as file:
             text = file.read()
+        found = load_pem_private_key(text.encode(), None)
     except OSError as error:
         fail(f"{KEY}: {path} cannot be read: {error.strerror}")
-    except UnicodeDecodeError:
-        text = ""
-    try:
-        found = load_pem_private_key(text.encode(), None)
-    except (ValueError, TypeError):  # the latter of one that is encrypted
+    except (ValueError, TypeError):  # TypeError if it is encrypted
         fail(f"{KEY}: {path} has no private key in PEM, or one with a password")
-    algorithm = None
     if isinstance(found, rsa.RSAPrivateKey):
-        algorithm = "RS256"
-    elif isinstance(found, ed25519.Ed25519PrivateKey):
-        algorithm = "EdDSA"
-    elif isinstance(found, ec.EllipticCurvePrivateKey):
-        curves = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
-        algorithm = curves.get(found.curve.name)
-    if algorithm is None:
-        fail(f"{KEY}: {path} has a key of a kind that no issuer takes")
-    return text, algorithm
-
-
-def _is_machine(kept: Credentials | None) -> bool:
-    return kept is not None and kept.grant == "client_credentials"
-
-
-def _login(place: str, scopes: Iterable[str] = ()) -> str:
-    return " ".join(["mcpkit login", place, *(f"--scope {each}" for each in scopes)])
+        return text, "RS256"
+    if isinstance(found, ed25519.Ed25519PrivateKey):
+        return text, "EdDSA"
+    curves = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
+    if not isinstance(found, ec.EllipticCurvePrivateKey) or found.curve.name not in curves:
+        fail(f"{KEY}: {path} has a key of a kind that issuers do not support")
+    return text, curves[found.curve.name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -15,24 +14,24 @@ from mcpkit.cli._schema_text import compact
 from mcpkit.cli._terminal import on_stderr
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, Task, TaskID
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+    from mcpkit.client.results import Progress
 
 _STYLES: Final = {
     "debug": "dim",
     "info": "cyan",
     "notice": "cyan",
     "warning": "bold magenta",
-    "error": "bold red",
-    "critical": "bold red",
-    "alert": "bold red",
-    "emergency": "bold red",
+    **dict.fromkeys(("error", "critical", "alert", "emergency"), "bold red"),
 }
 
 
 class ProgressDisplay:
     """Shows progress as a bar and log messages as lines, on stderr.
 
-    Without a terminal there is no bar, but a line for each new message of the progress.
+    Without a terminal, each new progress message is a line instead.
 
     Args:
         quiet: True to show nothing.
@@ -41,72 +40,64 @@ class ProgressDisplay:
     def __init__(self, quiet: bool = False) -> None:
         self._quiet = quiet
         self._console = on_stderr()
-        self._bar: Progress | None = None
+        self._bar: Bar | None = None
         self._task: TaskID | None = None
-        self._said: str | None = None
-        self._counted: str | None = None
+        self._last_line = self._last_progress = ""
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
         """Show a log message; arguments as for ``on_log`` of `mcpkit.Client`."""
         if self._quiet:
             return
-        said = data if isinstance(data, str) else compact(data)
+        text = data if isinstance(data, str) else compact(data)
         line = Text(f"{single_line(level):7} ", style=_STYLES.get(level, ""))
         if logger:
             line.append(f"{single_line(logger)}: ", style="dim")
-        # No line of a message looks like a message of its own.
-        lines = escape_control(said).strip("\n").replace("\n", "\n        ")
+        # Indented, so that no line of a message looks like another message.
+        lines = escape_control(text).strip("\n").replace("\n", "\n        ")
         line.append(lines, style="default not bold")
         self._console.print(line, soft_wrap=True)
 
-    def progress(self, done: float, total: float | None, message: str | None) -> None:
-        """Show progress; arguments as for ``on_progress`` of `mcpkit.Client.call_tool`."""
-        if self._quiet:
-            return
-        said = single_line(message or "")
+    def progress(self, now: Progress) -> None:
+        """Show progress, as ``on_progress`` of `mcpkit.Client.call_tool`."""
+        done, total, text = now.progress, now.total, single_line(now.message or "")
         counted = f"{done:g} of {total:g}" if total else f"{done:g}"
-        self._counted = f"{said} ({counted})" if said else counted
-        self._show(said, f"{_count(done, total)}  ", done, total)
+        self._last_progress = f"{text} ({counted})" if text else counted
+        self._show(text, counted.replace(" of ", "/"), done, total)
 
     def status(self, message: str | None) -> None:
-        """Show what a task says of itself, unless its progress has said the same."""
-        said = single_line(message or "")
-        if said and said != self._counted and not self._quiet:
-            self._show(said, "", 0, None)
+        """Show the status message of a task, unless it repeats the progress."""
+        text = single_line(message or "")
+        if text and text != self._last_progress:
+            self._show(text, "", 0, None)
 
-    def _show(self, said: str, count: str, done: float, total: float | None) -> None:
-        if not self._console.is_terminal:
-            if said and said != self._said:
-                self._said = said
-                self._console.print(Text(f"{count}{said}"), soft_wrap=True, highlight=False)
+    def _show(self, text: str, count: str, done: float, total: float | None) -> None:
+        if self._quiet:
             return
-        bar = self._bar or self._new_bar()
-        now: dict[str, Any] = {"total": total, "completed": done, "count": count.strip()}
-        if self._task is None:
-            self._task = bar.add_task(said, **now)
-        else:
-            bar.update(self._task, description=said, **now)
+        if not self._console.is_terminal:
+            if text and text != self._last_line:
+                self._last_line = text
+                line = Text(f"{count}  {text}" if count else text)
+                self._console.print(line, soft_wrap=True, highlight=False)
+            return
+        if self._bar is None:
+            self._bar = self._new_bar()
+            self._bar.start()
+            self._task = self._bar.add_task("", count="")
+        assert self._task is not None
+        self._bar.update(self._task, description=text, total=total, completed=done, count=count)
 
-    def _new_bar(self) -> Progress:
-        from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn
+    def _new_bar(self) -> Bar:
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-        class Elapsed(ProgressColumn):
-            """The seconds so far, in no colour that vanishes on white."""
-
-            def render(self, task: Task) -> Text:
-                return Text(f"{task.elapsed or 0:.0f} s", style="dim")
-
-        self._bar = Progress(
+        return Progress(
             SpinnerColumn(style="cyan"),
             TextColumn("{task.fields[count]}", markup=False),
             BarColumn(bar_width=24, complete_style="cyan", finished_style="green"),
-            Elapsed(),
+            TextColumn("{task.elapsed:.0f} s", style="dim", markup=False),
             TextColumn("{task.description}", markup=False),
             console=self._console,
             transient=True,
         )
-        self._bar.start()
-        return self._bar
 
     @contextmanager
     def paused(self) -> Generator[None, None, None]:
@@ -121,43 +112,30 @@ class ProgressDisplay:
                 bar.start()
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
 
-    def __enter__(self) -> ProgressDisplay:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-
-def _count(done: float, total: float | None) -> str:
-    return f"{done:g}/{total:g}" if total else f"{done:g}"
-
 
 class TimeLimit:
-    """A limit on how long a server may take, which stands still while a user is asked.
+    """A timeout for the server, which is paused while the user is asked.
 
     Args:
-        seconds: The limit; None: there is none.
+        seconds: The timeout; None for none.
     """
 
     def __init__(self, seconds: float | None) -> None:
-        self._seconds = seconds
+        self._seconds = float("inf") if seconds is None else seconds
         self._scope: anyio.CancelScope | None = None
 
-    @contextlib.contextmanager
+    @contextmanager
     def limited(self) -> Generator[None, None, None]:
-        """Bound the time of the code in here.
+        """Apply the timeout to the context, once.
 
         Raises:
-            TimeoutError: The server takes too long; the code in here was cancelled.
+            TimeoutError: The server takes too long.
         """
-        if self._seconds is None:
-            yield
-            return
         with anyio.move_on_after(self._seconds) as self._scope:
             yield
         if self._scope.cancelled_caught:
@@ -168,13 +146,10 @@ class TimeLimit:
         """True if the server has taken too long."""
         return self._scope is not None and self._scope.cancel_called
 
-    @contextlib.contextmanager
-    def paused_for_user(self) -> Generator[None, None, None]:
-        """Stop the clock in here, because it is the user's turn."""
-        scope = self._scope
-        if scope is None:
-            yield
-            return
+    @contextmanager
+    def paused(self) -> Generator[None, None, None]:
+        """Stop the clock inside the context."""
+        scope = self._scope or anyio.CancelScope()
         left = scope.deadline - anyio.current_time()
         scope.deadline = float("inf")
         try:

@@ -1,7 +1,7 @@
-"""JSON Schemas for people: the values that they allow, in a few words.
+"""JSON Schemas for people: their values in a few words.
 
-A schema of a few hundred bytes may be any number of them once its references are followed, so
-following them takes an `Effort`, which ends.
+A schema of a few hundred bytes can describe billions of schemas once its references are followed,
+so the number of steps is limited by an `Effort`.
 """
 
 from __future__ import annotations
@@ -16,31 +16,25 @@ from mcpkit._utils.text import summarize, truncate
 Schema = Mapping[str, Any]
 
 _MAX_DEPTH: Final = 8
-"""Steps for which references are followed, and levels to which schemas are described."""
+"""Consecutive references that are followed, and levels of schemas that are described."""
 
 _MAX_OBJECT_DEPTH: Final = 3
 """Levels of objects whose members are described."""
 
 _MAX_CHOICES_SHOWN: Final = 12
-"""Values of a choice that are named."""
-
-_MAX_CHARS: Final = 4000
-"""Characters that describe one schema; there are no more steps on the way to them."""
-
 _MAX_VALUE_CHARS: Final = 200
-"""Characters of a single value that a schema names."""
+_MAX_CHARS: Final = 4000
+"""Characters that describe one schema, and steps to find them."""
 
 _MORE: Final = "…"
-"""Stands for what is not described any more."""
-
 _UNIONS: Final = ("anyOf", "oneOf", "allOf")
 
 
 class Effort:
-    """The number of steps through foreign schemas.
+    """A budget of steps through schemas.
 
     Args:
-        steps: Schemas that are looked at, and references that are followed.
+        steps: Schemas to look at, and references to follow.
     """
 
     def __init__(self, steps: int = 10_000) -> None:
@@ -61,12 +55,12 @@ class Effort:
 
 
 def number_or_none(value: object) -> float | None:
-    """Return the value of a keyword that wants a number; None if it has another."""
+    """Return the value of a numeric keyword; None if it is not a number."""
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def required_of(schema: Schema) -> set[str]:
-    """Return the names of the members that a schema demands."""
+    """Return the names of the required members of a schema."""
     names = schema.get("required")
     return {each for each in names if isinstance(each, str)} if is_array(names) else set()
 
@@ -77,12 +71,12 @@ def compact(value: Any) -> str:
 
 
 def resolved(schema: object, root: Schema, effort: Effort | None = None) -> Schema:
-    """Return a schema with its reference into the same document followed.
+    """Return a schema after following its reference into the same document.
 
     Args:
         schema: Any value; one that is not a schema allows everything.
-        root: The whole document.
-        effort: For the references; nothing is known of a schema that it does not reach.
+        root: The document.
+        effort: The budget; a schema beyond it is empty.
     """
     effort = effort or Effort()
     for _ in range(_MAX_DEPTH):
@@ -101,17 +95,16 @@ def resolved(schema: object, root: Schema, effort: Effort | None = None) -> Sche
 
 
 def properties_of(schema: Schema, root: Schema, effort: Effort | None = None) -> Mapping[str, Any]:
-    """Return the members that a schema describes, with their schemas."""
+    """Return the members of an object schema, with their schemas."""
     found = resolved(schema, root, effort).get("properties")
     return found if is_object(found) else {}
 
 
-def kinds_of(schema: object, root: Schema) -> set[str]:
-    """Return the JSON types that a schema allows, as ``integer``; empty if it does not say."""
-    return _kinds_of(schema, root, Effort(), 0)
-
-
-def _kinds_of(schema: object, root: Schema, effort: Effort, depth: int) -> set[str]:
+def kinds_of(
+    schema: object, root: Schema, effort: Effort | None = None, depth: int = 0
+) -> set[str]:
+    """Return the JSON types that a schema allows, such as ``integer``; empty if it does not say."""
+    effort = effort or Effort()
     if not effort.take():
         return set()
     shape = resolved(schema, root, effort)
@@ -125,58 +118,41 @@ def _kinds_of(schema: object, root: Schema, effort: Effort, depth: int) -> set[s
     if "const" in shape:
         return {_kind_of_value(shape["const"])}
     found: set[str] = set()
-    for union in _UNIONS:
+    for union in _UNIONS if depth < _MAX_DEPTH else ():
         branches = shape.get(union)
-        if is_array(branches) and depth < _MAX_DEPTH:
-            for branch in branches:
-                kinds = _kinds_of(branch, root, effort, depth + 1)
-                if not kinds and union != "allOf":
-                    return set()  # it allows anything, or is too much to look at
-                found |= kinds
-                if not effort.take(0):
-                    return set()
+        for branch in branches if is_array(branches) else ():
+            kinds = kinds_of(branch, root, effort, depth + 1)
+            if (not kinds and union != "allOf") or not effort.take(0):
+                return set()  # it allows anything, or is too large
+            found |= kinds
     return found
 
 
 def _kind_of_value(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    for kind, name in ((int, "integer"), (float, "number"), (str, "string"), (list, "array")):
-        if isinstance(value, kind):
-            return name
-    return "object"
+    names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
+    return "null" if value is None else names.get(type(value), "object")
 
 
 def a_kind(kinds: set[str]) -> str:
     """Return types as part of a sentence: ``an integer or null``."""
-    named = [("null" if each == "null" else _with_article(each)) for each in sorted(kinds)]
+    articles = {each: "an" if each[:1] in "aeiou" else "a" for each in kinds}
+    named = [each if each == "null" else f"{articles[each]} {each}" for each in sorted(kinds)]
     return " or ".join(named) or "a value"
-
-
-def _with_article(word: str) -> str:
-    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
 
 
 def in_words(schema: object, root: Schema, effort: Effort | None = None) -> str:
     """Describe the values of a schema, as ``integer, 1 to 7`` or ``list of strings``.
 
     Args:
-        schema: Of the value.
+        schema: The schema.
         root: The document that it is part of, for its references.
-        effort: Of describing this one and others; what is beyond is ``…``.
+        effort: The budget, which several schemas may share; the rest is ``…``.
     """
     return _Words(root, effort or Effort()).of(schema, 0)
 
 
 class _Words:
-    """The description of one schema.
-
-    Args:
-        root: The document that it is part of.
-        effort: The steps that may be taken for it.
-    """
+    """The description of one schema, within a budget of steps and characters."""
 
     def __init__(self, root: Schema, effort: Effort) -> None:
         self._root = root
@@ -192,30 +168,26 @@ class _Words:
         if schema is False:
             return "nothing"
         shape = resolved(schema, self._root, self._effort)
-        values = shape.get("enum")
-        if "const" in shape:
-            return self._said(summarize(shape["const"], _MAX_VALUE_CHARS))
+        values = [shape["const"]] if "const" in shape else shape.get("enum")
         if is_array(values):
             named = [summarize(each, _MAX_VALUE_CHARS) for each in values[:_MAX_CHOICES_SHOWN]]
             more = len(values) - _MAX_CHOICES_SHOWN
-            return self._said(" | ".join([*named, *[f"… ({more} more)"] * (more > 0)]))
-        for union in _UNIONS[:2]:
+            return self._cut(" | ".join([*named, *[f"… ({more} more)"] * (more > 0)]))
+        for union in _UNIONS if depth < _MAX_DEPTH else ():
             branches = shape.get(union)
-            if is_array(branches) and depth < _MAX_DEPTH:
-                return " | ".join(dict.fromkeys(self._each(branches, depth + 1)))
-        parts = shape.get("allOf")
-        if is_array(parts) and parts and depth < _MAX_DEPTH:
-            return " and ".join(self._each(parts, depth + 1))
+            if is_array(branches) and (branches or union != "allOf"):
+                words = dict.fromkeys(self._each(branches, depth + 1))
+                return (" and " if union == "allOf" else " | ").join(words)
         kind = shape.get("type")
         if is_array(kind):
             kinds = [each for each in kind[:_MAX_CHOICES_SHOWN] if isinstance(each, str)]
             return " | ".join(self._of_kind(each, shape, depth) for each in kinds) or "anything"
         return self._of_kind(kind, shape, depth)
 
-    def _said(self, text: str) -> str:
-        said = truncate(text, max(self._room, _MAX_VALUE_CHARS))
-        self._room -= len(said)
-        return said
+    def _cut(self, text: str) -> str:
+        text = truncate(text, max(self._room, _MAX_VALUE_CHARS))
+        self._room -= len(text)
+        return text
 
     def _each(self, schemas: Sequence[object], depth: int) -> Iterator[str]:
         for each in schemas:
@@ -226,69 +198,61 @@ class _Words:
 
     def _of_kind(self, kind: object, shape: Schema, depth: int) -> str:
         if kind == "array":
-            return self._list(shape, depth)
+            items = shape.get("items")
+            inner = self.of(items, depth + 1) if items and depth < _MAX_DEPTH else "anything"
+            limits = in_range(shape.get("minItems"), shape.get("maxItems"), " items")
+            return ", ".join([f"list of {_plural(inner)}", *limits])
         if kind == "object" or "properties" in shape:
             return self._object(shape, depth)
         if not isinstance(kind, str):
             return "anything"
-        return self._said(", ".join([kind, *_limits(shape)]))
-
-    def _list(self, shape: Schema, depth: int) -> str:
-        items = shape.get("items")
-        inner = self.of(items, depth + 1) if items and depth < _MAX_DEPTH else "anything"
-        limits = _range(shape.get("minItems"), shape.get("maxItems"), " items")
-        return ", ".join([f"list of {_several(inner)}", *limits])
+        parts = [kind]
+        if isinstance(shape.get("format"), str):
+            parts.append(shape["format"])
+        parts += in_range(shape.get("minimum"), shape.get("maximum"), "")
+        for member, words in (
+            ("exclusiveMinimum", "more than"),
+            ("exclusiveMaximum", "less than"),
+            ("multipleOf", "multiple of"),
+        ):
+            if (number := number_or_none(shape.get(member))) is not None:
+                parts.append(f"{words} {number}")
+        parts += in_range(shape.get("minLength"), shape.get("maxLength"), " characters")
+        if isinstance(shape.get("pattern"), str):
+            parts.append(f"like {shape['pattern']}")
+        return self._cut(", ".join(parts))
 
     def _object(self, shape: Schema, depth: int) -> str:
         properties = properties_of(shape, self._root, self._effort)
         if depth >= _MAX_OBJECT_DEPTH or not properties:
             more = shape.get("additionalProperties")
             if is_object(more) and more and depth < _MAX_DEPTH:
-                return f"object of {_several(self.of(more, depth + 1))}"
+                return f"object of {_plural(self.of(more, depth + 1))}"
             return "object"
         needed = required_of(shape)
         members: list[str] = []
         for name, each in properties.items():
-            said = self._said(truncate(name, _MAX_VALUE_CHARS))
+            shown = self._cut(truncate(name, _MAX_VALUE_CHARS))
             mark = "" if name in needed else "?"
-            members.append(f"{said}{mark}: {self.of(each, depth + 1)}")
+            members.append(f"{shown}{mark}: {self.of(each, depth + 1)}")
             if self._room <= 0:
                 members.append(_MORE)
                 break
         return "{" + ", ".join(members) + "}"
 
 
-def _several(inner: str) -> str:
+def _plural(inner: str) -> str:
     if inner == "anything":
         return inner
     return f"{inner}s" if inner.isalpha() else f"({inner})"
 
 
-def _limits(shape: Schema) -> list[str]:
-    found: list[str] = []
-    if isinstance(shape.get("format"), str):
-        found.append(shape["format"])
-    found += _range(shape.get("minimum"), shape.get("maximum"), "")
-    for member, words in (
-        ("exclusiveMinimum", "more than"),
-        ("exclusiveMaximum", "less than"),
-        ("multipleOf", "multiple of"),
-    ):
-        number = number_or_none(shape.get(member))
-        if number is not None:
-            found.append(f"{words} {number}")
-    found += _range(shape.get("minLength"), shape.get("maxLength"), " characters")
-    if isinstance(shape.get("pattern"), str):
-        found.append(f"like {shape['pattern']}")
-    return found
-
-
-def _range(at_least: object, at_most: object, unit: str) -> list[str]:
+def in_range(at_least: object, at_most: object, unit: str) -> list[str]:
+    """Return the words for two limits, such as ``1 to 7 items``; empty if both are missing."""
     least, most = number_or_none(at_least), number_or_none(at_most)
-    if most is None:
-        if least is None:
-            return []
-        return [f"at least {least}{unit.rstrip('s') if least == 1 else unit}"]
-    if least is None:
-        return [f"at most {most}{unit.rstrip('s') if most == 1 else unit}"]
-    return [f"{least} to {most}{unit}" if least != most else f"exactly {least}{unit}"]
+    if least is not None and most is not None:
+        return [f"{least} to {most}{unit}" if least != most else f"exactly {least}{unit}"]
+    for words, number in (("at least", least), ("at most", most)):
+        if number is not None:
+            return [f"{words} {number}{unit.rstrip('s') if number == 1 else unit}"]
+    return []

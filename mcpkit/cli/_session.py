@@ -1,11 +1,12 @@
-"""A connection to a server that may ask, and tells what it does, while it is at work."""
+"""The commands that talk to a server: a connection that shows progress and answers requests."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, closing, contextmanager
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
+from pathlib import Path
 from typing import Any, Final, get_type_hints
 
 import anyio
@@ -14,7 +15,7 @@ import typer
 from mcpkit.cli import _options as options
 from mcpkit.cli._answers import Answers
 from mcpkit.cli._connection import run_async
-from mcpkit.cli._options import ConnectionOptions, roots_from
+from mcpkit.cli._options import ConnectionOptions
 from mcpkit.cli._progress import ProgressDisplay, TimeLimit
 from mcpkit.cli._render import Saver
 from mcpkit.cli._terminal import BAD_NEWS, fail, note
@@ -26,100 +27,104 @@ from mcpkit.errors import MCPKitError, TaskCancelled
 _CANCEL_S: Final = 5.0
 """Seconds that the cancellation of a task may take."""
 
-_CANCELLED: Final = "and has been cancelled"
-
 
 class ServerSession:
-    """A call in progress: its client, its time limit, its questions and its progress.
+    """One command's session with a server.
 
     Args:
         target: The server.
-        given: The shared options, as on the command line.
+        given: The values of the shared options.
 
     Raises:
-        typer.Exit: An option makes no sense; a message has said so.
+        typer.Exit: An option is wrong; a message has been printed.
     """
 
     def __init__(self, target: str, given: dict[str, Any]) -> None:
-        reach = (given[name] for name in ("revision", "header", "env", "timeout", "token"))
-        self.reach = ConnectionOptions(target, *reach)
+        connection = (given[name] for name in ("revision", "header", "env", "timeout", "token"))
+        self.options = ConnectionOptions(target, *connection)
         self.as_json: bool = given["as_json"]
         self.quiet: bool = given["quiet"]
         self.saver = Saver(given["save"])
-        self.telling = ProgressDisplay(self.quiet)
-        self._limit = TimeLimit(self.reach.timeout)
-        self._asking = Answers(
-            given["answer"], given["sampling_command"], self.telling, self._limit
-        )
-        self._roots = roots_from(given["roots"])
-
-    @asynccontextmanager
-    async def connected(self) -> AsyncGenerator[Client, None]:
-        """Connect a client that answers the server's requests, as `ConnectionOptions.connected`."""
-        async with self.reach.connected(
-            **self._asking.options, roots=self._roots, on_log=self.telling.log
-        ) as client:
-            yield client
+        self.display = ProgressDisplay(self.quiet)
+        self._limit = TimeLimit(self.options.timeout)
+        self._answers = Answers(given["answer"], given["sampling_command"], self._users_turn)
+        self._roots = [e if "://" in e else Path(e).expanduser() for e in given["roots"] or ()]
+        for each in self._roots:
+            if isinstance(each, Path) and not each.exists():
+                fail(f"--roots {each}: there is no such file or folder")
 
     @contextmanager
-    def waiting(self, what: str, left: str = _CANCELLED) -> Generator[None, None, None]:
-        """Wait for an answer in here; the request itself must have no limit of its own.
+    def _users_turn(self) -> Generator[None, None, None]:
+        """Hide the bar and stop the clock while the user answers."""
+        with self.display.paused(), self._limit.paused():
+            yield
+
+    def connected(self) -> AbstractAsyncContextManager[Client]:
+        """Connect a client that answers the server's requests, as `ConnectionOptions.connected`."""
+        roots = [str(each) for each in self._roots] or None
+        log = self.display.log
+        return self.options.connected(**self._answers.options, roots=roots, on_log=log)
+
+    @contextmanager
+    def waiting(
+        self, name: str, outcome: str = "and has been cancelled"
+    ) -> Generator[None, None, None]:
+        """Wait for a response inside the context; the request itself must have no timeout.
 
         Args:
-            what: The name of what is at work, for the message.
-            left: What becomes of it if it takes too long, for the message.
+            name: The tool, resource, prompt or task, for the message.
+            outcome: The consequence of a timeout, for the message.
 
         Raises:
-            typer.Exit: It takes longer than it may; it was cancelled, and a message has said so.
+            typer.Exit: The timeout has expired; a message has been printed.
         """
         try:
-            with self.telling, self._limit.limited():
+            with closing(self.display), self._limit.limited():
                 yield
         except TimeoutError:
-            if self.reach.timeout is None:
+            if self.options.timeout is None:
                 raise
-            fail(f"{what} did not answer within {self.reach.timeout:g} s, {left}")
+            fail(f"{name} did not answer within {self.options.timeout:g} s, {outcome}")
 
     async def outcome(self, task: TaskHandle, *, is_ours: bool) -> CallResult:
-        """Wait for a task, and show how it stands with it.
+        """Wait for a task and show its status.
 
         Args:
-            task: That is waited for.
-            is_ours: True if this command has started it. It is then cancelled when the command
-                stops waiting for it, and a message says so.
+            task: The task.
+            is_ours: True if this command has started the task, and cancels it when interrupted.
 
         Raises:
-            typer.Exit: It was cancelled; a message has said so.
+            typer.Exit: The task was cancelled; a message has been printed.
         """
         try:
             async for status in task:
-                self.telling.status(status.message)
+                self.display.status(status.message)
             return await task
         except TaskCancelled as error:
-            self.telling.close()
+            self.display.close()
             note(f"{error} ({error.id})")
             raise typer.Exit(BAD_NEWS) from None
         except BaseException:
             if not task.is_over:
-                self.telling.close()
+                self.display.close()
                 with anyio.CancelScope(shield=True):
                     await self._leave(task, is_ours=is_ours)
             raise
 
     async def _leave(self, task: TaskHandle, *, is_ours: bool) -> None:
-        said = f"the task {task.id} goes on"
-        if is_ours:
-            said = f"the task {task.id} could not be cancelled"
-            with anyio.move_on_after(_CANCEL_S):
-                try:
-                    await task.cancel()
-                except (MCPKitError, TimeoutError, ValueError):
-                    pass
-                else:
-                    if self._limit.is_reached:
-                        return  # which is said elsewhere
-                    said = f"the task {task.id} has been cancelled"
-        note(said)
+        if not is_ours:
+            note(f"the task {task.id} goes on")
+            return
+        with anyio.move_on_after(_CANCEL_S):
+            try:
+                await task.cancel()
+            except (MCPKitError, TimeoutError, ValueError):
+                pass
+            else:
+                if not self._limit.is_reached:  # `waiting` prints the message of a timeout
+                    note(f"the task {task.id} has been cancelled")
+                return
+        note(f"the task {task.id} could not be cancelled")
 
 
 _SHARED: Final[dict[str, tuple[Any, Any]]] = {
@@ -138,11 +143,10 @@ _SHARED: Final[dict[str, tuple[Any, Any]]] = {
 """Name → type and default of the options of every command that talks to a server."""
 
 
-def talking(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+def server_command(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     """Make a command of an async function.
 
-    Its first parameter is a `ServerSession`, made from the shared options.
-    They come after its own options.
+    Its first parameter is a `ServerSession`, made of the shared options, which follow its own.
     """
     hints = get_type_hints(command, include_extras=True)
     _, *own = signature(command).parameters.values()
@@ -153,8 +157,8 @@ def talking(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**given: Any) -> None:
-        talk = ServerSession(given["target"], {name: given.pop(name) for name in _SHARED})
-        run_async(partial(command, talk, **given))
+        session = ServerSession(given["target"], {name: given.pop(name) for name in _SHARED})
+        run_async(partial(command, session, **given))
 
     run.__dict__["__signature__"] = Signature(parameters)
     run.__annotations__ = {each.name: each.annotation for each in parameters}

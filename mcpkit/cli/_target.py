@@ -1,7 +1,11 @@
-"""The way from a target on the command line to the app object."""
+"""From a target on the command line to the app object.
+
+A target names a file or a module, and in it an app, or a function that makes one from flags.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -9,10 +13,14 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, TypeGuard
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+
+import typer
+from typer.models import ParameterInfo
 
 from mcpkit._entries import marked_in
 from mcpkit._utils.names import library_of
@@ -20,17 +28,14 @@ from mcpkit._utils.targets import split
 from mcpkit.app import MCPKit
 from mcpkit.errors import RegistrationError
 
-_NOT_THE_AUTHORS: Final = ("<frozen", str(Path(__file__).parents[1]))
-
-_LIBRARY: Final = str(Path(os.__file__).parent)
-_PLACE: Final = re.compile(r"\S+:\d+: ")
-
 NAMES: Final = ("app", "server", "mcp")
 """The names under which an app is looked for first."""
 
-
 FACTORIES: Final = ("make_app", "create_app", "make_server", "create_server")
-"""The usual names of functions that make an app; they are called only if they are named."""
+"""Usual names of functions that make an app; such a function is called only if it is named."""
+
+_LIBRARIES: Final = ("<frozen", str(Path(__file__).parents[1]), str(Path(os.__file__).parent))
+_PLACE: Final = re.compile(r"\S+:\d+: ")
 
 
 class TargetError(Exception):
@@ -41,15 +46,15 @@ def load_app(target: str, flags: Sequence[str] | None = None) -> MCPKit[Any]:
     """Import and return the app that a target names.
 
     Args:
-        target: ``server.py``, ``server.py:app``, ``package.module`` or ``package.module:app``. In
-            the place of the app may stand a function that makes it.
-        flags: For the server: the module finds them in ``sys.argv`` as a script does, a function
-            gets them as arguments. None leaves ``sys.argv`` as it is.
+        target: ``server.py``, ``server.py:app``, ``package.module`` or ``package.module:app``; the
+            name may also be that of a function that makes the app.
+        flags: For the server: a module finds them in ``sys.argv``, a function gets them as
+            arguments. None leaves ``sys.argv`` unchanged.
 
     Raises:
         TargetError: There is no such file, module or app, there are several, or it cannot be
             imported. The cause is the exception of the module, if there is one.
-        typer.Exit: The flags ask for help, which has been shown.
+        typer.Exit: The flags ask for help, which has been printed.
     """
     place, name = split(target)
     if flags is not None:
@@ -57,81 +62,42 @@ def load_app(target: str, flags: Sequence[str] | None = None) -> MCPKit[Any]:
     module = _import(place)
     if name is not None:
         return _named(module, name, place, flags or ())
-    apps = {key: value for key, value in vars(module).items() if _is_app(value)}
+    apps = {key: each for key, each in vars(module).items() if isinstance(each, MCPKit)}
     for each in NAMES:
         if each in apps:
             return apps[each]
-    distinct = {id(value): key for key, value in apps.items()}
+    distinct = list({id(app): key for key, app in apps.items()}.values())
     if len(distinct) > 1:
-        names = ", ".join(distinct.values())
-        first = next(iter(distinct.values()))
         raise TargetError(
-            f"{place} has {len(distinct)} apps: {names}; say which, as in {place}:{first}"
+            f"{place} has {len(distinct)} apps: {', '.join(distinct)}; say which, as in "
+            f"{place}:{distinct[0]}"
         )
-    if apps:
-        return next(iter(apps.values()))
-    return _from_marks(module, place)
+    return apps[distinct[0]] if distinct else _from_marks(module, place)
 
 
-def passed_over(app: MCPKit[Any]) -> str | None:
-    """Return the name of an application that an app is part of, and that has middleware.
+def outer_application(app: MCPKit[Any]) -> str | None:
+    """Return the application that contains an app and has middleware, as ``module:name``.
 
-    The middleware runs only where that application is served.
+    The middleware runs only if that application is served.
 
     Args:
-        app: As it was loaded.
-
-    Returns:
-        ``module:name``; None if there is none.
+        app: The loaded app.
     """
+    lifespans = app.asgi().lifespans  # shared by all applications of the app
     for module in [*sys.modules.values()]:
-        known = getattr(module, "__dict__", {})
-        if not any(each is app for each in [*known.values()]):
+        names = dict(getattr(module, "__dict__", {}))
+        if not any(each is app for each in names.values()):
             continue
-        for name, host in known.items():
-            if getattr(host, "user_middleware", None) and _is_among(app, host.routes):
-                return f"{module.__name__}:{name}"
+        for name, host in names.items():
+            if getattr(host, "user_middleware", None):
+                for served in (getattr(each, "app", None) for each in host.routes):
+                    if served is app or getattr(served, "lifespans", None) is lifespans:
+                        return f"{module.__name__}:{name}"
     return None
 
 
-def _is_among(app: MCPKit[Any], routes: Sequence[Any]) -> bool:
-    lifespans = app.asgi().lifespans  # which all applications of the app share
-    served = [getattr(each, "app", None) for each in routes]
-    return any(each is app or getattr(each, "lifespans", None) is lifespans for each in served)
-
-
-def _is_app(value: object) -> TypeGuard[MCPKit[Any]]:
-    return isinstance(value, MCPKit)
-
-
-def _named(module: ModuleType, name: str, place: str, flags: Sequence[str]) -> MCPKit[Any]:
-    found = getattr(module, name, None)
-    if _is_app(found):
-        return found
-    if found is None:
-        raise TargetError(f"{place} has nothing named {name!r}")
-    if not inspect.isroutine(found):
-        raise TargetError(f"{name!r} in {place} is a {type(found).__name__}, not an MCPKit app")
-    import typer
-
-    from mcpkit.cli._factories import FlagError, called_with
-
-    try:
-        made = called_with(found, flags, f"mcpkit run {place}:{name} --")
-    except typer.Exit:
-        raise
-    except FlagError as error:
-        raise TargetError(f"{place}:{name}: {error}") from None
-    except RegistrationError as error:
-        raise TargetError(str(error)) from error
-    except (Exception, SystemExit) as error:
-        raise TargetError(_failed(f"{place}:{name} failed", place, error)) from error
-    if not _is_app(made):
-        raise TargetError(f"{place}:{name} returned a {type(made).__name__}, not an MCPKit app")
-    return made
-
-
 def _from_marks(module: ModuleType, place: str) -> MCPKit[Any]:
+    """Return an app of the marked functions in a module."""
     for key, value in vars(module).items():
         library = library_of(value)
         if type(value).__name__ in ("FastMCP", "MCPServer", "Server") and library is not None:
@@ -155,6 +121,9 @@ def _from_marks(module: ModuleType, place: str) -> MCPKit[Any]:
     return app
 
 
+# --- importing ------------------------------------------------------------------------------------
+
+
 def _import(place: str) -> ModuleType:
     path = Path(place)
     is_module_name = all(part.isidentifier() for part in place.split("."))
@@ -166,49 +135,20 @@ def _import(place: str) -> ModuleType:
         if "" not in sys.path:
             sys.path.insert(0, "")
         return importlib.import_module(place)
+    except TargetError:
+        raise
     except RegistrationError as error:
-        said = str(error)
-        place = "" if _PLACE.match(said) else _where(error)
-        raise TargetError(f"{said}{place}") from error
-    except ModuleNotFoundError as error:
-        if error.name is not None and (place == error.name or place.startswith(error.name + ".")):
-            raise TargetError(f"there is no module or file {place}") from error
-        raise TargetError(_cannot_import(place, error)) from error
+        text = str(error)
+        raise TargetError(text if _PLACE.match(text) else text + _where(error)) from error
     except (Exception, SystemExit) as error:
-        raise TargetError(_cannot_import(place, error)) from error
-
-
-def _cannot_import(place: str, error: BaseException) -> str:
-    return _failed(f"{place} cannot be imported", place, error)
-
-
-def _failed(what: str, place: str, error: BaseException) -> str:
-    said = (str(error).strip().splitlines() or [""])[0]
-    where = "" if _PLACE.match(said) else _where(error)
-    if isinstance(error, SyntaxError):
-        said = error.msg
-        where = f" ({Path(error.filename or place).name}:{error.lineno})"
-    why = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    return f"{what}: {why}{where}"
-
-
-def _where(error: BaseException) -> str:
-    """Return the last line of the author's own before an error, in brackets; empty if none.
-
-    Installed code is not the author's, as long as other code is on the way to the error.
-    """
-    frames = traceback.extract_tb(error.__traceback__)
-    found = [each for each in frames if not each.filename.startswith(_NOT_THE_AUTHORS)]
-    own = [each for each in found if not _is_installed(each.filename)] or found
-    return f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
-
-
-def _is_installed(file: str) -> bool:
-    return file.startswith(_LIBRARY) or any(part.endswith("-packages") for part in Path(file).parts)
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{place}.".startswith(f"{missing}."):
+            raise TargetError(f"there is no module or file {place}") from error
+        raise TargetError(_failed(f"{place} cannot be imported", place, error)) from error
 
 
 def _import_file(path: Path) -> ModuleType:
-    """Import a module from a file; one inside a package is imported as part of that."""
+    """Import a module from a file; one inside a package is imported as part of it."""
     parts = [path.stem]
     folder = path.parent
     while (folder / "__init__.py").is_file():
@@ -217,7 +157,7 @@ def _import_file(path: Path) -> ModuleType:
     sys.path.insert(0, str(folder))
     if len(parts) > 1:
         return importlib.import_module(".".join(parts))
-    # A server may be called json.py; imports of json still want the other one.
+    # A server may be called json.py; other modules still import the library.
     name = path.stem if path.stem not in sys.modules else f"served.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -226,3 +166,137 @@ def _import_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _failed(what: str, place: str, error: BaseException) -> str:
+    text = (str(error).strip().splitlines() or [""])[0]
+    where = "" if _PLACE.match(text) else _where(error)
+    if isinstance(error, SyntaxError):
+        text = error.msg
+        where = f" ({Path(error.filename or place).name}:{error.lineno})"
+    return f"{what}: {type(error).__name__}{': ' if text else ''}{text}{where}"
+
+
+def _where(error: BaseException) -> str:
+    """Return the last line before an error that is not in a library, in brackets."""
+    files = [(each.filename, each.lineno) for each in traceback.extract_tb(error.__traceback__)]
+    own = [each for each in files if not each[0].startswith(_LIBRARIES)]
+    own = [each for each in own if "-packages" not in each[0]] or own
+    return f" ({Path(own[-1][0]).name}:{own[-1][1]})" if own else ""
+
+
+# --- functions that make an app -------------------------------------------------------------------
+
+
+def _named(module: ModuleType, name: str, place: str, flags: Sequence[str]) -> MCPKit[Any]:
+    found = getattr(module, name, None)
+    if isinstance(found, MCPKit):
+        return found
+    if found is None:
+        raise TargetError(f"{place} has nothing named {name!r}")
+    if not inspect.isroutine(found):
+        raise TargetError(f"{name!r} in {place} is a {type(found).__name__}, not an MCPKit app")
+    try:
+        made = _called_with(found, flags, f"mcpkit run {place}:{name} --")
+    except typer.Exit:
+        raise
+    except _FlagError as error:
+        raise TargetError(f"{place}:{name}: {error}") from None
+    except RegistrationError as error:
+        raise TargetError(str(error)) from error
+    except (Exception, SystemExit) as error:
+        raise TargetError(_failed(f"{place}:{name} failed", place, error)) from error
+    if not isinstance(made, MCPKit):
+        raise TargetError(f"{place}:{name} returned a {type(made).__name__}, not an MCPKit app")
+    return made
+
+
+class _FlagError(Exception):
+    """The flags do not match the parameters of a function."""
+
+
+def _called_with(function: Callable[..., Any], flags: Sequence[str], name: str) -> Any:
+    """Call a function with a flag for each parameter, ``--name value``, and return its result."""
+    results: list[Any] = []
+    errors: list[BaseException] = []
+    signature, checks = _flagged(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> None:
+        try:
+            for each in checks.keys() & kwargs.keys():
+                kwargs[each] = checks[each](kwargs[each])
+            found = function(*args, **kwargs)
+            if inspect.isawaitable(found):
+                from mcpkit._concurrency.loop import run_loop  # loads an event loop
+
+                found = run_loop(_awaited, found)
+            results.append(found)
+        except Exception as error:
+            errors.append(error)  # click would handle some of them itself
+
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    call.__annotations__ = {key: each.annotation for key, each in signature.parameters.items()}
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    alone.command()(call)
+    try:
+        typer.main.get_command(alone).main([*flags], prog_name=name, standalone_mode=False)
+    except Exception as error:
+        message = getattr(error, "format_message", None)
+        if message is None:
+            raise
+        raise _FlagError(message()) from None
+    if errors:
+        raise errors[0]
+    if not results:
+        raise typer.Exit
+    return results[0]
+
+
+async def _awaited(found: Any) -> Any:
+    return await found
+
+
+def _flagged(
+    function: Callable[..., Any],
+) -> tuple[Signature, dict[str, Callable[[Any], Any]]]:
+    """Return a signature in which every parameter is a flag, and checks of some values."""
+    signature = inspect.signature(function)
+    hints = get_type_hints(function, include_extras=True)
+    parameters: list[Parameter] = []
+    checks: dict[str, Callable[[Any], Any]] = {}
+    for each in signature.parameters.values():
+        if each.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
+            raise _FlagError(f"the parameter {each} cannot be a flag")
+        annotation = hints.get(each.name, str)
+        extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+        if any(not isinstance(extra, (ParameterInfo, str)) for extra in extras):
+            checks[each.name] = _check(each, annotation)
+        if not any(isinstance(extra, ParameterInfo) for extra in (*extras, each.default)):
+            annotation = Annotated[annotation, typer.Option()]
+        parameters.append(each.replace(annotation=annotation))
+    return signature.replace(parameters=parameters, return_annotation=None), checks
+
+
+def _check(parameter: Parameter, annotation: Any) -> Callable[[Any], Any]:
+    """Return a function that validates the values of a parameter with pydantic."""
+    from pydantic import TypeAdapter, ValidationError
+    from pydantic.errors import PydanticUserError
+
+    flag = f"--{parameter.name.replace('_', '-')}"
+    try:
+        validate = TypeAdapter(annotation).validate_python
+    except PydanticUserError as error:
+        why = error.message.partition("\n")[0]
+        raise _FlagError(f"{flag} cannot be checked: {why}") from None
+
+    def check(value: Any) -> Any:
+        if value is parameter.default:  # as pydantic takes defaults
+            return value
+        try:
+            return validate(value)
+        except ValidationError as error:
+            messages = "; ".join(each["msg"] for each in error.errors())
+            raise _FlagError(f"Invalid value for '{flag}': {messages}") from None
+
+    return check

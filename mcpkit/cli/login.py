@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -15,17 +14,13 @@ from mcpkit._utils.fetch import check_address
 from mcpkit._utils.targets import is_url
 from mcpkit._utils.text import single_line
 from mcpkit.cli._connection import connected, run_async
-from mcpkit.cli._credentials import KEY, KeptLogin, kept_logins, machine_for
+from mcpkit.cli._credentials import KEY, StoredLogin, machine_for, stored_logins
 from mcpkit.cli._terminal import BAD_NEWS, SECRET, TOKEN, fail, note, say
 from mcpkit.client.auth.authorization_code import OAuth
 from mcpkit.client.auth.base import AuthorizationFailed, HttpRequest, server_key
 from mcpkit.client.auth.browser import open_browser
 from mcpkit.client.auth.discovery import Challenge, Issuer, Resource, find_resource
-from mcpkit.client.auth.storage import (
-    Credentials,
-    FileTokenStore,
-    MemoryTokenStore,
-)
+from mcpkit.client.auth.storage import Credentials, FileTokenStore, MemoryTokenStore
 from mcpkit.client.auth.tokens import TokenSource
 from mcpkit.client.client import Client
 from mcpkit.errors import MCPKitError
@@ -43,12 +38,10 @@ _RENEWABLE: Final = "offline_access"
 
 
 def login(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Of the server")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="The server")],
     scope: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="SCOPE", help="Ask for it too; several times for several", show_default=False
-        ),
+        typer.Option(metavar="SCOPE", help="Request this scope too; can be repeated"),
     ] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Log in again, ignoring a stored login")
@@ -56,20 +49,20 @@ def login(
     timeout: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help=f"How long you may take in the browser (default: {_USER_S:g})"
+            metavar="SECONDS", help=f"Time for the login in the browser (default: {_USER_S:g})"
         ),
     ] = None,
     no_browser: Annotated[
         bool,
         typer.Option(
-            "--no-browser", help="Print the address only, and open none", rich_help_panel=_BROWSER
+            "--no-browser", help="Print the URL instead of opening it", rich_help_panel=_BROWSER
         ),
     ] = False,
     redirect_port: Annotated[
         int | None,
         typer.Option(
             metavar="PORT",
-            help="Where on this machine the browser comes back to (default: any that is free)",
+            help="The port of the redirect URL (default: any that is free)",
             rich_help_panel=_BROWSER,
         ),
     ] = None,
@@ -77,34 +70,33 @@ def login(
         str | None,
         typer.Option(
             metavar="ID",
-            help=f"Of a client that the issuer knows; its secret is read from {SECRET}",
+            help=f"A client registered with the issuer; its secret is in {SECRET}",
             rich_help_panel=_CLIENT,
         ),
     ] = None,
     client_document: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="Of a document that describes the client", rich_help_panel=_CLIENT
+            metavar="URL", help="A document that describes the client", rich_help_panel=_CLIENT
         ),
     ] = None,
     machine: Annotated[
         bool,
         typer.Option(
             "--machine",
-            help=f"Log in --client-id itself, without a user; {KEY} may be the path of its "
-            f"private key, instead of a secret",
+            help=f"Log in the client itself, with its secret, or its private key in {KEY}",
             rich_help_panel=_CLIENT,
         ),
     ] = False,
 ) -> None:
-    """Log in to a server, so that the other commands may use it.
+    """Log in to a server, so that the other commands can use it.
 
-    The server says who issues its tokens. You log in there in your browser, which comes back to
+    The server names the issuer of its tokens. You log in there in your browser, which redirects to
     this machine. inspect, call, read, prompt, tasks and check then send the token to this server,
-    and renew it when it ends.
+    and refresh it when it expires.
 
-    What is kept is in the keyring, if the package keyring is installed, or in a file that only
-    you can read, in your configuration or in the folder that MCPKIT_CREDENTIALS names.
+    Tokens are stored in the keyring, if the package keyring is installed, or in a file that only
+    you can read, in your configuration folder or the folder in MCPKIT_CREDENTIALS.
 
     \b
     Examples:
@@ -113,237 +105,159 @@ def login(
       mcpkit login https://example.com/mcp --no-browser --redirect-port 8765
       MCPKIT_CLIENT_SECRET=… mcpkit login https://example.com/mcp --machine --client-id nightly
     """
-    wish = _Wish(
-        url,
-        _scopes(scope or ()),
-        again,
-        _USER_S if timeout is None else timeout,
-        no_browser,
-        redirect_port,
-        client_id,
-        client_document,
-        machine,
-    )
-    options = {} if timeout is None else {"timeout": timeout}
+    if not is_url(url):
+        fail(f"login is for URLs, not for {url!r}")
+    try:
+        check_address(url.partition("#")[0], "URL")
+        if client_document is not None:
+            check_address(client_document, "--client-document")
+        scopes = scopes_of([each for text in scope or () for each in text.split()], "--scope")
+    except ValueError as error:
+        fail(str(error))
+    if timeout is not None and not timeout > 0:
+        fail(f"--timeout must be more than 0, not {timeout:g}")
+    if redirect_port is not None and not 0 < redirect_port < 65536:
+        fail(f"--redirect-port must be from 1 to 65535, not {redirect_port}")
+    if client_id is not None and client_document is not None:
+        fail("--client-id and --client-document: choose one of them")
+    if machine:
+        if client_id is None:
+            fail("--machine needs --client-id")
+        if redirect_port is not None or no_browser:
+            fail("--machine needs no browser: leave out --redirect-port and --no-browser")
+        if machine_for(client_id) is None:
+            fail(f"--machine needs a secret in {SECRET}, or the path of a private key in {KEY}")
+    place = server_key(url)
+
+    def lacking(got: Credentials) -> list[str]:
+        return [each for each in scopes if each not in _granted(got)]
+
+    def authentication(stored: Credentials | None, begun: MemoryTokenStore) -> TokenSource:
+        had = () if stored is None else stored.scopes or ()
+        wanted = [*(each for each in had if each != _RENEWABLE), *scopes]
+        program = machine_for(client_id, wanted, store=begun) if machine and client_id else None
+        return program or _Login(
+            not no_browser,
+            client_id=client_id,
+            client_secret=os.environ.get(SECRET) or None if client_id else None,
+            client_document=client_document,
+            scopes=wanted,
+            store=begun,
+            redirect_port=redirect_port or 0,
+            timeout=_USER_S if timeout is None else timeout,
+        )
 
     async def main() -> None:
-        store = kept_logins()
+        store = stored_logins()
         try:
-            async with store.lock(wish.place):  # which shows that something can be kept
-                kept = await store.get(wish.place)
+            async with store.lock(place):  # also shows that the folder can be written
+                stored = None if again else await store.get(place)
         except AuthorizationFailed as error:
             fail(f"{error}; MCPKIT_CREDENTIALS names another folder")
-        if kept is not None and wish.is_met_by(kept) and await _works(url, store):
-            kept = await store.get(wish.place) or kept
-            where = store.place(wish.place)
-            _show(f"You are logged in to {wish.place} already (--again: anew)", kept, where)
+        if (
+            stored is not None
+            and stored.access_token is not None
+            and machine is bool(stored.grant)
+            and (client_id or client_document) in (None, stored.client_id)
+            and not lacking(stored)
+            and await _works(url, store)
+        ):
+            stored = await store.get(place) or stored
+            where = store.place(place)
+            _show(f"You are logged in to {place} already (--again: log in again)", stored, where)
             return
-        desk, place = _Desk(), wish.place
-        if kept is not None and not again:
-            await desk.set(wish.place, kept.without_tokens())
-        auth = wish.auth(kept, desk)
+        # An interrupted login leaves the stored one unchanged.
+        begun = MemoryTokenStore()
+        if stored is not None:
+            await begun.set(place, stored.without_tokens())
+        auth = authentication(stored, begun)
+        options = {} if timeout is None else {"timeout": timeout}
         async with connected(url, auth=auth, **options):
-            # Some servers let everybody in, and want a token for some of what they have.
-            found = await find_resource(place, place, Challenge()) if not desk.got else None
-            if found is not None and found.is_described:
-                await auth.refused(HttpRequest("POST", place, place), {}, 401, {})
-        for each, got in desk.got.items():
+            # Some servers require a token for some requests only.
+            if not _complete(begun):
+                found = await find_resource(place, place, Challenge())
+                if found is not None and found.is_described:
+                    await auth.refused(HttpRequest("POST", place, place), {}, 401, {})
+        logins = _complete(begun)
+        for each, got in logins.items():
             async with store.lock(each):
                 await store.set(each, got)
             _show(f"You are logged in to {each}", got, store.place(each))
-        if not desk.got:
-            say(f"{wish.place} asks for no login.")
-        lacking = [each for got in desk.got.values() for each in wish.lacking(got)]
-        if lacking:
-            note(f"this was asked for, and not given: {', '.join(lacking)}")
+        if not logins:
+            say(f"{place} asks for no login.")
+        missing = [each for got in logins.values() for each in lacking(got)]
+        if missing:
+            note(f"these scopes were requested, and not granted: {', '.join(missing)}")
             raise typer.Exit(BAD_NEWS)
 
     run_async(main)
 
 
-@dataclass(frozen=True)
-class _Wish:
-    """What is on the command line, and makes sense.
-
-    Raises:
-        typer.Exit: It makes none; a message has said so.
-    """
-
-    url: str
-    scopes: tuple[str, ...]
-    again: bool
-    timeout: float
-    no_browser: bool
-    redirect_port: int | None
-    client_id: str | None
-    client_document: str | None
-    machine: bool
-
-    def __post_init__(self) -> None:
-        if not is_url(self.url):
-            fail(f"login is for URLs, and {self.url!r} is none")
-        try:
-            check_address(self.url.partition("#")[0], "URL")
-            if self.client_document is not None:
-                check_address(self.client_document, "--client-document")
-        except ValueError as error:
-            fail(str(error))
-        if not self.timeout > 0:
-            fail(f"--timeout must be more than 0, not {self.timeout:g}")
-        if self.redirect_port is not None and not 0 < self.redirect_port < 65536:
-            fail(f"--redirect-port must be from 1 to 65535, not {self.redirect_port}")
-        if self.client_id is not None and self.client_document is not None:
-            fail("--client-id and --client-document: choose one of them")
-        if self.machine:
-            self._check_machine()
-
-    def _check_machine(self) -> None:
-        wrong = {
-            "--client-document": self.client_document,
-            "--redirect-port": self.redirect_port,
-            "--no-browser": self.no_browser or None,
-        }
-        for option, value in wrong.items():
-            if value is not None:
-                fail(f"--machine needs no browser: leave {option} out")
-        if self.client_id is None:
-            fail("--machine needs --client-id")
-        if machine_for(self.client_id) is None:
-            fail(f"--machine needs a secret in {SECRET}, or the path of a private key in {KEY}")
-
-    @property
-    def place(self) -> str:
-        """The URL of the server, as credentials are kept for it."""
-        return server_key(self.url)
-
-    def is_met_by(self, kept: Credentials) -> bool:
-        """Return True if a login that there is will do."""
-        if self.again or kept.access_token is None or self.machine is not bool(kept.grant):
-            return False
-        wanted = self.client_id or self.client_document
-        return wanted in (None, kept.client_id) and not self.lacking(kept)
-
-    def lacking(self, got: Credentials) -> list[str]:
-        """Return the scopes that are wanted, and have not been given."""
-        given = got.granted if got.granted is not None else got.scopes or ()
-        return [each for each in self.scopes if each not in given]
-
-    def auth(self, kept: Credentials | None, desk: _Desk) -> TokenSource:
-        """Return what logs in."""
-        had = () if kept is None or self.again else kept.scopes or ()
-        scopes = [*(each for each in had if each != _RENEWABLE), *self.scopes]
-        if self.machine:
-            assert self.client_id is not None
-            made = machine_for(self.client_id, scopes, store=desk)
-            assert made is not None
-            return made
-        return _Login(
-            _print_address if self.no_browser else _open_browser,
-            client_id=self.client_id,
-            client_secret=os.environ.get(SECRET) or None if self.client_id else None,
-            client_document=self.client_document,
-            scopes=scopes,
-            store=desk,
-            redirect_port=self.redirect_port or 0,
-            timeout=self.timeout,
-        )
-
-
 class _Login(OAuth):
-    """A login that says what to do where a server does not say who issues tokens.
+    """A login whose errors name the alternative where a server does not name its issuer.
 
     Args:
-        show: Shows the user an address.
-        options: Others of `OAuth`.
+        browser: True to open a browser, False to print the URL.
+        options: Other options of `OAuth`.
     """
 
-    def __init__(self, show: Callable[[str], Awaitable[None]], **options: Any) -> None:
+    def __init__(self, browser: bool, **options: Any) -> None:
         self._is_shown = False
 
-        async def noted(url: str) -> None:
+        async def show(url: str) -> None:
             self._is_shown = True
-            await show(url)
+            if browser:
+                # In a thread, because a text browser runs in the terminal until it is left.
+                await to_thread.run_sync(open_browser, url, abandon_on_cancel=True)
+            else:
+                say(f"Log in here: {url}", err=True)
 
-        super().__init__(show=noted, **options)
+        super().__init__(show=show, **options)
 
     async def obtain(
         self, place: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
     ) -> Credentials:
-        """Log the user in, and return the tokens."""
+        """Log the user in and return the tokens."""
         try:
             return await super().obtain(place, resource, issuer, scopes)
         except AuthorizationFailed:
             if self._is_shown or resource.is_described or issuer.document:
                 raise
             raise AuthorizationFailed(
-                f"{place} wants a token, and does not say who issues them; if you have got one "
-                f"elsewhere, {TOKEN} gives it to commands"
+                f"{place} requires a token, and does not say who issues it; if you have one, set "
+                f"it in {TOKEN}"
             ) from None
 
 
-class _Desk(MemoryTokenStore):
-    """Where a login lies until all of it is there: one that is broken off leaves nothing."""
+def _complete(begun: MemoryTokenStore) -> dict[str, Credentials]:
+    """Return the logins with a token, by the URL of their server."""
+    return {url: each for url, each in begun._kept.items() if each.access_token is not None}
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.got: dict[str, Credentials] = {}
-        """The logins that are complete, by the URL of their server."""
 
-    async def set(self, url: str, credentials: Credentials | None) -> None:
-        """Keep credentials for a server."""
-        await super().set(url, credentials)
-        self.got.pop(url, None)
-        if credentials is not None and credentials.access_token is not None:
-            self.got[url] = credentials
+def _granted(got: Credentials) -> tuple[str, ...]:
+    return got.granted if got.granted is not None else got.scopes or ()
 
 
 async def _works(url: str, store: FileTokenStore) -> bool:
-    """Return True if the server takes the token that is kept, or the one after it."""
-    auth = KeptLogin(store)
+    """Return True if the server accepts the stored token, or a refreshed one."""
+    auth = StoredLogin(store)
     try:
         async with Client(url, name="mcpkit-cli", auth=auth):
             return auth.is_used
     except (MCPKitError, OSError, TimeoutError, ValueError):
-        return False  # whatever it is, it is said when the login meets it again
-
-
-def _scopes(given: Sequence[str]) -> tuple[str, ...]:
-    try:
-        return scopes_of([each for text in given for each in text.split()], "--scope")
-    except ValueError as error:
-        fail(str(error))
-
-
-# --- the browser ----------------------------------------------------------------------------------
-
-
-async def _print_address(url: str) -> None:
-    say(f"Log in here: {url}", err=True)
-
-
-async def _open_browser(url: str) -> None:
-    # In a thread: a browser without a window stays in the terminal until it is left.
-    await to_thread.run_sync(open_browser, url, abandon_on_cancel=True)
-
-
-# --- telling --------------------------------------------------------------------------------------
-
-
-def _time(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, OSError, ValueError):  # an issuer may say anything
-        return "the end of all calendars"
+        return False  # the login that follows reports the same error
 
 
 def _show(begun: str, got: Credentials, where: str) -> None:
-    """Say who issued, for which scopes, until when, and where it is kept."""
-    scopes = got.granted if got.granted is not None else got.scopes
+    """Print the issuer, the scopes, the expiry and the place of a login."""
+    scopes = _granted(got)
     about = f" for {', '.join(scopes)}" if scopes else ""
     until = "The issuer does not say until when it is good"
     if got.expires_at is not None:
-        renewed = ", and renewed then" if got.refresh_token or got.grant else ""
-        until = f"It is good until {_time(got.expires_at)}{renewed}"
+        with suppress(OverflowError, OSError, ValueError):  # an issuer may send any number
+            renewed = ", and renewed then" if got.refresh_token or got.grant else ""
+            time = datetime.fromtimestamp(got.expires_at).strftime("%Y-%m-%d %H:%M:%S")
+            until = f"It is good until {time}{renewed}"
     issuer = single_line(got.issuer)
     say(f"{begun}: {issuer} has issued a token{about}.\n{until}. It is kept in {where}.")
     if os.environ.get(TOKEN):

@@ -10,29 +10,27 @@ import typer
 from rich.text import Text
 
 from mcpkit._utils.text import single_line
-from mcpkit.cli._arguments import given, suggest
-from mcpkit.cli._options import ConnectionOptions, TargetArgument
+from mcpkit.cli._arguments import parse_assignment, suggest
+from mcpkit.cli._options import TargetArgument
 from mcpkit.cli._render import Saver, as_binary, put, put_json, text_of
-from mcpkit.cli._session import ServerSession, talking
+from mcpkit.cli._session import ServerSession, server_command
 from mcpkit.cli._terminal import fail, on_stdout
-from mcpkit.client.client import Client
 from mcpkit.client.results import ListedPrompt, PromptMessages
 from mcpkit.errors import ProtocolError
 
 __all__ = ["prompt"]
 
 
-@talking
+@server_command
 async def prompt(
-    talk: ServerSession,
+    session: ServerSession,
     target: TargetArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the prompt")],
     arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Its arguments, which are texts"),
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Its arguments, as texts")
     ] = None,
 ) -> None:
-    """Get a prompt and print its messages, each under the role that says it.
+    """Get a prompt and print its messages, each after its role.
 
     \b
     Examples:
@@ -40,34 +38,30 @@ async def prompt(
       mcpkit prompt server.py review code=@main.py
       mcpkit prompt https://example.com/mcp greet --json
     """
-    async with talk.connected() as client:
-        found = await _find(client, name, talk.reach)
-        texts = _texts(arguments or (), found)
-        with talk.waiting(name):
+    async with session.connected() as client:
+        listed = await client.list_prompts() if "prompts" in client.server_capabilities else []
+        prompts = {str(each.name): each for each in listed}
+        if name not in prompts:
+            if not session.options.is_anonymous:
+                # The prompt may be hidden; then the server's error names the scope (AUTH-6).
+                with suppress(ProtocolError):
+                    await client.get_prompt(name, {})
+            fail(suggest("prompt", name, list(prompts)))
+        texts = _texts(arguments or (), prompts[name])
+        with session.waiting(name):
             result = await client.get_prompt(name, texts, timeout=float("inf"))
-        if talk.as_json:
+        if session.as_json:
             put_json(result.raw)
         else:
-            _show(result, name, talk.saver)
-
-
-async def _find(client: Client, name: str, reach: ConnectionOptions) -> ListedPrompt:
-    listed = await client.list_prompts() if "prompts" in client.server_capabilities else []
-    found = {each.name: each for each in listed}
-    if name not in found:
-        if not reach.is_anonymous:
-            with suppress(ProtocolError):  # it may be hidden, and the server says for whom (AUTH-6)
-                await client.get_prompt(name, {})
-        fail(suggest("prompt", name, list(map(str, found))))
-    return found[name]
+            _show(result, name, session.saver)
 
 
 def _texts(words: Sequence[str], prompt: ListedPrompt) -> dict[str, str]:
-    """Return the arguments of a prompt, after a check that they are its own and complete."""
+    """Return the arguments of a prompt, checked against its list."""
     known = [each.name for each in prompt.arguments]
     texts: dict[str, str] = {}
     for word in words:
-        each = given(word)
+        each = parse_assignment(word)
         if each.is_json:
             fail(f"{word}: the arguments of a prompt are texts: write {each.name}=…")
         if each.name not in known:
@@ -82,16 +76,15 @@ def _texts(words: Sequence[str], prompt: ListedPrompt) -> dict[str, str]:
 
 
 def _show(result: PromptMessages, name: str, saver: Saver) -> None:
-    console = on_stdout()
     for number, message in enumerate(result.messages):
         if number:
             put("")
-        console.print(Text(f"{single_line(message.role)}:", style="bold cyan"), soft_wrap=True)
+        role = Text(f"{single_line(message.role)}:", style="bold cyan")
+        on_stdout().print(role, soft_wrap=True)
         text = text_of(message.content)
+        found = as_binary(message.content, name)
         if text is not None:
             put(text)
-            continue
-        found = as_binary(message.content, name)
-        assert found is not None
-        put(f"[{found.mime_type}]")
-        saver.keep(found)
+        elif found is not None:
+            put(f"[{found.mime_type}]")
+            saver.save(found)

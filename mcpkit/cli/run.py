@@ -5,30 +5,30 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mcpkit._utils.logs import LEVELS, log_to_stderr
 from mcpkit._utils.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit._utils.targets import split
-from mcpkit.cli._target import TargetError, load_app, passed_over
+from mcpkit.cli._target import TargetError, load_app, outer_application
 from mcpkit.cli._terminal import fail, note, say
 from mcpkit.errors import MissingEnvironment
 from mcpkit.tasks.options import STORE
 from mcpkit.transports import TRANSPORTS
-from mcpkit.transports.stdio.redirect import ProtocolStreams, never_block, take_over
+from mcpkit.transports.stdio.redirect import never_block, take_over
 
 if TYPE_CHECKING:
     from mcpkit.app import MCPKit
 
 __all__ = ["run"]
 
-_HTTP: Final = "Over HTTP"
+
+def _http(help: str, *names: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel="Over HTTP")
 
 
 def run(
@@ -39,7 +39,7 @@ def run(
     flags: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Flags of the server itself, behind --",
+            help="Flags of the server itself, after --",
             metavar="[-- FLAGS...]",
             show_default=False,
         ),
@@ -51,33 +51,20 @@ def run(
     http: Annotated[bool, typer.Option("--http", help="Short for --transport http")] = False,
     debug: Annotated[
         bool,
-        typer.Option(
-            "--debug", help="Show whole tracebacks, what is not served, and HTTP requests"
-        ),
+        typer.Option("--debug", help="Show tracebacks, unserved messages, and HTTP requests"),
     ] = False,
     log_level: Annotated[
         str | None,
         typer.Option(
-            help=f"The least that is logged: {', '.join(LEVELS)}",
+            help=f"The minimum log level: {', '.join(LEVELS)}",
             envvar="MCPKIT_LOG_LEVEL",
             show_envvar=True,
         ),
     ] = None,
-    host: Annotated[
-        str | None,
-        typer.Option(help="The address to listen on (default: 127.0.0.1)", rich_help_panel=_HTTP),
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(help="0 takes any that is free (default: 8000)", rich_help_panel=_HTTP),
-    ] = None,
-    path: Annotated[
-        str | None,
-        typer.Option(help="Where the endpoint is (default: /mcp)", rich_help_panel=_HTTP),
-    ] = None,
-    workers: Annotated[
-        int, typer.Option(help="How many processes serve", rich_help_panel=_HTTP)
-    ] = 1,
+    host: Annotated[str | None, _http("The address to listen on (default: 127.0.0.1)")] = None,
+    port: Annotated[int | None, _http("0 takes any that is free (default: 8000)")] = None,
+    path: Annotated[str | None, _http("Where the endpoint is (default: /mcp)")] = None,
+    workers: Annotated[int, _http("The number of processes")] = 1,
     reload: Annotated[
         bool,
         typer.Option(
@@ -86,37 +73,21 @@ def run(
     ] = False,
     sse: Annotated[
         bool | None,
-        typer.Option(
-            "--sse",
-            help="Serve HTTP+SSE too, for old clients, at /sse and /messages",
-            rich_help_panel=_HTTP,
-        ),
+        _http("Serve HTTP+SSE too, for old clients, at /sse and /messages", "--sse"),
     ] = None,
     allow_origin: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A web origin whose pages may call; several times for several",
-            rich_help_panel=_HTTP,
-        ),
+        list[str] | None, _http("An origin of web pages that may call; can be repeated")
     ] = None,
     allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A name in Host that is answered on a loopback address", rich_help_panel=_HTTP
-        ),
+        list[str] | None, _http("A Host to accept on a loopback address; can be repeated")
     ] = None,
-    cors: Annotated[
-        bool | None,
-        typer.Option(
-            "--cors", help="Answer the preflights of these origins", rich_help_panel=_HTTP
-        ),
-    ] = None,
+    cors: Annotated[bool | None, _http("Answer CORS preflights of these origins", "--cors")] = None,
 ) -> None:
-    """Serve an app until its client leaves, or over HTTP until Ctrl-C.
+    """Serve an app until its client disconnects, or over HTTP until Ctrl-C.
 
-    TARGET has an MCPKit object named app, server or mcp (or only one, of any name), or functions
-    marked with @tool, @resource and @prompt. In the place of the object may stand a function that
-    makes it, async or not: its parameters are flags.
+    TARGET has an MCPKit object named app, server or mcp, or a single one of any name, or functions
+    marked with @tool, @resource and @prompt. It can also name a function that makes the object,
+    async or not; its parameters are flags.
 
     \b
     Examples:
@@ -147,42 +118,44 @@ def run(
     if workers < 1:
         fail(f"--workers must be at least 1, not {workers}")
     if workers > 1 and reload:
-        fail("--reload serves in one process; leave --workers away")
+        fail("--reload serves in one process; leave out --workers")
     if transport == "stdio":
-        named = {"allowed_origins": "allow-origin", "allowed_hosts": "allow-host"}
-        said = [*(f"--{named.get(each, each)}" for each in options)]
-        said += ["--workers"] * (workers > 1)
-        if said:
-            fail(f"{', '.join(said)}: over HTTP only; add --http")
-        # Before the server's module is imported: what it prints then must not reach the client.
+        if options or workers > 1:
+            named = {"allowed_origins": "allow-origin", "allowed_hosts": "allow-host"}
+            wrong = [named.get(each, each) for each in options] + ["workers"] * (workers > 1)
+            fail(f"{', '.join(f'--{each}' for each in wrong)}: over HTTP only; add --http")
+        # Before the module is imported, because its output must not reach the client.
         try:
             take_over()
         except RuntimeError as error:
             fail(str(error))
     never_block()
-    if transport == "stdio" and reload:
-        log_to_stderr(log_level, debug=debug)
-        raise typer.Exit(_serve_anew(target, flags, take_over(), debug))
     # Two versions of a file may have the same size and be of the same second.
     sys.dont_write_bytecode = sys.dont_write_bytecode or reload
-    app = _load(target, flags, debug)
-    # After the import: if the server configures logging itself, this changes nothing.
+    if transport == "stdio" and reload:
+        log_to_stderr(log_level, debug=debug)
+        raise typer.Exit(_reload_on_stdio(target, flags, debug))
+    try:
+        app = load_app(target, flags)
+    except TargetError as error:
+        if debug and error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
+        fail(str(error))
+    # After the import, because the configuration of the server has priority.
     log_to_stderr(log_level, debug=debug)
-    if transport != "stdio" and (host_app := passed_over(app)) is not None:
+    if transport == "stdio":
+        _greet(f"{app.name} waits for a client on standard input; Ctrl-C ends it.")
+    elif (outer := outer_application(app)) is not None:
         note(
-            f"the middleware of {host_app} does not run here, where the app is served alone; "
-            f"`uvicorn {host_app}` serves both"
+            f"the middleware of {outer} does not run here, because the app is served alone; "
+            f"`uvicorn {outer}` serves both"
         )
-    if transport == "stdio" and os.isatty(take_over().reader):
-        say(f"{app.name} waits for a client on standard input; Ctrl-C ends it.", err=True)
     try:
         app.check_environment()
         if workers > 1 or reload:
-            if transport == "sse":
-                options["sse"] = True
-            raise typer.Exit(
-                _supervise(app, target, flags, options, workers, reload, debug, log_level)
-            )
+            options.update({"sse": True} if transport == "sse" else {})
+            order = {"target": target, "flags": flags, "debug": debug, "log_level": log_level}
+            raise typer.Exit(_supervise(app, workers, reload, options, order))
         app.run(transport, **options)
     except (OSError, MissingEnvironment) as error:
         fail(str(error))
@@ -192,53 +165,41 @@ def run(
         fail(str(error))
 
 
-def _load(target: str, flags: list[str], debug: bool) -> MCPKit[Any]:
-    try:
-        return load_app(target, flags)
-    except TargetError as error:
-        if debug and error.__cause__ is not None:
-            traceback.print_exception(error.__cause__)
-        fail(str(error))
+def _greet(message: str) -> None:
+    if os.isatty(take_over().reader):
+        say(message, err=True)
 
 
-def _serve_anew(target: str, flags: list[str], streams: ProtocolStreams, debug: bool) -> int:
-    """Serve on stdio, and import the target again when a file changes."""
+def _reload_on_stdio(target: str, flags: list[str], debug: bool) -> int:
     from mcpkit.cli._run.reload import serve_with_reload
     from mcpkit.cli._run.workers import Watched
 
     place, _ = split(target)
     if place.endswith(".py") and not Path(place).is_file():
-        fail(f"there is no file {place}")  # rather than wait for one that is misspelt
-    if os.isatty(streams.reader):
-        say(
-            f"{target} waits for a client on standard input, and reloads when a file changes; "
-            f"Ctrl-C ends it.",
-            err=True,
-        )
-    sys.dont_write_bytecode = True  # two versions may have the same size and be of the same second
+        fail(f"there is no file {place}")  # the command would wait for a misspelt name
+    _greet(
+        f"{target} waits for a client on standard input, and reloads when a file changes; Ctrl-C "
+        f"ends it."
+    )
     return serve_with_reload(target, flags, Watched(_folder_of(target)), debug=debug)
 
 
 def _supervise(
     app: MCPKit[Any],
-    target: str,
-    flags: list[str],
-    options: dict[str, Any],
     workers: int,
     reload: bool,
-    debug: bool,
-    log_level: str | None,
+    options: dict[str, Any],
+    order: dict[str, Any],
 ) -> int:
     """Serve in several processes, or in one that is restarted when a file changes."""
-    from mcpkit.auth.verifiers import EmbeddedServer, resource_server
-    from mcpkit.cli._run.worker import Order, work
-    from mcpkit.cli._run.workers import Supervisor, Watched
+    from mcpkit.auth.verifiers import LOGINS, EmbeddedServer, resource_server
+    from mcpkit.cli._run.workers import Order, Supervisor, Watched
     from mcpkit.transports.http.server import MARGIN, bind, is_loopback, where
 
     host, port = options.pop("host", "127.0.0.1"), options.pop("port", 8000)
     settings = app.asgi(**options).settings
     if settings.sse and workers > 1:
-        fail("HTTP+SSE keeps a session in one process; leave --workers away")
+        fail("HTTP+SSE keeps a session in one process; leave out --workers")
     verifiers = () if settings.auth is None else resource_server(settings.auth).verifiers
     alone = [each for each in verifiers if isinstance(each, EmbeddedServer) and each.is_alone]
     if alone and workers > 1:
@@ -246,44 +207,31 @@ def _supervise(
     bound = bind(host, port)
     place = where(bound, host, settings.path)
     how = "and reloads when a file changes" if reload else f"with {workers} workers"
-    # So that each process can serve the sessions of all, and of those that were before it.
-    if not secrets_from_environment():
-        os.environ[SECRET] = new_secret()
-    os.environ["MCPKIT_WORKERS"] = str(workers)
 
     def announce() -> None:
         say(f"{app.name} listens on {place}, {how}  (Ctrl-C stops it)", err=True)
 
     supervisor = Supervisor(
-        work,
-        [Order(target, flags, options, is_loopback(host), debug, log_level, reload)],
-        bound=bound,
+        Order(options=options, loopback=is_loopback(host), reload=reload, **order),
+        bound,
         end_limit=settings.limits.grace + 2 * MARGIN,
         announce=announce,
     )
-    with _shared_files(app):
-        if reload:
-            return supervisor.renew(Watched(_folder_of(target)))
-        return supervisor.keep(workers)
-
-
-@contextmanager
-def _shared_files(app: MCPKit[Any]) -> Generator[None, None, None]:
-    """Have the processes share tasks and logins, if the server does not say where those are kept.
-
-    They are in files that end with the last of them.
-    """
-    from mcpkit.auth.verifiers import LOGINS
-
+    # The processes share a secret, and by default tasks and logins in temporary files.
+    if not secrets_from_environment():
+        os.environ[SECRET] = new_secret()
+    os.environ["MCPKIT_WORKERS"] = str(workers)
     with TemporaryDirectory(prefix="mcpkit-") as folder:
         if app.server.settings.tasks.store is None:
             os.environ[STORE] = str(Path(folder) / "tasks.db")
         os.environ.setdefault(LOGINS, str(Path(folder) / "logins.db"))
-        yield
+        if reload:
+            return supervisor.renew(Watched(_folder_of(order["target"])))
+        return supervisor.keep(workers)
 
 
 def _folder_of(target: str) -> Path:
-    """Return the folder with the files that an app may be made of."""
+    """Return the folder with the files of an app."""
     file = Path(split(target)[0])
     if not file.is_file():
         return Path.cwd()

@@ -429,10 +429,6 @@ class TestAtATerminal:
         assert told == "mcpkit: image/png, 14 bytes:"
         assert Path(place).read_bytes() == PNG
 
-    def test_a_picture_is_shown_where_that_is_known_to_work(self) -> None:
-        _, shown = at_terminal("call", OFFERING, "plot", env={"TERM": "xterm-kitty"}, raw=True)
-        assert shown.startswith("\x1b_Ga=T,f=100,m=0;iVBOR")
-
     def test_what_would_steer_it_is_written_out(self) -> None:
         code, shown = at_terminal("call", OFFERING, "evil", raw=True)
         assert (code, shown) == (0, r"a\x1b]0;title\x07b\x1b[2Jc\x9b[bold]d" + "\n")

@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ import typer
 import mcpkit as package
 from mcpkit.cli._answers import Answers
 from mcpkit.cli._connection import run_async
-from mcpkit.cli._progress import ProgressDisplay, TimeLimit
 from mcpkit.cli._render import Binary, name_from
 from tests.cli.commands import Ended, at_terminal, mcpkit
 
@@ -171,7 +170,7 @@ def test_nothing_of_a_server_steers_or_hides(
 
 @pytest.mark.parametrize("given", [None, ["x=1"], ["accept"]], ids=str)
 def test_nor_does_a_question(given: list[str] | None, capsys: pytest.CaptureFixture[str]) -> None:
-    asking = Answers(given, None, ProgressDisplay(), TimeLimit(None))
+    asking = Answers(given, None, nullcontext)
     field = {"type": "string", "title": f"{EVIL}\nmcpkit: no"}
     form = {"properties": {"x": field, f"y\nmcpkit: {EVIL}": field}, "required": ["x"]}
     message = f"Who?{EVIL}\nmcpkit: yes"

@@ -176,7 +176,7 @@ WRONG = {
     ),
     "nobody there": (["http://127.0.0.1:1/mcp"], "Cannot connect to http://127.0.0.1:1/mcp: "),
     "silence": ([SILENT, "--timeout", "0.5"], f"{SILENT} did not answer in time"),
-    "no revision": ([OFFERING, "--revision", "2020"], "--revision 2020: there is none of this"),
+    "no revision": ([OFFERING, "--revision", "2020"], "--revision 2020 does not exist"),
     "no time": ([OFFERING, "--timeout", "0"], "--timeout must be more than 0, not 0"),
     "a header for a process": ([OFFERING, "-H", "A: b"], "--header is for URLs"),
     "a variable for a URL": (["http://127.0.0.1:1", "-e", "A=b"], "--env is for servers"),

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from mcpkit import MCPKit
-from mcpkit.cli._credentials import kept_logins
+from mcpkit.cli._credentials import stored_logins
 from mcpkit.cli._options import ConnectionOptions
 from tests.auth.browser import Browser, fields_of
 from tests.auth.server.conftest import MACHINE_SECRET, Clock, Site, serving
@@ -190,20 +190,15 @@ def test_what_is_kept_only_the_user_can_read(person: Person, site: Site) -> None
     assert stat.S_IMODE(person.folder.stat().st_mode) == 0o700
 
 
-def test_whoever_has_logged_in_need_not_do_so_again(person: Person, site: Site) -> None:
+def test_a_second_login_is_not_needed_but_possible(person: Person, site: Site) -> None:
+    """With --again, the client registers again, too."""
     person.logs_in(site.url)
     before = person.kept
     ended = person.runs("login", site.url, "--scope", "notes:write")
     assert said(ended).startswith(
-        f"You are logged in to {site.url} already (--again: anew): {site.origin} has issued"
+        f"You are logged in to {site.url} already (--again: log in again): {site.origin} has issued"
     )
     assert (ended.stderr, person.kept) == ("", before)
-
-
-def test_but_can(person: Person, site: Site) -> None:
-    """As if there had been no login: the client registers anew, too."""
-    person.logs_in(site.url)
-    before = person.kept
     ended = person.logs_in(site.url, "--again", browser=Browser({"name": "eve"}, "allow"))
     assert said(ended).startswith(f"You are logged in to {site.url}: ")
     assert person.kept["client_id"] != before["client_id"]
@@ -263,59 +258,35 @@ def test_the_browser_comes_back_to_the_port_that_is_named(person: Person, site: 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no such signals")
-def test_ctrl_c_leaves_nothing(person: Person, site: Site) -> None:
-    with person.logging_in(site.url) as (process, _):
-        process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=TIMEOUT)
-    assert (process.returncode, stdout, stderr) == (130, b"", b"")
-    assert person.files == []
-
-
-def test_ctrl_c_leaves_the_login_of_before(person: Person, site: Site) -> None:
-    person.logs_in(site.url)
-    before = person.kept
-    with person.logging_in(site.url, "--again") as (process, _):
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=TIMEOUT)
-    assert (process.returncode, person.kept) == (130, before)
+def test_ctrl_c_changes_nothing(person: Person, site: Site) -> None:
+    for logged_in in (False, True):
+        if logged_in:
+            person.logs_in(site.url)
+        before = [each.read_text() for each in person.files]
+        with person.logging_in(site.url, "--again") as (process, _):
+            process.send_signal(signal.SIGINT)
+            stdout, stderr = process.communicate(timeout=TIMEOUT)
+        assert (process.returncode, stdout, stderr) == (130, b"", b"")
+        assert [each.read_text() for each in person.files] == before
     assert said(whoami(person, site)).startswith("ada ")
 
 
 def test_nobody_logs_in(person: Person, site: Site) -> None:
     ended = person.runs("login", site.url, "--no-browser", "--timeout", "0.2")
-    *_, line = ended.stderr.splitlines()
-    assert (ended.code, ended.stdout) == (2, "")
-    assert line == f"mcpkit: {site.url}: no login within 0.2 seconds"
-    assert person.files == []
+    assert (ended.code, ended.stdout, person.files) == (2, "", [])
+    assert ended.stderr.endswith(f"\nmcpkit: {site.url}: no login within 0.2 seconds\n")
 
 
 def test_the_user_does_not_want_to(person: Person, site: Site) -> None:
     ended = person.logs_in(site.url, browser=Browser({"name": "ada"}, "deny"))
-    [line] = ended.stderr.splitlines()
-    assert (ended.code, ended.stdout) == (2, "")
-    assert line == (
-        f"mcpkit: {site.url}: the login has failed: The user has not allowed it (access_denied)"
+    assert (ended.code, person.files) == (2, [])
+    assert single_line(ended) == (
+        f"{site.url}: the login has failed: The user has not allowed it (access_denied)"
     )
-    assert person.files == []
-
-
-def test_connections_that_say_nothing_do_not_end_a_login(person: Person, site: Site) -> None:
-    """Browsers open some in advance."""
-    import socket
-
-    with person.logging_in(site.url) as (process, address):
-        back = fields_of(address)["redirect_uri"]
-        port = int(back.rpartition(":")[2].partition("/")[0])
-        socket.create_connection(("127.0.0.1", port), TIMEOUT).close()
-        browser = Browser({"name": "ada"}, "allow")
-        assert browser.open(back).status == 400  # nor does whoever else comes
-        assert browser.open(browser.walk(address, back)).status == 200
-        process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 0
 
 
 REFUSED: Final = {
-    "server.py": "login is for URLs, and 'server.py' is none",
+    "server.py": "login is for URLs, not for 'server.py'",
     "http://example.com/mcp": "URL: 'http://example.com/mcp' is not encrypted; use https",
     "https://ada:pass@example.com/": "URL: 'https://ada:pass@example.com/' is not a URL",
     "URL --scope offline_access": "--scope: offline_access is between clients and their issuer",
@@ -326,7 +297,7 @@ REFUSED: Final = {
     "URL --client-id a --client-document https://b/c": "--client-id and --client-document: choose",
     "URL --machine": "--machine needs --client-id",
     "URL --machine --client-id a": "--machine needs a secret in MCPKIT_CLIENT_SECRET, or the path",
-    "URL --machine --client-id a --no-browser": "--machine needs no browser: leave --no-browser",
+    "URL --machine --client-id a --no-browser": "--machine needs no browser: leave out --redirect",
 }
 
 
@@ -344,14 +315,6 @@ def test_a_folder_that_is_none(person: Person, site: Site, command: list[str]) -
     ended = mcpkit(*command, site.url, env=person.variables())
     assert ended.code == 2
     assert f"credentials cannot be stored in {person.folder}: " in single_line(ended)
-
-
-def test_a_server_that_cannot_be_reached(person: Person) -> None:
-    with listen() as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-    ended = person.runs("login", url)
-    assert ended.code == 2
-    assert single_line(ended) == f"Cannot connect to {url}: the connection is refused"
 
 
 # --- using it -------------------------------------------------------------------------------------
@@ -391,17 +354,6 @@ def test_a_token_that_has_ended_is_renewed_before_it_is_sent(person: Person, sit
     assert person.kept == after
 
 
-def test_one_that_the_server_refuses_is_renewed_too(
-    person: Person, aging: tuple[Site, Clock]
-) -> None:
-    site, clock = aging
-    person.logs_in(site.url)
-    before = person.kept
-    clock.now += 2 * 3600
-    assert said(whoami(person, site)).startswith("ada ")
-    assert person.kept["access_token"] != before["access_token"]
-
-
 def test_a_login_that_is_used_up_is_named_as_one_that_is_needed(
     person: Person, aging: tuple[Site, Clock]
 ) -> None:
@@ -422,7 +374,7 @@ def test_what_needs_more_than_was_given_names_it(person: Person, site: Site) -> 
     ended = person.runs("call", site.url, "write_notes")
     assert ended.code == 2
     assert single_line(ended) == (
-        f"{site.url} wants more than you have logged in for, notes:write: "
+        f"{site.url} needs scopes that your login lacks, notes:write: "
         f"run mcpkit login {site.url} --scope notes:write"
     )
     assert single_line(person.runs("call", site.url, "red_notes")) == (
@@ -440,7 +392,7 @@ def test_what_is_asked_for_and_not_given_is_bad_news(person: Person, site: Site)
     reader = Browser({"name": "reader"}, "allow")
     ended = person.logs_in(site.url, "--scope", "notes:write", browser=reader)
     assert ended.code == 1
-    assert ended.stderr == "mcpkit: this was asked for, and not given: notes:write\n"
+    assert ended.stderr == "mcpkit: these scopes were requested, and not granted: notes:write\n"
     assert said(whoami(person, site)) == "reader False [notes:read]\n"
 
 
@@ -492,14 +444,14 @@ def test_one_that_is_not_good_for_what_is_wanted(person: Person, site: Site) -> 
     person.secrets.add(token)
     ended = person.runs("call", site.url, "write_notes", MCPKIT_TOKEN=token)
     assert single_line(ended) == (
-        f"{site.url} wants more than the token of MCPKIT_TOKEN is good for: notes:write"
+        f"{site.url} needs scopes that the token of MCPKIT_TOKEN lacks: notes:write"
     )
 
 
 @pytest.mark.parametrize(
     ("target", "options", "message"),
     [
-        ("server.py", [], "--token is for URLs, and 'server.py' is none; see --env"),
+        ("server.py", [], "--token is for URLs, not for 'server.py'; see --env"),
         ("http://example.com/mcp", [], "--token: 'http://example.com/mcp' is not encrypted"),
         ("http://x/mcp", ["-H", "Authorization: Basic x"], "--token and --header 'Authorization"),
     ],
@@ -519,7 +471,7 @@ def test_what_is_no_token_is_not_shown(person: Person, token: str) -> None:
     """SEC-18, SEC-13."""
     ended = person.runs("inspect", "https://example.com/mcp", MCPKIT_TOKEN=token)
     assert ended.code == 2
-    assert re.fullmatch("MCPKIT_TOKEN: (a token is a text|write it without).*", single_line(ended))
+    assert single_line(ended).startswith("MCPKIT_TOKEN: a token is a text")
     assert token not in ended.stderr
 
 
@@ -539,34 +491,22 @@ def test_no_server_that_is_started_here_gets_them(person: Person, tmp_path: Path
     assert json.loads(said(ended)) == ["nothing", "nothing", "x"]
 
 
-def test_what_a_command_knows_of_its_server_shows_no_secret() -> None:
-    reach = ConnectionOptions("https://x/mcp", headers=["X-Key: sw0rdfish"], token="sw0rdfish")
-    assert "sw0rdfish" not in repr(reach)
-
-
-def test_whoever_says_who_asks_is_not_just_anybody(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """`mcpkit check` warns of servers that anybody may use."""
-    monkeypatch.setenv("MCPKIT_CREDENTIALS", str(tmp_path))
-    monkeypatch.delenv("MCPKIT_TOKEN", raising=False)
-    assert ConnectionOptions("https://x/mcp").is_anonymous
-    assert not ConnectionOptions("https://x/mcp", token="sw0rdfish").is_anonymous
-    assert not ConnectionOptions("https://x/mcp", headers=["X-Key: sw0rdfish"]).is_anonymous
-    monkeypatch.setenv("MCPKIT_TOKEN", "sw0rdfish")
-    assert not ConnectionOptions("https://x/mcp").is_anonymous
-
-
 @pytest.mark.anyio
-async def test_nor_is_whoever_has_logged_in(
+async def test_only_a_caller_without_a_token_and_a_header_is_anonymous(
     person: Person, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    person.logs_in(site.url)
+    """`mcpkit check` warns of servers that answer such a caller."""
     monkeypatch.setenv("MCPKIT_CREDENTIALS", str(person.folder))
     monkeypatch.delenv("MCPKIT_TOKEN", raising=False)
-    reach = ConnectionOptions(site.url)
-    async with reach.connected():
-        assert not reach.is_anonymous
+    assert ConnectionOptions(site.url).is_anonymous
+    assert not ConnectionOptions(site.url, token="sw0rdfish").is_anonymous
+    assert not ConnectionOptions(site.url, headers=["X-Key: sw0rdfish"]).is_anonymous
+    person.logs_in(site.url)
+    options = ConnectionOptions(site.url)
+    async with options.connected():
+        assert not options.is_anonymous
+    monkeypatch.setenv("MCPKIT_TOKEN", "sw0rdfish")
+    assert not ConnectionOptions(site.url).is_anonymous
 
 
 # --- logging out ----------------------------------------------------------------------------------
@@ -593,32 +533,24 @@ def test_it_forgets_even_if_nobody_is_there_to_revoke(person: Person) -> None:
     ended = person.runs("logout", site.url)
     assert said(ended) == f"You are logged out of {site.url}: the login is forgotten here.\n"
     assert ended.stderr == (
-        f"mcpkit: {site.origin} has not revoked it: its tokens are good until they end\n"
+        f"mcpkit: {site.origin} has not revoked it: its tokens are valid until they expire\n"
     )
     assert person.files == []
 
 
-def test_it_forgets_what_is_left_of_a_login(person: Person, site: Site) -> None:
+def test_a_logout_forgets_what_is_left_of_a_login(person: Person, site: Site) -> None:
     person.logs_in(site.url)
     person.change(access_token=None, refresh_token=None)
     assert said(person.runs("logout", f"{site.url}/")) == (
         f"The login to {site.url} had ended; what was left of it is forgotten.\n"
     )
     assert person.files == []
-
-
-def test_it_says_that_a_token_is_sent_all_the_same(person: Person, site: Site) -> None:
-    ended = person.runs("logout", site.url, MCPKIT_TOKEN="x")
-    assert ended.stderr == "mcpkit: MCPKIT_TOKEN is set, and is sent all the same\n"
-
-
-def test_it_removes_what_cannot_be_read(person: Person, site: Site) -> None:
     person.logs_in(site.url)
-    [file] = person.files
-    file.write_text("{broken")
-    ended = mcpkit("logout", site.url, env=person.variables())
+    person.files[0].write_text("{broken")
+    ended = mcpkit("logout", site.url, env=person.variables(MCPKIT_TOKEN="x"))
     assert said(ended) == f"There is no login to {site.url}.\n"
     assert person.files == []
+    assert ended.stderr == "mcpkit: MCPKIT_TOKEN is still set, and is sent\n"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="finds home folders elsewhere")
@@ -635,15 +567,9 @@ def test_where_there_is_no_home(
     monkeypatch.setattr(Path, "home", lost)
     assert ConnectionOptions("https://x/mcp").is_anonymous
     with pytest.raises(typer.Exit):
-        kept_logins()
+        stored_logins()
     assert capsys.readouterr().err == (
-        "mcpkit: there is no home folder to keep logins in; MCPKIT_CREDENTIALS names another\n"
-    )
-
-
-def test_a_logout_is_for_urls(person: Person) -> None:
-    assert single_line(person.runs("logout", "server.py")) == (
-        "logout is for URLs, and 'server.py' is none"
+        "mcpkit: there is no home folder to store logins in; MCPKIT_CREDENTIALS names another\n"
     )
 
 
@@ -778,14 +704,17 @@ def test_a_key_is_signed_with_as_its_kind_is(
     key = KEYS[algorithm]()
     path = written(key, tmp_path)
     with faking(key, algorithm) as fake:
+        fake.more = {"expires_in": 1e300, "scope": "a \x1b[31m b"}  # an issuer may say anything
         words = ["login", fake.url, "--machine", "--client-id", "nightly"]
-        assert person.runs(*words, MCPKIT_CLIENT_KEY=path).code == 0
+        ended = person.runs(*words, MCPKIT_CLIENT_KEY=path)
+    first, second = said(ended).splitlines()
+    assert first.endswith(" has issued a token for a, b.")
+    assert second.startswith("The issuer does not say until when it is good. ")
 
 
 def test_a_key_stays_where_it_is(person: Person, tmp_path: Path) -> None:
     """Another token is got where the variable is set."""
-    key = KEYS["ES256"]()
-    path = written(key, tmp_path)
+    path = written(key := KEYS["ES256"](), tmp_path)
     with faking(key, "ES256") as fake:
         words = ["login", fake.url, "--machine", "--client-id", "nightly"]
         ended = person.runs(*words, MCPKIT_CLIENT_KEY=path)
@@ -794,7 +723,7 @@ def test_a_key_stays_where_it_is(person: Person, tmp_path: Path) -> None:
         assert person.runs("inspect", fake.url).code == 0
         fake.tokens.clear()
         assert single_line(person.runs("inspect", fake.url)) == (
-            f"the token for {fake.url} has ended: set MCPKIT_CLIENT_KEY, or run "
+            f"the token for {fake.url} has expired: set MCPKIT_CLIENT_KEY, or run "
             f"mcpkit login {fake.url} --machine --client-id nightly"
         )
         missing = str(tmp_path / "missing.pem")
@@ -807,8 +736,7 @@ def test_a_key_stays_where_it_is(person: Person, tmp_path: Path) -> None:
 
 def test_a_server_that_wants_a_token_for_some_things_only(person: Person, tmp_path: Path) -> None:
     """It lets everybody in, and has metadata all the same (AUTH-3)."""
-    key = KEYS["ES256"]()
-    path = written(key, tmp_path)
+    path = written(key := KEYS["ES256"](), tmp_path)
     with faking(key, "ES256", is_open=True) as fake:
         assert person.runs("inspect", fake.url).code == 0
         words = ["login", fake.url, "--machine", "--client-id", "nightly"]
@@ -816,18 +744,6 @@ def test_a_server_that_wants_a_token_for_some_things_only(person: Person, tmp_pa
         assert person.runs("inspect", fake.url).code == 0
         assert fake.seen[0] == ""
         assert fake.seen[-1] == "token-1"
-
-
-def test_an_issuer_may_say_anything_of_its_tokens(person: Person, tmp_path: Path) -> None:
-    key = KEYS["ES256"]()
-    path = written(key, tmp_path)
-    with faking(key, "ES256") as fake:
-        fake.more = {"expires_in": 1e300, "scope": "a \x1b[31m b"}
-        words = ["login", fake.url, "--machine", "--client-id", "nightly"]
-        ended = person.runs(*words, MCPKIT_CLIENT_KEY=path)
-    first, second = said(ended).splitlines()
-    assert first.endswith(" has issued a token for a, b.")
-    assert second.startswith("It is good until the end of all calendars, and renewed then. ")
 
 
 def test_a_key_that_is_none(person: Person, tmp_path: Path) -> None:
@@ -860,9 +776,9 @@ def test_a_server_with_keys_of_its_own(person: Person) -> None:
     with running(app.asgi(), listener):
         assert person.runs("inspect", url, MCPKIT_TOKEN=key.key).code == 0
         assert single_line(person.runs("inspect", url)) == (
-            f"{url} wants a token (it does not say who issues them): give it one with MCPKIT_TOKEN"
+            f"{url} requires a token (it does not say who issues them): set it in MCPKIT_TOKEN"
         )
         assert single_line(person.runs("login", url)) == (
-            f"{url} wants a token, and does not say who issues them; if you have got one "
-            f"elsewhere, MCPKIT_TOKEN gives it to commands"
+            f"{url} requires a token, and does not say who issues it; if you have one, set it in "
+            f"MCPKIT_TOKEN"
         )

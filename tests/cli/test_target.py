@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from mcpkit.cli._target import TargetError, load_app, passed_over
+from mcpkit.cli._target import TargetError, load_app, outer_application
 from mcpkit.testing import TestClient
 
 APP = "from mcpkit import MCPKit\n{name} = MCPKit({title!r})\n"
@@ -420,7 +420,7 @@ class TestPassedOver:
     )
     def test_middleware_around_an_app_is_named(self, folder: Path, host: str) -> None:
         (folder / "hosted.py").write_text(HOST.format(host=host))
-        assert passed_over(load_app("hosted.py")) == "hosted:api"
+        assert outer_application(load_app("hosted.py")) == "hosted:api"
 
     @pytest.mark.parametrize(
         "host",
@@ -432,4 +432,4 @@ class TestPassedOver:
     )
     def test_where_there_is_none_nothing_is(self, folder: Path, host: str) -> None:
         (folder / "hosted.py").write_text(HOST.format(host=host))
-        assert passed_over(load_app("hosted.py")) is None
+        assert outer_application(load_app("hosted.py")) is None

@@ -181,13 +181,9 @@ def test_tasks_are_listed(tmp_path: Path) -> None:
     [
         (["list"], "2026-07-28 has no list of tasks; --revision 2025-11-25 lists those that"),
         (["show", "--revision", "2025-06-18", "x"], f"{TASKING} has no tasks in 2025-06-18"),
-        (["show"], "say which task to show: its id"),
-        (["result"], "say which task to wait for: its id"),
+        (["show"], "show needs the id of a task"),
         (["list", "x"], "list takes no id"),
-        (
-            ["stop", "x"],
-            "'stop' is nothing to do with tasks; use one of list, show, result, cancel",
-        ),
+        (["stop", "x"], "there is no action 'stop'; use one of list, show, result, cancel"),
     ],
 )
 def test_what_cannot_be_done_is_said(arguments: list[str], message: str) -> None:

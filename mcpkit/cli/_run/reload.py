@@ -1,8 +1,7 @@
 """``mcpkit run --reload`` on stdio: the app is imported again when a file changes.
 
-The process and its session stay, and with them all that the host has agreed on: handshake, log
-level, subscriptions. What changes are the entries behind them. A call that runs goes on with the
-function it began with.
+The process and its session continue, with handshake, log level and subscriptions, and only the
+entries are replaced. A running call finishes with the function that it started with.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import traceback
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _HOLD_S: Final = 4.0
-"""Seconds that a request waits for a new version. Some hosts give up after five."""
+"""Seconds that a request waits for a new version. Some hosts time out after five."""
 
 _FINISH_S: Final = 3.0
-"""Seconds after which the lifespan of a replaced version is left, whatever still runs."""
+"""Seconds after which the lifespan of a replaced version is exited, even if calls still run."""
 
 
 def serve_with_reload(
@@ -64,17 +64,17 @@ def serve_with_reload(
     return 0
 
 
+@dataclass
 class _Version:
-    """A version of the app that serves, or has served."""
+    """A version of the app."""
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        self.replaced = anyio.Event()
-        self.running = 0
+    server: Server
+    replaced: anyio.Event = field(default_factory=anyio.Event)
+    running: int = 0
 
 
 class _Reloaded:
-    """An app, as a transport serves it, whose entries follow the files that it is made of."""
+    """An app for a transport, whose entries follow its files."""
 
     def __init__(self, target: str, flags: Sequence[str], watched: Watched, debug: bool) -> None:
         self._target, self._flags, self._watched, self._debug = target, flags, watched, debug
@@ -85,13 +85,11 @@ class _Reloaded:
 
     @property
     def name(self) -> str:
-        """The name of the server, as the version has it that was imported last."""
+        """The name of the version that was imported last."""
         return "" if self._app is None else self._app.name
 
-    # --- importing --------------------------------------------------------------------------------
-
     def wait_for_first(self) -> bool:
-        """Import the target as soon as it can be; return False if the host leaves before."""
+        """Import the target; wait for changes if that fails, and return False if the host leaves."""
         reader = take_over().reader
         while not self._load():
             note("it reloads when a file changes")
@@ -99,7 +97,7 @@ class _Reloaded:
                 if is_deserted(reader):
                     return False
                 time.sleep(self._watched.pause)
-            note(f"{self._watched.described(changes)} changed: reloading")
+            note(f"{self._watched.describe(changes)} changed: reloading")
         return True
 
     def _load(self) -> bool:
@@ -124,11 +122,9 @@ class _Reloaded:
         self._app = app
         return True
 
-    # --- serving ----------------------------------------------------------------------------------
-
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[Server, None]:
-        """Serve the version that was imported, and each one that follows it."""
+        """Serve the imported version, and each one that follows it."""
         async with anyio.create_task_group() as versions:
             await versions.start(self._live)
             assert self._version is not None
@@ -149,7 +145,7 @@ class _Reloaded:
             self._version.replaced.set()
 
     async def _live(self, *, task_status: TaskStatus[None]) -> None:
-        """Serve a version, until another takes over and its calls have ended."""
+        """Serve a version until another one replaces it and its calls have ended."""
         assert self._app is not None
         async with self._app.running() as server:
             before, version = self._version, _Version(server)
@@ -166,12 +162,11 @@ class _Reloaded:
                     await anyio.sleep(0.05)
 
     async def _follow(self, versions: TaskGroup, front: Server) -> None:
-        """Import a new version whenever a file changes."""
         while True:
             await anyio.sleep(self._watched.pause)
             if changes := await to_thread.run_sync(self._watched.changes):
                 self._importing = imported = anyio.Event()
-                note(f"{self._watched.described(changes)} changed: reloading")
+                note(f"{self._watched.describe(changes)} changed: reloading")
                 try:
                     await self._renew(versions, front)
                 finally:
@@ -197,7 +192,7 @@ class _Reloaded:
             )
 
     async def _forward(self, context: Context[Any], call_next: CallNext) -> Any:
-        """Wait for a version that is being imported, and do what the current one does."""
+        """Wait for a version that is being imported, then call the current one."""
         if self._importing is not None and context.method != "ping":
             with anyio.move_on_after(_HOLD_S):
                 await self._importing.wait()
@@ -214,7 +209,7 @@ class _Reloaded:
 
 
 async def _in_daemon(function: Callable[[], T]) -> T:
-    """Run a function that cannot be stopped, in a daemon thread."""
+    """Run a function that cannot be cancelled, in a daemon thread."""
     found: list[T] = []
     thread = threading.Thread(target=lambda: found.append(function()), daemon=True)
     thread.start()

@@ -1,46 +1,51 @@
-"""Processes that serve: kept running, or restarted when a file changes.
+"""Processes that serve over HTTP: kept running, or restarted when a file changes.
 
 The parent holds the socket, so that no connection is refused while a process is replaced, and does
-not serve. All signals are for the parent, which ends the others.
+not serve. It handles all signals, and stops the workers.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import socket
 import sys
+import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from mcpkit._utils.logs import log_to_stderr
 from mcpkit._utils.text import exit_reason
+from mcpkit.cli._target import TargetError, load_app
 from mcpkit.cli._terminal import note
 from mcpkit.transports import stop_signals
+from mcpkit.transports.stdio.redirect import never_block
 
 _START_PAUSE_S: Final = 1.0
-"""Seconds after which a worker is started again that could not be started."""
+"""Seconds before another attempt to start a worker."""
 
 _LOOK_S: Final = 0.3
 """Seconds between looks at files."""
 
 _MIN_PAUSE_RATIO: Final = 10
-"""The time between two looks at the files is at least as many times as long as one look."""
+"""The pause between two looks at the files is at least this many times as long as a look."""
 
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
+# --- files ----------------------------------------------------------------------------------------
+
 
 class Watched:
-    """The Python files in a folder and below it, and their times and sizes.
+    """The times and sizes of the Python files below a folder.
 
     Args:
-        folder: The folder; hidden folders and virtual environments in it are left out.
+        folder: The folder; hidden folders and virtual environments in it are skipped.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -59,45 +64,142 @@ class Watched:
         )
 
     def covers(self, file: str | None) -> bool:
-        """Return True if a file is one of those that are looked at."""
+        """Return True if a file is one of these."""
         return file is not None and Path(file) in self._known
 
-    def described(self, paths: Sequence[Path]) -> str:
-        """Return paths for a message: relative to the folder, and not all if they are many."""
+    def describe(self, paths: Sequence[Path]) -> str:
+        """Return paths for a message: relative to the folder, and at most three."""
         names = [str(path.relative_to(self._folder)) for path in paths]
-        if len(names) <= 3:
-            return ", ".join(names)
-        return f"{names[0]}, {names[1]} and {len(names) - 2} other files"
+        if len(names) > 3:
+            names[2:] = [f"{len(names) - 2} other files"]
+        return ", ".join(names)
 
     def _look(self) -> Mapping[Path, tuple[int, int]]:
         found: dict[Path, tuple[int, int]] = {}
-        for path in _python_files(self._folder):
-            try:
-                facts = path.stat()
-            except OSError:  # it has just gone
-                continue
-            found[path] = (facts.st_mtime_ns, facts.st_size)
+        for place, folders, files in os.walk(self._folder):
+            folders[:] = [
+                each
+                for each in folders
+                if not (each.startswith(".") or each in _SKIPPED)
+                and not os.path.exists(os.path.join(place, each, "pyvenv.cfg"))
+            ]
+            for path in (Path(place, each) for each in files if each.endswith(".py")):
+                try:
+                    facts = path.stat()
+                except OSError:  # it was removed meanwhile
+                    continue
+                found[path] = (facts.st_mtime_ns, facts.st_size)
         return found
 
 
-def _python_files(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
-        folders[:] = [
-            each
-            for each in folders
-            if not (each.startswith(".") or each in _SKIPPED)
-            and not os.path.exists(os.path.join(place, each, "pyvenv.cfg"))
-        ]
-        yield from (Path(place, each) for each in files if each.endswith(".py"))
+# --- in a worker ----------------------------------------------------------------------------------
 
 
-class _Child:
-    """A process that serves, or is about to."""
+class Order(NamedTuple):
+    """The settings of a worker, which it gets from the parent.
 
-    def __init__(self, process: SpawnProcess, ready: Connection) -> None:
-        self.process = process
-        self.ready = ready
+    Args:
+        target: As on the command line.
+        flags: The flags of the server itself.
+        options: The options of the endpoint.
+        loopback: True if the socket can be reached from this machine only.
+        debug: True to show tracebacks and requests.
+        log_level: The minimum log level; None for the usual one.
+        reload: True if the process is replaced when files change.
+    """
+
+    target: str
+    flags: list[str]
+    options: dict[str, Any]
+    loopback: bool
+    debug: bool
+    log_level: str | None
+    reload: bool
+
+
+def work(order: Order, bound: socket.socket, ready: Connection) -> None:
+    """Serve until SIGTERM, or until the parent ends.
+
+    Args:
+        order: The settings.
+        bound: A listening socket.
+        ready: Gets a byte once the app is served.
+
+    Raises:
+        SystemExit: With 2 if the app cannot be imported, 3 if it cannot be started; a message has
+            been printed.
+    """
+
+    def ignore(number: int, frame: FrameType | None) -> None: ...
+
+    # Ctrl-C reaches every process of a terminal, but the parent stops this one. A handler, because
+    # SIG_IGN would be inherited by the processes that the server starts.
+    for each in stop_signals():
+        if each != signal.SIGTERM:
+            signal.signal(each, ignore)
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGHUP])
+    never_block()
+
+    def follow_parent() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=follow_parent, daemon=True, name="mcpkit parent").start()
+    # Two versions of a file may have the same size and be of the same second.
+    sys.dont_write_bytecode = sys.dont_write_bytecode or order.reload
+    try:
+        app = load_app(order.target, order.flags)
+    except TargetError as error:
+        note(str(error))
+        raise SystemExit(2) from None
+    log_to_stderr(order.log_level, debug=order.debug)
+
+    from mcpkit.transports.http.server import serve_on
+
+    def announce() -> None:
+        ready.send_bytes(b"!")
+        ready.close()
+
+    serve_on(
+        app.asgi(loopback=order.loopback, **order.options),
+        bound,
+        announce,
+        numbers=[signal.SIGTERM],
+        is_last=not order.reload,
+    )
+
+
+# --- in the parent --------------------------------------------------------------------------------
+
+
+class _Worker:
+    """A process that serves, or starts to.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+
+    def __init__(self, order: Order, bound: socket.socket) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.ready, ready = context.Pipe(duplex=False)
+        self.process = context.Process(target=work, args=(order, bound, ready))
         self.serving = False
+        signals = [] if sys.platform == "win32" else [signal.SIGINT, signal.SIGHUP]
+        try:
+            # Blocked until the worker has its handlers.
+            if signals:
+                signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+            self.process.start()
+        except OSError:
+            self.ready.close()
+            raise
+        finally:
+            if signals:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+            ready.close()
 
     @property
     def ended(self) -> bool:
@@ -105,227 +207,155 @@ class _Child:
 
     @property
     def how(self) -> str:
-        """The end of the process, in words: its exit code or its signal."""
+        """The exit code or the signal, for messages."""
         return exit_reason(self.process.exitcode or 0)
 
-    def receive_ready(self) -> None:
-        """Receive the byte of a process that serves; if the pipe ends without, it never will."""
-        try:
-            self.ready.recv_bytes()
-            self.serving = True
-        except (EOFError, OSError):
-            pass
-        self.ready.close()
+    def check_ready(self) -> None:
+        """Receive the byte of a process that serves; the pipe of one that never will just ends."""
+        if not self.ready.closed and self.ready.poll():
+            try:
+                self.ready.recv_bytes()
+                self.serving = True
+            except (EOFError, OSError):
+                pass
+            self.ready.close()
 
 
 class Supervisor:
-    """Runs a function in processes of its own.
+    """Runs workers.
 
     Args:
-        target: Serves until SIGTERM. Called with `arguments`, the socket, and a connection on which
-            it sends a byte once it serves; the processes import it by its name.
-        arguments: For the function; they are pickled.
-        bound: The socket that they serve on. It is closed here before the last of them end, because
-            whoever connects later must not wait for somebody who accepts.
-        end_limit: Seconds that a process has to end after SIGTERM.
-        announce: Called once, when the first process serves.
+        order: Their settings.
+        bound: Their socket. It is closed here before the last of them end, because later clients
+            would wait for a process that accepts.
+        end_limit: Seconds that a worker has to end after SIGTERM.
+        announce: Called once, when the first worker serves.
     """
 
     def __init__(
         self,
-        target: Callable[..., None],
-        arguments: Sequence[Any],
-        *,
+        order: Order,
         bound: socket.socket,
         end_limit: float,
         announce: Callable[[], object],
     ) -> None:
-        self._target = target
-        self._arguments = tuple(arguments)
+        self._order = order
         self._bound = bound
         self._end_limit = end_limit
         self._announce: Callable[[], object] | None = announce
         self._received: list[int] = []
         self._wake_reader, self._wake_writer = socket.socketpair()
-        for end in (self._wake_reader, self._wake_writer):
-            end.setblocking(False)
-
-    # --- what it does -----------------------------------------------------------------------------
+        self._wake_reader.setblocking(False)
+        self._wake_writer.setblocking(False)
+        self._workers: list[_Worker] = []
 
     def keep(self, count: int) -> int:
-        """Keep a number of processes running, until SIGINT or SIGTERM.
+        """Keep `count` workers running until SIGINT or SIGTERM, and replace those that end.
 
-        A process that has ended is replaced. The first one starts alone: if the app cannot be
-        started, that is said once.
-
-        Args:
-            count: Of the processes, at least 1.
+        The first one starts alone, so that an app that cannot be started is reported once.
 
         Returns:
-            The exit code: 130 after SIGINT, 0 after SIGTERM, that of the first process if it could
+            The exit code: 130 after SIGINT, 0 after SIGTERM, that of the first worker if it could
             not be started.
         """
-        children: list[_Child] = []
-        not_before = 0.0
-        has_served = False
-        with self._catching_signals():
-            try:
-                while not self._received:
-                    serving = any(child.serving for child in children)
-                    has_served = has_served or serving
-                    wanted = count if serving else 1
-                    now = time.monotonic()
-                    if now >= not_before:
-                        try:
-                            while len(children) < wanted and not self._received:
-                                children.append(self._start())
-                        except OSError as error:  # too many processes, or descriptors
-                            if not has_served:
-                                raise
-                            note(f"a worker could not be started: {error.strerror}; once more")
-                            not_before = now + _START_PAUSE_S
-                    short = len(children) < wanted
-                    self._wait(children, max(not_before - now, 0) if short else None)
-                    for child in [each for each in children if each.ended]:
-                        children.remove(child)
-                        if self._received:
-                            continue
-                        if child.serving:
-                            note(f"a worker has ended {child.how}; another takes its place")
-                        elif has_served:
-                            note(f"a worker could not be started, and ended {child.how}; once more")
-                            not_before = time.monotonic() + _START_PAUSE_S
-                        else:
-                            return child.process.exitcode or 1
-            finally:
-                self._bound.close()
-                self._stop(children)
+        workers, not_before, has_served = self._workers, 0.0, False
+        with self._running():
+            while not self._received:
+                serving = any(each.serving for each in workers)
+                has_served = has_served or serving
+                wanted = count if serving else 1
+                now = time.monotonic()
+                try:
+                    while len(workers) < wanted and now >= not_before and not self._received:
+                        workers.append(_Worker(self._order, self._bound))
+                except OSError as error:  # too many processes or descriptors
+                    if not has_served:
+                        raise
+                    note(f"a worker could not be started: {error.strerror}; once more")
+                    not_before = now + _START_PAUSE_S
+                self._wait(max(not_before - now, 0) if len(workers) < wanted else None)
+                ended = [] if self._received else [each for each in workers if each.ended]
+                for each in ended:
+                    workers.remove(each)
+                    if each.serving:
+                        note(f"a worker has ended {each.how}; another takes its place")
+                    elif has_served:
+                        note(f"a worker could not be started, and ended {each.how}; once more")
+                        not_before = time.monotonic() + _START_PAUSE_S
+                    else:
+                        return each.process.exitcode or 1
         return self._code
 
     def renew(self, watched: Watched) -> int:
-        """Keep a process running, and restart it when a file changes.
-
-        Args:
-            watched: The files.
+        """Keep a worker running, and restart it when a file changes.
 
         Returns:
             The exit code: 130 after SIGINT, 0 after SIGTERM.
         """
-        child: _Child | None = self._start()
-        with self._catching_signals():
-            try:
-                while not self._received:
-                    self._wait([] if child is None else [child], watched.pause)
-                    if child is not None and child.ended:
-                        if not self._received:
-                            note(
-                                f"the server has ended {child.how}; it reloads when a file changes"
-                            )
-                        child = None
-                    changes = [] if self._received else watched.changes()
-                    if not changes:
-                        continue
-                    if child is not None:
-                        self._stop([child])
-                        child = None
-                    if not self._received:
-                        # Not earlier: clients that connect from now on reach the new one.
-                        note(f"{watched.described(changes)} changed: reloading")
-                        child = self._start()
-            finally:
-                self._bound.close()
-                if child is not None:
-                    self._stop([child])
+        workers = self._workers
+        with self._running():
+            workers.append(_Worker(self._order, self._bound))
+            while not self._received:
+                self._wait(watched.pause)
+                if self._received:
+                    break
+                if workers and workers[0].ended:
+                    how = workers.pop().how
+                    note(f"the server has ended {how}; it reloads when a file changes")
+                if changes := watched.changes():
+                    self._stop()
+                    # Not earlier: clients that connect from now on reach the new one.
+                    note(f"{watched.describe(changes)} changed: reloading")
+                    workers.append(_Worker(self._order, self._bound))
         return self._code
 
     @property
     def _code(self) -> int:
         return 130 if signal.SIGINT in self._received else 0
 
-    # --- signals ----------------------------------------------------------------------------------
-
     @contextmanager
-    def _catching_signals(self) -> Generator[None, None, None]:
+    def _running(self) -> Generator[None, None, None]:
+        """Receive signals inside the context, and stop the workers at its end."""
         before = {each: signal.signal(each, self._on_signal) for each in stop_signals()}
         try:
             yield
         finally:
-            for number, found in before.items():
-                signal.signal(number, found)
+            self._bound.close()
+            self._stop()
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._received.append(number)
         try:
             self._wake_writer.send(b"!")
-        except OSError:  # it has been told often enough
+        except OSError:  # many signals are waiting already
             return
 
-    # --- processes --------------------------------------------------------------------------------
-
-    def _start(self) -> _Child:
-        context = get_context("spawn")
-        ours, theirs = context.Pipe(duplex=False)
-        arguments = (*self._arguments, self._bound, theirs)
-        process = context.Process(target=self._target, args=arguments)
-        try:
-            with _held_back():
-                process.start()
-        except OSError:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        return _Child(process, ours)
-
-    def _wait(self, children: Sequence[_Child], timeout: float | None) -> None:
-        """Wait until something happens to a process or a signal arrives."""
-        starting = [child for child in children if not child.ready.closed]
-        for each in wait(
-            [
-                *(child.process.sentinel for child in children),
-                *(child.ready for child in starting),
-                self._wake_reader,
-            ],
-            timeout,
-        ):
-            if each is self._wake_reader:
-                self._wake_reader.recv(4096)
-        for child in starting:
-            if child.ready.poll():
-                child.receive_ready()
-        if self._announce is not None and any(child.serving for child in children):
+    def _wait(self, timeout: float | None) -> None:
+        """Wait until a worker changes its state or a signal arrives."""
+        starting = [each.ready for each in self._workers if not each.ready.closed]
+        ends = [each.process.sentinel for each in self._workers]
+        if self._wake_reader in wait([*ends, *starting, self._wake_reader], timeout):
+            self._wake_reader.recv(4096)
+        for each in self._workers:
+            each.check_ready()
+        if self._announce is not None and any(each.serving for each in self._workers):
             self._announce()
             self._announce = None
 
-    def _stop(self, children: Sequence[_Child]) -> None:
-        """End processes in order, or kill them after the limit or a second Ctrl-C."""
+    def _stop(self) -> None:
+        """End the workers, or kill them after the limit or a second Ctrl-C."""
         deadline = time.monotonic() + self._end_limit
-        left = [child for child in children if not child.ended]
-        for child in left:
-            child.process.terminate()
-        while left:
-            rest = deadline - time.monotonic()
-            if rest <= 0 or (len(self._received) > 1 and self._received[-1] == signal.SIGINT):
-                for child in left:
-                    child.process.kill()
-                    child.process.join()
-                return
-            self._wait(left, rest)
-            left = [child for child in left if not child.ended]
-
-
-@contextmanager
-def _held_back() -> Generator[None, None, None]:
-    """Hold signals of a terminal back from a process until it is ready for them.
-
-    That is what `mcpkit.cli._run.worker` says.
-    """
-    if sys.platform == "win32":
-        yield
-        return
-    of_terminals = [signal.SIGINT, signal.SIGHUP]
-    signal.pthread_sigmask(signal.SIG_BLOCK, of_terminals)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, of_terminals)
+        workers = self._workers
+        for each in workers:
+            each.process.terminate()
+        while workers and (rest := deadline - time.monotonic()) > 0:
+            if len(self._received) > 1 and self._received[-1] == signal.SIGINT:
+                break
+            self._wait(rest)
+            workers[:] = [each for each in workers if not each.ended]
+        for each in workers:
+            each.process.kill()
+            each.process.join()
+        workers.clear()

@@ -26,7 +26,7 @@ async def test_a_server_that_takes_too_long() -> None:
 
 async def test_time_to_think_does_not_count() -> None:
     limit = TimeLimit(0.05)
-    with limit.limited(), limit.paused_for_user():
+    with limit.limited(), limit.paused():
         await anyio.sleep(0.1)
 
 
@@ -34,7 +34,7 @@ async def test_after_it_the_limit_holds_again() -> None:
     limit = TimeLimit(0.05)
 
     async def think_and_wait() -> None:
-        with limit.paused_for_user():
+        with limit.paused():
             await anyio.sleep(0.1)
         await anyio.sleep(TIMEOUT)
 
@@ -44,5 +44,5 @@ async def test_after_it_the_limit_holds_again() -> None:
 
 async def test_no_limit() -> None:
     limit = TimeLimit(None)
-    with limit.limited(), limit.paused_for_user():
+    with limit.limited(), limit.paused():
         await anyio.lowlevel.checkpoint()
