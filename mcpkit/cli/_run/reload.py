@@ -89,7 +89,7 @@ class _Reloaded:
         return "" if self._app is None else self._app.name
 
     def wait_for_first(self) -> bool:
-        """Import the target; wait for changes if that fails, and return False if the host leaves."""
+        """Import the target, again after changes; return False if the host leaves before."""
         reader = take_over().reader
         while not self._load():
             note("it reloads when a file changes")
