@@ -171,8 +171,7 @@ def _greet(message: str) -> None:
 
 
 def _reload_on_stdio(target: str, flags: list[str], debug: bool) -> int:
-    from mcpkit.cli._run.reload import serve_with_reload
-    from mcpkit.cli._run.workers import Watched
+    from mcpkit.cli._run.reload import Watched, serve_with_reload
 
     place, _ = split(target)
     if place.endswith(".py") and not Path(place).is_file():
@@ -193,7 +192,8 @@ def _supervise(
 ) -> int:
     """Serve in several processes, or in one that is restarted when a file changes."""
     from mcpkit.auth.verifiers import LOGINS, EmbeddedServer, resource_server
-    from mcpkit.cli._run.workers import Order, Supervisor, Watched
+    from mcpkit.cli._run.reload import Watched
+    from mcpkit.cli._run.workers import Order, Supervisor
     from mcpkit.transports.http.server import MARGIN, bind, is_loopback, where
 
     host, port = options.pop("host", "127.0.0.1"), options.pop("port", 8000)

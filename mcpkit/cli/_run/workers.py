@@ -13,12 +13,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mcpkit._utils.logs import log_to_stderr
 from mcpkit._utils.text import exit_reason
@@ -27,69 +26,11 @@ from mcpkit.cli._terminal import note
 from mcpkit.transports import stop_signals
 from mcpkit.transports.stdio.redirect import never_block
 
+if TYPE_CHECKING:
+    from mcpkit.cli._run.reload import Watched
+
 _START_PAUSE_S: Final = 1.0
 """Seconds before another attempt to start a worker."""
-
-_LOOK_S: Final = 0.3
-"""Seconds between looks at files."""
-
-_MIN_PAUSE_RATIO: Final = 10
-"""The pause between two looks at the files is at least this many times as long as a look."""
-
-_SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
-
-# --- files ----------------------------------------------------------------------------------------
-
-
-class Watched:
-    """The times and sizes of the Python files below a folder.
-
-    Args:
-        folder: The folder; hidden folders and virtual environments in it are skipped.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._known = self._look()
-        self.pause = _LOOK_S
-        """Seconds until the next look."""
-
-    def changes(self) -> list[Path]:
-        """Return the files that were changed, added or removed since the last look."""
-        before, began = self._known, time.monotonic()
-        self._known = now = self._look()
-        self.pause = max(_LOOK_S, _MIN_PAUSE_RATIO * (time.monotonic() - began))
-        return sorted(
-            path for path in before.keys() | now.keys() if before.get(path) != now.get(path)
-        )
-
-    def covers(self, file: str | None) -> bool:
-        """Return True if a file is one of these."""
-        return file is not None and Path(file) in self._known
-
-    def describe(self, paths: Sequence[Path]) -> str:
-        """Return paths for a message: relative to the folder, and at most three."""
-        names = [str(path.relative_to(self._folder)) for path in paths]
-        if len(names) > 3:
-            names[2:] = [f"{len(names) - 2} other files"]
-        return ", ".join(names)
-
-    def _look(self) -> Mapping[Path, tuple[int, int]]:
-        found: dict[Path, tuple[int, int]] = {}
-        for place, folders, files in os.walk(self._folder):
-            folders[:] = [
-                each
-                for each in folders
-                if not (each.startswith(".") or each in _SKIPPED)
-                and not os.path.exists(os.path.join(place, each, "pyvenv.cfg"))
-            ]
-            for path in (Path(place, each) for each in files if each.endswith(".py")):
-                try:
-                    facts = path.stat()
-                except OSError:  # it was removed meanwhile
-                    continue
-                found[path] = (facts.st_mtime_ns, facts.st_size)
-        return found
 
 
 # --- in a worker ----------------------------------------------------------------------------------
