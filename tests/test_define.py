@@ -18,7 +18,7 @@ from mcpkit.completion import choices_of
 from mcpkit.context import Context
 from mcpkit.dependencies import Complete, Depends, Header
 from mcpkit.errors import RegistrationError
-from mcpkit.prompts import Prompt, make_prompt
+from mcpkit.prompts import make_prompt
 from mcpkit.resources import Resource, ResourceTemplate, make_resource
 from mcpkit.tools import make_tool
 from mcpkit.types import (
@@ -43,6 +43,15 @@ def still() -> str:
     return ""
 
 
+def returning(annotation: Any) -> Callable[..., Any]:
+    """A function with a return annotation."""
+
+    def fn() -> Any: ...
+
+    fn.__annotations__["return"] = annotation
+    return fn
+
+
 class Color(enum.Enum):
     RED = "red"
     BLUE = "blue"
@@ -65,9 +74,10 @@ MAKERS: list[Callable[..., Any]] = [
 
 @pytest.mark.parametrize("make", MAKERS, ids=["tool", "prompt", "resource"])
 class TestCommonOptions:
-    def test_name_and_description_are_the_functions(self, make: Callable[..., Any]) -> None:
+    def test_have_defaults(self, make: Callable[..., Any]) -> None:
         made = make(greet)
         assert (made.name, made.description, made.title) == ("greet", "Greet somebody.", None)
+        assert (made.plan.inline, make(greet, inline=True).plan.inline) == (False, True)
 
     @pytest.mark.parametrize(
         ("option", "value"),
@@ -77,71 +87,62 @@ class TestCommonOptions:
             ("description", "Says hello."),
             ("icons", [Icon("https://example.com/a.png")]),
             ("meta", {"example.com/a": 1}),
+            ("tags", {"a", "b"}),
         ],
     )
     def test_may_be_given(self, make: Callable[..., Any], option: str, value: Any) -> None:
         assert getattr(make(greet, **{option: value}), option) == value
 
-    def test_tags_are_a_set(self, make: Callable[..., Any]) -> None:
-        assert make(greet, tags=["a", "b", "a"]).tags == {"a", "b"}
-
     def test_a_prefix_goes_before_the_name(self, make: Callable[..., Any]) -> None:
         assert make(greet, prefix="en").name == "en_greet"
-
-    def test_a_prefix_goes_before_a_given_name(self, make: Callable[..., Any]) -> None:
         assert make(greet, prefix="en", name="hello").name == "en_hello"
 
     def test_a_lambda_needs_a_name(self, make: Callable[..., Any]) -> None:
         with pytest.raises(RegistrationError, match=r"a lambda has no name; pass name=\.\.\."):
             make(lambda: "x")
-
-    def test_a_lambda_with_a_name_is_fine(self, make: Callable[..., Any]) -> None:
         assert make(lambda: "x", name="short").name == "short"
-
-    def test_it_runs_inline_when_told_to(self, make: Callable[..., Any]) -> None:
-        assert (make(greet).plan.inline, make(greet, inline=True).plan.inline) == (False, True)
 
     def test_it_reaches_the_wire(self, make: Callable[..., Any]) -> None:
         wire = make(greet, title="T", icons=[Icon("data:,")], meta={"a": 1}).to_wire(LATEST)
         assert (wire["title"], wire["icons"], wire["_meta"]) == ("T", [{"src": "data:,"}], {"a": 1})
 
 
+SHARED = ToolAnnotations(open_world=False)
+HINTS: list[dict[str, Any]] = [
+    {hint: value}
+    for hint in ("read_only", "destructive", "idempotent", "open_world")
+    for value in (True, False)
+]
+
+
 class TestToolOptions:
-    @pytest.mark.parametrize("hint", ["read_only", "destructive", "idempotent", "open_world"])
-    @pytest.mark.parametrize("value", [True, False])
-    def test_a_hint_by_itself(self, hint: Any, value: bool) -> None:
-        options: Any = {hint: value}
-        assert make_tool(greet, **options).annotations == ToolAnnotations(**options)
-
-    def test_no_hints(self) -> None:
-        assert make_tool(greet).annotations is None
-
-    def test_all_hints_together(self) -> None:
-        hints = ToolAnnotations(title="Hello", read_only=True)
-        assert make_tool(greet, annotations=hints).annotations == hints
-
-    def test_a_hint_beside_others(self) -> None:
-        hints = ToolAnnotations(open_world=False)
-        made = make_tool(greet, annotations=hints, read_only=True)
-        assert made.annotations == ToolAnnotations(open_world=False, read_only=True)
-
-    def test_hints_may_be_shared_between_tools(self) -> None:
-        shared = ToolAnnotations(open_world=False)
-        make_tool(greet, annotations=shared, read_only=True)
-        assert shared == ToolAnnotations(open_world=False)
+    @pytest.mark.parametrize(
+        ("options", "hints"),
+        [
+            ({}, None),
+            *[(hint, ToolAnnotations(**hint)) for hint in HINTS],
+            (
+                {"annotations": ToolAnnotations(title="Hello", read_only=True)},
+                ToolAnnotations(title="Hello", read_only=True),
+            ),
+            (
+                {"annotations": SHARED, "read_only": True},
+                ToolAnnotations(open_world=False, read_only=True),
+            ),
+        ],
+        ids=str,
+    )
+    def test_hints(self, options: Any, hints: ToolAnnotations | None) -> None:
+        assert make_tool(greet, **options).annotations == hints
+        assert ToolAnnotations(open_world=False) == SHARED
 
     def test_the_output_schema_is_that_of_the_annotation(self) -> None:
-        def fn() -> Point: ...  # type: ignore[empty-body]
-
+        fn = returning(Point)
         assert make_tool(fn).to_wire(LATEST)["outputSchema"] == {
             "type": "object",
             "properties": {"x": {"type": "integer"}},
             "required": ["x"],
         }
-
-    def test_structured_output_may_be_turned_off(self) -> None:
-        def fn() -> Point: ...  # type: ignore[empty-body]
-
         assert "outputSchema" not in make_tool(fn, structured_output=False).to_wire(LATEST)
 
     def test_structured_output_may_be_insisted_on(self) -> None:
@@ -169,9 +170,6 @@ def text_header(default: Any) -> Callable[..., str]:
 class TestHeaders:
     """`Header` in the annotation of a tool's parameter (PROTOCOL.md §8.4)."""
 
-    def test_most_tools_have_none(self) -> None:
-        assert make_tool(greet).headers == ()
-
     def test_the_schema_and_the_tool_know_it(self) -> None:
         def fn(region: Annotated[str, Header("Region")]) -> None: ...
 
@@ -181,6 +179,8 @@ class TestHeaders:
         assert made.headers == (
             HeaderParameter(b"mcp-param-region", "Mcp-Param-Region", ("region",), "string"),
         )
+        assert made.accepts.validate({"region": "eu"}) == {"region": "eu"}
+        assert make_tool(greet).headers == ()
 
     @pytest.mark.parametrize(
         "annotation",
@@ -197,63 +197,52 @@ class TestHeaders:
             "x-mcp-header": "A",
         }
 
-    def test_with_a_default(self) -> None:
-        assert schema_for(Annotated[int, Header("A")], 2) == {
-            "type": "integer",
-            "default": 2,
-            "x-mcp-header": "A",
-        }
+    @pytest.mark.parametrize(
+        ("annotation", "default", "schema"),
+        [
+            (Annotated[int, Header("A")], 2, {"type": "integer", "default": 2}),
+            (Annotated[bool | None, Header("A")], None, {"type": "boolean"}),
+            (Annotated[bool, Header("A")] | None, None, {"type": "boolean"}),
+        ],
+        ids=str,
+    )
+    def test_with_a_default(self, annotation: Any, default: Any, schema: Any) -> None:
+        """HDR-2: the type that is advertised is the plain one."""
+        made = make_tool(handler(annotation, default))
+        assert made.input_schema["properties"]["x"] == {**schema, "x-mcp-header": "A"}
+        assert [each.type for each in made.headers] == [schema["type"]]
 
     @pytest.mark.parametrize(
-        "annotation",
-        [Annotated[bool | None, Header("A")], Annotated[bool, Header("A")] | None],
+        ("annotation", "path"),
+        [
+            (Annotated[str, Field(alias="area"), Header("A")], ("area",)),
+            (Annotated[Color, Header("Color")], ("x",)),
+            (Place, ("x", "region")),
+        ],
+        ids=str,
     )
-    def test_with_a_default_of_none(self, annotation: Any) -> None:
-        """HDR-2: the type that is advertised is the plain one."""
-        made = make_tool(handler(annotation, None))
-        assert made.input_schema["properties"]["x"] == {"type": "boolean", "x-mcp-header": "A"}
-        assert [each.type for each in made.headers] == ["boolean"]
-
-    def test_with_another_name_on_the_wire(self) -> None:
-        made = make_tool(handler(Annotated[str, Field(alias="area"), Header("A")]))
-        assert [each.path for each in made.headers] == [("area",)]
-
-    def test_of_a_choice(self) -> None:
-        made = make_tool(handler(Annotated[Color, Header("Color")]))
-        assert [each.type for each in made.headers] == ["string"]
+    def test_the_path_of_the_value(self, annotation: Any, path: tuple[str, ...]) -> None:
+        """HDR-2."""
+        found = make_tool(handler(annotation)).headers
+        assert [(each.path, each.type) for each in found] == [(path, "string")]
 
     def test_of_a_choice_that_is_used_twice(self) -> None:
         """HDR-2: the type stands beside the name of the header, not behind a reference."""
 
         def fn(a: Annotated[Color, Header("A")], b: Color) -> None: ...
 
-        schema = make_tool(fn).input_schema
-        assert schema["properties"] == {
+        assert make_tool(fn).input_schema["properties"] == {
             "a": {"type": "string", "enum": ["red", "blue"], "x-mcp-header": "A"},
             "b": {"$ref": "#/$defs/Color"},
         }
 
-    def test_inside_a_model(self) -> None:
-        """HDR-2."""
-
-        def fn(place: Place) -> None: ...
-
-        assert [each.path for each in make_tool(fn).headers] == [("place", "region")]
-
     def test_what_a_tool_returns_has_no_headers(self) -> None:
-        def fn() -> Place: ...  # type: ignore[empty-body]
-
-        assert "x-mcp-header" not in str(make_tool(fn).to_wire(LATEST))
-
-    def test_the_value_is_validated_as_ever(self) -> None:
-        made = make_tool(handler(Annotated[int, Header("A")]))
-        assert made.accepts.validate({"x": 3}) == {"x": 3}
+        assert "x-mcp-header" not in str(make_tool(returning(Place)).to_wire(LATEST))
 
     def test_in_a_schema_that_is_given(self) -> None:
         schema = {"type": "object", "properties": {"name": {"type": "string", "x-mcp-header": "N"}}}
-        assert [each.name for each in make_tool(greet, input_schema=schema).headers] == [
-            "Mcp-Param-N"
-        ]
+        (header,) = make_tool(greet, input_schema=schema).headers
+        assert header.name == "Mcp-Param-N"
 
     @pytest.mark.parametrize(
         ("annotation", "fix"),
@@ -287,14 +276,10 @@ class TestHeaders:
         with pytest.raises(RegistrationError, match=r"greet\(\): "):
             make_tool(greet, input_schema=schema)
 
-    def test_prompts_have_none(self) -> None:
+    @pytest.mark.parametrize("uri", [None, "a://{name}", "a://b{?name}"])
+    def test_prompts_and_resources_have_none(self, uri: str | None) -> None:
         with pytest.raises(RegistrationError, match=r"fn\(\): name has a Header.*; remove it"):
-            make_prompt(text_header("a"))
-
-    @pytest.mark.parametrize("uri", ["a://{name}", "a://b{?name}"])
-    def test_resources_have_none(self, uri: str) -> None:
-        with pytest.raises(RegistrationError, match=r"fn\(\): name has a Header.*; remove it"):
-            make_resource(uri, text_header("a"))
+            make_resource(uri, text_header("a")) if uri else make_prompt(text_header("a"))
 
 
 class TestResource:
@@ -308,27 +293,20 @@ class TestResource:
         assert isinstance(made, ResourceTemplate)
         assert made.template.match("a://x/y") == {"path": "x/y"}
 
-    def test_a_uri_without_variables_is_a_resource(self) -> None:
+    def test_variables_make_it_a_template(self) -> None:
         assert isinstance(make_resource("a://b", still), Resource)
-
-    def test_a_uri_with_variables_is_a_template(self) -> None:
         assert isinstance(make_resource("a://{name}", greet), ResourceTemplate)
 
-    def test_the_uri_is_the_functions_name_if_none_is_given(self) -> None:
-        made = make_resource(None, still)
-        assert made.key == "resource://still"
-
-    def test_its_arguments_are_segments_of_that(self) -> None:
+    def test_without_a_uri_the_name_and_the_arguments_make_one(self) -> None:
         def fn(city: str, day: str) -> str:
             return city + day
 
+        assert make_resource(None, still).key == "resource://still"
         assert make_resource(None, fn).key == "resource://fn/{city}/{day}"
 
-    @pytest.mark.parametrize(
-        ("uri", "prefixed"), [("a://b/c", "a://en/b/c"), ("a://{name}", "a://en/{name}")]
-    )
-    def test_a_prefix_follows_the_scheme(self, uri: str, prefixed: str) -> None:
-        assert make_resource(uri, greet if "{" in uri else still, prefix="en").key == prefixed
+    def test_a_prefix_follows_the_scheme(self) -> None:
+        assert make_resource("a://b/c", still, prefix="en").key == "a://en/b/c"
+        assert make_resource("a://{name}", greet, prefix="en").key == "a://en/{name}"
 
     @pytest.mark.parametrize("uri", ["urn:isbn:123", "mailto:me@example.com", "a+b:c", "data:,x"])
     def test_a_uri_needs_no_slashes(self, uri: str) -> None:
@@ -353,11 +331,6 @@ class TestResource:
     def test_annotations(self, options: Any, annotations: Annotations | None) -> None:
         assert make_resource("a://b", still, **options).annotations == annotations
 
-    def test_annotations_may_be_shared(self) -> None:
-        shared = Annotations(audience=["user"])
-        make_resource("a://b", still, annotations=shared, priority=1.0)
-        assert shared == Annotations(audience=["user"])
-
     @pytest.mark.parametrize(
         ("returns", "mime_type"),
         [
@@ -378,13 +351,9 @@ class TestResource:
     def test_its_mime_type_is_that_of_the_annotation(
         self, returns: Any, mime_type: str | None
     ) -> None:
-        def fn() -> Any: ...
-
-        fn.__annotations__["return"] = returns
+        fn = returning(returns)
         assert make_resource("a://b", fn).mime_type == mime_type
-
-    def test_its_mime_type_may_be_given(self) -> None:
-        assert make_resource("a://b", still, mime_type="text/html").mime_type == "text/html"
+        assert make_resource("a://b", fn, mime_type="text/html").mime_type == "text/html"
 
 
 def named(name: str) -> str:
@@ -418,8 +387,7 @@ class TestVariables:
         assert make_resource(uri, fn).key == uri
 
     def test_an_alias_reaches_its_parameter(self) -> None:
-        made = make_resource("a://{sort}", aliased)
-        assert isinstance(made, ResourceTemplate)
+        made: Any = make_resource("a://{sort}", aliased)
         assert run(aliased, made.accepts.validate({"sort": "b"})) == "b"
 
     @pytest.mark.parametrize(
@@ -452,20 +420,13 @@ class TestVariables:
         assert str(caught.value).startswith(f"test_define.py:{line}: {fn.__name__}(): ")
         assert message in str(caught.value)
 
-    def test_that_are_not_all_filled(self) -> None:
-        def fn(city: str, day: str) -> str:
-            return city + day
+    def test_must_all_be_filled_except_dependencies(self) -> None:
+        def fn(city: str, day: str, more: Annotated[str, Depends(still)]) -> str:
+            return city + day + more
 
-        with pytest.raises(
-            RegistrationError, match=r"nothing in the URI fills day; add {day} to it"
-        ):
+        assert make_resource("a://{city}/{day}", fn).key == "a://{city}/{day}"
+        with pytest.raises(RegistrationError, match=r"nothing in the URI fills day; add {day} to"):
             make_resource("a://{city}", fn)
-
-    def test_dependencies_are_none(self) -> None:
-        def fn(city: str, more: Annotated[str, Depends(still)]) -> str:
-            return city + more
-
-        assert make_resource("a://{city}", fn).key == "a://{city}"
 
 
 PROMPT_ARGUMENTS: list[tuple[Any, str, Any]] = [
@@ -495,12 +456,7 @@ def test_a_prompt_argument_has_its_title() -> None:
 @pytest.mark.parametrize(("annotation", "text", "value"), PROMPT_ARGUMENTS, ids=str)
 def test_prompt_arguments_are_made_from_text(annotation: Any, text: str, value: Any) -> None:
     """PROMPT-3"""
-
-    def fn(x: Any) -> Any:
-        return x
-
-    fn.__annotations__ = {"x": annotation}
-    assert make_prompt(fn).accepts.validate({"x": text}) == {"x": value}
+    assert make_prompt(handler(annotation)).accepts.validate({"x": text}) == {"x": value}
 
 
 CHOICES: list[tuple[Any, list[str]]] = [
@@ -537,15 +493,13 @@ def suggestions(
 ) -> list[str] | None:
     """What is suggested for ``city``; None if nobody is asked."""
 
-    def fn(city: Any, country: str = "") -> str:
-        return f"{city}{country}"
+    def fn(city: Any, country: str = "") -> None: ...
 
     fn.__annotations__["city"] = annotation
     completer = make_prompt(fn).completers.get("city")
     if completer is None:
         return None
-    found = wait(lambda: completer(typed, others, context or context_with()))
-    return list(found)
+    return [*wait(lambda: completer(typed, others, context or context_with()))]
 
 
 CITIES = ["Oslo", "Lisbon", "Rome"]
@@ -577,48 +531,27 @@ class TestDescriptions:
     def test_of_the_result_stay_unless_the_schema_says_it(
         self, returns: Any, said: str, kept: bool
     ) -> None:
-        def fn() -> Any: ...
-
-        fn.__annotations__["return"] = returns
+        fn = returning(returns)
         fn.__doc__ = f"Do.\n\nReturns:\n    {said}"
         assert make_tool(fn).description == (f"Do.\n\nReturns: {said}" if kept else "Do.")
 
     def test_of_the_result_stay_without_an_annotation(self) -> None:
-        def fn():  # type: ignore[no-untyped-def]
-            """Do.
-
-            Returns:
-                dict
-            """
-
-        assert make_tool(fn).description == "Do.\n\nReturns: dict"
+        fn = lambda: None  # noqa: E731
+        fn.__doc__ = "Do.\n\nReturns:\n    dict"
+        assert make_tool(fn, name="fn").description == "Do.\n\nReturns: dict"
 
     def test_of_members_stay_unless_the_schema_says_them(self) -> None:
         class Stay(BaseModel):
             nights: int = Field(description="How many.")
             city: str
 
-        def fn() -> Stay: ...  # type: ignore[empty-body]
-
+        fn = returning(Stay)
         fn.__doc__ = "Do.\n\nReturns:\n    nights: How many."
         assert make_tool(fn).description == "Do."
         fn.__doc__ += "\n    city: The nearest one."
         assert "city: The nearest one." in (make_tool(fn).description or "")
 
-    def test_of_what_the_server_fills_are_not_shown(self) -> None:
-        def fn(city: str, ctx: Context) -> None:
-            """Do.
-
-            Args:
-                city: Where.
-                ctx: The context.
-            """
-
-        made = make_tool(fn)
-        assert made.description == "Do."
-        assert made.input_schema["properties"]["city"]["description"] == "Where."
-
-    def test_of_the_variables_of_a_template_stay(self) -> None:
+    def test_of_parameters_stay_where_no_schema_says_them(self) -> None:
         def fn(city: str, ctx: Context) -> str:
             """Do.
 
@@ -628,6 +561,9 @@ class TestDescriptions:
             """
             return city
 
+        made = make_tool(fn)
+        assert made.description == "Do."
+        assert made.input_schema["properties"]["city"]["description"] == "Where."
         assert make_resource("a://{city}", fn).description == "Do.\n\nArgs:\n- city: Where."
         assert make_resource("a://{city}", fn, description="Its own.").description == "Its own."
 
@@ -693,11 +629,8 @@ class TestComplete:
         assert suggestions(Annotated[str, Complete(CITIES)], typed) == found
 
     def test_a_generator_may_be_asked_again(self) -> None:
-        def fn(city: Any) -> str:
-            return str(city)
-
-        fn.__annotations__["city"] = Annotated[str, Complete(each for each in CITIES)]
-        completer = make_prompt(fn).completers["city"]
+        annotation = Annotated[str, Complete(each for each in CITIES)]
+        completer = make_prompt(handler(annotation)).completers["x"]
         for _ in range(2):
             assert list(wait(lambda: completer("", None, context_with()))) == CITIES
 
@@ -708,37 +641,18 @@ class TestComplete:
     def test_others_have_none(self) -> None:
         assert suggestions(str) is None
 
-    def test_a_function_gets_what_was_typed(self) -> None:
-        def find(typed: str) -> list[str]:
-            return [typed + "!"]
-
-        assert suggestions(Annotated[str, Complete(find)], "os") == ["os!"]
-
-    def test_a_function_may_be_async(self) -> None:
-        async def find(typed: str) -> Iterable[str]:
-            return (typed + end for end in "ab")
-
-        assert suggestions(Annotated[str, Complete(find)], "x") == ["xa", "xb"]
-
-    def test_a_function_gets_other_arguments_by_name(self) -> None:
-        def find(typed: str, country: str) -> list[str]:
+    @pytest.mark.parametrize("others", [None, {}, {"country": "no", "odd": "x"}])
+    def test_a_function_gets_the_text_and_other_arguments_by_name(self, others: Any) -> None:
+        def find(typed: str, country: str | None) -> list[str]:
             return [f"{typed}/{country}"]
 
-        found = suggestions(Annotated[str, Complete(find)], "os", {"country": "no", "odd": "x"})
-        assert found == ["os/no"]
+        async def later(typed: str, country: str | None = "dk") -> Iterable[str]:
+            return (f"{typed}/{country}" for _ in range(2))
 
-    @pytest.mark.parametrize("others", [None, {}])
-    def test_what_is_not_known_is_none(self, others: dict[str, str] | None) -> None:
-        def find(typed: str, country: str | None) -> list[str]:
-            return [repr(country)]
-
-        assert suggestions(Annotated[str, Complete(find)], "", others) == ["None"]
-
-    def test_what_is_not_known_has_its_default(self) -> None:
-        def find(typed: str, country: str = "no") -> list[str]:
-            return [country]
-
-        assert suggestions(Annotated[str, Complete(find)]) == ["no"]
+        country = "no" if others else None
+        assert suggestions(Annotated[str, Complete(find)], "os", others) == [f"os/{country}"]
+        found = suggestions(Annotated[str, Complete(later)], "os", others)
+        assert found == [f"os/{country or 'dk'}"] * 2
 
     def test_a_function_gets_the_context(self) -> None:
         async def find(typed: str, ctx: Context) -> list[str]:
@@ -747,75 +661,46 @@ class TestComplete:
         found = suggestions(Annotated[str, Complete(find)], context=context_with(state="s"))
         assert found == ["s"]
 
-    def test_a_function_that_takes_nothing_is_refused(self) -> None:
-        def find() -> list[str]:
-            return CITIES
-
-        with pytest.raises(RegistrationError, match="takes the text so far as its first argument"):
+    @pytest.mark.parametrize(
+        ("find", "said"),
+        [
+            (lambda: CITIES, "takes the text so far as its first argument"),
+            (lambda typed, planet: CITIES, r"planet is not an argument of fn\(\)"),
+        ],
+    )
+    def test_a_function_with_another_signature_is_refused(self, find: Any, said: str) -> None:
+        with pytest.raises(RegistrationError, match=said):
             suggestions(Annotated[str, Complete(find)])
 
-    def test_a_function_that_wants_a_stranger_is_refused(self) -> None:
-        def find(typed: str, planet: str) -> list[str]:
-            return [typed, planet]
-
-        with pytest.raises(
-            RegistrationError, match=r"find\(\): planet is not an argument of fn\(\)"
-        ):
-            suggestions(Annotated[str, Complete(find)])
-
-    def test_template_variables_have_suggestions_too(self) -> None:
-        def fn(on: bool) -> str:
-            return str(on)
-
-        made = make_resource("a://{on}", fn)
-        assert isinstance(made, ResourceTemplate)
-        assert list(made.completers) == ["on"]
-
-    def test_the_name_on_the_wire_counts(self) -> None:
-        def fn(kind: Annotated[Color, Field(alias="class")]) -> str:
-            return kind.value
-
+    def test_the_name_on_the_wire_counts_and_templates_have_them_too(self) -> None:
+        fn = handler(Annotated[Color, Field(alias="class")])
         assert list(make_prompt(fn).completers) == ["class"]
+        made = make_resource("a://{x}", handler(bool))
+        assert isinstance(made, ResourceTemplate)
+        assert list(made.completers) == ["x"]
+
+
+def module_of(**functions: Any) -> ModuleType:
+    module = ModuleType("some")
+    vars(module).update(functions)
+    return module
 
 
 class TestMarks:
     def test_are_found_in_order(self) -> None:
-        module = ModuleType("some")
-        for name in ("b", "a"):
-
-            def fn() -> str:
-                return ""
-
+        functions = {name: returning(str) for name in ("b", "a")}
+        for name, fn in functions.items():
             mark(fn, "tool", name=name)
-            setattr(module, name, fn)
-        assert [options["name"] for _, _, _, options in marked_in(module)] == ["b", "a"]
+        found = marked_in(module_of(**functions))
+        assert [options["name"] for _, _, _, options in found] == ["b", "a"]
 
-    def test_one_function_may_have_several(self) -> None:
-        def fn() -> str:
-            return ""
-
+    def test_one_function_may_have_several_and_two_names(self) -> None:
+        fn = returning(str)
         mark(fn, "tool")
         mark(fn, "resource", "a://b")
-        module = ModuleType("some")
-        vars(module)["fn"] = fn
-        assert [(kind, uri) for _, kind, uri, _ in marked_in(module)] == [
-            ("tool", None),
-            ("resource", "a://b"),
-        ]
-
-    def test_one_function_with_two_names_is_found_once(self) -> None:
-        def fn() -> str:
-            return ""
-
-        mark(fn, "tool")
-        module = ModuleType("some")
-        vars(module).update(a=fn, b=fn)
-        assert len(marked_in(module)) == 1
+        found = [(kind, uri) for _, kind, uri, _ in marked_in(module_of(fn=fn, again=fn))]
+        assert found == [("tool", None), ("resource", "a://b")]
 
     def test_what_cannot_be_marked(self) -> None:
         with pytest.raises(RegistrationError, match=r"len cannot be marked; use app\.tool"):
             mark(len, "tool")
-
-
-def test_a_prompt_is_a_prompt() -> None:
-    assert isinstance(make_prompt(greet), Prompt)
