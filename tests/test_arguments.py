@@ -24,11 +24,7 @@ from mcpkit._signature.schema import form_of
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.text import summarize
 from mcpkit.errors import InvalidArguments
-from tests.authoring import (
-    accepted,
-    arguments_of,
-    handler,
-)
+from tests.authoring import accepted, arguments_of, handler
 from tests.models import (
     Box,
     Color,
@@ -128,9 +124,7 @@ class TestTextWithJson:
     @pytest.mark.parametrize("raw", ['{"a": 1}', "[1]", "1", "null"])
     def test_stays_text_where_text_belongs(self, annotation: Any, raw: str) -> None:
         assert accepted(annotation, raw) == raw
-
-    def test_inside_an_argument_stays_text(self) -> None:
-        assert accepted(list[str], ["[1]"]) == ["[1]"]
+        assert accepted(list[str], [raw]) == [raw]
 
     @pytest.mark.parametrize("raw", ["[1", '["a"]', "[NaN]", '{"a": 1}', "1"])
     def test_that_does_not_fit_is_reported_as_it_was_sent(self, raw: str) -> None:
@@ -256,21 +250,12 @@ class TestProblems:
         with pytest.raises(InvalidArguments, match=r'^in: expected an integer, got "a"$'):
             arguments.validate({"in": "a"})
 
-    def test_cut_long_values(self) -> None:
-        assert problems(int, "a" * 200).endswith("a…")
-        assert len(problems(int, "a" * 200)) < 100
-
     def test_are_twenty_at_most_and_the_number_of_the_others(self) -> None:
         lines = problems(list[int], ["a"] * 400).splitlines()
         assert lines[0] == 'x[0]: expected an integer, got "a"'
         assert lines[19:] == ['x[19]: expected an integer, got "a"', "and 380 more problems"]
-
-    def test_of_a_union_count_once_for_each_type(self) -> None:
         lines = problems(list[int | list[int]], ["a"] * 21).splitlines()
-        assert lines[19:] == [
-            'x[19]: expected an integer or an array, got "a"',
-            "and 2 more problems",
-        ]
+        assert lines[20] == "and 2 more problems", "each type of a union counts"
 
     def test_of_all_arguments_are_twenty_at_most(self) -> None:
         def fn(x: list[int], y: int, z: list[int]) -> None: ...
@@ -349,8 +334,6 @@ class TestProblems:
     )
     def test_are_short(self, annotation: Any, raw: Any) -> None:
         assert max(map(len, problems(annotation, raw).splitlines())) <= 1000
-
-    def test_cut_names_of_arguments(self) -> None:
         with pytest.raises(InvalidArguments) as caught:
             arguments_of(handler(int, 1)).validate({"a" * 100_000: 1})
         assert len(str(caught.value)) < 300

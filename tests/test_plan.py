@@ -55,23 +55,17 @@ class TestWhereItRuns:
     def test_every_kind_is_called(self, fn: Callable[..., Any]) -> None:
         assert run(fn, {"a": 1}) == 2
 
-    def test_a_plain_function_has_a_thread(self) -> None:
+    def test_a_plain_function_has_a_thread_unless_it_is_inline(self) -> None:
+        async def coroutine_here() -> int:
+            return here()
+
+        def with_context(ctx: SyncContext) -> int:
+            return here()
+
         assert run(here) != here()
-
-    def test_a_coroutine_function_has_none(self) -> None:
-        async def fn() -> int:
-            return here()
-
-        assert run(fn) == here()
-
-    def test_an_inline_function_has_none(self) -> None:
+        assert run(coroutine_here) == here()
         assert run(here, inline=True) == here()
-
-    def test_an_inline_function_with_a_context_has_none(self) -> None:
-        def fn(ctx: SyncContext) -> int:
-            return here()
-
-        assert run(fn, inline=True) == here()
+        assert run(with_context, inline=True) == here()
 
     def test_what_it_raises_is_raised(self) -> None:
         def fn() -> None:
@@ -101,47 +95,31 @@ class TestGenerators:
 
 
 class TestContext:
-    def test_is_given_to_a_coroutine_function(self) -> None:
-        async def fn(ctx: Context) -> Any:
-            return ctx
+    def test_is_given_by_any_spelling(self) -> None:
+        async def fn(a: int, ctx: Context, b: int = 2) -> Any:
+            return a, ctx, b
 
-        context = context_with()
-        assert run(fn, context=context) is context
-
-    def test_is_given_in_its_sync_form(self) -> None:
-        def fn(ctx: SyncContext) -> Any:
+        def blocking(ctx: SyncContext) -> Any:
             return ctx.state
 
-        assert run(fn, context=context_with(state="s")) == "s"
-
-    def test_is_given_in_its_sync_form_by_any_spelling(self) -> None:
-        def fn(ctx: SyncContext[str] | None = None) -> Any:
+        def optional(ctx: SyncContext[str] | None = None) -> Any:
             return ctx
 
-        assert isinstance(run(fn), SyncContext)
+        context = context_with(state="s")
+        assert run(fn, {"a": 1}, context=context) == (1, context, 2)
+        assert run(blocking, context=context) == "s"
+        assert isinstance(run(optional), SyncContext)
 
-    def test_is_given_beside_arguments(self) -> None:
-        async def fn(a: int, ctx: Context, b: int = 2) -> Any:
-            return a, ctx.state, b
-
-        assert run(fn, {"a": 1}, context=context_with(state="s")) == (1, "s", 2)
-
-    @pytest.mark.parametrize(("fn", "uses"), [(plain, False), (lambda: 1, False)])
-    def test_is_not_used_by_all(self, fn: Callable[..., Any], uses: bool) -> None:
-        assert plan_of(fn).uses_context is uses
-
-    def test_is_used_by_a_handler(self) -> None:
-        def fn(ctx: SyncContext) -> None: ...
-
-        assert plan_of(fn).uses_context
-
-    def test_is_used_by_a_dependency(self) -> None:
+    def test_its_use_is_known(self) -> None:
         def dependency(ctx: Context) -> int:
             return 1
 
-        def fn(a: Annotated[int, Depends(dependency)]) -> None: ...
+        def fn(ctx: SyncContext) -> None: ...
+        def depending(a: Annotated[int, Depends(dependency)]) -> None: ...
 
         assert plan_of(fn).uses_context
+        assert plan_of(depending).uses_context
+        assert not plan_of(plain).uses_context
 
 
 class TestDepends:
@@ -168,7 +146,7 @@ class TestDepends:
 
         assert run(fn) != here()
 
-    def test_one_runs_once_per_call(self) -> None:
+    def test_one_runs_once_for_each_call(self) -> None:
         calls: list[int] = []
 
         def base() -> int:
@@ -189,18 +167,7 @@ class TestDepends:
             return a, b, c
 
         assert run(fn) == (1, 1, 1)
-
-    def test_one_runs_anew_for_each_call(self) -> None:
-        calls: list[int] = []
-
-        def base() -> int:
-            calls.append(1)
-            return len(calls)
-
-        def fn(a: Annotated[int, Depends(base)]) -> int:
-            return a
-
-        assert (run(fn), run(fn)) == (1, 2)
+        assert run(fn) == (2, 2, 2)
 
     def test_arguments_are_given_by_name(self) -> None:
         def dependency(city: str) -> str:
@@ -211,32 +178,17 @@ class TestDepends:
 
         assert run(fn, {"city": "oslo"}) == "OSLO"
 
-    def test_an_argument_left_out_has_the_handlers_default(self) -> None:
+    def test_an_argument_left_out_has_the_handlers_default_else_its_own(self) -> None:
         def dependency(city: str = "rome") -> str:
             return city
 
         def fn(city: str = "oslo", *, same: Annotated[str, Depends(dependency)]) -> str:
             return same
 
-        assert run(fn) == "oslo"
-
-    def test_what_nobody_gives_has_its_own_default(self) -> None:
-        def dependency(city: str = "rome") -> str:
-            return city
-
-        def fn(same: Annotated[str, Depends(dependency)]) -> str:
+        def without(same: Annotated[str, Depends(dependency)]) -> str:
             return same
 
-        assert run(fn) == "rome"
-
-    def test_the_context_is_given(self) -> None:
-        def dependency(ctx: SyncContext) -> Any:
-            return ctx.state
-
-        def fn(state: Annotated[Any, Depends(dependency)]) -> Any:
-            return state
-
-        assert run(fn, context=context_with(state="s")) == "s"
+        assert (run(fn), run(without)) == ("oslo", "rome")
 
     def test_dependencies_are_no_arguments(self) -> None:
         def fn(a: Annotated[int, Depends(here)], b: int) -> None: ...
@@ -248,20 +200,11 @@ class TestRefusals:
     def test_a_circle(self) -> None:
         def first(b: Any) -> None: ...
         def second(a: Annotated[int, Depends(first)]) -> None: ...
+        def fn(a: Annotated[int, Depends(first)]) -> None: ...
 
         first.__annotations__["b"] = Annotated[int, Depends(second)]
-
-        def fn(a: Annotated[int, Depends(first)]) -> None: ...
-
         assert refusal(fn).endswith("fn(): the dependencies form a cycle: first → second → first")
-
-    def test_itself(self) -> None:
-        def first(b: Any) -> None: ...
-
         first.__annotations__["b"] = Annotated[int, Depends(first)]
-
-        def fn(a: Annotated[int, Depends(first)]) -> None: ...
-
         assert "first → first" in refusal(fn)
 
     def test_a_name_that_nothing_fills(self) -> None:
@@ -373,21 +316,17 @@ KINDS = ["generator", "async_generator", "managed", "async_managed", "promised",
 
 @pytest.mark.parametrize("kind", KINDS)
 class TestClosing:
-    def test_it_is_open_during_the_call(self, kind: str) -> None:
+    def test_it_is_open_during_the_call_and_the_last_is_closed_first(self, kind: str) -> None:
         log = Log()
 
-        def fn(a: Annotated[str, Depends(getattr(log, kind)("a"))]) -> Any:
+        def fn(
+            a: Annotated[str, Depends(getattr(log, kind)("a"))],
+            b: Annotated[str, Depends(getattr(log, kind)("b"))],
+        ) -> Any:
             return a, list(log.lines)
 
-        assert run(fn) == ("a", ["open a"])
-
-    def test_it_is_closed_after_the_call(self, kind: str) -> None:
-        log = Log()
-
-        def fn(a: Annotated[str, Depends(getattr(log, kind)("a"))]) -> None: ...
-
-        run(fn)
-        assert log.lines == ["open a", "close a"]
+        assert run(fn) == ("a", ["open a", "open b"])
+        assert log.lines == ["open a", "open b", "close b", "close a"]
 
     def test_it_hears_of_an_error(self, kind: str) -> None:
         log = Log()
@@ -398,17 +337,6 @@ class TestClosing:
         with pytest.raises(ValueError, match="no"):
             run(fn)
         assert log.lines == ["open a", "error a", "close a"]
-
-    def test_the_last_opened_is_closed_first(self, kind: str) -> None:
-        log = Log()
-
-        def fn(
-            a: Annotated[str, Depends(getattr(log, kind)("a"))],
-            b: Annotated[str, Depends(getattr(log, kind)("b"))],
-        ) -> None: ...
-
-        run(fn)
-        assert log.lines == ["open a", "open b", "close b", "close a"]
 
     def test_the_first_is_closed_when_the_second_fails(self, kind: str) -> None:
         log = Log()
@@ -426,30 +354,23 @@ class TestClosing:
         assert log.lines == ["open a", "close a"]
 
 
-class TestThreads:
-    def test_a_plain_generator_is_entered_and_left_in_threads(self) -> None:
-        threads: list[int] = []
+def test_a_plain_generator_is_entered_and_left_in_threads() -> None:
+    threads: list[int] = []
 
-        def provide() -> Iterator[None]:
-            threads.append(here())
-            yield
-            threads.append(here())
+    def provide() -> Iterator[None]:
+        threads.append(here())
+        yield
+        threads.append(here())
 
-        async def fn(a: Annotated[None, Depends(provide)]) -> None: ...
+    async def later(a: Annotated[None, Depends(provide)]) -> None: ...
+    def fn(a: Annotated[None, Depends(provide)]) -> None: ...
 
-        run(fn)
-        assert len(threads) == 2
-        assert here() not in threads
-
-    def test_each_blocking_step_goes_through_the_peer(self) -> None:
-        def provide() -> Iterator[None]:
-            yield
-
-        def fn(a: Annotated[None, Depends(provide)]) -> None: ...
-
-        peer = RecordingBackend()
-        run(fn, context=context_with(peer))
-        assert peer.threads == 3  # enter, call, leave
+    run(later)
+    assert len(threads) == 2
+    assert here() not in threads
+    peer = RecordingBackend()
+    run(fn, context=context_with(peer))
+    assert peer.threads == 3  # enter, call, leave
 
 
 def test_a_default_in_a_field_reaches_dependencies() -> None:

@@ -67,14 +67,12 @@ class TestTools:
         assert is_hidden(text)
         assert TEXT not in text
 
-    def test_the_app_says_it_for_all(self) -> None:
+    def test_the_app_says_it_for_all_that_do_not_say_it_for_themselves(self) -> None:
         assert told(GitError(TEXT), app="all") == TEXT
         assert told(GitError(TEXT), app=(GitError,)) == TEXT
-
-    def test_a_tool_says_it_for_itself(self) -> None:
+        assert told(GitError(TEXT), GitError, app=ValueError) == TEXT
         assert is_hidden(told(GitError(TEXT), (), app="all"))
         assert is_hidden(told(GitError(TEXT), ValueError, app=GitError))
-        assert told(GitError(TEXT), GitError, app=ValueError) == TEXT
 
     @pytest.mark.parametrize("text", ["two\nlines", "ünï", "x" * 5000, "\x1b[2J", "{}", " blank "])
     def test_the_text_is_shown_as_that_of_a_tool_error_is(self, text: str) -> None:
@@ -95,13 +93,14 @@ class TestTools:
     ) -> None:
         assert told(error, "all") == text
 
-    def test_a_protocol_error_stays_one(self) -> None:
-        with pytest.raises(ProtocolError):
-            told(ProtocolError("closed", code=4001), "all")
-
-    def test_what_is_no_exception_is_never_shown(self) -> None:
-        with pytest.raises(ProtocolError, match="failed to answer"):
-            told(SystemExit(TEXT), "all")
+    @pytest.mark.parametrize(
+        ("error", "said"),
+        [(ProtocolError("closed", code=4001), "closed"), (SystemExit(TEXT), "failed to answer")],
+        ids=str,
+    )
+    def test_others_stay_what_they_are(self, error: BaseException, said: str) -> None:
+        with pytest.raises(ProtocolError, match=said):
+            told(error, "all")
 
     def test_a_result_that_does_not_fit_is_never_shown(self) -> None:
         app = MCPKit("a", errors="all")
@@ -152,53 +151,32 @@ class TestTools:
         assert is_hidden(found) if text is None else sorted(found.split("\n")) == ["one", "two"]
 
 
-class TestOtherEntries:
-    @pytest.mark.parametrize("uri", ["a://b", "a://{name}"])
-    def test_of_a_resource(self, uri: str) -> None:
-        app = MCPKit("a")
+def test_of_other_entries() -> None:
+    app = MCPKit("a", errors="all")
 
-        def fail(name: str = "") -> str:
-            raise GitError(TEXT + name)
+    @app.prompt(name="shown")
+    @app.prompt(name="hidden", errors=())
+    @app.resource("a://b")
+    def fail() -> str:
+        raise GitError(TEXT)
 
-        def bare() -> str:
-            raise GitError(TEXT)
+    app.add_resource(lambda name: fail(), "a://c/{name}", name="c")
 
-        app.add_resource(fail if "{" in uri else bare, uri, errors=GitError)
-        with TestClient(app) as client, pytest.raises(ProtocolError, match=TEXT) as caught:
-            client.read_resource(uri.format(name="x"))
-        assert caught.value.code == -32603
+    @app.tool
+    async def read(ctx: Context) -> str:
+        await ctx.read_resource("a://c/x")
+        return ""
 
-    def test_of_a_prompt(self) -> None:
-        app = MCPKit("a", errors="all")
-
-        @app.prompt
-        def fail() -> str:
-            raise GitError(TEXT)
-
-        @app.prompt(errors=())
-        def hide() -> str:
-            raise GitError(TEXT)
-
-        with TestClient(app) as client:
-            with pytest.raises(ProtocolError, match=TEXT):
-                client.get_prompt("fail")
-            with pytest.raises(ProtocolError, match="reference"):
-                client.get_prompt("hide")
-
-    def test_of_a_resource_that_another_handler_reads(self) -> None:
-        app = MCPKit("a")
-
-        @app.resource("a://b", errors="all")
-        def fail() -> str:
-            raise GitError(TEXT)
-
-        @app.tool
-        async def read(ctx: Context) -> str:
-            await ctx.read_resource("a://b")
-            return ""
-
-        with TestClient(app) as client:
-            assert client.call_tool("read").text == TEXT
+    with TestClient(app) as client:
+        for uri in ("a://c/x", "a://b"):
+            with pytest.raises(ProtocolError, match=TEXT) as caught:
+                client.read_resource(uri)
+            assert caught.value.code == -32603
+        with pytest.raises(ProtocolError, match=TEXT):
+            client.get_prompt("shown")
+        with pytest.raises(ProtocolError, match="reference"):
+            client.get_prompt("hidden")
+        assert client.call_tool("read").text == TEXT
 
 
 class Tools:
@@ -256,24 +234,27 @@ def test_what_is_no_exception_is_refused(errors: Any, place: str) -> None:
         assert "test_shown_errors.py:" in str(caught.value)
 
 
+def logged(caplog: pytest.LogCaptureFixture, *errors: Exception, times: int = 1) -> str:
+    """The log after calls of tools that raise."""
+    app = MCPKit("a")
+
+    def make(error: Exception) -> Callable[[], str]:
+        def fail() -> str:
+            raise error
+
+        return fail
+
+    for number, each in enumerate(errors):
+        app.add_tool(make(each), name=f"tool{number}")
+    with TestClient(app) as client:
+        for number in [*range(len(errors))] * times:
+            client.call_tool(f"tool{number}")
+    return "\n".join(map(logging.Formatter().format, caplog.records))
+
+
 class TestLog:
-    def calls(self, *tools: Callable[[], str], times: int = 2) -> None:
-        app = MCPKit("a")
-        for each in tools:
-            app.add_tool(each)
-        with TestClient(app) as client:
-            for _ in range(times):
-                for each in tools:
-                    client.call_tool(each.__name__)
-
     def test_says_once_for_each_tool_how_to_show_it(self, caplog: pytest.LogCaptureFixture) -> None:
-        def one() -> str:
-            raise GitError(TEXT)
-
-        def two() -> str:
-            raise KeyError(TEXT)
-
-        self.calls(one, two)
+        logged(caplog, GitError(TEXT), KeyError(TEXT), times=2)
         said = [each for each in caplog.messages if "errors=" in each]
         assert len(caplog.messages) == 4
         assert [each.rpartition("; ")[2] for each in said] == [
@@ -286,22 +267,13 @@ class TestLog:
         assert caplog.messages == []
 
     def test_has_the_frames_of_the_author(self, caplog: pytest.LogCaptureFixture) -> None:
-        def fail() -> str:
-            raise GitError(TEXT)
-
-        self.calls(fail, times=1)
-        (record,) = caplog.records
-        text = logging.Formatter().format(record)
+        text = logged(caplog, GitError(TEXT))
         assert "frames of mcpkit" in text
         assert "in fail\n" in text
         assert "call_tool" not in text
 
     def test_has_all_frames_when_debugging(self, caplog: pytest.LogCaptureFixture) -> None:
-        def fail() -> str:
-            raise GitError(TEXT)
-
         caplog.set_level(logging.DEBUG, "mcpkit")
-        self.calls(fail, times=1)
-        text = logging.Formatter().format(caplog.records[-1])
+        text = logged(caplog, GitError(TEXT))
         assert "frames of mcpkit" not in text
         assert "call_tool" in text

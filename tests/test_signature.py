@@ -66,10 +66,14 @@ class TestFunction:
         found = inspected(lambda x: x)
         assert (found.parameters[0].annotation, found.returns) == (Any, UNSET)
 
-    def test_keyword_only_parameters_are_parameters(self) -> None:
-        def fn(*, a: int) -> None: ...
+    def test_a_partial_has_no_positional_arguments_and_other_defaults(self) -> None:
+        fn = functools.partial(book, "oslo", nights=5)
+        assert [(each.name, each.default) for each in inspected(fn).parameters] == [("nights", 5)]
 
-        assert inspected(fn).parameters[0].name == "a"
+    def test_a_class_has_the_parameters_of_init_and_returns_itself(self) -> None:
+        found = inspected(Counter)
+        assert [(each.name, each.annotation) for each in found.parameters] == [("start", int)]
+        assert found.returns is Counter
 
 
 class Counter:
@@ -214,8 +218,6 @@ class TestWrappers:
     def test_annotations_of_its_own_win(self, by: Any) -> None:
         found = inspected(annotating(by=by)(go)).parameters[0]
         assert found.annotation == (float if by == "float" else by)
-
-    def test_annotations_of_its_own_may_change_the_result(self) -> None:
         assert inspected(annotating(**{"return": str})(go)).returns is str
 
     def test_annotations_of_a_wrapper_that_takes_anything_say_nothing(self) -> None:
@@ -247,19 +249,12 @@ class TestValidateCall:
         context = context_with()
         assert wait(lambda: fn(by="2", ctx=context)) == 2  # type: ignore[arg-type]
 
-    def test_a_context_of_a_thread(self) -> None:
-        @pydantic.validate_call
-        def fn(ctx: SyncContext) -> bool:
-            return isinstance(ctx, SyncContext)
-
-        assert run(fn) is True
-
-    def test_a_dependency(self) -> None:
+    def test_a_context_of_a_thread_and_a_dependency(self) -> None:
         class Database: ...
 
         @pydantic.validate_call
-        def fn(db: Annotated[Database, Depends(Database)]) -> bool:
-            return isinstance(db, Database)
+        def fn(ctx: SyncContext, db: Annotated[Database, Depends(Database)]) -> bool:
+            return isinstance(ctx, SyncContext) and isinstance(db, Database)
 
         assert run(fn) is True
 
@@ -282,7 +277,7 @@ class TestDescriptionsInAnnotations:
         assert found.description == "Where."
         assert schema_for(annotation)["description"] == "Where."
 
-    def test_it_wins_over_the_docstring(self) -> None:
+    def test_it_wins_over_the_docstring_and_a_field_over_it(self) -> None:
         def fn(x: Annotated[int, "An x."]) -> None:
             """Do.
 
@@ -291,8 +286,6 @@ class TestDescriptionsInAnnotations:
             """
 
         assert inspected(fn).parameters[0].description == "An x."
-
-    def test_a_field_wins_over_it(self) -> None:
         annotation = Annotated[int, "An x.", pydantic.Field(description="The x.")]
         assert schema_for(annotation)["description"] == "The x."
 
@@ -304,48 +297,28 @@ class TestDescriptionsInAnnotations:
         assert inspected(fn).docs.description == "Do.\n\nReturns: A name."
 
 
-def test_a_partial_has_no_positional_arguments_and_other_defaults() -> None:
-    fn = functools.partial(book, "oslo", nights=5)
-    assert [(each.name, each.default) for each in inspected(fn).parameters] == [("nights", 5)]
-
-
-def test_a_class_has_the_parameters_of_init_and_returns_itself() -> None:
-    found = inspected(Counter)
-    assert [(each.name, each.annotation) for each in found.parameters] == [("start", int)]
-    assert found.returns is Counter
-
-
 class TestRefusals:
-    def test_args(self) -> None:
-        def fn(*words: str) -> None: ...
-
-        line = fn.__code__.co_firstlineno
-        assert refusal(fn) == (
-            f"{HERE}:{line}: fn(): *words has no names a client could use; "
-            f"write a parameter of type list instead"
-        )
-
-    def test_kwargs_positional_only_and_underscore(self) -> None:
+    def test_other_kinds_of_parameters(self) -> None:
+        def args(*words: str) -> None: ...
         def kwargs(**more: str) -> None: ...
-
         def positional(a: int, /) -> None: ...
-
         def underscore(_a: int) -> None: ...
+        def header(a: Annotated[int, Depends(go), Header("A")]) -> None: ...
 
+        assert refusal(args) == (
+            f"{HERE}:{args.__code__.co_firstlineno}: args(): *words has no names a client could "
+            f"use; write a parameter of type list instead"
+        )
         assert re.search(r"[*]{2}more .*write a parameter of type dict instead", refusal(kwargs))
         assert re.search("a is positional-only.*remove the /", refusal(positional))
         assert re.search("name _a begins with an underscore.*rename it", refusal(underscore))
+        assert "a is not sent by the client, so no header can repeat it" in refusal(header)
 
     @pytest.mark.parametrize("marker", [Depends(go), Complete(["a"]), Header("A")])
     def test_a_marker_as_a_default(self, marker: Any) -> None:
-        def fn(a: int = marker) -> None: ...
-
-        assert f"write a: Annotated[<type>, {type(marker).__name__}(...)]" in refusal(fn)
-
-    def test_a_header_for_what_no_client_sends(self) -> None:
-        def provided(a: Annotated[int, Depends(go), Header("A")]) -> None: ...
-
-        assert "a is not sent by the client, so no header can repeat it" in refusal(provided)
+        assert f"write x: Annotated[<type>, {type(marker).__name__}(...)]" in refusal(
+            handler(int, marker)
+        )
 
     def test_a_method_without_its_object(self) -> None:
         assert re.search(r"nothing fills self.*app.include\(...\)", refusal(Counter.method))
@@ -362,10 +335,7 @@ class TestRefusals:
         assert "import it outside `if TYPE_CHECKING:`" in refusal(fn)
 
     def test_an_annotation_that_is_no_type(self) -> None:
-        def fn(a: int) -> None: ...
-
-        fn.__annotations__["a"] = "1 +"
-        assert "an annotation cannot be evaluated" in refusal(fn)
+        assert "an annotation cannot be evaluated" in refusal(handler("1 +"))
 
 
 class TestContext:
@@ -382,10 +352,7 @@ class TestContext:
         ids=repr,
     )
     def test_is_found_by_its_annotation(self, annotation: Any) -> None:
-        def fn(c: Any) -> None: ...
-
-        fn.__annotations__ = {"c": annotation}
-        assert inspected(fn).parameters[0].source == "context"
+        assert inspected(handler(annotation)).parameters[0].source == "context"
 
     def test_is_neither_found_by_its_name_nor_an_argument(self) -> None:
         def fn(ctx: int, c: Context) -> None: ...
@@ -400,20 +367,14 @@ def provide() -> int:
 Provided = TypeAliasType("Provided", Annotated[int, Depends(provide)])
 
 
-class TestMarkers:
-    def test_a_dependency_may_be_behind_an_alias_and_have_an_underscore(self) -> None:
-        def fn(a: Annotated[int, Depends(provide)], b: Provided, _c: Provided) -> None: ...
+def test_marks_may_be_behind_an_alias_and_have_an_underscore() -> None:
+    def fn(a: Annotated[int, Depends(provide)], b: Provided, _c: Provided) -> None: ...
 
-        found = inspected(fn).parameters
-        assert {(each.source, each.mark) for each in found} == {("depends", Depends(provide))}
-
-    def test_a_completion(self) -> None:
-        completion = Complete(["oslo"])
-
-        def fn(a: Annotated[str, completion]) -> None: ...
-
-        (a,) = inspected(fn).parameters
-        assert (a.source, a.mark) == ("argument", completion)
+    found = inspected(fn).parameters
+    assert {(each.source, each.mark) for each in found} == {("depends", Depends(provide))}
+    completion = Complete(["oslo"])
+    (a,) = inspected(handler(Annotated[str, completion])).parameters
+    assert (a.source, a.mark) == ("argument", completion)
 
 
 class TestNames:

@@ -30,15 +30,9 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
 WAV = b"RIFF\x00\x00\x00\x00WAVEfmt "
 
 
-class TestUnset:
-    def test_it_is_false(self) -> None:
-        assert not UNSET
-
-    def test_it_is_not_none(self) -> None:
-        assert UNSET is not None
-
-    def test_it_says_what_it_is(self) -> None:
-        assert repr(UNSET) == "UNSET"
+def test_unset_is_false_and_says_what_it_is() -> None:
+    assert (bool(UNSET), repr(UNSET)) == (False, "UNSET")
+    assert UNSET is not None
 
 
 def test_log_levels_ascend_from_debug_to_emergency() -> None:
@@ -87,39 +81,33 @@ def test_text_is_told_by_its_type(mime_type: str, is_text: bool) -> None:
     assert is_text_type(mime_type) is is_text
 
 
-class TestMedia:
-    def test_an_image_from_bytes_is_sniffed(self) -> None:
-        assert Image(PNG).block() == ImageContent(PNG, "image/png")
+def file_of(folder: Path, name: str, data: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
 
-    def test_a_sound_from_bytes_is_sniffed(self) -> None:
+
+class TestMedia:
+    def test_bytes_are_sniffed_unless_a_type_is_given(self) -> None:
+        assert Image(PNG).block() == ImageContent(PNG, "image/png")
         assert Audio(WAV).block() == AudioContent(WAV, "audio/wav")
+        assert Image(PNG, "image/x-own").mime_type == "image/x-own"
 
     @pytest.mark.parametrize("make", [bytes, bytearray, memoryview])
     def test_any_kind_of_bytes_will_do(self, make: type) -> None:
         assert Image(make(PNG)).data == PNG
 
-    def test_a_type_that_is_given_wins(self) -> None:
-        assert Image(PNG, "image/x-own").mime_type == "image/x-own"
-
     def test_a_type_that_cannot_be_guessed_must_be_given(self) -> None:
         with pytest.raises(ValueError, match=r'Image: pass mime_type=, for example Image\(data, "'):
             Image(b"?")
 
-    def test_a_file_is_guessed_by_its_name(self, tmp_path: Path) -> None:
-        path = tmp_path / "a.png"
-        path.write_bytes(b"?")
-        assert Image(path).mime_type == "image/png"
-
-    def test_a_file_without_a_telling_name_is_sniffed(self, tmp_path: Path) -> None:
-        path = tmp_path / "picture"
-        path.write_bytes(PNG)
-        assert Image(str(path)).mime_type == "image/png"
+    def test_a_file_is_guessed_by_its_name_else_sniffed(self, tmp_path: Path) -> None:
+        assert Image(file_of(tmp_path, "a.png", b"?")).mime_type == "image/png"
+        assert Image(str(file_of(tmp_path, "picture", PNG))).mime_type == "image/png"
 
     def test_a_file_is_read_when_it_is_sent(self, tmp_path: Path) -> None:
-        path = tmp_path / "a.png"
-        path.write_bytes(b"old")
-        image = Image(path)
-        path.write_bytes(b"new")
+        image = Image(file_of(tmp_path, "a.png", b"old"))
+        file_of(tmp_path, "a.png", b"new")
         assert image.block().data == b"new"
 
     def test_annotations_reach_the_block(self) -> None:
@@ -128,43 +116,25 @@ class TestMedia:
         assert File(PNG, annotations=marks).block().annotations is marks
 
 
-class TestFile:
-    def test_text_is_embedded_as_text(self, tmp_path: Path) -> None:
-        path = tmp_path / "a.txt"
-        path.write_text("é", encoding="utf-8")
-        contents = TextResourceContents(path.as_uri(), "é", mime_type="text/plain")
-        assert File(path).block().resource == contents
-
-    def test_anything_else_is_embedded_as_a_blob(self) -> None:
-        contents = BlobResourceContents("data:,", b"\0", mime_type="application/octet-stream")
-        assert File(b"\0").block().resource == contents
-
-    def test_it_may_have_a_uri(self) -> None:
-        assert File(b"{}", "application/json", uri="a:b").block().resource.uri == "a:b"
-
-    def test_a_path_becomes_an_encoded_uri(self, tmp_path: Path) -> None:
-        path = tmp_path / "a b.txt"
-        path.write_text("x")
-        assert File(path).block().resource.uri.endswith("/a%20b.txt")
+def test_a_file_is_embedded_as_text_or_as_a_blob(tmp_path: Path) -> None:
+    path = file_of(tmp_path, "a b.txt", "é".encode())
+    contents = TextResourceContents(path.as_uri(), "é", mime_type="text/plain")
+    assert contents.uri.endswith("/a%20b.txt")
+    assert File(path).block().resource == contents
+    blob = BlobResourceContents("data:,", b"\0", mime_type="application/octet-stream")
+    assert File(b"\0").block().resource == blob
+    assert File(b"{}", "application/json", uri="a:b").block().resource.uri == "a:b"
 
 
-class TestContents:
-    def test_text_that_is_not_utf8_is_a_blob(self) -> None:
-        assert isinstance(contents_of("a:b", b"\xff", "text/plain"), BlobResourceContents)
-
-    def test_bytes_of_no_type_are_text_if_they_can_be(self) -> None:
-        assert contents_of("a:b", b"x", None) == TextResourceContents("a:b", "x")
-
-    def test_bytes_of_no_type_are_a_blob_otherwise(self) -> None:
-        assert contents_of("a:b", b"\xff", None) == BlobResourceContents("a:b", b"\xff")
+def test_contents_are_text_if_they_can_be() -> None:
+    assert isinstance(contents_of("a:b", b"\xff", "text/plain"), BlobResourceContents)
+    assert contents_of("a:b", b"x", None) == TextResourceContents("a:b", "x")
+    assert contents_of("a:b", b"\xff", None) == BlobResourceContents("a:b", b"\xff")
 
 
-class TestMessages:
-    def test_a_message_is_the_users_unless_said(self) -> None:
-        assert UserMessage("hi") == Message("hi")
-
-    def test_the_model_may_say_something(self) -> None:
-        assert AssistantMessage("hi") == Message("hi", "assistant")
+def test_a_message_is_the_users_unless_said() -> None:
+    assert UserMessage("hi") == Message("hi")
+    assert AssistantMessage("hi") == Message("hi", "assistant")
 
 
 def test_a_tool_result_tells_no_structure_from_null() -> None:
