@@ -26,13 +26,7 @@ STEPS = ("one", "two", "three")
 
 
 def store_of(kind: str, where: str, apart: str) -> TaskStore:
-    """A store as all processes of a test open it.
-
-    Args:
-        kind: Which.
-        where: Its file or its URL.
-        apart: A unique name for the tasks of a test.
-    """
+    """A store as all processes of a test open it, under a unique name."""
     if kind == "sqlite":
         return TaskStore(SqliteStore(where))
     if kind == "postgres":

@@ -24,13 +24,9 @@ UNPACKED: Final = Path(__file__).resolve().parents[2] / ".cache" / "databases"
 
 
 class Server(ABC):
-    """A server with a folder of its own, on a socket in it.
+    """A server with its own folder, and a socket in it.
 
-    It loses nothing when it is killed: what it has written down, the system has.
-
-    Args:
-        program: The executable.
-        fsync: True to have the disk confirm what is written, as in earnest.
+    When it is killed it loses nothing that it has written; with `fsync` the disk confirms that.
     """
 
     def __init__(self, program: Path, *, fsync: bool = False) -> None:
@@ -48,7 +44,7 @@ class Server(ABC):
             self.end()
             raise
 
-    user: ClassVar[dict[str, str]]
+    user: ClassVar[dict[str, str]] = {}
     """The user it runs as, if not the user of the tests."""
 
     @property
@@ -62,12 +58,10 @@ class Server(ABC):
     @abstractmethod
     def is_ready(self) -> bool: ...
 
-    @abstractmethod
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027
         """Make what it needs before its first start."""
 
     def start(self) -> None:
-        """Start it, and wait until it can be used."""
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self.as_user()
@@ -80,7 +74,6 @@ class Server(ABC):
 
     @classmethod
     def as_user(cls) -> dict[str, Any]:
-        """Return what has a process run as its user."""
         return {**cls.user, "extra_groups": []} if cls.user else {}
 
     def kill(self) -> None:
@@ -90,11 +83,9 @@ class Server(ABC):
         self._process.wait(PATIENCE)
 
     def pause(self) -> None:
-        """Have it stand still."""
         self._send(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Have it go on."""
         self._send(signal.SIGCONT)
 
     def _send(self, number: signal.Signals) -> None:
@@ -102,15 +93,12 @@ class Server(ABC):
         self._process.send_signal(number)
 
     def end(self) -> None:
-        """End it, and remove what it has kept."""
         if self._process is not None and self._process.poll() is None:
             self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Redis(Server):
-    user: ClassVar[dict[str, str]] = {}
-
     @property
     def url(self) -> str:
         return f"unix://{self.folder / 'socket'}"
@@ -127,9 +115,6 @@ class Redis(Server):
         }
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
         return [str(self._program), *words]
-
-    def prepare(self) -> None:
-        pass
 
     def is_ready(self) -> bool:
         try:
@@ -168,21 +153,7 @@ class Postgres(Server):
 
     def prepare(self) -> None:
         # To make a database takes longer than to copy one.
-        self._run("cp", "-a", _made_by(self._program) / "data", self.folder)
-
-    @classmethod
-    def _run(cls, *command: str | Path) -> None:
-        subprocess.run(
-            command, capture_output=True, timeout=2 * PATIENCE, check=True, **cls.as_user()
-        )
-
-    @classmethod
-    def make(cls, program: Path, folder: Path) -> None:
-        """Make a new database."""
-        cls._run(
-            *(program.with_name("initdb"), "-D", folder / "data", "-U", "postgres"),
-            *("-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"),
-        )
+        _run("cp", "-a", _made_by(self._program) / "data", self.folder)
 
     def kill(self) -> None:
         super().kill()
@@ -204,6 +175,12 @@ class Postgres(Server):
         return b"ready to accept connections" in self.log.read_bytes()
 
 
+def _run(*command: str | Path) -> None:
+    subprocess.run(
+        command, capture_output=True, timeout=2 * PATIENCE, check=True, **Postgres.as_user()
+    )
+
+
 @cache
 def _made_by(program: Path) -> Path:
     """Return a folder with a new database."""
@@ -211,12 +188,14 @@ def _made_by(program: Path) -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     if Postgres.user:
         shutil.chown(folder, **Postgres.user)
-    Postgres.make(program, folder)
+    _run(
+        *(program.with_name("initdb"), "-D", folder / "data", "-U", "postgres"),
+        *("-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"),
+    )
     return folder
 
 
 def _processes_in(folder: Path) -> Sequence[int]:
-    """Return the processes that work in a folder."""
     found: list[int] = []
     for each in Path("/proc").glob("[0-9]*/cwd"):
         with suppress(OSError):
@@ -261,7 +240,6 @@ class Servers:
         self._started: dict[str, Server] = {}
 
     def has(self, name: str) -> bool:
-        """Return True if a server is there."""
         if name not in self._programs:
             self._programs[name] = program_of(name)
         return self._programs[name] is not None
@@ -273,7 +251,6 @@ class Servers:
         return self._started[name].url
 
     def new(self, name: str, *, fsync: bool = False) -> Server:
-        """Start another server; skip the test if it is missing."""
         if not self.has(name):
             pytest.skip(f"there is no {name} here: .ci/databases")
         program = self._programs[name]
@@ -281,6 +258,5 @@ class Servers:
         return SERVERS[name][0](program, fsync=fsync)
 
     def end(self) -> None:
-        """End all."""
         for each in self._started.values():
             each.end()

@@ -40,21 +40,16 @@ class Kept(NamedTuple):
 
 
 class Workers:
-    """Processes that work on the tasks of a store.
-
-    Attributes:
-        disturbed: The names of those that were killed or paused.
-    """
+    """Processes that work on the tasks of a store."""
 
     def __init__(self, kept: Kept, log: Path, lease: float) -> None:
-        self.disturbed: list[str] = []
+        self.disturbed: list[str] = []  # those that were killed or paused
         self._arguments = [*kept, str(log)]
         self._lease = lease
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._started = 0
 
     def start(self) -> None:
-        """Start another one."""
         name = f"worker-{self._started}"
         self._started += 1
         command = [sys.executable, "-m", "tests.tasks.killed", *self._arguments, name]
@@ -81,7 +76,6 @@ class Workers:
         return name, self._running[name]
 
     def end(self) -> None:
-        """Kill all."""
         for process in self._running.values():
             process.kill()
             process.wait(PATIENCE)
@@ -132,15 +126,9 @@ async def survive(
     disturb: Callable[[Workers], object],
     cut_off: Callable[[Workers], set[str] | None],
 ) -> None:
-    """Have workers do tasks while they, or their store, are disturbed.
+    """Have workers do tasks while they, or their store, are disturbed at least `most` times.
 
-    Args:
-        kept: Where the tasks are kept.
-        folder: For what the workers write.
-        lease: Seconds of a lease.
-        most: How often something is disturbed, or more often.
-        disturb: Disturbs it.
-        cut_off: Those whose steps may have been repeated; None: all.
+    The workers in `cut_off` may have repeated steps; None stands for all.
     """
     store = store_of(*kept)
     await store.open("watcher")
@@ -225,13 +213,6 @@ def test_tasks_survive_an_outage_of_their_server(
 
 
 def check(log: Path, ids: list[str], cut_off: set[str] | None) -> None:
-    """Read what the workers have written.
-
-    Args:
-        log: Their file.
-        ids: The tasks.
-        cut_off: The workers whose steps may have been repeated; None: all.
-    """
     begun: dict[tuple[str, str], list[str]] = defaultdict(list)
     for line in log.read_text().splitlines():
         worker, id, what = line.split()

@@ -17,15 +17,11 @@ import anyio
 import pytest
 
 from mcpkit import Context, MCPKit, SyncContext, TaskOptions
-from mcpkit._concurrency.loop import Loop
-from mcpkit._server import task_runs as legs
 from mcpkit._stores import sqlite
 from mcpkit._stores.base import StoreUnavailable
 from mcpkit._stores.memory import MemoryStore, Table
 from mcpkit._stores.sqlite import SqliteStore, is_held
-from mcpkit.client.connection import Link
-from mcpkit.errors import InternalError, InvalidParams
-from mcpkit.tasks import record
+from mcpkit.errors import InvalidParams
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.service import TaskService
 from mcpkit.tasks.store import TaskStore
@@ -173,70 +169,12 @@ async def test_the_end_of_a_stopped_thread_is_not_an_outcome(way: str, tmp_path:
         assert text_of(await until(client, id, "completed", "failed")) == "done"
 
 
-async def test_the_status_message_does_not_go_back_in_another_attempt() -> None:
-    app: MCPKit = MCPKit("far", tasks=QUICK)
-    go_on = anyio.Event()
-
-    @app.tool(task="optional")
-    async def tell(ctx: Context) -> str:
-        assert ctx.task is not None
-        ctx.task.status("begun")
-        ctx.task.status("before the question")
-        await ctx.elicit("Go on?")
-        await go_on.wait()
-        return "told"
-
-    async with connected(app) as client:
-        id = await start(client, "tell")
-        found = await until(client, id, "input_required")
-        assert found["statusMessage"] == "before the question"
-        seen: list[str | None] = []
-        tasks = tasks_of(app)
-        publish = tasks.publish
-
-        def note(task: Task) -> None:
-            seen.append(task.message)
-            publish(task)
-
-        tasks.publish = note  # type: ignore[method-assign]
-        await answered(client, id, None)
-        await until(client, id, "working")
-        await anyio.sleep(0)
-        go_on.set()
-        await until(client, id, "completed")
-        assert set(seen) == {"before the question"}
-
-
-async def test_a_status_message_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not again and again, while there is nothing new."""
-    monkeypatch.setattr(legs, "_NOTE_S", 0.005)
-    written: list[str] = []
-    noted = record.note
-
-    def count(task: Task, leg: int, message: str, now: float) -> Task | None:
-        written.append(message)
-        return noted(task, leg, message, now)
-
-    monkeypatch.setattr(record, "note", count)
-    app: MCPKit = MCPKit("far", tasks=QUICK)
-
-    @app.tool(task="optional")
-    async def tell(ctx: Context) -> str:
-        assert ctx.task is not None
-        ctx.task.status("half")
-        await anyio.sleep(0.05)
-        return "told"
-
-    async with connected(app) as client:
-        await until(client, await start(client, "tell"), "completed")
-    assert written == ["half"]
-
-
-class Keeping(MemoryStore[Task]):
-    """A store that notes whose leases are renewed."""
+class Recording(MemoryStore[Task]):
+    """A store that notes whose leases are renewed, and reads its own clock."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(clock=lambda: self.now)
+        self.now = 1_000_000.0
         self.kept: list[str] = []
 
     async def keep(self, ids: Collection[str], renew: Any) -> Any:
@@ -246,11 +184,8 @@ class Keeping(MemoryStore[Task]):
 
 async def test_the_lease_of_a_running_task_is_renewed() -> None:
     """Or another process would take it for lost, and begin it again."""
-    store = Keeping()
-    app: MCPKit = MCPKit("long", tasks={**QUICK, "lease": 0.06})
-    app.server.settings = app.server.settings._replace(
-        tasks=app.server.settings.tasks._replace(store=lambda: store)
-    )
+    store = Recording()
+    app: MCPKit = MCPKit("long", tasks={**QUICK, "lease": 0.06, "store": lambda: store})
     go_on = anyio.Event()
 
     @app.tool(task="optional")
@@ -268,8 +203,8 @@ async def test_the_lease_of_a_running_task_is_renewed() -> None:
 # --- those who follow -----------------------------------------------------------------------------
 
 
-def waiting_app(store: Path | None = None, **options: Any) -> MCPKit[Any]:
-    kept: TaskOptions = QUICK if store is None else {**QUICK, "store": str(store)}
+def waiting_app(store: Any = None, **options: Any) -> MCPKit[Any]:
+    kept: TaskOptions = QUICK if store is None else {**QUICK, "store": store}
     app: MCPKit = MCPKit("waiting", tasks=kept, **options)
 
     @app.tool(task="optional")
@@ -334,12 +269,12 @@ async def test_listeners_are_notified_of_changes_in_order() -> None:
 async def test_clients_are_not_notified_of_the_tasks_of_others(tmp_path: Path) -> None:
     """Every change of a file is heard; clients are told of those of their tasks."""
     heard: list[Any] = []
-    app = waiting_app(tmp_path / "tasks.db")
+    app = waiting_app(str(tmp_path / "tasks.db"))
     async with connected(app, CORE, on_notification=lambda *each: heard.append(each)) as client:
         id = await start(client, "ask")
         await reached(lambda: any(each[1].get("status") == "input_required" for each in heard))
         before = len(heard)
-        async with connected(waiting_app(tmp_path / "tasks.db")) as other:
+        async with connected(waiting_app(str(tmp_path / "tasks.db"))) as other:
             for _ in range(5):
                 await until(other, await start(other, "quick"), "completed")
                 await anyio.sleep(0.03)
@@ -347,79 +282,39 @@ async def test_clients_are_not_notified_of_the_tasks_of_others(tmp_path: Path) -
         await client.request("tasks/cancel", {"taskId": id})
 
 
-async def test_changes_are_read_once_at_a_time() -> None:
-    """However many are heard while a look takes its time."""
-    app = waiting_app()
-    async with connected(app, CORE) as client:
-        await until(client, await start(client, "ask"), "input_required")
-        tasks = tasks_of(app)
-        store = await tasks.store()
-        go_on = anyio.Event()
-        looks: list[str] = []
-
-        async def get(id: str) -> Task | None:
-            looks.append(id)
-            await go_on.wait()
-            return None
-
-        store.get = get  # type: ignore[method-assign]
-        for _ in range(20):
-            tasks._on_change(None)
-            await anyio.sleep(0.002)
-        await reached(lambda: looks)
-        assert len(looks) == 1
-        go_on.set()
-        await reached(lambda: tasks._refreshing is None)
-        del store.get
-
-
 async def test_an_expired_task_has_no_listeners() -> None:
-    now = [1_000_000.0]
-    store = MemoryStore[Task](clock=lambda: now[0])
-    app = waiting_app()
-    app.server.settings = app.server.settings._replace(
-        tasks=app.server.settings.tasks._replace(store=lambda: store)
-    )
+    store = Recording()
+    app = waiting_app(lambda: store)
     async with connected(app, CORE) as client:
         id = await start(client, "ask")
         tasks = tasks_of(app)
         assert id in tasks._listeners
         follower = Told()
         tasks.follow(id, follower)
-        now[0] += 30 * 24 * 3600
+        store.now += 30 * 24 * 3600
         await store.sweep()
         await tasks._read_again([*tasks._listeners])
         assert follower.gone == [id]
         assert not tasks._listeners
 
 
-async def test_a_stream_ignores_the_tasks_of_other_clients() -> None:
-    app = waiting_app()
-    async with connected(app) as client:
-        id = await start(client, "ask")
-        ids = [id, *(f"unknown {number}" for number in range(50))]
-        async with listening(client, *ids):
-            tasks = tasks_of(app)
-            await reached(lambda: [*tasks._listeners] == [id])
-        await reached(lambda: not tasks._listeners)
-
-
 async def test_a_task_of_two_streams_is_followed_until_both_have_ended() -> None:
+    """The tasks of other clients are ignored."""
     app = waiting_app()
     async with connected(app) as client:
         id = await start(client, "ask")
         tasks = tasks_of(app)
-        async with listening(client, id), listening(client, id):
+        async with listening(client, id), listening(client, id, *map(str, range(50))):
             await reached(lambda: [*tasks._listeners] == [id])
         await reached(lambda: not tasks._listeners)
 
 
 async def test_a_task_that_cannot_be_unsealed_does_no_harm(tmp_path: Path) -> None:
     """SEC-8: the secret was changed."""
-    async with connected(waiting_app(tmp_path / "tasks.db", secret="s" * 32)) as client:
+    async with connected(waiting_app(str(tmp_path / "tasks.db"), secret="s" * 32)) as client:
         id = await start(client, "ask")
         await until(client, id, "input_required")
-    async with connected(waiting_app(tmp_path / "tasks.db", secret="t" * 32)) as client:
+    async with connected(waiting_app(str(tmp_path / "tasks.db"), secret="t" * 32)) as client:
         async with listening(client, id):
             await until(client, await start(client, "quick"), "completed")
             await client.request("tasks/cancel", {"taskId": id})
@@ -437,31 +332,11 @@ async def test_a_session_has_its_own_log_level(level: str, count: int) -> None:
         assert len(logged) == count
 
 
-class Garbling(Asked):
-    """A client that sends some answers that are not objects."""
-
-    @asynccontextmanager
-    async def _open(self, loop: Loop) -> AsyncGenerator[Link, None]:
-        async with super()._open(loop) as link:
-            send = link.send_text
-
-            async def send_text(text: bytes) -> None:
-                await send(text.replace(b'{"garbled":true}', b"7"))
-
-            link.send_text = send_text  # type: ignore[method-assign]
-            yield link
-
-
 async def test_a_malformed_answer_is_requested_again() -> None:
-    app = waiting_app()
-    answers: list[Any] = [{"action": "shrug"}, {"garbled": True}, accept("well")]
-    client = Garbling(app, revision=CORE)
-    client.script(*answers)
-    async with client:
-        call = {"name": "ask", "arguments": {}, "task": {}}
-        id = (await client.request("tools/call", call))["task"]["taskId"]
-        result = await client.request("tasks/result", {"taskId": id})
-        assert result["content"][0]["text"] == "well"
+    async with Asked(waiting_app(), revision=CORE) as client:
+        client.script({"action": "shrug"}, accept("well"))
+        id = await start(client, "ask")
+        assert text_of({"result": await client.request("tasks/result", {"taskId": id})}) == "well"
 
 
 # --- when it begins and ends ----------------------------------------------------------------------
@@ -524,25 +399,6 @@ async def _done() -> str:
     return "done"
 
 
-async def test_a_server_that_shuts_down_opens_no_store() -> None:
-    opened: list[Any] = []
-
-    def make() -> MemoryStore[Task]:
-        opened.append(None)
-        return MemoryStore()
-
-    app: MCPKit = MCPKit("ending", tasks={"store": make, **QUICK})
-    app.tool(task="optional")(_done)
-    async with connected(app):
-        await reached(lambda: opened)
-        tasks = tasks_of(app)
-        tasks._store = None
-        await tasks.aclose()
-        with pytest.raises(StoreUnavailable):
-            await tasks.store()
-    assert len(opened) == 1
-
-
 # --- limits ---------------------------------------------------------------------------------------
 
 
@@ -559,28 +415,6 @@ async def test_odd_requests_for_a_ttl(wish: float, kept: int | None) -> None:
         made = (await client.request("tools/call", call))["task"]
         assert made["ttl"] == (kept or week)
         assert (await client.request("tasks/get", {"taskId": made["taskId"]}))["taskId"]
-
-
-async def test_expired_tasks_do_not_count() -> None:
-    now = [1_000_000.0]
-    options: TaskOptions = {
-        **QUICK,
-        "store": lambda: MemoryStore(clock=lambda: now[0]),
-        "max_tasks_each": 2,
-    }
-    app: MCPKit = MCPKit("full", tasks=options)
-
-    @app.tool(task="optional", task_ttl=10)
-    async def ask(ctx: Context) -> str:
-        return str((await ctx.elicit("And?", str)).data)
-
-    async with connected(app) as client:
-        for _ in range(2):
-            await start(client, "ask")
-        with pytest.raises(InternalError, match="Too many tasks"):
-            await start(client, "ask")
-        now[0] += 11
-        await start(client, "ask")
 
 
 async def test_the_answers_and_questions_of_a_task_have_a_size_limit() -> None:

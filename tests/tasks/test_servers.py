@@ -8,7 +8,7 @@ import secrets
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack
 from typing import Any, Final
 
 import anyio
@@ -23,10 +23,10 @@ from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.store import TaskStore
 from tests.tasks.servers import Redis, Server, Servers, program_of
+from tests.tasks.test_stores import MANY, new, opened
 
 pytestmark = pytest.mark.anyio
 
-MANY: Final = {"limit": 100, "limit_per_owner": 100}
 PATIENCE: Final = 20.0
 KINDS: Final = ["redis", "postgres"]
 
@@ -81,15 +81,6 @@ def store_at(kind: str, url: str, name: str | None = None) -> Store:
     return Store(ForgetfulPostgres(url, schema=name, connections=2))
 
 
-@asynccontextmanager
-async def opened(store: Store, runner: str = "here") -> AsyncGenerator[Store, None]:
-    await store.open(runner)
-    try:
-        yield store
-    finally:
-        await store.aclose()
-
-
 @pytest.fixture
 async def store(kind: str, servers: Servers) -> AsyncGenerator[Store, None]:
     async with opened(store_at(kind, servers.url(kind))) as ready:
@@ -104,10 +95,6 @@ def server(kind: str, servers: Servers) -> Iterator[Server]:
         yield started
     finally:
         started.end()
-
-
-def new(id: str, ttl: float | None = 60) -> Task:
-    return Task(id=id, owner="o", call=b"", ttl=ttl)
 
 
 # --- answers that are lost ------------------------------------------------------------------------
@@ -217,19 +204,16 @@ async def test_a_process_is_notified_again_when_the_server_is_back(
     heard: list[str | None] = []
     name = f"servers_{secrets.token_hex(8)}"
     one, two = (store_at(kind, server.url, name) for _ in range(2))
-    await one.open("one")
-    await two.open("two", heard.append)
-    await two.add(new("of two"), **MANY)
-    await one.add(new("before"), **MANY)
-    await until(lambda: "before" in heard)
-    server.kill()
-    server.start()
-    await until(lambda: None in heard)  # it may have missed something
-    await one.add(new("behind"), **MANY)
-    await until(lambda: "behind" in heard)
-    assert "of two" not in heard
-    await two.aclose()
-    await one.aclose()
+    async with opened(one, "one"), opened(two, "two", heard.append):
+        await two.add(new("of two"), **MANY)
+        await one.add(new("before"), **MANY)
+        await until(lambda: "before" in heard)
+        server.kill()
+        server.start()
+        await until(lambda: None in heard)  # it may have missed something
+        await one.add(new("behind"), **MANY)
+        await until(lambda: "behind" in heard)
+        assert "of two" not in heard
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -299,17 +283,13 @@ def test_a_missing_library_is_reported_with_its_command(
         importlib.import_module(f"mcpkit._stores.{kind}")
 
 
-def test_on_trio_the_error_names_asyncio(kind: str) -> None:
+def test_unusable_options_are_rejected(kind: str) -> None:
+    """On trio the error names asyncio."""
     store = store_at(kind, "redis://localhost" if kind == "redis" else "postgresql:///x")
     with pytest.raises(RuntimeError, match="needs asyncio"):
         anyio.run(store.open, "x", backend="trio")
-
-
-def test_invalid_prefixes_and_schemas_are_rejected() -> None:
-    with pytest.raises(ValueError, match="prefix"):
-        RedisStore("redis://localhost", prefix="{a}")
-    with pytest.raises(ValueError, match="schema"):
-        PostgresStore("postgresql:///x", schema='a"; DROP')
+    with pytest.raises(ValueError, match="prefix" if kind == "redis" else "schema"):
+        store_at(kind, "redis://localhost", '{a"; DROP')
 
 
 # --- Redis ----------------------------------------------------------------------------------------
@@ -324,7 +304,7 @@ async def test_all_keys_of_a_task_expire(store: Store) -> None:
         return f"{tag}:{key}"
 
     for id, ttl in (("a", 10.0), ("b", 100.0)):
-        await store.add(new(id, ttl), **MANY)
+        await store.add(new(id, ttl=ttl), **MANY)
     await store.claim(1, lease=10)
     await store.remember("a", 1, "step", b"1")
     keys: list[bytes] = await ask(store, ["KEYS", named("*").replace("{", "[{]")])
@@ -336,8 +316,8 @@ async def test_all_keys_of_a_task_expire(store: Store) -> None:
         ttl = 10 if key in ("t:a", "s:a", "runs:here") else 100
         assert ttl - 5 < milliseconds / 1000 - redis._SLACK_S <= ttl + 1, key
     # And an index of a task that stays, stays.
-    await store.add(new("c", None), **MANY)
-    await store.add(new("d", 10.0), **MANY)
+    await store.add(new("c", ttl=None), **MANY)
+    await store.add(new("d", ttl=10.0), **MANY)
     assert await ask(store, ["PTTL", named("due")]) == -1
 
 
@@ -407,16 +387,13 @@ async def test_the_keys_are_found_in_a_cluster(
         await until(lambda: "cluster_state:ok" in first.ask("CLUSTER INFO"))
         heard: list[str | None] = []
         one, two = (store_at("redis", first.url, "mcpkit:app") for _ in range(2))
-        await one.open("one")
-        await two.open("two", heard.append)
-        await one.add(new("a"), **MANY)
-        assert [each.attempt for each in await two.claim(1, lease=10)] == [1]
-        assert await two.remember("a", 1, "step", b"1") == b"1"
-        await one.change("a", record.cancel)
-        assert [each.status for each in await one.list("o", None, 5)] == ["cancelled"]
-        await until(lambda: "a" in heard)
-        await two.aclose()
-        await one.aclose()
+        async with opened(one, "one"), opened(two, "two", heard.append):
+            await one.add(new("a"), **MANY)
+            assert [each.attempt for each in await two.claim(1, lease=10)] == [1]
+            assert await two.remember("a", 1, "step", b"1") == b"1"
+            await one.change("a", record.cancel)
+            assert [each.status for each in await one.list("o", None, 5)] == ["cancelled"]
+            await until(lambda: "a" in heard)
 
 
 # --- PostgreSQL -----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import time as actual
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import anyio
 import pytest
@@ -31,14 +31,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Place(NamedTuple):
-    """Where tasks are kept.
-
-    Args:
-        folder: For files.
-        servers: What runs.
-        name: Unique.
-        clock: Of the stores; None for one that goes by itself.
-    """
+    """Where tasks are kept."""
 
     folder: Path
     servers: Servers
@@ -72,6 +65,9 @@ SHARED: Final = [each for each in STORES if each != "memory"]
 MANY: Final = {"limit": 100, "limit_per_owner": 100}
 
 
+AnyStore = TypeVar("AnyStore", bound=TaskStore)
+
+
 class Time:
     """A clock that goes when it is told to."""
 
@@ -83,8 +79,10 @@ class Time:
 
 
 @asynccontextmanager
-async def opened(store: TaskStore, runner: str = "here") -> AsyncGenerator[TaskStore, None]:
-    await store.open(runner)
+async def opened(
+    store: AnyStore, runner: str = "here", on_change: Callable[[str | None], object] | None = None
+) -> AsyncGenerator[AnyStore, None]:
+    await store.open(runner, on_change or (lambda id: None))
     try:
         yield store
     finally:
@@ -379,12 +377,9 @@ async def test_a_process_is_notified_of_changes(kind: str, place: Place) -> None
     place = place._replace(clock=None)
     heard = threading.Event()
     one, two = STORES[kind](place), STORES[kind](place)
-    await one.open("one")
-    await two.open("two", lambda id: heard.set())
-    await one.add(new("a"), **MANY)
-    assert await anyio.to_thread.run_sync(heard.wait, 10)
-    await two.aclose()
-    await one.aclose()
+    async with opened(one, "one"), opened(two, "two", lambda id: heard.set()):
+        await one.add(new("a"), **MANY)
+        assert await anyio.to_thread.run_sync(heard.wait, 10)
 
 
 @shared

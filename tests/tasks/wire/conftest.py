@@ -21,7 +21,7 @@ from tests.combinations import Place, Served, anyio_backend, client, revision, s
 from tests.combinations import place as found_place
 from tests.scenarios.tapped import PATIENCE
 from tests.selection import Case
-from tests.tasks.servers import SERVERS, Servers
+from tests.tasks.servers import SERVERS
 from tests.tasks.wire.server import make_app
 
 __all__ = ["anyio_backend", "client", "revision", "shared", "stderr"]
@@ -31,13 +31,12 @@ EXTENSION = "2026-07-28"
 EXTENSIONS: dict[str, Any] = {"io.modelcontextprotocol/tasks": {}}
 
 CASES = [
-    *(Case("memory", revision, "asyncio") for revision in (CORE, EXTENSION)),
-    *(Case("memory", revision, "trio") for revision in (CORE, EXTENSION)),
-    *(Case("sqlite", revision, "asyncio") for revision in (CORE, EXTENSION)),
-    *(Case("redis", revision, "asyncio") for revision in (CORE, EXTENSION)),
-    *(Case("postgres", revision, "asyncio") for revision in (CORE, EXTENSION)),
-    *(Case("stdio", revision, "asyncio") for revision in (CORE, EXTENSION)),
-    *(Case("http", revision, "asyncio") for revision in (CORE, EXTENSION)),
+    Case(transport, revision, backend)
+    for transport, backend in (
+        *(("memory", "asyncio"), ("memory", "trio"), ("sqlite", "asyncio"), ("redis", "asyncio")),
+        *(("postgres", "asyncio"), ("stdio", "asyncio"), ("http", "asyncio")),
+    )
+    for revision in (CORE, EXTENSION)
 ]
 
 
@@ -123,22 +122,18 @@ def place(
     case: Case, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Place]:
     """The server of a combination, which all its scenarios share."""
-    if case.transport == "memory":
-        app = make_app()
-        yield Place(lambda: app, {})
-    elif case.transport == "sqlite":
-        app = make_app(store=str(tmp_path_factory.mktemp("tasks") / "tasks.db"))
-        yield Place(lambda: app, {})
-    elif case.transport in SERVERS:
-        servers: Servers = request.getfixturevalue("servers")
-        app = make_app(store=servers.url(case.transport))
-        yield Place(lambda: app, {})
-    else:
+    file = str(tmp_path_factory.mktemp("tasks") / "tasks.db")
+    if case.transport in ("stdio", "http"):
         found: Place = request.getfixturevalue("found_place")
         if case.transport == "stdio":
-            file = str(tmp_path_factory.mktemp("tasks") / "tasks.db")
             found.options["env"][STORE] = file
         yield found
+    else:
+        store: str | None = {"memory": None, "sqlite": file}.get(case.transport)
+        if case.transport in SERVERS:
+            store = request.getfixturevalue("servers").url(case.transport)
+        app = make_app(store=store)
+        yield Place(lambda: app, {})
 
 
 __all__ += ["found_place"]
