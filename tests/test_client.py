@@ -152,23 +152,19 @@ if method == "initialize":
         assert client.server_info == Implementation("fake", "1")
 
 
-async def test_a_version_that_nobody_knows_is_refused(fake: Fake) -> None:
-    body = """
-if method == "initialize":
-    welcome(message, "2031-01-01")
-"""
-    with pytest.raises(UnsupportedProtocolVersion):
-        async with Client(fake(body), revision=HANDSHAKE[-1]):
-            pytest.fail("nothing was agreed upon")
-
-
-async def test_a_revision_that_was_asked_for_is_insisted_on(fake: Fake) -> None:
-    body = """
-if method == "server/discover":
-    error(message, -32601)
-"""
-    with pytest.raises(MethodNotFound):
-        async with Client(fake(body), revision=MODERN):
+@pytest.mark.parametrize(
+    ("body", "revision", "error"),
+    [
+        (HANDSHAKES.replace("(message)", '(message, "2031-01-01")'), HANDSHAKE[-1], None),
+        (when("server/discover", "error(message, -32601)", first=""), MODERN, MethodNotFound),
+    ],
+    ids=["unknown", "insisted"],
+)
+async def test_a_revision_that_cannot_be_agreed_on_is_an_error(
+    fake: Fake, body: str, revision: str, error: type[Exception] | None
+) -> None:
+    with pytest.raises(error or UnsupportedProtocolVersion):
+        async with Client(fake(body), revision=revision):
             pytest.fail("nothing was agreed upon")
 
 
@@ -187,23 +183,27 @@ async def test_initialized_follows_the_handshake(fake: Fake) -> None:
 # --- servers that fail ----------------------------------------------------------------------------
 
 
-async def test_a_server_that_ends_at_once(fake: Fake) -> None:
-    with pytest.raises(ConnectionClosed, match=r"^The server ended with exit code 3$") as caught:
-        async with Client([sys.executable, "-c", "raise SystemExit(3)"]):
-            pytest.fail("it has no server")
-    assert caught.value.exit_code == 3
-
-
-async def test_a_server_that_only_says_no_more(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpkit.client.stdio._EXIT_CODE_S", 0.1)
-    body = """
-os.close(1)
-sys.stdin.read()
-"""
-    with pytest.raises(ConnectionClosed, match=r"^The server closed its output$") as caught:
+@pytest.mark.parametrize(
+    ("body", "said", "exit_code"),
+    [
+        ("sys.exit(3)", r"^The server ended with exit code 3$", 3),
+        ("os.close(1)\nsys.stdin.read()", r"^The server closed its output$", None),
+        (
+            'print(\'{"jsonrpc": "2.0", "id": 1, "result"\', end=\'\')\nsys.exit()',
+            r"^The server ended",
+            0,
+        ),
+    ],
+    ids=["ends", "says no more", "half a line"],
+)
+async def test_a_server_that_goes_away_at_once(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, body: str, said: str, exit_code: int | None
+) -> None:
+    monkeypatch.setattr("mcpkit.client.stdio._EXIT_CODE_S", 0.1 if exit_code is None else 5)
+    with pytest.raises(ConnectionClosed, match=said) as caught:
         async with Client(fake(body)):
             pytest.fail("it has no server")
-    assert caught.value.exit_code is None
+    assert caught.value.exit_code == exit_code
 
 
 async def test_a_server_that_ends_during_a_request(fake: Fake) -> None:
@@ -211,24 +211,6 @@ async def test_a_server_that_ends_during_a_request(fake: Fake) -> None:
         for name in ("any", "again"):
             with pytest.raises(ConnectionClosed, match="exit code 1"):
                 await client.call_tool(name)
-
-
-async def test_a_server_whose_lifespan_fails(tmp_path: Path) -> None:
-    server = tmp_path / "server.py"
-    server.write_text(
-        "from contextlib import asynccontextmanager\n"
-        "from mcpkit import MCPKit\n"
-        "@asynccontextmanager\n"
-        "async def lifespan(app):\n"
-        "    raise LookupError('no database')\n"
-        "    yield\n"
-        "app = MCPKit('stillborn', lifespan=lifespan)\n"
-    )
-    log = tmp_path / "log"
-    with log.open("w") as file, pytest.raises(ConnectionClosed):
-        async with Client(server, stderr=file.fileno(), env={"PYTHONPATH": str(ROOT)}):
-            pytest.fail("it cannot have started")
-    assert "no database" in log.read_text()
 
 
 async def test_a_program_that_does_not_exist() -> None:
@@ -269,12 +251,15 @@ MALFORMED = {
 async def test_a_malformed_message_does_not_end_the_reading(
     fake: Fake, message: dict[str, Any]
 ) -> None:
-    body = f"""
-send(**{message!r})
-{DISCOVERS}
-"""
-    async with Client(fake(body), timeout=5) as client:
+    async with Client(fake(f"send(**{message!r})\n{DISCOVERS}"), timeout=5) as client:
         assert client.revision == MODERN
+
+
+NOTIFIES = when(
+    "tools/call",
+    'send(method="notifications/message", params={"level": "info", "data": 1})',
+    "result(message, content=[])",
+)
 
 
 async def test_a_callback_that_fails_does_not_end_the_reading(
@@ -283,15 +268,13 @@ async def test_a_callback_that_fails_does_not_end_the_reading(
     def fail(*message: Any) -> None:
         raise LookupError("in a callback")
 
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    send(method="notifications/message", params={{"level": "info", "data": 1}})
-    result(message, content=[])
-"""
-    async with Client(fake(body), on_log=fail) as client:
+    told: list[Any] = []
+    async with Client(
+        fake(NOTIFIES), on_log=fail, on_notification=lambda *each: told.append(each)
+    ) as client:
         assert (await client.call_tool("any")).content == []
     assert "in a callback" in caplog.text
+    assert told == [("notifications/message", {"level": "info", "data": 1})]
 
 
 @pytest.mark.parametrize("end", ["", "\\n"], ids=["without an end", "with an end"])
@@ -346,38 +329,45 @@ if method == "tools/call":
     assert sum(each["method"] == "tools/list" for each in seen) == requests
 
 
+WRONG_PROGRESS: list[dict[str, Any]] = [
+    {"progress": "1"},
+    {"progress": None},
+    {"progress": True},
+    {"progress": [1]},
+    {"progress": 10**400},
+    {"progress": 1, "total": {}},
+    {"progress": 1, "message": 5},
+]
+
+
 @pytest.mark.parametrize(
-    "wrong",
+    ("kind", "wrong"),
     [
-        {"progress": "1"},
-        {"progress": None},
-        {"progress": True},
-        {"progress": [1]},
-        {"progress": 10**400},
-        {"progress": 1, "total": {}},
-        {"progress": 1, "message": 5},
+        *(("progress", each) for each in WRONG_PROGRESS),
+        ("message", {"level": []}),
+        ("message", {"logger": 5}),
     ],
     ids=lambda wrong: str(wrong)[:30],
 )
-async def test_malformed_progress_is_said_once(
-    fake: Fake, wrong: dict[str, Any], caplog: pytest.LogCaptureFixture
+async def test_malformed_notifications_are_logged_once(
+    fake: Fake, kind: str, wrong: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    token = message["params"]["_meta"]["progressToken"]
-    for number in range(100):
-        send(method="notifications/progress", params={{"progressToken": token, **{wrong!r}}})
-    send(method="notifications/progress", params={{"progressToken": token, "progress": 2}})
-    result(message, resultType="complete", content=[])
-"""
+    body = when(
+        "tools/call",
+        'token = message["params"]["_meta"]["progressToken"]',
+        'right = {"progressToken": token, "progress": 2, "level": "info", "data": 1}',
+        f"for params in *[{{**right, **{wrong!r}}}] * 100, right:",
+        f"    send(method='notifications/{kind}', params=params)",
+        "result(message, content=[])",
+    )
     told: list[Any] = []
-    async with Client(fake(body)) as client:
+    async with Client(fake(body), on_log=lambda *each: told.append(each)) as client:
         await client.call_tool("any", on_progress=told.append)
-    assert told == [Progress(2, None, None)]
+    assert told == [Progress(2, None, None) if kind == "progress" else ("info", 1, None)]
     (record,) = caplog.records
-    assert record.getMessage().startswith("the server sends malformed progress: ")
-    assert record.exc_info is None
+    what = "progress" if kind == "progress" else "log messages"
+    assert record.getMessage().startswith(f"the server sends malformed {what}: ")
+    assert not record.exc_info
 
 
 def test_a_progress_callback_may_take_three_values() -> None:
@@ -396,26 +386,6 @@ def test_a_progress_callback_may_take_three_values() -> None:
             )
         client.call_tool("step", on_progress=lambda *now: seen.append(now))
     assert seen == [(1, 2), (Progress(1, 2, "half"),)]
-
-
-async def test_a_malformed_log_message_is_said_once(
-    fake: Fake, caplog: pytest.LogCaptureFixture
-) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    for level, logger in ([], None), ("info", 5), ("info", None):
-        params = {{"level": level, "logger": logger, "data": 1}}
-        send(method="notifications/message", params=params)
-    result(message, resultType="complete", content=[])
-"""
-    told: list[Any] = []
-    async with Client(fake(body), on_log=lambda *each: told.append(each)) as client:
-        await client.call_tool("any")
-    assert told == [("info", 1, None)]
-    (record,) = caplog.records
-    assert record.getMessage().startswith("the server sends malformed log messages: ")
-    assert record.exc_info is None
 
 
 FLOOD = """
@@ -474,14 +444,12 @@ async def test_bytes_of_questions_that_were_answered_do_not_count(
     body = f"""
 {HANDSHAKES}
 if method == "tools/call":
-    waiting, count = message, 0
-    send(id="0", method="ping", params={{"_meta": {{"x": "x" * 300}}}})
-if method is None:
-    count += 1
-    if count < 5:
-        send(id=str(count), method="ping", params={{"_meta": {{"x": "x" * 300}}}})
-    else:
-        result(waiting, content=[])
+    waiting, left = message, 5
+if method == "tools/call" or method is None and left:
+    left -= 1
+    send(id=str(left), method="ping", params={{"_meta": {{"x": "x" * 300}}}})
+elif method is None:
+    result(waiting, content=[])
 """
     async with Client(fake(body), revision="2025-11-25", timeout=PATIENCE) as client:
         await client.call_tool("any")
@@ -507,18 +475,26 @@ if method == "tools/call":
     assert 'The member "id" is longer than 1024 characters, or than 64 bits' in caplog.text
 
 
+def batching(*statements: str) -> str:
+    first = HANDSHAKES.replace("(message)", '(message, "2025-03-26")')
+    return when("ping", *statements, first=first)
+
+
 async def test_a_batch_of_what_is_no_message_is_complained_of_once(
     fake: Fake, caplog: pytest.LogCaptureFixture
 ) -> None:
-    body = """
-if method == "initialize":
-    welcome(message, "2025-03-26")
-if method == "ping":
-    print(json.dumps([0] * 50 + [{"jsonrpc": "2.0", "id": message["id"], "result": {}}]))
-    sys.stdout.flush()
-"""
-    async with Client(fake(body), revision="2025-03-26") as client:
+    """MSG-9: the rest of it is read."""
+    body = batching(
+        'log = {"method": "notifications/message", "params": {"level": "info", "data": "beside"}}',
+        'answer = {"jsonrpc": "2.0", "id": message["id"], "result": {}}',
+        'print(json.dumps([0] * 50 + [{"jsonrpc": "2.0", **log}, answer]), flush=True)',
+    )
+    told: list[Any] = []
+    async with Client(
+        fake(body), revision="2025-03-26", on_log=lambda level, data, logger: told.append(data)
+    ) as client:
         await client.ping()
+    assert told == ["beside"]
     (record,) = caplog.records
     assert "an invalid message" in record.getMessage()
 
@@ -601,51 +577,15 @@ if method == "ping":
     "wishes", [[1], "x", {"a": 1}, {"a": {}}, {"a": {"method": "m", "params": 1}}]
 )
 async def test_a_malformed_wish_for_input(fake: Fake, wishes: Any) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    result(message, resultType="input_required", inputRequests={wishes!r})
-"""
-    async with Client(fake(body)) as client:
+    wanted = f'result(message, resultType="input_required", inputRequests={wishes!r})'
+    async with Client(fake(when("tools/call", wanted))) as client:
         with pytest.raises(ValueError, match="answer to tools/call is malformed"):
             await client.call_tool("any")
 
 
-async def test_a_line_without_an_end_is_not_a_message(fake: Fake) -> None:
-    body = """
-sys.stdout.write('{"jsonrpc": "2.0", "id": 1, "result"')
-sys.exit()
-"""
-    with pytest.raises(ConnectionClosed):
-        async with Client(fake(body)):
-            pytest.fail("nothing was agreed upon")
-
-
-async def test_batches_are_read(fake: Fake) -> None:
-    """MSG-9: a server of 2025-03-26 may send them."""
-    body = """
-if method == "initialize":
-    welcome(message, "2025-03-26")
-if method == "ping":
-    progress = {"jsonrpc": "2.0", "method": "notifications/message",
-                "params": {"level": "info", "data": "beside"}}
-    print(json.dumps([progress, {"jsonrpc": "2.0", "id": message["id"], "result": {}}]), flush=True)
-"""
-    told: list[Any] = []
-    async with Client(
-        fake(body), revision="2025-03-26", on_log=lambda level, data, logger: told.append(data)
-    ) as client:
-        await client.ping()
-    assert told == ["beside"]
-
-
-@pytest.mark.parametrize("answer", ['"text"', "7", "[]", "null"])
+@pytest.mark.parametrize("answer", ['"text"', "7", "[]", "None"])
 async def test_a_result_that_is_no_object_is_an_error(fake: Fake, answer: str) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    print('{{"jsonrpc": "2.0", "id": %d, "result": {answer}}}' % message["id"], flush=True)
-"""
+    body = when("tools/call", f'send(id=message["id"], result={answer})')
     async with Client(fake(body), timeout=1) as client:
         with pytest.raises((ValueError, ProtocolError)):
             await client.call_tool("any")
@@ -683,13 +623,12 @@ async def test_a_malformed_result_is_an_error_with_a_name(
 
 async def test_an_empty_cursor_is_a_cursor(fake: Fake) -> None:
     """PAGE-1."""
-    body = f"""
-{DISCOVERS}
-if method == "tools/list":
-    more = {{}} if "cursor" in message["params"] else {{"nextCursor": ""}}
-    tool = {{"name": f"t{{len(seen)}}", "inputSchema": {{"type": "object"}}}}
-    result(message, resultType="complete", tools=[tool], **more)
-"""
+    body = when(
+        "tools/list",
+        'more = {} if "cursor" in message["params"] else {"nextCursor": ""}',
+        'tool = {"name": f"t{len(seen)}", "inputSchema": {"type": "object"}}',
+        "result(message, tools=[tool], **more)",
+    )
     async with Client(fake(body)) as client:
         assert len(await client.list_tools()) == 2
 
@@ -699,11 +638,7 @@ if method == "tools/list":
 
 async def test_a_timeout_tells_the_server(fake: Fake) -> None:
     """CANC-7, LIFE-10."""
-    body = f"""
-{DISCOVERS}
-if method == "tools/call" and message["params"]["name"] == "report":
-    report(message)
-"""
+    body = when("tools/call", 'if message["params"]["name"] == "report": report(message)')
     async with Client(fake(body)) as client:
         with pytest.raises(TimeoutError):
             await client.call_tool("silent", timeout=0.2)
@@ -716,9 +651,7 @@ if method == "tools/call" and message["params"]["name"] == "report":
 async def test_a_handshake_that_times_out_is_not_cancelled(fake: Fake, tmp_path: Path) -> None:
     """LIFE-9."""
     notes = tmp_path / "notes"
-    body = f"""
-open({str(notes)!r}, "a").write(str(method) + "\\n")
-"""
+    body = f'open({str(notes)!r}, "a").write(str(method) + "\\n")'
     with pytest.raises(TimeoutError):
         async with Client(fake(body), revision=HANDSHAKE[-1], timeout=1):
             pytest.fail("nothing was agreed upon")
@@ -801,12 +734,7 @@ async def test_a_handler_that_fails_is_an_error(fake: Fake) -> None:
 @pytest.mark.parametrize("revision", [HANDSHAKE[-1], MODERN])
 async def test_capabilities_are_declared_for_what_is_answered(fake: Fake, revision: str) -> None:
     """META-1."""
-    body = f"""
-{HANDSHAKES}
-{DISCOVERS}
-if method == "tools/call":
-    report(message)
-"""
+    body = when("tools/call", "report(message)", first=HANDSHAKES + DISCOVERS)
     async with Client(
         fake(body),
         revision=revision,
@@ -814,8 +742,7 @@ if method == "tools/call":
         roots=[],
         capabilities={"experimental": {"x": {}}},
     ) as client:
-        first = json.loads((await client.call_tool("report")).text)[0]
-    params = first["params"]
+        params = json.loads((await client.call_tool("report")).text)[0]["params"]
     declared = (
         params.get("capabilities") or params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
     )
@@ -838,9 +765,11 @@ if method == "tools/call":
 
 
 async def test_input_is_given_and_the_state_comes_back_as_it_was(fake: Fake) -> None:
-    """MRTR-16."""
+    """MRTR-16, MRTR-17: in as many rounds as are allowed."""
     async with Client(
-        fake(WANTS_INPUT), elicitation=lambda params: {"action": "accept", "content": {}}
+        fake(WANTS_INPUT),
+        elicitation=lambda params: {"action": "accept", "content": {}},
+        max_rounds=1,
     ) as client:
         seen = json.loads((await client.call_tool("any", {"a": 1})).text)
     first, again = seen[-2:]
@@ -848,14 +777,6 @@ async def test_input_is_given_and_the_state_comes_back_as_it_was(fake: Fake) -> 
     assert again["params"]["inputResponses"] == {"who": {"action": "accept", "content": {}}}
     assert again["params"]["arguments"] == first["params"]["arguments"] == {"a": 1}
     assert again["id"] != first["id"]
-
-
-async def test_as_many_rounds_as_allowed_are_answered(fake: Fake) -> None:
-    """MRTR-17: the limit is the number of times the server may ask."""
-    async with Client(
-        fake(WANTS_INPUT), elicitation=lambda params: {"action": "accept"}, max_rounds=1
-    ) as client:
-        assert (await client.call_tool("any")).text
 
 
 async def test_input_that_was_not_declared_fails_the_call(fake: Fake) -> None:
@@ -866,12 +787,8 @@ async def test_input_that_was_not_declared_fails_the_call(fake: Fake) -> None:
 
 async def test_a_server_that_never_has_enough_is_given_up(fake: Fake) -> None:
     """MRTR-17."""
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    result(message, resultType="input_required", requestState=str(len(seen)))
-"""
-    async with Client(fake(body), max_rounds=3) as client:
+    wanted = 'result(message, resultType="input_required", requestState=str(len(seen)))'
+    async with Client(fake(when("tools/call", wanted)), max_rounds=3) as client:
         with pytest.raises(ProtocolError, match="3"):
             await client.call_tool("any")
 
@@ -881,38 +798,32 @@ async def test_a_server_that_asks_for_too_much_at_once_is_given_nothing(
     fake: Fake, count: int, options: Any
 ) -> None:
     """Each may be a call of a model, which costs money."""
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    wish = {{"method": "sampling/createMessage"}}
-    result(message, resultType="input_required",
-           inputRequests={{str(number): wish for number in range({count})}})
-"""
-    asked: list[Any] = []
+    body = when(
+        "tools/call",
+        'wish = {"method": "sampling/createMessage"}',
+        f"wishes = {{str(each): wish for each in range({count})}}",
+        'result(message, resultType="input_required", inputRequests=wishes)',
+    )
 
-    def sample(params: Any) -> Any:
-        asked.append(params)
-        return {}
-
-    async with Client(fake(body), sampling=sample, **options) as client:
+    async with Client(
+        fake(body), sampling=lambda params: pytest.fail("it was asked"), **options
+    ) as client:
         with pytest.raises(ProtocolError, match=f"asks for {count} inputs at once"):
             await client.call_tool("any")
-    assert asked == []
 
 
 @pytest.mark.parametrize("kind", ["task", "invented"])
 async def test_an_unknown_type_of_result_is_an_error(fake: Fake, kind: str) -> None:
-    """MSG-15."""
-    body = when("tools/call", f'result(message, resultType="{kind}", content=[])')
+    """MSG-15: and a missing one means complete."""
+    body = when(
+        "tools/call",
+        'kind = message["params"]["name"]',
+        'result(message, content=[], **({} if kind == "none" else {"resultType": kind}))',
+    )
     async with Client(fake(body)) as client:
+        assert (await client.call_tool("none")).content == []
         with pytest.raises((ProtocolError, ValueError), match=kind):
-            await client.call_tool("any")
-
-
-async def test_a_missing_type_means_complete(fake: Fake) -> None:
-    """MSG-15."""
-    async with Client(fake(when("tools/call", "result(message, content=[])"))) as client:
-        assert (await client.call_tool("any")).content == []
+            await client.call_tool(kind)
 
 
 # --- leaving --------------------------------------------------------------------------------------
@@ -1055,27 +966,18 @@ async def test_targets_and_their_commands(target: Any, command: list[str]) -> No
     assert command_of(target) == command
 
 
-async def test_the_environment_is_added_to(fake: Fake) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    text = os.environ["ADDED"] + ("PATH" in os.environ) * " and PATH"
-    result(message, content=[{{"type": "text", "text": text}}])
-"""
-    async with Client(fake(body), env={"ADDED": "added"}) as client:
-        assert (await client.call_tool("any")).text == "added and PATH"
-
-
-async def test_stderr_may_be_sent_elsewhere(fake: Fake, tmp_path: Path) -> None:
-    body = f"""
-print("a word", file=sys.stderr, flush=True)
-{DISCOVERS}
-"""
-    log = tmp_path / "log"
-    with log.open("w") as file:
-        async with Client(fake(body), stderr=file.fileno()):
-            pass
-    assert log.read_text() == "a word\n"
+async def test_the_environment_is_added_to(fake: Fake, tmp_path: Path) -> None:
+    """And stderr may be sent elsewhere."""
+    body = when(
+        "tools/call",
+        'print("a word", file=sys.stderr, flush=True)',
+        'text = os.environ["ADDED"] + ("PATH" in os.environ) * " and PATH"',
+        'result(message, content=[{"type": "text", "text": text}])',
+    )
+    with (tmp_path / "log").open("w") as file:
+        async with Client(fake(body), env={"ADDED": "added"}, stderr=file.fileno()) as client:
+            assert (await client.call_tool("any")).text == "added and PATH"
+    assert (tmp_path / "log").read_text() == "a word\n"
 
 
 # --- calling --------------------------------------------------------------------------------------
@@ -1087,21 +989,6 @@ async def test_completion_needs_a_prompt_or_a_template() -> None:
             await client.complete("a", "b")
         with pytest.raises(ValueError, match="template="):
             await client.complete("a", "b", prompt="p", template="t")
-
-
-async def test_every_notification_is_passed_on(fake: Fake) -> None:
-    body = f"""
-{DISCOVERS}
-if method == "tools/call":
-    send(method="notifications/tools/list_changed")
-    result(message, content=[])
-"""
-    told: list[Any] = []
-    async with Client(
-        fake(body), on_notification=lambda method, params: told.append((method, params))
-    ) as client:
-        await client.call_tool("any")
-    assert told == [("notifications/tools/list_changed", {})]
 
 
 async def test_listening_fails_if_the_server_refuses(fake: Fake) -> None:

@@ -31,7 +31,7 @@ from mcpkit.errors import (
     UnsupportedProtocolVersion,
 )
 from mcpkit.testing import REVISIONS
-from tests.fakes import PATIENCE, FakeHost, FakeSite, Incoming, hosting, until, within
+from tests.fakes import PATIENCE, FakeHost, FakeSite, Handle, Incoming, hosting, until, within
 from tests.messages import notification, request
 
 pytestmark = pytest.mark.anyio
@@ -117,38 +117,33 @@ async def test_any_other_refusal_leads_to_the_handshake(
         assert (await client.call_tool("t")).text == "done"
 
 
-async def test_an_error_that_lists_a_shared_version_is_tried_again(site: FakeSite) -> None:
-    """ERA-13: a recognised error means that there is no handshake."""
-    site.modern()
-    discover = site.handler("server/discover")
-
-    @site.on("server/discover")
-    async def refuse_once(incoming: Incoming) -> None:
-        if len(site.seen) == 1:
-            data = {"supported": ["2999-01-01", MODERN], "requested": "x"}
-            await incoming.error(-32022, 400, data=data)
-        else:
-            await discover(incoming)
-
-    async with Client(site.url) as client:
-        assert client.revision == MODERN
-    assert site.methods() == ["server/discover"] * 2
+def versions(*versions: str) -> Handle:
+    data = {"supported": versions, "requested": "x"}
+    return lambda it: it.error(-32022, 400, data=data)
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [
-        lambda it: it.gone(),
-        lambda it: it.error(-32022, 400, data={"supported": [HANDSHAKE[-1]], "requested": "x"}),
-    ],
-    ids=["silence", "older versions"],
+    "answer", [lambda it: it.gone(), versions(HANDSHAKE[-1])], ids=["silence", "older versions"]
 )
 async def test_silence_and_older_versions_lead_to_the_handshake(
-    legacy: FakeSite, answer: Any
+    legacy: FakeSite, answer: Handle
 ) -> None:
     legacy.on("server/discover")(answer)
     async with Client(legacy.url, probe_timeout=0.3) as client:
         assert client.revision == HANDSHAKE[-1]
+
+
+async def test_an_error_that_lists_a_shared_version_is_tried_again(site: FakeSite) -> None:
+    """ERA-13: a recognised error means that there is no handshake."""
+    discover = site.modern().handler("server/discover")
+
+    @site.on("server/discover")
+    async def refuse_once(incoming: Incoming) -> None:
+        await (versions("2999-01-01", MODERN) if len(site.seen) == 1 else discover)(incoming)
+
+    async with Client(site.url) as client:
+        assert client.revision == MODERN
+    assert site.methods() == ["server/discover"] * 2
 
 
 @pytest.mark.parametrize(
@@ -265,13 +260,6 @@ async def test_nobody_waits_again_and_again_or_for_long(
     assert modern.methods().count("tools/call") == times
 
 
-async def test_what_denies_access_in_json_is_raised_as_it_is(site: FakeSite) -> None:
-    site.on("server/discover")(lambda it: it.error(-32001, 401))
-    with pytest.raises(ProtocolError, match="no"):
-        await Client(site.url).__aenter__()
-    assert site.methods() == ["server/discover"]
-
-
 async def test_a_refusal_that_never_ends_is_still_one(
     site: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,10 +279,13 @@ async def test_a_refusal_that_never_ends_is_still_one(
 async def test_a_handshake_revision_that_was_asked_for_is_asked_for(
     site: FakeSite, revision: str
 ) -> None:
-    site.legacy(version=revision)
+    """HTTPL-14: without a session nothing is ended."""
+    site.legacy(version=revision, session=None)
     async with Client(site.url, revision=revision) as client:
         assert client.revision == revision
     assert site.seen[0].params["protocolVersion"] == revision
+    assert "DELETE" not in site.methods()
+    assert not any("mcp-session-id" in each.headers for each in site.seen)
 
 
 async def test_a_modern_revision_that_was_asked_for_is_insisted_on(legacy: FakeSite) -> None:
@@ -306,27 +297,22 @@ async def test_a_modern_revision_that_was_asked_for_is_insisted_on(legacy: FakeS
 # --- no server ------------------------------------------------------------------------------------
 
 
-async def test_no_server_is_one_line_that_names_the_url() -> None:
+@pytest.mark.parametrize("accepts", [False, True])
+async def test_no_server_is_one_line_that_names_the_url(accepts: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    url = f"http://127.0.0.1:{port}/mcp"
-    with pytest.raises(ConnectionClosed) as raised:
-        await Client(url).__aenter__()
-    assert str(raised.value) == f"Cannot connect to {url}: the connection is refused"
-
-
-async def test_a_server_that_hangs_up_at_once() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def hang_up() -> None:
-            listener.accept()[0].close()
-
-        thread = threading.Thread(target=hang_up)
-        thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-        with pytest.raises(ConnectionClosed, match="does not answer"):
+        thread = threading.Thread(target=lambda: listener.accept()[0].close())
+        if accepts:
+            thread.start()
+        else:
+            listener.close()
+        with pytest.raises(ConnectionClosed) as raised:
             await Client(url).__aenter__()
-        thread.join(PATIENCE)
+        if accepts:
+            thread.join(PATIENCE)
+            assert "does not answer" in str(raised.value)
+        else:
+            assert str(raised.value) == f"Cannot connect to {url}: the connection is refused"
 
 
 @pytest.mark.parametrize("url", ["http://", "http://host:port/mcp"])
@@ -392,10 +378,8 @@ async def test_headers_repeat_what_the_body_says(
 
 
 async def test_there_is_no_session_without_a_handshake(modern: FakeSite) -> None:
-    @modern.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.result({"mcp-session-id": "s1"}, resultType="complete", content=TEXT)
-
+    headers = {"mcp-session-id": "s1"}
+    modern.on("tools/call")(lambda it: it.result(headers, resultType="complete", content=TEXT))
     async with Client(modern.url) as client:
         await client.call_tool("t")
         await client.call_tool("t")
@@ -424,27 +408,6 @@ async def test_a_notification_is_a_post_of_its_own_which_may_be_refused(modern: 
         assert modern.seen[-1].headers["mcp-method"] == "notifications/x"
         with pytest.raises(ConnectionClosed, match="400"):
             await client.notify("notifications/y")
-
-
-async def test_input_is_given_in_a_second_request(modern: FakeSite) -> None:
-    """MRTR-16: with another id, and the state as it was."""
-
-    @modern.on("tools/call")
-    async def ask(incoming: Incoming) -> None:
-        if "inputResponses" in incoming.params:
-            await incoming.result(resultType="complete", content=TEXT)
-        else:
-            wish = {"method": "roots/list", "params": {}}
-            await incoming.result(
-                resultType="input_required", inputRequests={"r": wish}, requestState="ß="
-            )
-
-    async with Client(modern.url, roots=["file:///a"]) as client:
-        assert (await client.call_tool("t")).text == "done"
-    first, second = modern.of("tools/call")
-    assert second.params["inputResponses"] == {"r": {"roots": [{"uri": "file:///a"}]}}
-    assert second.params["requestState"] == "ß="
-    assert second.message["id"] != first.message["id"]
 
 
 # --- 2026-07-28: what comes back ------------------------------------------------------------------
@@ -506,13 +469,6 @@ async def test_a_stream_that_stays_open_after_the_answer_does_not_hold_it_up(
         await until(modern.seen[-1].over)
 
 
-async def test_one_connection_serves_one_request_after_the_other(modern: FakeSite) -> None:
-    async with Client(modern.url) as client:
-        for _ in range(3):
-            await client.call_tool("t")
-    assert len({each.client for each in modern.seen}) == 1
-
-
 async def test_a_stream_that_has_ended_leaves_its_connection_to_others(modern: FakeSite) -> None:
     modern.on("tools/call")(lambda it: it.events(it.answer(resultType="complete", content=TEXT)))
     transport = httpx2.AsyncHTTPTransport()
@@ -528,69 +484,54 @@ async def test_a_stream_that_has_ended_leaves_its_connection_to_others(modern: F
     assert len({each.client for each in modern.seen}) == 1
 
 
-async def test_a_stream_that_ends_too_soon_is_not_taken_up_again(modern: FakeSite) -> None:
-    """HTTPM-13: not even if it has ids."""
+async def streams_id(incoming: Incoming) -> None:
+    await incoming.stream()
+    await incoming.event(id="1", retry="1", data="")
+    await incoming.end()
 
-    @modern.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.stream()
-        await incoming.event(id="1", retry="1", data="")
-        await incoming.end()
 
+async def breaks_off(incoming: Incoming) -> None:
+    await incoming.begin(200, "application/json", {"content_length": "100"})
+    await incoming.piece("{")
+    raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [(streams_id, "tools/call without an answer"), (breaks_off, "broke off its answer")],
+)
+async def test_a_response_that_ends_too_soon_is_an_error(
+    modern: FakeSite, answer: Handle, said: str
+) -> None:
+    """HTTPM-13: the stream is not resumed, even if it has ids."""
+    modern.on("tools/call")(answer)
     async with Client(modern.url) as client:
-        with pytest.raises(ConnectionClosed, match="tools/call without an answer"):
+        with pytest.raises(ConnectionClosed, match=said):
             await client.call_tool("t")
     assert "GET" not in modern.methods()
 
 
-async def test_a_body_that_breaks_off_is_an_error(modern: FakeSite) -> None:
-    @modern.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.begin(200, "application/json", {"content_length": "100"})
-        await incoming.piece("{")
-        raise RuntimeError
-
-    async with Client(modern.url) as client:
-        with pytest.raises(ConnectionClosed, match="broke off its answer"):
-            await client.call_tool("t")
-
-
-async def test_large_answers_arrive_whole(modern: FakeSite) -> None:
+@pytest.mark.parametrize("kind", ["json", "events"])
+async def test_large_answers_arrive_whole_and_larger_ones_are_refused(
+    modern: FakeSite, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = "ä" * 3_000_000
 
     @modern.on("tools/call")
     async def call(incoming: Incoming) -> None:
         answer = incoming.answer(resultType="complete", content=[{"type": "text", "text": text}])
-        if incoming.params["name"] == "json":
-            await incoming.reply(
-                200, json.dumps(answer, ensure_ascii=False).encode(), "application/json"
-            )
-        else:
-            await incoming.stream()
-            await incoming.piece(f"data: {json.dumps(answer, ensure_ascii=False)}\n\n")
-            await incoming.end()
-
-    async with Client(modern.url) as client:
-        assert (await client.call_tool("json")).text == text
-        assert (await client.call_tool("events")).text == text
-
-
-@pytest.mark.parametrize("kind", ["json", "events"])
-async def test_larger_ones_are_refused(
-    modern: FakeSite, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_client, "MAX_EVENT_BYTES", 1000)
-
-    @modern.on("tools/call")
-    async def call(incoming: Incoming) -> None:
+        body = json.dumps(answer, ensure_ascii=False)
         if kind == "json":
             await incoming.begin(200, "application/json")
+            await incoming.piece(body)
         else:
             await incoming.stream()
-        await incoming.piece("x" * 2000)
-        await incoming.gone()
+            await incoming.piece(f"data: {body}\n\n")
+        await incoming.end()
 
     async with Client(modern.url) as client:
+        assert (await client.call_tool("t")).text == text
+        monkeypatch.setattr(http_client, "MAX_EVENT_BYTES", 1000)
         with pytest.raises(ConnectionClosed, match="sends too much"):
             await client.call_tool("t")
         await until(modern.seen[-1].over)
@@ -706,6 +647,7 @@ def routed(modern: FakeSite) -> FakeSite:
     return modern
 
 
+@pytest.mark.parametrize("revision", [HANDSHAKE[-1], MODERN])
 @pytest.mark.parametrize(
     ("arguments", "header"),
     [
@@ -717,14 +659,25 @@ def routed(modern: FakeSite) -> FakeSite:
     ],
 )
 async def test_arguments_are_repeated_in_headers(
-    routed: FakeSite, arguments: dict[str, Any], header: str | None
+    routed: FakeSite,
+    revision: str,
+    arguments: dict[str, Any],
+    header: str | None,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """HDR-4, HDR-6."""
-    async with Client(routed.url) as client:
-        await client.list_tools()
+    """HDR-3, HDR-4, HDR-6: only since 2026-07-28."""
+    is_modern = revision == MODERN
+    if not is_modern:
+        routed.legacy().on("tools/call")(lambda it: it.result(content=TEXT))
+    async with Client(routed.url, revision=revision) as client:
+        listed = [each.name for each in await client.list_tools()]
         await client.call_tool("route", arguments)
-    assert routed.seen[-1].headers.get("mcp-param-region") == header
-    assert "mcp-param-n" not in routed.seen[-1].headers
+    sent = routed.of("tools/call")[0].headers
+    assert listed == (["route"] if is_modern else ["route", "wrong"])
+    assert ("'wrong' is left out" in caplog.text) is is_modern
+    assert sent.get("mcp-param-region") == (header if is_modern else None)
+    assert sent.get("mcp-name") == ("route" if is_modern else None)
+    assert "mcp-param-n" not in sent
 
 
 @pytest.mark.parametrize("was_listed", [False, True])
@@ -750,31 +703,6 @@ async def test_a_refusal_that_a_list_does_not_explain_is_raised(routed: FakeSite
     assert len(routed.of("tools/call")) == 1
 
 
-async def test_a_tool_that_declares_headers_in_a_wrong_way_is_left_out(
-    routed: FakeSite, caplog: pytest.LogCaptureFixture
-) -> None:
-    """HDR-3."""
-    async with Client(routed.url) as client:
-        assert [each.name for each in await client.list_tools()] == ["route"]
-    assert "'wrong' is left out" in caplog.text
-
-
-async def test_handshake_revisions_know_no_such_headers(site: FakeSite) -> None:
-    site.legacy()
-
-    @site.on("tools/list")
-    async def listed(incoming: Incoming) -> None:
-        wrong = tool("wrong", a={"type": "number", "x-mcp-header": "A"})
-        await incoming.result(tools=[tool("route", region=REGION), wrong])
-
-    site.on("tools/call")(lambda it: it.result(content=TEXT))
-    async with Client(site.url, revision=HANDSHAKE[-1]) as client:
-        assert len(await client.list_tools()) == 2
-        await client.call_tool("route", {"region": "eu"})
-    assert "mcp-param-region" not in site.of("tools/call")[0].headers
-    assert "mcp-name" not in site.of("tools/call")[0].headers
-
-
 # --- sessions -------------------------------------------------------------------------------------
 
 
@@ -792,14 +720,6 @@ async def test_session_and_version_stand_on_everything_after_the_handshake(
     for each in others:
         assert each.headers["mcp-session-id"] == "s1"
         assert each.headers["mcp-protocol-version"] == version
-
-
-async def test_without_a_session_nothing_is_ended(site: FakeSite) -> None:
-    site.legacy(session=None)
-    async with Client(site.url, revision=HANDSHAKE[-1]):
-        pass
-    assert "DELETE" not in site.methods()
-    assert not any("mcp-session-id" in each.headers for each in site.seen)
 
 
 @pytest.mark.parametrize("status", [405, 404, 500])
@@ -861,25 +781,6 @@ async def test_a_session_that_was_lost_is_replaced_once(legacy: FakeSite) -> Non
     assert legacy.seen[-1].headers["mcp-session-id"] == "s2"
 
 
-async def test_requests_share_the_new_session(legacy: FakeSite) -> None:
-    both = threading.Barrier(2)
-
-    @legacy.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        if incoming.headers["mcp-session-id"] == "s1":
-            await anyio.to_thread.run_sync(both.wait, PATIENCE)
-            legacy.legacy(session="s2")
-            await incoming.reply(404)
-        else:
-            await incoming.result(content=TEXT)
-
-    client = Client(legacy.url, revision=HANDSHAKE[-1])
-    async with client, anyio.create_task_group() as group:
-        group.start_soon(client.call_tool, "a")
-        group.start_soon(client.call_tool, "b")
-    assert len(legacy.of("initialize")) == 2
-
-
 async def test_requests_wait_for_the_new_session(legacy: FakeSite) -> None:
     begun = threading.Event()
 
@@ -911,14 +812,6 @@ async def test_requests_wait_for_the_new_session(legacy: FakeSite) -> None:
 
 
 async def test_a_session_that_is_lost_again_is_an_error(legacy: FakeSite) -> None:
-    legacy.on("tools/call")(lambda it: it.reply(404))
-    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
-        with pytest.raises(ConnectionClosed, match="has forgotten the session"):
-            await client.call_tool("t")
-    assert len(legacy.of("tools/call")) == 2
-
-
-async def test_a_handshake_that_fails_is_tried_again_by_the_next_request(legacy: FakeSite) -> None:
     @legacy.on("tools/call")
     async def call(incoming: Incoming) -> None:
         if incoming.headers.get("mcp-session-id") == "s2":
@@ -927,6 +820,10 @@ async def test_a_handshake_that_fails_is_tried_again_by_the_next_request(legacy:
             await incoming.reply(404)
 
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+        with pytest.raises(ConnectionClosed, match="has forgotten the session"):
+            await client.call_tool("t")
+        assert len(legacy.of("tools/call")) == 2
+        # A handshake that fails is tried again by the next request.
         legacy.on("initialize")(lambda it: it.reply(503))
         with pytest.raises(ConnectionClosed, match="503"):
             await client.call_tool("t")
@@ -986,49 +883,8 @@ async def test_the_server_may_ask_on_any_stream(legacy: FakeSite, where: str) ->
     assert answer.headers["mcp-session-id"] == "s1"
 
 
-async def test_an_answer_that_is_refused_is_noted(
-    legacy: FakeSite, caplog: pytest.LogCaptureFixture
-) -> None:
-    refused = threading.Event()
-
-    @legacy.on("answer")
-    async def refuse(incoming: Incoming) -> None:
-        error = {"code": -32600, "message": "not asked for"}
-        await incoming.json({"jsonrpc": "2.0", "error": error}, 400)
-        refused.set()
-
-    @legacy.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.stream()
-        await incoming.event(request("q1", "ping"))
-        await within(refused)
-        await incoming.event(incoming.answer(content=TEXT))
-        await incoming.end()
-
-    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
-        assert (await client.call_tool("t")).text == "done"
-        with anyio.fail_after(PATIENCE):
-            while "not asked for" not in caplog.text:
-                await anyio.sleep(0.01)
-
-
-async def test_what_the_server_tells_unasked_comes_on_a_stream_of_its_own(legacy: FakeSite) -> None:
-    """HTTPL-10."""
-    legacy.on("GET")(
-        lambda it: it.events(notification("notifications/tools/list_changed"), stays=True)
-    )
-    told = anyio.Event()
-    async with Client(
-        legacy.url, revision=HANDSHAKE[-1], on_notification=lambda *change: told.set()
-    ):
-        with anyio.fail_after(PATIENCE):
-            await told.wait()
-    assert legacy.of("GET")[0].headers["accept"] == "text/event-stream"
-    await until(legacy.of("GET")[0].over)
-
-
 async def test_the_stream_of_the_server_is_opened_again(legacy: FakeSite) -> None:
-    """HTTPL-13."""
+    """HTTPL-10, HTTPL-13."""
 
     @legacy.on("GET")
     async def get(incoming: Incoming) -> None:
@@ -1039,9 +895,17 @@ async def test_the_stream_of_the_server_is_opened_again(legacy: FakeSite) -> Non
         else:
             await incoming.gone()
 
-    async with Client(legacy.url, revision=HANDSHAKE[-1]):
+    told: list[str] = []
+    async with Client(
+        legacy.url,
+        revision=HANDSHAKE[-1],
+        on_notification=lambda method, params: told.append(method),
+    ):
         again = await legacy.arrival("GET", 2)
-        assert again.headers["last-event-id"] == "e1"
+    assert told == ["notifications/x"]
+    assert again.headers["accept"] == "text/event-stream"
+    assert again.headers["last-event-id"] == "e1"
+    await until(again.over)
 
 
 @pytest.mark.parametrize("status", [200, 204, 400, 404, 405, 500])
@@ -1051,27 +915,6 @@ async def test_a_server_needs_no_stream_of_its_own(legacy: FakeSite, status: int
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         assert (await client.call_tool("t")).text == "done"
     assert len(legacy.of("GET")) == 1
-
-
-async def test_a_stream_that_is_slow_to_open_is_not_waited_for(
-    legacy: FakeSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_client, "_OPEN_STREAM_S", 0.05)
-    legacy.on("GET")(lambda it: it.gone())
-    with anyio.fail_after(http_client._OPEN_STREAM_S + 2):
-        async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
-            await client.call_tool("t")
-    await until(legacy.of("GET")[0].over)
-
-
-async def test_batches_are_read(site: FakeSite) -> None:
-    """MSG-12."""
-    site.legacy(version="2025-03-26")
-    site.on("tools/call")(lambda it: it.json([progress(it, 1), it.answer(content=TEXT)]))
-    told: list[Any] = []
-    async with Client(site.url, revision="2025-03-26") as client:
-        await client.call_tool("t", on_progress=told.append)
-    assert told == [Progress(1, None, None)]
 
 
 async def test_a_timeout_is_told_in_a_notification(legacy: FakeSite) -> None:
@@ -1130,22 +973,16 @@ async def test_the_wait_that_the_server_wants_is_waited(legacy: FakeSite) -> Non
     ended: list[float] = []
     came: list[float] = []
 
-    @legacy.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.stream()
-        await incoming.event(id="0", retry="200", data="")
-        ended.append(time.monotonic())
-        await incoming.end()
-
-    @legacy.on("GET")
-    async def get(incoming: Incoming) -> None:
-        if "last-event-id" not in incoming.headers:
-            await incoming.reply(405)
-            return
-        came.append(time.monotonic())
+    @legacy.on("tools/call", "GET")
+    async def stream(incoming: Incoming) -> None:
+        if incoming.verb == "GET":
+            if "last-event-id" not in incoming.headers:
+                await incoming.reply(405)
+                return
+            came.append(time.monotonic())
         await incoming.stream()
         if len(came) < 3:
-            await incoming.event(id=str(len(came)), data="")
+            await incoming.event(id=str(len(came)), retry="200", data="")
         else:
             await incoming.event(legacy.of("tools/call")[0].answer(content=TEXT))
         ended.append(time.monotonic())
@@ -1256,30 +1093,28 @@ UNPACKED = "answers in the content coding gzip, which it was not asked for"
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
-async def test_what_is_compressed_unasked_is_not_unpacked(legacy: FakeSite, kind: str) -> None:
-    """A thousand times as many bytes may come out of it."""
-    legacy.on("tools/call")(lambda it: it.reply(200, PACKED, kind, content_encoding="gzip"))
-    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
-        with anyio.fail_after(PATIENCE), pytest.raises(ConnectionClosed, match=UNPACKED):
-            await client.call_tool("t")
-    assert {each.headers["accept-encoding"] for each in legacy.seen} == {"identity"}
-
-
-async def test_nor_is_the_stream_of_the_server(
-    legacy: FakeSite, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("where", ["tools/call", "GET"])
+async def test_what_is_compressed_unasked_is_not_unpacked(
+    legacy: FakeSite, kind: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A thousand times as many bytes may come out of it."""
     said: list[str] = []
     ended = threading.Event()
-    legacy.on("GET")(lambda it: it.reply(200, PACKED, "text/event-stream", content_encoding="gzip"))
 
     def warning(message: str, error: object) -> None:
         said.append(message % error)
         ended.set()
 
     monkeypatch.setattr(http_client.log, "warning", warning)
-    async with Client(legacy.url, revision=HANDSHAKE[-1]):
-        await until(ended)
-    assert UNPACKED in said[0]
+    legacy.on(where)(lambda it: it.reply(200, PACKED, kind, content_encoding="gzip"))
+    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+        if where == "tools/call":
+            with anyio.fail_after(PATIENCE), pytest.raises(ConnectionClosed, match=UNPACKED):
+                await client.call_tool("t")
+        elif kind == "text/event-stream":
+            await until(ended)
+            assert UNPACKED in said[0]
+    assert {each.headers["accept-encoding"] for each in legacy.seen} == {"identity"}
 
 
 async def test_an_answer_with_too_many_values_is_none(
@@ -1360,17 +1195,13 @@ async def test_a_server_of_two_endpoints_is_found(host: FakeHost, revision: str 
     assert len(old.site.of("GET")) == 1
 
 
-async def test_a_path_that_looks_like_one_is_not_asked_twice(host: FakeHost) -> None:
+async def test_a_path_that_looks_like_one_is_asked_first(host: FakeHost) -> None:
     old = Old(host, "/sse")
     async with Client(old.site.url):
         pass
     before = [each.method for each in old.site.seen if each.path == old.site.path]
     assert before == ["server/discover", "GET"]
-
-
-async def test_a_path_that_looks_like_one_may_be_something_else(host: FakeHost) -> None:
-    site = host.site("/sse").legacy()
-    async with Client(site.url) as client:
+    async with Client(host.site("/sse").legacy().url) as client:
         assert client.revision == HANDSHAKE[-1]
 
 
@@ -1558,30 +1389,6 @@ async def test_a_client_that_is_cancelled_leaves_nothing_open(
     for each in site.seen:
         await until(each.over)
     assert ("DELETE" in site.methods()) == (revision != MODERN)
-
-
-async def test_a_message_written_by_hand_is_sent_with_its_headers(modern: FakeSite) -> None:
-    """What comes back is passed on, refusals included."""
-    modern.on("prompts/get")(lambda it: it.error(-32602, 400))
-    arrived = anyio.Event()
-
-    class Tapped(Client):
-        def _receive(self, text: bytes) -> None:
-            if json.loads(text).get("id") == "mine":
-                received.append(json.loads(text))
-                arrived.set()
-            super()._receive(text)
-
-    received: list[Any] = []
-    async with Tapped(modern.url) as client:
-        meta = {"io.modelcontextprotocol/protocolVersion": "2999-01-01"}
-        message = request("mine", "prompts/get", name="p", _meta=meta)
-        await client.link.send_text(json.dumps(message).encode())
-        with anyio.fail_after(PATIENCE):
-            await arrived.wait()
-    sent = modern.of("prompts/get")[0].headers
-    assert (sent["mcp-protocol-version"], sent["mcp-name"]) == ("2999-01-01", "p")
-    assert received[0]["error"]["code"] == -32602
 
 
 @pytest.fixture(autouse=True)
