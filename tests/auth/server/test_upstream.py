@@ -71,14 +71,6 @@ def answered(site: Site, browser: Browser | None = None) -> Page | dict[str, str
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_whoever_the_provider_knows_is_the_user(provider: IdentityProvider, kind: str) -> None:
-    with site_of(provider, kind) as site:
-        token = site.tokens()["access_token"]
-        id = "583231" if kind == "plain" else "248289"
-        assert site.said(token).startswith(f"{provider.url.partition('//')[2]}:{id} ")
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_users_see_who_they_are_and_allow_the_client(provider: IdentityProvider, kind: str) -> None:
     """AUTH-9: a login at the provider is no consent to a client of this server."""
     with site_of(provider, kind) as site:
@@ -88,30 +80,21 @@ def test_users_see_who_they_are_and_allow_the_client(provider: IdentityProvider,
         assert "Let An editor use Notes?" in page.text
 
 
-@pytest.mark.parametrize("basic", [True, False])
+@pytest.mark.parametrize("way", ["client_secret_basic", "client_secret_post", "none"])
 def test_the_server_authenticates_as_the_provider_says(
-    provider: IdentityProvider, basic: bool
+    provider: IdentityProvider, way: str
 ) -> None:
-    methods = ["client_secret_basic"] if basic else ["client_secret_post"]
-    provider.metadata = {"token_endpoint_auth_methods_supported": methods}
-    with site_of(provider) as site:
+    provider.metadata = {"token_endpoint_auth_methods_supported": [way]}
+    secret = None if way == "none" else CLIENT_SECRET
+    with site_of(provider, client_secret=secret) as site:
         site.tokens()
     form = next(form for path, form in provider.asked if path == "/token")
-    if basic:
+    if way == "client_secret_basic":
         assert provider.credentials == ["mcp-server:the%20secret%20%2F%20of%20the%20server"]
         assert "client_secret" not in form
     else:
         assert provider.credentials == []
-        assert (form["client_id"], form["client_secret"]) == (CLIENT, CLIENT_SECRET)
-
-
-def test_a_client_without_a_secret_sends_none(provider: IdentityProvider) -> None:
-    with site_of(provider, client_secret=None) as site:
-        site.tokens()
-    form = next(form for path, form in provider.asked if path == "/token")
-    assert form["client_id"] == CLIENT
-    assert "client_secret" not in form
-    assert provider.credentials == []
+        assert (form["client_id"], form.get("client_secret")) == (CLIENT, secret)
 
 
 def test_facts_that_are_not_in_the_token_are_asked_for(provider: IdentityProvider) -> None:
@@ -120,52 +103,39 @@ def test_facts_that_are_not_in_the_token_are_asked_for(provider: IdentityProvide
         assert provider.times("/userinfo") == 1
         provider.id_claims = {"name": "Ada", "email": "a@example.com", "email_verified": True}
         site.tokens()
-        assert provider.times("/userinfo") == 1
+    assert provider.times("/userinfo") == 1
+    assert provider.times("/.well-known/openid-configuration") == 1
 
 
-def test_the_browser_brings_along_what_the_provider_needs(provider: IdentityProvider) -> None:
-    place = Provider(
-        "P", issuer=provider.url, parameters={"hint": "x"}, offline={"access_type": "offline"}
-    )
-
-    def anybody(user: User) -> bool:
-        return True
-
-    with serving(login=UpstreamLogin(place, client_id=CLIENT, allow=anybody)) as site:
-        sent = fields_of(site.browser.open(site.authorize_url()).location or "")
-        assert sent["hint"] == "x"
-        assert sent.keys().isdisjoint({"access_type", "prompt"})
-    found = UpstreamLogin(
-        place, client_id=CLIENT, scopes=["offline_access", "files"], allow=anybody
-    )
+@pytest.mark.parametrize("scopes", [(), ("offline_access", "files")])
+def test_the_browser_brings_along_what_the_provider_needs(
+    provider: IdentityProvider, scopes: tuple[str, ...]
+) -> None:
+    more = {"parameters": {"hint": "x"}, "offline": {"access_type": "offline"}}
+    place = Provider("P", issuer=provider.url, **more)  # type: ignore[arg-type]
+    found = UpstreamLogin(place, client_id=CLIENT, scopes=scopes, allow=lambda user: True)
     with serving(login=found) as site:
         sent = fields_of(site.browser.open(site.authorize_url()).location or "")
-    assert (
-        sent.items()
-        >= {
-            "access_type": "offline",
-            "client_id": CLIENT,
-            "code_challenge_method": "S256",
-            "prompt": "consent",
-            "redirect_uri": f"{site.origin}/authorize/login",
-            "response_type": "code",
-            "scope": "openid profile email offline_access files",
-            "tenant": "a",  # of the address itself
-        }.items()
-    )
-    assert len(sent["state"]) == len(sent["nonce"]) == len(sent["code_challenge"]) == 43
-
-
-def test_the_provider_is_looked_up_once(provider: IdentityProvider) -> None:
-    with site_of(provider) as site:
-        site.tokens()
-        site.tokens()
-    assert provider.times("/.well-known/openid-configuration") == 1
+    assert [len(sent.pop(name)) for name in ("state", "nonce", "code_challenge")] == [43] * 3
+    assert sent == {
+        "client_id": CLIENT,
+        "code_challenge_method": "S256",
+        "hint": "x",
+        "redirect_uri": f"{site.origin}/authorize/login",
+        "response_type": "code",
+        "scope": " ".join(("openid profile email", *scopes)),
+        "tenant": "a",  # of the address itself
+        **({"access_type": "offline", "prompt": "consent"} if scopes else {}),
+    }
 
 
 # --- who may come ---------------------------------------------------------------------------------
 
 WRITERS: Final = {"ada@example.com": ["notes:write"]}
+
+
+async def waits(user: User) -> bool:
+    return user.upstream is not None and user.upstream.access_token == "upstream-access-1"
 
 
 @pytest.mark.parametrize(
@@ -179,6 +149,7 @@ WRITERS: Final = {"ada@example.com": ["notes:write"]}
         ({"@example.com": ["notes:read"], **WRITERS}, "notes:write"),
         (lambda user: user.claims["name"] == "Ada", "notes:read notes:write"),
         (lambda user: User("ada", scopes=frozenset({"notes:read"})), "notes:read"),
+        (waits, "notes:read notes:write"),
         (["bob@example.com"], None),
         (["ada"], None),
         (["@ample.com"], None),
@@ -204,21 +175,14 @@ def test_only_those_who_are_allowed_come_in(
             assert site.tokens(scope="notes:read notes:write")["scope"] == expected
 
 
-def test_a_function_may_wait(provider: IdentityProvider) -> None:
-    async def allow(user: User) -> bool:
-        assert user.upstream is not None
-        return user.upstream.access_token == provider.access_token
-
-    with site_of(provider, allow=allow) as site:
-        assert site.tokens()["access_token"]
-
-
-@pytest.mark.parametrize("verified", [False, None, "true"])
-def test_an_address_that_nobody_has_verified_is_no_name(
-    provider: IdentityProvider, verified: Any
-) -> None:
-    provider.user["email_verified"] = verified
-    with site_of(provider, allow=["ada@example.com", "@example.com"]) as site:
+def test_an_address_that_is_not_verified_is_no_name(provider: IdentityProvider) -> None:
+    with site_of(provider, allow=["ada@example.com", "boss@example.com", "@example.com"]) as site:
+        for verified in (False, None, "true"):
+            provider.user["email_verified"] = verified
+            assert site.log_in().answer["error"] == "access_denied"
+        # One address is verified, and not another one, which the ID token has.
+        provider.user["email_verified"] = True
+        provider.id_claims = {"email": "boss@example.com"}
         assert site.log_in().answer["error"] == "access_denied"
 
 
@@ -230,13 +194,6 @@ def test_a_name_may_be_the_number_of_somebody_else(provider: IdentityProvider) -
         assert site.log_in().answer["error"] == "access_denied"
         provider.account.update(id=583231, login="Ada")
         assert "code" in site.log_in().answer
-
-
-def test_what_is_verified_is_one_address(provider: IdentityProvider) -> None:
-    """And not another one, which the ID token has."""
-    provider.id_claims = {"email": "boss@example.com"}
-    with site_of(provider, allow=["boss@example.com", "@example.com"]) as site:
-        assert site.log_in().answer["error"] == "access_denied"
 
 
 def test_the_domain_is_that_of_the_organization_where_the_provider_says_it(
@@ -435,17 +392,19 @@ def test_a_provider_that_refuses_is_no_way_in(provider: IdentityProvider) -> Non
         assert "<b>" not in answer["error_description"]
 
 
-@pytest.mark.parametrize("account", [{"id": None}, {"id": True}, {"id": ""}, {"id": {}}])
-def test_whoever_has_no_id_is_nobody(provider: IdentityProvider, account: dict[str, Any]) -> None:
-    provider.account.update(account)
+def test_an_account_without_an_id_or_with_facts_without_end_is_refused(
+    provider: IdentityProvider,
+) -> None:
+    """SEC-17."""
     with site_of(provider, "plain") as site:
-        assert site.log_in().answer["error"] == "access_denied"
-
-
-def test_facts_without_end_are_not_kept(provider: IdentityProvider) -> None:
-    provider.user["groups"] = ["x" * 100] * 1000
-    with site_of(provider) as site:
-        assert site.log_in().answer["error"] == "access_denied"
+        for account in (
+            {"id": 1, "groups": ["x" * 100] * 1000},
+            {"id": None},
+            {"id": True},
+            {"id": ""},
+        ):
+            provider.account.update(account)
+            assert site.log_in().answer["error"] == "access_denied"
 
 
 # --- the tokens of the provider -------------------------------------------------------------------
@@ -464,45 +423,28 @@ def test_a_handler_may_use_them(provider: IdentityProvider, kind: str) -> None:
         assert all(each == provider.access_token for each in provider.bearers)
 
 
-def test_they_are_renewed_when_they_end(provider: IdentityProvider) -> None:
-    provider.lasts = 600
-    with site_of(provider) as site:
-        token = site.tokens()["access_token"]
-        for number in (1, 2, 3):
-            assert site.said(token, "upstream") == f"upstream-access-{number}"
-            site.clock.now += 590
-
-
-def test_they_end_with_the_login_at_the_provider(provider: IdentityProvider) -> None:
+def test_they_are_renewed_until_the_login_at_the_provider_ends(provider: IdentityProvider) -> None:
     provider.lasts = 600
     with site_of(provider) as site:
         tokens = site.tokens()
         token = tokens["access_token"]
-        site.clock.now += 590
+        for number in (1, 2, 3):
+            assert site.said(token, "upstream") == f"upstream-access-{number}"
+            site.clock.now += 590
+        for status in (429, 503):  # which end nothing
+            provider.refuses = status
+            assert site.said(token, "upstream").startswith("ProviderUnavailable: ")
         provider.refuses = 400
         assert site.said(token, "upstream").startswith("LoginRefused: ")
         assert site.call(token).status == 401
         assert site.refresh(tokens["refresh_token"]).status == 400
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_provider_that_is_away_ends_nothing(provider: IdentityProvider, status: int) -> None:
-    provider.lasts = 600
-    with site_of(provider) as site:
-        token = site.tokens()["access_token"]
-        site.clock.now += 590
-        provider.refuses = status
-        assert site.said(token, "upstream").startswith("ProviderUnavailable: ")
-        provider.refuses = 0
-        assert site.said(token, "upstream") == "upstream-access-2"
-
-
 @pytest.mark.anyio
 async def test_two_processes_renew_them_once(provider: IdentityProvider, tmp_path: Path) -> None:
-    """Refresh tokens that are used twice may end all that a provider has given."""
+    """Refresh tokens that are used twice may end all; one whose caller leaves is stored, too."""
     clock = Clock()
     provider.lasts = 600
-    provider.delay = 0.1
     several = [grants_of(login(provider, clock=clock), tmp_path / "a.db", clock) for _ in range(2)]
     await begin(several[0], "g", provider)
     clock.now += 590
@@ -511,62 +453,36 @@ async def test_two_processes_renew_them_once(provider: IdentityProvider, tmp_pat
     async def renew(grants: Grants) -> None:
         found.add((await grants.upstream_tokens("g")).access_token)
 
+    provider.delay = 0.3
+    with anyio.move_on_after(0.1):
+        await several[0].upstream_tokens("g")
+    provider.delay = 0.1
     async with anyio.create_task_group() as group:
         for each in several * 3:
             group.start_soon(renew, each)
-    assert found == {"upstream-access-2"}
-    for each in several:
-        await each.store.aclose()
-
-
-@pytest.mark.anyio
-async def test_whoever_leaves_while_they_are_renewed_loses_nothing(
-    provider: IdentityProvider, tmp_path: Path
-) -> None:
-    clock = Clock()
-    provider.lasts = 600
-    grants = grants_of(login(provider, clock=clock), tmp_path / "a.db", clock)
-    await begin(grants, "g", provider)
     clock.now += 590
-    provider.delay = 0.3
-    with anyio.move_on_after(0.1):
-        await grants.upstream_tokens("g")
-    provider.delay = 0
-    assert (await grants.upstream_tokens("g")).access_token == "upstream-access-2"
-    await grants.store.aclose()
+    async with anyio.create_task_group() as group:
+        for each in several * 3:
+            group.start_soon(renew, each)
+    assert found == {"upstream-access-2", "upstream-access-3"}
+    for each in several:
+        await each._store.aclose()
 
 
-class OwnGrants(Grants):
-    """Grants, and where they are kept."""
-
-    store: SqliteAuthStore
-
-
-def grants_of(found: UpstreamLogin, path: Path, clock: Clock) -> OwnGrants:
+def grants_of(found: UpstreamLogin, path: Path, clock: Clock) -> Grants:
     store = SqliteAuthStore(path, clock=clock)
-    vault = KeyStore(store, [SECRET], lifetime=1e6, overlap=1e4, clock=clock)
-    made = OwnGrants(
-        store,
-        vault,
-        token_lifetime=3600,
-        refresh_lifetime=1e6,
-        refresh=found.refresh,
-        still=found.still,
-        clock=clock,
-    )
-    made.store = store
-    return made
+    keys = KeyStore(store, [SECRET], lifetime=1e6, overlap=1e4, clock=clock)
+    lifetimes = {"token_lifetime": 3600, "refresh_lifetime": 1e6}
+    return Grants(store, keys, **lifetimes, refresh=found.refresh, still=found.still, clock=clock)
 
 
-async def begin(grants: OwnGrants, grant: str, provider: IdentityProvider) -> None:
+async def begin(grants: Grants, grant: str, provider: IdentityProvider) -> None:
     """Keep tokens of the provider, as if somebody had logged in."""
     provider.number = 1
-    tokens = UpstreamTokens(
-        provider.access_token, provider.refresh_token, grants._clock() + 600, frozenset(), "p"
-    )
-    record = {**asdict(tokens), "scopes": []}
-    sealed = grants._keys.seal(json.dumps(record).encode())
-    assert await grants.store.add("upstream", grant, sealed, grants._clock() + 1e6)
+    until = grants._clock() + 600
+    tokens = UpstreamTokens(provider.access_token, provider.refresh_token, until)
+    sealed = grants._keys.seal(json.dumps({**asdict(tokens), "scopes": []}).encode())
+    assert await grants._store.add("upstream", grant, sealed, grants._clock() + 1e6)
 
 
 def test_without_a_refresh_token_they_end_when_they_end(provider: IdentityProvider) -> None:
@@ -625,18 +541,18 @@ def links_of(page: Page) -> dict[str, str]:
 
 
 def test_users_choose_how_they_log_in(several: Site, provider: IdentityProvider) -> None:
+    """And may choose another way before they have finished."""
     browser = Browser({"name": "bob", "password": "the password of bob"}, "allow")
     links = links_of(browser.open(several.authorize_url()))
     host = provider.url.partition("//")[2]
     assert list(links) == ["Log in with a password", f"Log in with {host}", "Log in with Plain"]
-    assert browser.walk(links["Log in with a password"], BACK).startswith(f"{BACK}?code=")
-
-
-def test_another_one_may_be_chosen_on_the_way(several: Site) -> None:
-    browser = several.browser
-    links = links_of(browser.open(several.authorize_url()))
     assert browser.open(links["Log in with a password"]).forms
     assert browser.walk(links["Log in with Plain"], BACK).startswith(f"{BACK}?code=")
+    links = links_of(browser.open(several.authorize_url()))
+    wrong = links["Log in with a password"].replace("chosen=0", "chosen=7")
+    assert list(links_of(browser.open(wrong))) == list(links)
+    assert browser.walk(links["Log in with a password"], BACK).startswith(f"{BACK}?code=")
+    assert browser.open(f"{several.origin}/authorize/login/elsewhere").status == 404
 
 
 @pytest.mark.parametrize(("number", "first"), [(1, 1), (2, 101)])
@@ -669,17 +585,6 @@ def test_an_answer_comes_to_the_place_of_its_provider(
         page = browser.open(f"{several.origin}/authorize/login{place}?{answer}")
         assert list(links_of(page).values()) == links
     assert provider.times("/token") == other.times("/token") == 0
-
-
-def test_what_is_no_place_is_not_there(several: Site) -> None:
-    assert Browser().open(f"{several.origin}/authorize/login/elsewhere").status == 404
-
-
-def test_a_number_that_is_none_begins_anew(several: Site) -> None:
-    browser = several.browser
-    links = links_of(browser.open(several.authorize_url()))
-    link = links["Log in with a password"].replace("chosen=0", "chosen=7")
-    assert list(links_of(browser.open(link))) == list(links)
 
 
 def test_logins_that_make_no_sense_together_are_refused(provider: IdentityProvider) -> None:
