@@ -69,15 +69,13 @@ async def test_a_scope_that_the_user_does_not_give_is_not_asked_for_again(
 
 async def test_a_step_up_that_the_user_refuses_leaves_the_token(world: World, user: User) -> None:
     async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
-        world.back = lambda fields: {
-            "error": "access_denied",
-            "state": fields["state"],
-            "iss": fields["iss"],
-        }
-        with pytest.raises(AuthorizationFailed, match="access_denied"):
+        world.back = world.denied
+        with pytest.raises(AuthorizationFailed, match=r"Not today \(access_denied\)"):
             await client.call_tool("write")
         assert (await client.call_tool("read")).text == READ
     assert len(user.shown) == 2
+    assert user.page is not None
+    assert "failed" in user.page.text
 
 
 async def test_many_calls_that_need_more_have_one_login(world: World, user: User) -> None:

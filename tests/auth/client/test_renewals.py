@@ -20,7 +20,18 @@ from mcpkit.client.auth import (
     OAuth,
 )
 from mcpkit.client.auth import base as base_module
-from tests.auth.client.world import PATIENCE, READ, SERVER, WRITE, Reply, Seen, User, World, call
+from tests.auth.client.world import (
+    PATIENCE,
+    READ,
+    SERVER,
+    WRITE,
+    Reply,
+    Seen,
+    User,
+    World,
+    call,
+    log_in,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -33,14 +44,8 @@ async def connected(world: World, auth: OAuth, **options: Any) -> AsyncGenerator
 
 
 async def kept_by(world: World, user: User, **changed: Any) -> MemoryTokenStore:
-    """What is kept after a login, changed."""
     store = MemoryTokenStore()
-    await call(world.url, OAuth(show=user.show, store=store))
-    kept = await store.get(world.url)
-    assert kept is not None
-    await store.set(world.url, replace(kept, **changed))
-    user.shown.clear()
-    world.seen.clear()
+    await log_in(world, user, store, **changed)
     return store
 
 
@@ -69,23 +74,17 @@ async def test_a_token_that_ends_soon_is_renewed_before_it_is_used(
 
 
 async def test_a_token_that_is_refused_is_renewed(world: World, user: User) -> None:
-    """Also one that should have lasted."""
+    """RFC 6749, 6: an issuer need not give a new refresh token."""
     store = await kept_by(world, user)
     world.end_tokens()
-    assert await call(world.url, OAuth(show=user.show, store=store)) == READ
-    assert (world.grants(), user.shown) == (["refresh_token"], [])
-
-
-async def test_a_refresh_token_stays_if_there_is_no_other(world: World, user: User) -> None:
-    """RFC 6749, 6: an issuer need not give a new one."""
-    store = await kept_by(world, user, expires_at=0.0)
 
     def keep(answer: dict[str, Any]) -> dict[str, Any]:
         world.refreshing["refresh-1"] = (READ,)
         return {name: each for name, each in answer.items() if name != "refresh_token"}
 
     world.told = keep
-    await call(world.url, OAuth(show=user.show, store=store))
+    assert await call(world.url, OAuth(show=user.show, store=store)) == READ
+    assert (world.grants(), user.shown) == (["refresh_token"], [])
     kept = await store.get(world.url)
     assert kept is not None
     assert (kept.access_token, kept.refresh_token) == ("token-2", "refresh-1")
@@ -94,22 +93,12 @@ async def test_a_refresh_token_stays_if_there_is_no_other(world: World, user: Us
 async def test_a_refresh_token_that_does_no_more_is_followed_by_a_login(
     world: World, user: User
 ) -> None:
-    store = await kept_by(world, user)
-    world.end_tokens()
-    world.refreshing.clear()
-    assert await call(world.url, OAuth(show=user.show, store=store)) == READ
-    assert world.grants() == ["refresh_token", "authorization_code"]
-    assert len(user.shown) == 1
-
-
-async def test_scopes_that_were_there_are_asked_for_at_the_next_login(
-    world: World, user: User
-) -> None:
-    """AUTH-6: or it would be followed by a second one."""
+    """AUTH-6: with the scopes that were there, or a second one would follow."""
     store = await kept_by(world, user, scopes=(READ, WRITE))
     world.end_tokens()
     world.refreshing.clear()
     assert await call(world.url, OAuth(show=user.show, store=store), "write") == f"{READ} {WRITE}"
+    assert world.grants() == ["refresh_token", "authorization_code"]
     assert user.scopes() == [{READ, WRITE}]
 
 
@@ -149,17 +138,6 @@ async def test_whatever_is_said_of_its_time_a_token_is_used(
     assert len(user.shown) == 1
 
 
-async def test_a_token_that_lasts_for_seconds_is_renewed_again_and_again(
-    world: World, user: User
-) -> None:
-    world.lifetime = 5
-    async with connected(world, OAuth(show=user.show)) as client:
-        for _ in range(6):
-            assert (await client.call_tool("read")).text == READ
-    assert world.faults == []
-    assert len(user.shown) == 1
-
-
 # --- the issuer is away ---------------------------------------------------------------------------
 
 
@@ -167,24 +145,17 @@ async def test_a_token_that_lasts_for_seconds_is_renewed_again_and_again(
 async def test_an_issuer_that_is_away_costs_nobody_their_login(
     world: World, user: User, status: int
 ) -> None:
-    """The refresh token is kept, and does when the issuer is back."""
-    store = await kept_by(world, user)
-    world.end_tokens()
+    """A token that is still good is used; the refresh token does when the issuer is back."""
+    store = await kept_by(world, user, expires_at=0.0)
     world.routes["/token"] = lambda _: Reply(status)
     auth = OAuth(show=user.show, store=store)
+    assert await call(world.url, auth) == READ
+    world.end_tokens()
     with pytest.raises(AuthorizationFailed, match=str(status)):
         await call(world.url, auth)
     world.routes["/token"] = world.token
     assert await call(world.url, auth) == READ
     assert user.shown == []
-
-
-async def test_a_token_that_is_still_good_is_used_while_the_issuer_is_away(
-    world: World, user: User
-) -> None:
-    store = await kept_by(world, user, expires_at=0.0)
-    world.routes["/token"] = lambda _: Reply(503)
-    assert await call(world.url, OAuth(show=user.show, store=store)) == READ
 
 
 async def test_a_server_with_another_issuer_is_believed_when_the_old_one_is_gone(
@@ -219,16 +190,6 @@ async def herd(client: Client, count: int = 20) -> list[str | Exception]:
     return found
 
 
-async def test_many_calls_at_once_have_one_login(world: World, user: User) -> None:
-    auth = OAuth(show=user.show)
-    async with connected(world, auth) as client:
-        world.end_tokens()
-        world.refreshing.clear()
-        user.shown.clear()
-        assert await herd(client) == [READ] * 20
-    assert len(user.shown) == 1
-
-
 @pytest.mark.parametrize("lifetime", [3600, 5])
 @pytest.mark.parametrize("refused", [True, False], ids=["refused", "ended"])
 async def test_many_calls_at_once_have_one_refresh(
@@ -236,8 +197,7 @@ async def test_many_calls_at_once_have_one_refresh(
 ) -> None:
     """And with a token that lasts for seconds, one at a time."""
     store = MemoryTokenStore()
-    auth = OAuth(show=user.show, store=store)
-    async with connected(world, auth) as client:
+    async with connected(world, OAuth(show=user.show, store=store)) as client:
         kept = await store.get(world.url)
         assert kept is not None
         world.lifetime = lifetime
@@ -250,49 +210,21 @@ async def test_many_calls_at_once_have_one_refresh(
     assert (len(user.shown), world.faults) == (1, [])
 
 
-async def test_two_clients_with_one_store_have_one_refresh(world: World, user: User) -> None:
-    """Each has an `OAuth` of its own."""
-    store = await kept_by(world, user, expires_at=0.0)
-    found: list[str] = []
-
-    async def one() -> None:
-        found.append(await call(world.url, OAuth(show=user.show, store=store)))
-
-    async with anyio.create_task_group() as group:
-        for _ in range(5):
-            group.start_soon(one)
-    assert found == [READ] * 5
-    assert world.grants() == ["refresh_token"]
-    assert world.faults == []
-
-
-async def test_many_calls_at_once_have_one_login_that_fails(world: World, user: User) -> None:
+@pytest.mark.parametrize("fails", [True, False])
+async def test_many_calls_at_once_have_one_login(world: World, user: User, fails: bool) -> None:
     """Whoever says no is not asked by every call that has waited."""
-    auth = OAuth(show=user.show)
-    async with connected(world, auth) as client:
+    async with connected(world, OAuth(show=user.show)) as client:
         world.end_tokens()
         world.refreshing.clear()
-        user.shown.clear()
-        world.back = lambda fields: (
-            {"error": "access_denied", "state": fields["state"]} | {"iss": fields["iss"]}
-        )
+        if fails:
+            world.back = world.denied
         found = await herd(client)
-    assert [type(each) for each in found] == [AuthorizationFailed] * 20
-    assert all("access_denied" in str(each) for each in found)
-    assert len(user.shown) == 1
-
-
-async def test_a_login_that_fails_on_connecting_is_tried_once(world: World, user: User) -> None:
-    """No other way of speaking is tried, which would ask the user again."""
-    world.back = lambda fields: {
-        "error": "access_denied",
-        "state": fields["state"],
-        "iss": fields["iss"],
-    }
-    with pytest.raises(AuthorizationFailed):
-        async with Client(world.url, auth=OAuth(show=user.show)):
-            pass
-    assert len(user.shown) == 1
+    assert len(user.shown) == 2
+    if fails:
+        assert [type(each) for each in found] == [AuthorizationFailed] * 20
+        assert all("access_denied" in str(each) for each in found)
+    else:
+        assert found == [READ] * 20
 
 
 # --- time -----------------------------------------------------------------------------------------
@@ -342,18 +274,16 @@ async def test_afterwards_the_time_of_a_call_goes_on(world: World, user: User) -
 
 
 async def test_a_user_has_so_long_and_no_longer(world: World) -> None:
+    """Neither to see the address, nor to log in."""
     shown: list[str] = []
-    with pytest.raises(AuthorizationFailed, match=r"no login within 0\.05 seconds"):
-        await call(world.url, OAuth(show=shown.append, timeout=0.05))
-    assert len(shown) == 1
 
-
-async def test_showing_takes_no_longer_either(world: World) -> None:
-    async def show(url: str) -> None:
+    async def stay(url: str) -> None:
         await anyio.sleep_forever()
 
-    with pytest.raises(AuthorizationFailed, match="no login within"):
-        await call(world.url, OAuth(show=show, timeout=0.05))
+    for show in (shown.append, stay):
+        with pytest.raises(AuthorizationFailed, match=r"no login within 0\.05 seconds"):
+            await call(world.url, OAuth(show=show, timeout=0.05))
+    assert len(shown) == 1
 
 
 # --- leaving in the middle ------------------------------------------------------------------------
@@ -390,10 +320,7 @@ async def test_who_leaves_during_a_refresh_keeps_what_it_brings(
 ) -> None:
     """The refresh token has been used: nobody could log in with it once more."""
     store = FileTokenStore(tmp_path)
-    await call(world.url, OAuth(show=user.show, store=store))
-    kept = await store.get(world.url)
-    assert kept is not None
-    await store.set(world.url, replace(kept, expires_at=0.0))
+    await log_in(world, user, store, expires_at=0.0)
     begun, go_on = threading.Event(), threading.Event()
 
     async def slowly(seen: Seen) -> Reply:
@@ -413,7 +340,7 @@ async def test_who_leaves_during_a_refresh_keeps_what_it_brings(
     assert found.refresh_token == "refresh-2"
     assert list(tmp_path.glob("*.lock")) == []
     assert await call(world.url, OAuth(show=user.show, store=store)) == READ
-    assert (len(user.shown), world.faults) == (1, [])
+    assert (user.shown, world.faults) == ([], [])
 
 
 async def test_who_has_left_is_not_asked_to_log_in(world: World, user: User) -> None:

@@ -12,7 +12,7 @@ import threading
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -22,7 +22,7 @@ import httpx2
 import jwt
 
 from mcpkit import Client
-from mcpkit.client.auth import HttpAuth
+from mcpkit.client.auth import Credentials, HttpAuth, OAuth, TokenStore
 from tests.auth.browser import Browser, Page
 from tests.uvicorns import listen, running
 
@@ -194,6 +194,16 @@ class World:
     def end_tokens(self) -> None:
         """The server takes none any more that it has taken before."""
         self.good.clear()
+
+    @staticmethod
+    def denied(fields: dict[str, str]) -> dict[str, str]:
+        """The user says no."""
+        return {
+            "error": "access_denied",
+            "error_description": "Not today",
+            "state": fields["state"],
+            "iss": fields["iss"],
+        }
 
     def fault(self, what: str) -> Reply:
         self.faults.append(what)
@@ -445,6 +455,18 @@ class User:
     def scopes(self) -> list[set[str]]:
         """The scopes that each login has asked for."""
         return [set(self.asked(each).get("scope", "").split()) for each in range(len(self.shown))]
+
+
+async def log_in(world: World, user: User, store: TokenStore, **changed: Any) -> Credentials:
+    """Log in, and change what is kept; nobody remembers that."""
+    await call(world.url, OAuth(show=user.show, store=store))
+    kept = await store.get(world.url)
+    assert kept is not None
+    kept = replace(kept, **changed)
+    await store.set(world.url, kept)
+    user.shown.clear()
+    world.seen.clear()
+    return kept
 
 
 async def call(url: str, auth: HttpAuth, tool: str = "read", **options: Any) -> str:
