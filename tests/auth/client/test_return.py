@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import anyio
@@ -17,34 +17,32 @@ STATE = "the-state-of-this-login"
 GOOD = f"/callback?code=c&state={STATE}"
 
 
+def port_of(back: Callback) -> int:
+    return urlsplit(back.redirect_uri).port or 0
+
+
 async def say(back: Callback, data: bytes, *, close: bool = False) -> bytes:
     """Send bytes, and return all that comes back."""
-    port = urlsplit(back.redirect_uri).port
-    assert port is not None
     found = b""
     with anyio.fail_after(20):
-        async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+        async with await anyio.connect_tcp("127.0.0.1", port_of(back)) as stream:
             if data:
                 await stream.send(data)
-            if close:
-                return b""
-            try:
-                while True:
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                while not close:
                     found += await stream.receive()
-            except (anyio.EndOfStream, anyio.BrokenResourceError):
-                return found
+    return found
 
 
 def get(target: str, verb: str = "GET") -> bytes:
     return f"{verb} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode("latin-1")
 
 
-async def comes_back(back: Callback) -> dict[str, str]:
+async def comes_back(back: Callback) -> None:
     """The honest browser."""
-    answer = await say(back, get(GOOD))
-    assert answer.startswith(b"HTTP/1.1 200")
+    assert (await say(back, get(GOOD))).startswith(b"HTTP/1.1 200")
     with anyio.fail_after(20):
-        return await back.wait()
+        assert await back.wait() == {"code": "c", "state": STATE}
 
 
 @pytest.mark.parametrize(
@@ -79,44 +77,23 @@ async def test_what_is_not_the_answer_is_refused_and_the_answer_still_taken(
         back.state = STATE
         answer = await say(back, data[:100_000])
         assert answer.startswith(b"HTTP/1.1 " + status) or answer == b""
-        assert await comes_back(back) == {"code": "c", "state": STATE}
+        await comes_back(back)
 
 
-async def test_before_there_is_a_state_nothing_is_an_answer() -> None:
+async def test_who_connects_does_no_harm() -> None:
+    """Browsers open connections in advance. Who stays is gone with the login."""
     async with listening() as back:
         assert (await say(back, get("/callback?code=c&state="))).startswith(b"HTTP/1.1 400")
-
-
-@pytest.mark.parametrize("data", [b"", b"GET /call"], ids=["nothing", "half a line"])
-async def test_who_connects_and_leaves_does_no_harm(data: bytes) -> None:
-    """Browsers open connections in advance, and close those that they do not need."""
-    async with listening() as back:
         back.state = STATE
-        for _ in range(3):
+        for data in (b"", b"GET /call"):
             await say(back, data, close=True)
-        assert await comes_back(back) == {"code": "c", "state": STATE}
-
-
-async def test_who_connects_and_stays_does_no_harm() -> None:
-    """And is gone with the login."""
-    async with listening() as back:
-        back.state = STATE
-        port = urlsplit(back.redirect_uri).port
-        assert port is not None
-        idle = await anyio.connect_tcp("127.0.0.1", port)
-        assert await comes_back(back) == {"code": "c", "state": STATE}
+        idle = await anyio.connect_tcp("127.0.0.1", port_of(back))
+        await comes_back(back)
+        await say(back, get(f"/callback?code=d&state={STATE}"))
+        assert (await back.wait())["code"] == "c", "the first answer counts"
     with anyio.fail_after(20), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
         await idle.receive()
     await idle.aclose()
-
-
-async def test_the_first_answer_counts() -> None:
-    """One that comes later has nothing to say."""
-    async with listening() as back:
-        back.state = STATE
-        await say(back, get(GOOD))
-        await say(back, get(f"/callback?code=d&state={STATE}"))
-        assert (await back.wait())["code"] == "c"
 
 
 async def test_the_user_sees_a_page_before_anybody_goes_on() -> None:
@@ -152,17 +129,14 @@ async def test_it_is_on_this_machine_alone() -> None:
     """SEC-2: nobody in the network can bring a code."""
     async with listening() as back:
         assert back.redirect_uri.startswith("http://127.0.0.1:")
-        port = urlsplit(back.redirect_uri).port
-        assert port is not None
         with pytest.raises(OSError, match=r"."):
-            await anyio.connect_tcp("127.0.0.2", port)
+            await anyio.connect_tcp("127.0.0.2", port_of(back))
 
 
 async def test_a_port_that_is_taken_is_replaced_unless_it_was_wished_for() -> None:
     """The redirect URI is registered with the port that it has, or issuers pass over it."""
     async with listening() as one:
-        port = urlsplit(one.redirect_uri).port
-        assert port is not None
+        port = port_of(one)
         async with listening(port) as other:
             assert other.redirect_uri != one.redirect_uri
         with pytest.raises(AuthorizationFailed, match=f"port {port}, to which the browser"):
@@ -172,11 +146,7 @@ async def test_a_port_that_is_taken_is_replaced_unless_it_was_wished_for() -> No
 
 @pytest.mark.parametrize("error", [RuntimeError("x"), KeyboardInterrupt()], ids=repr)
 async def test_what_goes_wrong_meanwhile_is_raised_as_it_is(error: BaseException) -> None:
-    async def fail() -> None:
+    with pytest.raises(type(error)) as raised:
         async with listening():
             raise error
-
-    run: Callable[[], Awaitable[None]] = fail
-    with pytest.raises(type(error)) as raised:
-        await run()
     assert raised.value is error
