@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from hmac import compare_digest
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -22,11 +22,11 @@ from mcpkit.client.auth.base import (
     server_key,
 )
 from mcpkit.client.auth.browser import Callback, Show, listening, open_browser
-from mcpkit.client.auth.discovery import Issuer, Resource, is_same_issuer
+from mcpkit.client.auth.discovery import SECRET_METHODS, Issuer, Resource, is_same_issuer
 from mcpkit.client.auth.storage import Credentials, TokenStore
 from mcpkit.client.auth.tokens import TokenSource
 
-_METHODS: Final = ("none", "client_secret_basic", "client_secret_post")
+_METHODS: Final = ("none", *SECRET_METHODS)
 
 
 class OAuth(TokenSource):
@@ -97,13 +97,21 @@ class OAuth(TokenSource):
         """Log the user in, and return the tokens."""
         if not self._interactive:
             raise AuthorizationFailed(f"a login is needed: run mcpkit login {place}")
-        _check_issuer(issuer, resource)
+        check_named(issuer.authorization_endpoint, "authorization_endpoint", resource.server)
+        methods: Any = issuer.document.get("code_challenge_methods_supported")
+        # 2025-03-26 did not require this member.
+        is_optional = methods is None and not resource.is_described
+        if not is_optional and not (is_array(methods) and "S256" in methods):
+            raise AuthorizationFailed("the issuer does not declare support for PKCE with S256")
         if scopes is not None and "offline_access" in issuer.scopes:
             scopes = tuple(dict.fromkeys((*scopes, "offline_access")))
         stored = await self._store.get(place)
         if stored is not None and not is_same_issuer(stored.issuer, issuer.id):
             stored = None
-        port = self._port or (0 if stored is None else _port_of(stored.redirect_uri))
+        port = self._port
+        if not port and stored is not None:
+            with suppress(ValueError):
+                port = urlsplit(stored.redirect_uri).port or 0
         try:
             async with listening(port, strict=bool(self._port)) as callback:
                 client = await self._registered(stored, issuer, resource, callback.redirect_uri)
@@ -173,14 +181,12 @@ class OAuth(TokenSource):
         """Return the client as the issuer knows it, registered if necessary."""
         client = Credentials(issuer.id, resource.id, redirect_uri=redirect_uri)
         if self._client_id is not None:
-            method = "none"
-            if self._client_secret is not None:
-                method = _method(issuer, _METHODS[1:])
+            methods = ("none",) if self._client_secret is None else SECRET_METHODS
             return replace(
                 client,
                 client_id=self._client_id,
                 client_secret=self._client_secret,
-                client_method=method,
+                client_method=issuer.client_method(methods),
             )
         if self._client_document is not None and issuer.takes_documents:
             return replace(client, client_id=self._client_document)
@@ -194,7 +200,7 @@ class OAuth(TokenSource):
 
     async def _register(self, client: Credentials, issuer: Issuer, server: str) -> Credentials:
         """Register the client (RFC 7591)."""
-        method = _method(issuer, _METHODS)
+        method = issuer.client_method(_METHODS)
         metadata = {
             "client_name": self._client_name,
             "application_type": "native",
@@ -205,20 +211,16 @@ class OAuth(TokenSource):
         }
         endpoint = issuer.registration_endpoint
         response = await request(endpoint, "the issuer", server, json=metadata)
-        document: Mapping[str, Any] = response.document
+        document = response.document
         id, secret = document.get("client_id"), document.get("client_secret")
         if response.status not in (200, 201) or not isinstance(id, str) or not id:
             error = document.get("error_description", document.get("error", response.status))
             raise AuthorizationFailed(f"the issuer does not register this client: {shorten(error)}")
         if not isinstance(secret, str):
             return replace(client, client_id=id)
-        given: Any = document.get("token_endpoint_auth_method", method)
-        return replace(
-            client,
-            client_id=id,
-            client_secret=secret,
-            client_method=given if given in _METHODS else method,
-        )
+        given: Any = document.get("token_endpoint_auth_method")
+        method = given if given in _METHODS else method
+        return replace(client, client_id=id, client_secret=secret, client_method=method)
 
     # --- logging out ------------------------------------------------------------------------------
 
@@ -259,42 +261,15 @@ class OAuth(TokenSource):
         return response.status == 200
 
 
-def _check_issuer(issuer: Issuer, resource: Resource) -> None:
-    """Reject an issuer to which users cannot safely be sent."""
-    check_named(issuer.authorization_endpoint, "authorization_endpoint", resource.server)
-    methods: Any = issuer.document.get("code_challenge_methods_supported")
-    if methods is None and not resource.is_described:
-        return  # 2025-03-26 did not require this member
-    if not is_array(methods) or "S256" not in methods:
-        raise AuthorizationFailed("the issuer does not declare support for PKCE with S256")
-
-
-def _port_of(url: str) -> int:
-    try:
-        return urlsplit(url).port or 0
-    except ValueError:
-        return 0
-
-
 def _code_in(fields: Mapping[str, str], issuer: Issuer) -> str:
-    """Return the code in a redirect.
-
-    Raises:
-        AuthorizationFailed: There is none, or the redirect is from another issuer (RFC 9207).
-    """
+    """Return the code in a redirect, if it is from the issuer (RFC 9207)."""
     named = fields.get("iss")
     if named is None and issuer.names_itself:
         raise AuthorizationFailed("the redirect does not name its issuer (RFC 9207)")
-    if named is not None and not compare_digest(named.encode(), issuer.id.encode()):
+    if named is not None and named != issuer.id:
         raise AuthorizationFailed("the redirect is from another issuer (RFC 9207)")
     if "error" in fields:
         raise AuthorizationFailed(f"the login has failed: {describe_error(fields)}")
     if not fields.get("code"):
         raise AuthorizationFailed("the redirect has no code")
     return fields["code"]
-
-
-def _method(issuer: Issuer, methods: tuple[str, ...]) -> str:
-    """Return the first of several ways to authenticate that the issuer supports."""
-    known = issuer.client_methods or ("client_secret_basic",)
-    return next((each for each in methods if each in known), methods[0])

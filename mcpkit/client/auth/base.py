@@ -6,6 +6,7 @@ import inspect
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 from urllib.parse import urlsplit
@@ -113,11 +114,7 @@ class BearerToken(HttpAuth):
 
 
 def http_auth(auth: Any) -> HttpAuth:
-    """Return the `HttpAuth` for the option ``auth`` of a client.
-
-    Raises:
-        TypeError: The option is neither an `HttpAuth`, nor a token, nor a function.
-    """
+    """Return the `HttpAuth` for the option ``auth`` of a client."""
     if isinstance(auth, HttpAuth):
         return auth
     if isinstance(auth, str) or (callable(auth) and not isinstance(auth, type)):
@@ -130,13 +127,9 @@ def http_auth(auth: Any) -> HttpAuth:
 
 def is_token(text: object) -> bool:
     """Return True if a value can be a token in a header (SEC-18)."""
-    return (
-        isinstance(text, str)
-        and text.isascii()
-        and text.isprintable()
-        and text != ""
-        and " " not in text
-    )
+    if not isinstance(text, str) or not text.isascii() or not text.isprintable():
+        return False
+    return text != "" and " " not in text
 
 
 def _check_token(token: object) -> None:
@@ -156,17 +149,9 @@ def server_key(url: str) -> str:
 
 
 async def request(url: str, name: str, server: str, **options: Any) -> Response:
-    """Send a request to an issuer or for metadata.
+    """Send a request to an issuer, or for metadata, to a URL that `check_named` allows.
 
-    Args:
-        url: The URL of the request.
-        name: What it belongs to, for messages.
-        server: The URL of the server that the token is for; empty for a URL from this program's own
-            settings.
-        options: Those of `mcpkit._utils.fetch.fetch`.
-
-    Raises:
-        AuthorizationFailed: There is no response, or `check_named` rejects the URL.
+    The options are those of `mcpkit._utils.fetch.fetch`.
     """
     check_named(url, name, server)
     try:
@@ -185,11 +170,8 @@ def check_named(url: object, name: str, server: str) -> None:
 
     Args:
         url: The address.
-        name: What it belongs to, for messages.
+        name: Its owner or member, for messages.
         server: The URL of the server; empty for a URL from this program's own settings.
-
-    Raises:
-        AuthorizationFailed: The address must not be used.
     """
     try:
         check_address(url, name)
@@ -200,13 +182,10 @@ def check_named(url: object, name: str, server: str) -> None:
         return
     host = urlsplit(str(url)).hostname or ""
     address, own_address = _literal(host), _literal(own)
-    if is_loopback_name(host) or (address is not None and is_loopback_name(address)):
+    is_inside = own_address is not None and not is_public(own_address)
+    if is_loopback_name(address or host):
         where = "on this machine"
-    elif (
-        address is None
-        or is_public(address)
-        or (own_address is not None and not is_public(own_address))
-    ):
+    elif address is None or is_public(address) or is_inside:
         return
     else:
         where = "in a private network"
@@ -215,14 +194,11 @@ def check_named(url: object, name: str, server: str) -> None:
 
 def _literal(host: str) -> str | None:
     """Return the IP address that a host is written as, in any notation; None for a name."""
-    try:
+    with suppress(ValueError):
         return str(ip_address(host.partition("%")[0]))
-    except ValueError:
-        pass
-    try:
+    with suppress(OSError, ValueError):
         return socket.inet_ntoa(socket.inet_aton(host))  # 127.1, 0x7f000001, 2130706433
-    except (OSError, UnicodeError, ValueError):
-        return None
+    return None
 
 
 def describe_error(document: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from mcpkit._utils.fetch import check_address, shorten
 from mcpkit.client.auth.base import AuthorizationFailed, is_token, request
-from mcpkit.client.auth.discovery import Issuer, Resource
+from mcpkit.client.auth.discovery import SECRET_METHODS, Issuer, Resource
 from mcpkit.client.auth.storage import Credentials, TokenStore
 from mcpkit.client.auth.tokens import TokenSource
 
@@ -29,27 +29,13 @@ TextOrFunction: TypeAlias = "str | Callable[[], str | Awaitable[str]]"
 class _Program(TokenSource):
     """A client that the issuer knows beforehand, and one grant that needs no user."""
 
-    grant: str
+    grant = _JWT_BEARER
     """The ``grant_type`` of its requests."""
 
-    def __init__(
-        self,
-        client_id: str,
-        client_secret: str | None,
-        *,
-        private_key: str | None = None,
-        algorithm: str = "",
-        scopes: Iterable[str] = (),
-        store: TokenStore | None = None,
-        issuer: str | None = None,
-    ) -> None:
-        super().__init__(scopes=scopes, store=store, issuer=issuer)
-        if client_secret is not None and private_key is not None:
-            raise ValueError("client_secret= and private_key= are two ways to authenticate")
+    def __init__(self, client_id: str, client_secret: str | None, **options: Any) -> None:
+        super().__init__(**options)
         self._client_id = client_id
         self._client_secret = client_secret
-        self._private_key = private_key
-        self._algorithm = algorithm
 
     def _check_new_issuer(self, resource: Resource) -> None:
         raise AuthorizationFailed(
@@ -69,17 +55,13 @@ class _Program(TokenSource):
     ) -> Credentials:
         """Request a token."""
         del place
-        method = "none"
-        if self._client_secret is not None:
-            known = issuer.client_methods or ("client_secret_basic",)
-            is_basic = "client_secret_basic" in known
-            method = "client_secret_basic" if is_basic else "client_secret_post"
+        is_known = self._client_secret is not None
         client = Credentials(
             issuer.id,
             resource.id,
             self._client_id,
             self._client_secret,
-            method,
+            issuer.client_method(SECRET_METHODS) if is_known else "none",
             grant=self.grant if self.grant == CLIENT_CREDENTIALS else "",
         )
         fields = {"grant_type": self.grant, **await self._fields(resource, issuer, scopes)}
@@ -87,39 +69,6 @@ class _Program(TokenSource):
             fields["scope"] = " ".join(scopes)
         response = await self.request_token(issuer, client, fields)
         return self.credentials_in(response, client, scopes)
-
-    def authenticate(
-        self, issuer: Issuer, client: Credentials
-    ) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the secret of the client, or an assertion signed with its key (RFC 7523)."""
-        if self._private_key is None:
-            return super().authenticate(issuer, client)
-        try:
-            import jwt
-        except ModuleNotFoundError:
-            raise ImportError(_NEEDS) from None
-        now = int(time.time())
-        claims = {
-            "iss": client.client_id,
-            "sub": client.client_id,
-            "aud": issuer.id,
-            "iat": now,
-            "exp": now + _ASSERTION_S,
-            "jti": secrets.token_urlsafe(16),
-        }
-        try:
-            assertion = jwt.encode(claims, self._private_key, self._algorithm)
-        except (ValueError, TypeError, NotImplementedError, jwt.PyJWTError) as error:
-            why = type(error).__name__
-            raise AuthorizationFailed(
-                f"private_key= cannot sign with {self._algorithm}: {why}"
-            ) from None
-        fields = {
-            "client_id": client.client_id,
-            "client_assertion_type": _ASSERTION_TYPE,
-            "client_assertion": assertion,
-        }
-        return fields, {}
 
 
 class ClientCredentials(_Program):
@@ -151,17 +100,42 @@ class ClientCredentials(_Program):
         store: TokenStore | None = None,
         issuer: str | None = None,
     ) -> None:
-        super().__init__(
-            client_id,
-            client_secret,
-            private_key=private_key,
-            algorithm=algorithm,
-            scopes=scopes,
-            store=store,
-            issuer=issuer,
-        )
-        if client_secret is None and private_key is None:
-            raise ValueError("ClientCredentials needs client_secret= or private_key=")
+        super().__init__(client_id, client_secret, scopes=scopes, store=store, issuer=issuer)
+        if (client_secret is None) == (private_key is None):
+            raise ValueError("ClientCredentials needs either client_secret= or private_key=")
+        self._private_key = private_key
+        self._algorithm = algorithm
+
+    def authenticate(
+        self, issuer: Issuer, client: Credentials
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the secret of the client, or an assertion signed with its key (RFC 7523)."""
+        if self._private_key is None:
+            return super().authenticate(issuer, client)
+        try:
+            import jwt
+        except ModuleNotFoundError:
+            raise ImportError(_NEEDS) from None
+        now = int(time.time())
+        claims = {
+            "iss": client.client_id,
+            "sub": client.client_id,
+            "aud": issuer.id,
+            "iat": now,
+            "exp": now + _ASSERTION_S,
+            "jti": secrets.token_urlsafe(16),
+        }
+        try:
+            assertion = jwt.encode(claims, self._private_key, self._algorithm)
+        except (ValueError, TypeError, NotImplementedError, jwt.PyJWTError) as error:
+            what = f"private_key= cannot sign with {self._algorithm}"
+            raise AuthorizationFailed(f"{what}: {type(error).__name__}") from None
+        fields = {
+            "client_id": client.client_id,
+            "client_assertion_type": _ASSERTION_TYPE,
+            "client_assertion": assertion,
+        }
+        return fields, {}
 
 
 class JwtBearer(_Program):
@@ -175,8 +149,6 @@ class JwtBearer(_Program):
         store: Where tokens are stored; in this process by default.
         issuer: The issuer that knows the client; by default the first that the server names.
     """
-
-    grant = _JWT_BEARER
 
     def __init__(
         self,
@@ -214,8 +186,6 @@ class IdentityAssertion(_Program):
         store: Where tokens are stored; in this process by default.
         issuer: The issuer that knows the client; by default the first that the server names.
     """
-
-    grant = _JWT_BEARER
 
     def __init__(
         self,

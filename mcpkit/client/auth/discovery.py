@@ -17,6 +17,9 @@ from mcpkit._utils.json import is_array
 from mcpkit.client.auth.base import AuthorizationFailed, request, server_key
 from mcpkit.permissions import is_scope
 
+SECRET_METHODS: Final = ("client_secret_basic", "client_secret_post")
+"""The ways to authenticate with a secret, in order of preference."""
+
 MAX_CHALLENGE: Final = 8192
 MAX_SCOPES: Final = 200
 
@@ -133,16 +136,14 @@ async def _metadata(url: str, name: str, server: str) -> Mapping[str, Any] | Non
     return response.document or None if response.status == 200 else None
 
 
-async def find_resource(
-    url: str, server: str, challenge: Challenge, wanted: Sequence[str] = ()
-) -> Resource:
+async def find_resource(url: str, server: str, challenge: Challenge, wanted: str = "") -> Resource:
     """Return the server at a URL as a protected resource.
 
     Args:
         url: The URL of the rejected request.
         server: The URL of the server.
         challenge: Its challenge.
-        wanted: Issuers to prefer if the server names several.
+        wanted: The issuer to prefer if the server names several.
 
     Raises:
         AuthorizationFailed: The metadata are those of another server, or not usable.
@@ -161,7 +162,7 @@ async def find_resource(
 
 
 def _resource(
-    asked: Sequence[str], server: str, document: Mapping[str, Any], wanted: Sequence[str]
+    asked: Sequence[str], server: str, document: Mapping[str, Any], wanted: str
 ) -> Resource:
     id: Any = document.get("resource")
     if not isinstance(id, str) or not any(_covers(id, each) for each in asked):
@@ -173,7 +174,7 @@ def _resource(
     found = [each for each in issuers if isinstance(each, str)] if is_array(issuers) else []
     if not found:
         raise AuthorizationFailed("the server names no issuer for its tokens")
-    known = (one for name in wanted for one in found if is_same_issuer(one, name))
+    known = (each for each in found if is_same_issuer(each, wanted))
     scopes: Any = document.get("scopes_supported")
     return Resource(
         id, next(known, found[0]), valid_scopes(scopes) if is_array(scopes) else None, server
@@ -232,6 +233,11 @@ class Issuer:
     """True if a client id may be the URL of a client metadata document."""
     grants: tuple[str, ...] = ()
     document: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, hash=False)
+
+    def client_method(self, methods: Sequence[str]) -> str:
+        """Return the first of several ways to authenticate that the issuer supports."""
+        known = self.client_methods or SECRET_METHODS[:1]
+        return next((each for each in methods if each in known), methods[0])
 
 
 async def find_issuer(resource: Resource) -> Issuer:

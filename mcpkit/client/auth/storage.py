@@ -8,18 +8,19 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import anyio
 from anyio import to_thread
+from pydantic import TypeAdapter
 
 from mcpkit._utils.fetch import PerEventLoop
-from mcpkit._utils.json import is_array, is_object
 from mcpkit.client.auth.base import AuthorizationFailed, is_token
 from mcpkit.permissions import is_scope
 
@@ -90,15 +91,14 @@ class Credentials:
 
     def without_tokens(self) -> Credentials:
         """Return the registration alone."""
-        return replace(
-            self,
-            access_token=None,
-            expires_at=None,
-            lifetime=None,
-            refresh_token=None,
-            scopes=None,
-            granted=None,
-            proof_key=None,
+        return Credentials(
+            self.issuer,
+            self.resource,
+            self.client_id,
+            self.client_secret,
+            self.client_method,
+            self.redirect_uri,
+            grant=self.grant,
         )
 
     def to_json(self) -> str:
@@ -112,47 +112,18 @@ class Credentials:
         Members that this version does not know are ignored.
         """
         try:
-            found: Any = json.loads(text)
-        except (ValueError, RecursionError):
+            found = _CREDENTIALS.validate_json(text)
+        except ValueError:
             return None
-        if not is_object(found):
-            return None
-        known = {each.name: found[each.name] for each in fields(cls) if each.name in found}
-        if "issuer" not in known or any(known[name] is None for name in _REQUIRED & known.keys()):
-            return None
-        if not all(_CHECKS.get(name, _is_text)(value) for name, value in known.items()):
-            return None
-        for name in ("scopes", "granted"):
-            if known.get(name) is not None:
-                known[name] = tuple(known[name])
-        return cls(**known)
+        # Anyone who can write the file can write anything.
+        times = (found.expires_at or 0, found.lifetime or 0)
+        scopes = (*(found.scopes or ()), *(found.granted or ()))
+        is_valid = found.access_token is None or is_token(found.access_token)
+        is_valid = is_valid and all(map(math.isfinite, times)) and all(map(is_scope, scopes))
+        return found if is_valid else None
 
 
-def _is_text(value: object) -> bool:
-    return value is None or isinstance(value, str)
-
-
-def _is_time(value: object) -> bool:
-    return value is None or (isinstance(value, (int, float)) and math.isfinite(value))
-
-
-def _are_scopes(value: object) -> bool:
-    return value is None or (is_array(value) and all(map(is_scope, value)))
-
-
-_CHECKS: Final[dict[str, Callable[[object], bool]]] = {
-    "access_token": lambda value: value is None or is_token(value),
-    "expires_at": _is_time,
-    "lifetime": _is_time,
-    "scopes": _are_scopes,
-    "granted": _are_scopes,
-}
-"""Checks of members that are not just a text: anyone who can write the file can write anything."""
-
-_REQUIRED: Final = frozenset(
-    {"issuer", "resource", "client_id", "client_method", "redirect_uri", "grant"}
-)
-"""Members that cannot be null."""
+_CREDENTIALS: Final = TypeAdapter(Credentials)
 
 
 class TokenStore(Protocol):
@@ -261,17 +232,13 @@ class FileTokenStore:
 
     @asynccontextmanager
     async def lock(self, url: str) -> AsyncGenerator[None, None]:
-        """Hold a file lock beside the credentials, which is released when the process ends.
-
-        Raises:
-            AuthorizationFailed: Another process holds it for too long, or it cannot be created.
-        """
+        """Hold a file lock beside the credentials, which is released when the process ends."""
         path = self._path(url).with_suffix(".lock")
         deadline = time.monotonic() + _LOCKED_S
         while True:
             with self._readable():
                 self._make_folder()
-                descriptor = acquire(path)
+                descriptor = _acquire(path)
             if descriptor is not None:
                 break
             if time.monotonic() > deadline:
@@ -280,7 +247,7 @@ class FileTokenStore:
         try:
             yield
         finally:
-            release(path, descriptor)
+            _release(path, descriptor)
 
     def _path(self, url: str) -> Path:
         return self._folder / f"{sha256(url.encode()).hexdigest()[:32]}.json"
@@ -290,19 +257,14 @@ class FileTokenStore:
         """Translate errors of the files, or of the keyring, to `AuthorizationFailed`."""
         try:
             yield
-        except AuthorizationFailed:
-            raise
         except Exception as error:
+            why = type(error).__name__
             if self._keyring is not None:  # locked, or the user denied access
-                raise AuthorizationFailed(
-                    f"the keyring cannot be used: {type(error).__name__}"
-                ) from None
+                raise AuthorizationFailed(f"the keyring cannot be used: {why}") from None
             if not isinstance(error, OSError):
                 raise
-            why = error.strerror or type(error).__name__
-            raise AuthorizationFailed(
-                f"credentials cannot be stored in {self._folder}: {why}"
-            ) from None
+            where = f"credentials cannot be stored in {self._folder}"
+            raise AuthorizationFailed(f"{where}: {error.strerror or why}") from None
 
     def _make_folder(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -327,14 +289,10 @@ class FileTokenStore:
                     each.unlink()  # the process that wrote it was killed
 
 
+# Each locks a file and returns its descriptor, or None if another process holds the lock.
 if sys.platform == "win32":
 
-    def acquire(path: Path) -> int | None:
-        """Lock a file, and return its descriptor; None if another process holds the lock.
-
-        Raises:
-            OSError: The file cannot be created.
-        """
+    def _acquire(path: Path) -> int | None:
         import msvcrt
 
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
@@ -345,19 +303,13 @@ if sys.platform == "win32":
             return None
         return descriptor
 
-    def release(path: Path, descriptor: int) -> None:
-        """Unlock a file, and keep it: Windows does not remove an open file."""
-        del path
+    def _release(path: Path, descriptor: int) -> None:
+        del path  # Windows does not remove an open file
         os.close(descriptor)
 
 else:
 
-    def acquire(path: Path) -> int | None:
-        """Lock a file, and return its descriptor; None if another process holds the lock.
-
-        Raises:
-            OSError: The file cannot be created.
-        """
+    def _acquire(path: Path) -> int | None:
         import fcntl
 
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
@@ -375,23 +327,19 @@ else:
         os.close(descriptor)
         return None
 
-    def release(path: Path, descriptor: int) -> None:
-        """Remove a file while it is locked, and unlock it."""
+    def _release(path: Path, descriptor: int) -> None:
         path.unlink(missing_ok=True)
         os.close(descriptor)
 
 
-def default_store(environment: Mapping[str, str] | None = None) -> FileTokenStore:
+def default_store(environment: Mapping[str, str] = os.environ) -> FileTokenStore:
     """Return the store of the commands: the platform's keyring, or files."""
-    given = (os.environ if environment is None else environment).get("MCPKIT_CREDENTIALS")
+    given = environment.get("MCPKIT_CREDENTIALS")
     if given:
         return FileTokenStore(given)
     try:
-        from importlib import import_module
-
         keyring: Any = import_module("keyring")
-        backend: Any = keyring.get_keyring()
-        if getattr(backend, "priority", 0) > 0:
+        if getattr(keyring.get_keyring(), "priority", 0) > 0:
             return FileTokenStore(keyring=keyring)
     except Exception:  # not installed, or without a backend that works here
         pass
@@ -400,7 +348,5 @@ def default_store(environment: Mapping[str, str] | None = None) -> FileTokenStor
 
 def _configuration() -> Path:
     if sys.platform == "win32":
-        base = os.environ.get("APPDATA")
-        return Path(base or Path.home()) / "mcpkit"
-    base = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(base) if base else Path.home() / ".config") / "mcpkit"
+        return Path(os.environ.get("APPDATA") or Path.home()) / "mcpkit"
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "mcpkit"

@@ -203,10 +203,8 @@ class TokenSource(HttpAuth):
         if now - since > _PAUSE_S:
             count, since = 0, now
         if count >= MAX_LOGINS:
-            raise AuthorizationFailed(
-                f"the server still rejects the token after {count} logins within "
-                f"{_PAUSE_S:g} seconds"
-            )
+            times = f"{count} logins within {_PAUSE_S:g} seconds"
+            raise AuthorizationFailed(f"the server still rejects the token after {times}")
         self._logins[key] = count + 1, since
 
     # --- servers and issuers ----------------------------------------------------------------------
@@ -215,9 +213,8 @@ class TokenSource(HttpAuth):
         self, request: HttpRequest, challenge: Challenge, stored: Credentials | None
     ) -> Resource:
         wanted = self._wanted_issuer
-        preferred = wanted or (stored.issuer if stored is not None else None)
-        issuers = [] if preferred is None else [preferred]
-        found = await find_resource(request.url, server_key(request.server), challenge, issuers)
+        preferred = wanted or (stored.issuer if stored is not None else "")
+        found = await find_resource(request.url, server_key(request.server), challenge, preferred)
         if wanted is not None and not is_same_issuer(found.issuer, wanted):
             raise AuthorizationFailed(
                 f"the server requires tokens of another issuer, {shorten(found.issuer)}"
@@ -225,11 +222,7 @@ class TokenSource(HttpAuth):
         return found
 
     def _check_new_issuer(self, resource: Resource) -> None:
-        """Reject an issuer other than before, if this client cannot be known to it.
-
-        Raises:
-            AuthorizationFailed: The issuer must not be sent this client's credentials.
-        """
+        """Raise `AuthorizationFailed` if the new issuer must not get this client's credentials."""
 
     async def _issuer(self, resource: Resource) -> Issuer:
         found = await find_issuer(resource)
@@ -241,12 +234,7 @@ class TokenSource(HttpAuth):
     async def _refreshed(self, key: str, seen: Credentials) -> Credentials | None:
         """Return credentials with a refreshed token, by this or by another process; or none.
 
-        Args:
-            key: The key of the server in the store.
-            seen: The credentials whose token has expired.
-
-        Raises:
-            AuthorizationFailed: The issuer cannot refresh the token at the moment.
+        `seen` are the credentials whose token has expired.
         """
         async with self._store.lock(key):
             stored = await self._store.get(key)
@@ -283,28 +271,26 @@ class TokenSource(HttpAuth):
     async def request_token(
         self, issuer: Issuer, client: Credentials, fields: Mapping[str, str]
     ) -> Response:
-        """Send a request to the token endpoint, authenticated as a client.
-
-        Raises:
-            AuthorizationFailed: There is no response.
-        """
+        """Send a request to the token endpoint, authenticated as a client."""
         if not issuer.token_endpoint:
             raise AuthorizationFailed("the issuer has no token endpoint")
         url, server = issuer.token_endpoint, client.resource or client.issuer
         proofs = self._proofs_for(client)
-        attempts = 0
-        while True:
+
+        async def send() -> Response:
             credentials, headers = self.authenticate(issuer, client)  # an assertion is used once
             form = {**fields, **credentials}
             if client.resource:
                 form["resource"] = client.resource
             if proofs is not None:
                 headers["DPoP"] = proofs.make("POST", url)
-            response = await request(url, "the issuer", server, form=form, headers=headers)
-            is_new = self._store_nonce(url, response.headers.get("dpop-nonce"))
-            attempts += 1
-            if attempts == 2 or proofs is None or response.status == 200 or not is_new:
-                break
+            return await request(url, "the issuer", server, form=form, headers=headers)
+
+        response = await send()
+        is_new = self._store_nonce(url, response.headers.get("dpop-nonce"))
+        if is_new and proofs is not None and response.status != 200:
+            response = await send()
+            self._store_nonce(url, response.headers.get("dpop-nonce"))
         redact(response.document, [client.client_secret or ""])
         return response
 
@@ -323,11 +309,7 @@ class TokenSource(HttpAuth):
     def credentials_in(
         self, response: Response, client: Credentials, scopes: tuple[str, ...] | None
     ) -> Credentials:
-        """Return the credentials in a response of the token endpoint (RFC 6749, 5.1).
-
-        Raises:
-            AuthorizationFailed: There is no usable token in it.
-        """
+        """Return the credentials in a response of the token endpoint (RFC 6749, 5.1)."""
         document = response.document
         if response.status != 200:
             error = describe_error({"error": response.status, **document})
@@ -386,14 +368,10 @@ def _joined(some: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*some, *others)))[:MAX_SCOPES]
 
 
-def _seconds(value: object) -> float | None:
+def _seconds(value: Any) -> float | None:
     """Return the lifetime of a token; None if the issuer states none."""
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value[:20])  # some issuers send a string
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
     try:
-        seconds = float(value)
-    except OverflowError:
-        return MAX_LIFETIME
+        seconds = float(value)  # some issuers send a string
+    except (TypeError, ValueError, OverflowError):
+        return None
     return min(max(seconds, 0.0), MAX_LIFETIME) if math.isfinite(seconds) else None
