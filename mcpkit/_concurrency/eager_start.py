@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import sys
 from collections.abc import Coroutine, Generator
 from typing import Any, Final
 
@@ -44,17 +43,14 @@ class Steps(Coroutine[Any, Any, None]):
         """Take the next step."""
         work = self._work
         if work is None:
-            return self._park()
+            if self.parked is not None:
+                raise StopIteration
+            self.parked = asyncio.get_running_loop().create_future()
+            return next(self.parked.__await__())
         if self._first is _TAKEN:
             return work.send(value)
         first, self._first = self._first, _TAKEN
         return work.send(None) if first is _NOT_TAKEN else first
-
-    def _park(self) -> Any:
-        if self.parked is not None:
-            raise StopIteration
-        self.parked = asyncio.get_running_loop().create_future()
-        return next(self.parked.__await__())
 
     def throw(self, error: Any, value: Any = None, traceback: Any = None, /) -> Any:
         """Be cancelled."""
@@ -85,7 +81,6 @@ _NOT_TAKEN: Final = object()
 _TAKEN: Final = object()
 _NEVER_PARKED: Final[Any] = object()
 
-
 _current_task = asyncio.current_task
 _enter_task = asyncio.tasks._enter_task
 _leave_task = asyncio.tasks._leave_task
@@ -100,35 +95,13 @@ class SpareTask:
     task, the same context.
     """
 
-    __slots__ = ("_context", "_loop", "_steps", "_untouched", "task")
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._context = contextvars.copy_context()
         self._untouched = self._context.copy()
         self._steps = Steps()
-        self.task = self._make()
-
-    if sys.version_info >= (3, 11):
-
-        def _make(self) -> asyncio.Task[None]:
-            return self._loop.create_task(self._steps, context=self._context)
-
-        def _may_stay(self) -> bool:
-            # What was set or cancelled must not reach the next request.
-            return (
-                not self.task.cancelling()
-                and _same(self._context, self._untouched)
-                and (self._steps.parked is None or not self._steps.parked.done())
-            )
-
-    else:
-
-        def _make(self) -> asyncio.Task[None]:
-            raise RuntimeError("needs Python 3.11")
-
-        def _may_stay(self) -> bool:
-            return False
+        create_task: Any = loop.create_task  # `context` is new in Python 3.11
+        self.task: Any = create_task(self._steps, context=self._context)
 
     def fits(self) -> bool:
         """Return True if a new task would start with the same context variables."""
@@ -148,7 +121,13 @@ class SpareTask:
         try:
             first = self._context.run(work.send, None)
         except StopIteration:
-            if self._may_stay():
+            # What was set or cancelled must not reach the next request.
+            parked = self._steps.parked
+            if (
+                not self.task.cancelling()
+                and _same(self._context, self._untouched)
+                and (parked is None or not parked.done())
+            ):
                 return True
             self._steps.leave()
         else:

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import anyio
 
@@ -28,75 +28,22 @@ _STUBBORN: Final = 2.0
 """Seconds to wait for tasks that were cancelled."""
 
 
-class Future(Protocol):
-    """An event that one task awaits. On the loop only."""
-
-    def done(self) -> bool:
-        """Return True if it is set, or the task no longer awaits it."""
-        ...
-
-    def set_result(self, result: None, /) -> None:
-        """Resume the task."""
-        ...
-
-    def __await__(self) -> Generator[Any, Any, None]: ...
-
-
-class Loop(Protocol):
-    """The interface of an event loop."""
-
-    is_ending: bool
-    """True once all tasks are cancelled; they may still clean up."""
-
-    keeps_threads: bool
-    """True if anyio ends idle threads only when it is asked for another one."""
-
-    def start(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
-        """Run a coroutine, which must not raise; the result cancels it."""
-        ...
-
-    def soon(self, function: Callable[[], object]) -> bool:
-        """Call a function on the loop in its next turn. From any thread.
-
-        Returns:
-            False if the loop has ended.
-        """
-        ...
-
-    def before_waiting(self, function: Callable[[], object]) -> None:
-        """Call a function before the loop waits for anything again. On the loop only."""
-        ...
-
-    def later(self, delay: float, function: Callable[[], object]) -> Callable[[], object]:
-        """Call a function after `delay` seconds; the result cancels that. On the loop only."""
-        ...
-
-    def future(self) -> Future:
-        """Create a future. On the loop only."""
-        ...
-
-    def on_loop(self) -> bool:
-        """Return True in the loop's own thread."""
-        ...
-
-
 class AsyncioLoop:
     """An asyncio loop, and the tasks on it."""
 
-    __slots__ = ("_kept", "_loop", "_spare", "_thread", "is_ending", "keeps_threads")
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.is_ending = False
-        self.keeps_threads = True
+        """True once all tasks are cancelled; they may still clean up."""
         self._loop = loop
         self._thread = threading.get_ident()
         self._kept: set[asyncio.Task[None]] = set()
         self._spare: SpareTask | None = None
 
     def start(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
-        """Run a coroutine up to its first wait, and the rest in a task (Python 3.11+).
+        """Run a coroutine, which must not raise; the result cancels it.
 
-        Most handlers never wait, or once: this saves a task, or a turn of the event loop.
+        On Python 3.11 and later, it runs up to its first wait at once. Most handlers never wait, or
+        once: this saves a task, or a turn of the event loop.
         """
         if sys.version_info >= (3, 12):
             task = asyncio.Task(work, loop=self._loop, eager_start=True)
@@ -129,7 +76,10 @@ class AsyncioLoop:
         return task.cancel
 
     def soon(self, function: Callable[[], object]) -> bool:
-        """Call a function on the loop in its next turn. From any thread."""
+        """Call a function on the loop in its next turn; return False if the loop has ended.
+
+        From any thread.
+        """
         if self.on_loop():
             self._loop.call_soon(function)
             return True
@@ -148,7 +98,7 @@ class AsyncioLoop:
         return self._loop.call_later(delay, function).cancel
 
     def future(self) -> Future:
-        """Create a future. On the loop only."""
+        """Create an event that one task awaits. On the loop only."""
         return self._loop.create_future()
 
     def on_loop(self) -> bool:
@@ -174,13 +124,11 @@ def _nothing_to_cancel() -> None:
     """Cancel a coroutine that has already ended."""
 
 
-class _TrioFuture:
+class TrioFuture:
     """A future on trio."""
 
-    __slots__ = ("_event",)
-
-    def __init__(self, event: trio.Event) -> None:
-        self._event = event
+    def __init__(self) -> None:
+        self._event = anyio.Event()
 
     def done(self) -> bool:
         """Return True if it is set."""
@@ -195,16 +143,10 @@ class _TrioFuture:
 
 
 class TrioLoop:
-    """A trio loop, and the tasks in a nursery of it."""
-
-    __slots__ = ("_event", "_group", "_thread", "_token", "is_ending", "keeps_threads")
+    """A trio loop, and the tasks in a nursery of it; methods as of `AsyncioLoop`."""
 
     def __init__(self, group: TaskGroup, token: trio.lowlevel.TrioToken) -> None:
-        import trio
-
         self.is_ending = False
-        self.keeps_threads = False
-        self._event = trio.Event
         self._group = group
         self._token = token
         self._thread = threading.get_ident()
@@ -251,17 +193,15 @@ class TrioLoop:
 
     def future(self) -> Future:
         """Create a future. On the loop only."""
-        return _TrioFuture(self._event())
+        return TrioFuture()
 
     def on_loop(self) -> bool:
         """Return True in the loop's own thread."""
         return threading.get_ident() == self._thread
 
 
-def _on_trio() -> bool:
-    """Return True if the running event loop is trio's, without importing trio."""
-    trio = sys.modules.get("trio")
-    return trio is not None and bool(trio.lowlevel.in_trio_run())
+Loop: TypeAlias = "AsyncioLoop | TrioLoop"
+Future: TypeAlias = "asyncio.Future[None] | TrioFuture"
 
 
 @asynccontextmanager
@@ -271,9 +211,8 @@ async def open_loop() -> AsyncGenerator[Loop, None]:
     On asyncio there is no task group and so no cancel scope, which means that a fixture may enter
     in one task and leave in another.
     """
-    if _on_trio():
-        import trio
-
+    trio: Any = sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_run():
         async with anyio.create_task_group() as group:
             on_trio = TrioLoop(group, trio.lowlevel.current_trio_token())
             yield on_trio

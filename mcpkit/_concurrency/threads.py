@@ -8,8 +8,8 @@ A long call does not hold up those behind it, because a worker that takes a call
 in the queue tells the loop. If they are still there when the loop looks, it wakes or starts another
 worker, which does the same.
 
-Calls of several owners are run in turn, and one owner cannot have all workers, so the calls of
-others need not wait for hers.
+Owners take turns, and one owner cannot have all workers, so that the calls of others need not wait
+for hers.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SHARE: Final = 0.75
-"""The part of all workers that one owner may have."""
-
-_SHARED: Final = 4
-"""The minimum number of workers for `_SHARE` to apply."""
+"""The part of all workers that one owner may have, if there are at least four."""
 
 _RAISE_INTERRUPTS: Final = ("_signal", "asyncio.runners", "trio._core._ki")
 """Modules whose handlers of SIGINT raise `KeyboardInterrupt`."""
@@ -57,32 +54,29 @@ def is_interrupt(error: BaseException) -> bool:
     return module in _RAISE_INTERRUPTS and (threading.current_thread() is threading.main_thread())
 
 
-class ThreadCall(Generic[T]):
-    """A function for a worker thread, which may continue after its caller was cancelled.
+class _Outcome(Generic[T]):
+    """The result of a function, or the exception that it raised."""
 
-    Args:
-        function: Called once, in a copy of the caller's context.
-    """
+    _error: BaseException | None
+    _result: T
 
-    __slots__ = (
-        "_after",
-        "_context",
-        "_error",
-        "_function",
-        "_future",
-        "_is_awaited",
-        "_is_nested",
-        "_result",
-        "_state",
-        "_threads",
-        "owner",
-        "returned",
-    )
+    def outcome(self) -> T:
+        """Return the result, or raise the exception."""
+        error, self._error = self._error, None
+        if error is None:
+            return self._result
+        try:
+            raise error
+        finally:
+            del error  # its traceback refers to this frame
+
+
+class ThreadCall(_Outcome[T]):
+    """A function for a worker thread, which may continue after its caller was cancelled."""
 
     _context: contextvars.Context
     _future: Future
     _is_nested: bool
-    _result: T
 
     def __init__(self, function: Callable[[], T]) -> None:
         self.returned = False
@@ -91,7 +85,7 @@ class ThreadCall(Generic[T]):
         """The owner that the call counts for."""
         self._function: Callable[[], Any] = function
         self._after: Callable[[], object] | None = None
-        self._error: BaseException | None = None
+        self._error = None
         self._is_awaited = True
         self._state: Literal["waiting", "running", "followed", "ended"] = "waiting"
         self._threads: Threads | None = None
@@ -104,8 +98,7 @@ class ThreadCall(Generic[T]):
     def then(self, after: Callable[[], object]) -> bool:
         """Call another function in the thread when this one ends, before the worker is free.
 
-        Args:
-            after: Its exceptions are ignored.
+        For calls whose caller was cancelled. Exceptions of `after` are ignored.
 
         Returns:
             False if this function does not run, and never will. Then `after` is not called.
@@ -132,23 +125,8 @@ class ThreadCall(Generic[T]):
             if self.then(lambda: loop.soon(lambda: _settle(future))):
                 await future
 
-    # --- for `Threads` ----------------------------------------------------------------------------
-
-    def prepare(self, threads: Threads) -> Future:
-        """Return the future that the caller awaits. On the loop."""
-        wait = _wait.get()
-        self._threads = threads
-        self._is_nested = wait is not None and wait.is_open
-        self._context = contextvars.copy_context()
-        future = self._future = threads.loop.future()
-        return future
-
     def perform(self, library: contextvars.ContextVar[Any] | None) -> None:
-        """Call the function, and keep its outcome. In the thread.
-
-        Args:
-            library: Names the event loop's library, which is none in a thread.
-        """
+        """Call the function in a worker, where there is no event loop's library."""
         context = self._context
         try:
             if library is not None and context.get(library) is not None:
@@ -165,33 +143,15 @@ class ThreadCall(Generic[T]):
                 self._result = result
                 self.returned = True
 
-    def follow(self) -> bool:
-        """Switch to the function given to `then`; False if there is none."""
-        if self._after is None:
-            return False
-        self._function, self._after = self._after, None
-        self._state = "followed"
-        return True
 
-    def outcome(self) -> T:
-        """Return the function's result, or raise its exception."""
-        error, self._error = self._error, None
-        if error is None:
-            return self._result
-        try:
-            raise error
-        finally:
-            del error  # its traceback refers to this frame
-
-
-class _Wait:
+class _Wait(_Outcome[Any]):
     """A thread's wait for a coroutine that runs on the loop."""
 
     def __init__(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         self.is_open = True
         self._function = function
-        self._result: Any = None
-        self._error: BaseException | None = ConnectionClosed("The server has ended")
+        self._result = None
+        self._error = ConnectionClosed("The server has ended")
         self._over = threading.Lock()
         self._over.acquire()
 
@@ -215,14 +175,7 @@ class _Wait:
     def outcome(self) -> Any:
         """Wait for the coroutine, and return its result or raise its exception."""
         self._over.acquire()
-        result, self._result = self._result, None
-        error, self._error = self._error, None
-        if error is None:
-            return result
-        try:
-            raise error
-        finally:
-            del error  # its traceback refers to this frame
+        return super().outcome()
 
 
 _wait: contextvars.ContextVar[_Wait | None] = contextvars.ContextVar("mcpkit_wait", default=None)
@@ -230,75 +183,44 @@ _wait: contextvars.ContextVar[_Wait | None] = contextvars.ContextVar("mcpkit_wai
 
 
 class _Queue:
-    """Calls that wait for a worker, of each owner in turn.
-
-    Args:
-        places: The places for calls that run.
-    """
-
-    __slots__ = ("_calls", "_places", "_size")
+    """Calls that wait for a place, of each owner in turn."""
 
     def __init__(self, places: Quota) -> None:
         self._places = places
         self._calls: OrderedDict[str, deque[ThreadCall[Any]]] = OrderedDict()
-        self._size = 0
-
-    def __len__(self) -> int:
-        return self._size
 
     def __iter__(self) -> Iterator[ThreadCall[Any]]:
         return chain.from_iterable(self._calls.values())
 
     def append(self, call: ThreadCall[Any]) -> None:
         """Add a call, behind all others of its owner."""
-        calls = self._calls.get(call.owner)
-        if calls is None:
-            calls = self._calls[call.owner] = deque()
-        calls.append(call)
-        self._size += 1
-
-    def remove(self, call: ThreadCall[Any]) -> None:
-        """Remove a call that was cancelled."""
-        self._calls[call.owner].remove(call)
-        self._took_from(call.owner)
+        self._calls.setdefault(call.owner, deque()).append(call)
 
     def first(self) -> ThreadCall[Any] | None:
         """Return the next call; None if none may run now."""
+        if self._places.used >= self._places.total:
+            return None
         # Garbage collection may cancel a call at any moment, and so change the dict.
         for owner, calls in list(self._calls.items()):
             # Calls without an owner need not leave a worker for other owners.
-            has_room = self._places.used < self._places.total and (
-                owner == ANONYMOUS or self._places.has_room(owner)
-            )
-            if has_room and calls:
+            if calls and (owner == ANONYMOUS or self._places.has_room(owner)):
                 return calls[0]
         return None
 
-    def pop(self, call: ThreadCall[Any]) -> None:
-        """Remove the next call; the turn passes to the next owner."""
-        self._calls[call.owner].popleft()
-        self._calls.move_to_end(call.owner)
-        self._took_from(call.owner)
-
-    def clear(self) -> None:
-        """Remove all calls."""
-        self._calls.clear()
-        self._size = 0
-
-    def _took_from(self, owner: str) -> None:
-        self._size -= 1
-        if not self._calls[owner]:
-            del self._calls[owner]
+    def remove(self, call: ThreadCall[Any]) -> None:
+        """Remove a call that runs or was cancelled; the turn passes to the next owner."""
+        calls = self._calls[call.owner]
+        calls.remove(call)
+        if calls:
+            self._calls.move_to_end(call.owner)
+        else:
+            del self._calls[call.owner]
 
 
 class _Worker:
     """A thread that runs calls."""
 
-    __slots__ = ("has_begun", "is_coming", "is_over", "wake")
-
     def __init__(self) -> None:
-        self.has_begun = False
-        self.is_coming = False
         self.is_over = False
         self.wake = threading.Lock()
         self.wake.acquire()
@@ -313,23 +235,6 @@ class Threads:
             because the threads of cancelled calls could otherwise pile up without limit.
     """
 
-    __slots__ = (
-        "_coming",
-        "_context",
-        "_done",
-        "_idle",
-        "_is_closing",
-        "_library",
-        "_nested",
-        "_places",
-        "_queue",
-        "_told",
-        "_workers",
-        "busy",
-        "lock",
-        "loop",
-    )
-
     def __init__(self, loop: Loop, most: int) -> None:
         if most < 1:
             raise ValueError(f"max_threads must be at least 1, not {most}")
@@ -338,24 +243,21 @@ class Threads:
         self.lock = threading.RLock()
         self.busy = 0
         """The number of functions that run, including those whose caller was cancelled."""
-        self._places = Quota(most, int(most * _SHARE) if most >= _SHARED else most)
+        self.size = 0
+        """The number of workers."""
+        self._places = Quota(most, int(most * _SHARE) if most >= 4 else most)
         self._queue = _Queue(self._places)
         self._nested: deque[ThreadCall[Any]] = deque()
         self._done: list[ThreadCall[Any]] = []
-        self._workers: set[_Worker] = set()
         self._idle: list[_Worker] = []
-        self._coming = 0  # workers that were woken or started, and have not looked at the queue yet
+        # The worker that was woken or started, and has not looked at the queue yet.
+        self._coming: _Worker | None = None
         self._told = False  # `_collect` is scheduled on the loop
         self._is_closing = False
         # Workers outlive the request that they are started for.
         self._context = contextvars.copy_context()
         sniffio: Any = sys.modules.get("sniffio")
         self._library = getattr(sniffio, "current_async_library_cvar", None)
-
-    @property
-    def size(self) -> int:
-        """The number of workers."""
-        return len(self._workers)
 
     # --- on the loop ------------------------------------------------------------------------------
 
@@ -375,8 +277,12 @@ class Threads:
             call = cast("ThreadCall[T]", function)
         else:
             call = ThreadCall(function)
+        wait = _wait.get()
         call.owner = owner
-        future = call.prepare(self)
+        call._threads = self
+        call._is_nested = wait is not None and wait.is_open
+        call._context = contextvars.copy_context()
+        future = call._future = self.loop.future()
         with self.lock:
             self._queue_of(call).append(call)
             summon = self._summon()
@@ -386,52 +292,34 @@ class Threads:
         try:
             await future
         except BaseException:
-            self._give_up(call)
+            with self.lock:
+                call._is_awaited = False
+                call._error = None
+                if call._state == "waiting":
+                    call._state = "ended"
+                    self._queue_of(call).remove(call)
             raise
         return call.outcome()
 
     def _queue_of(self, call: ThreadCall[Any]) -> deque[ThreadCall[Any]] | _Queue:
         return self._nested if call._is_nested else self._queue
 
-    def _give_up(self, call: ThreadCall[Any]) -> None:
-        with self.lock:
-            call._is_awaited = False
-            call._error = None
-            if call._state == "waiting":
-                call._state = "ended"
-                self._queue_of(call).remove(call)
-
-    def _can_take(self) -> bool:
-        return bool(self._nested) or self._queue.first() is not None
+    def _first(self) -> ThreadCall[Any] | None:
+        return self._nested[0] if self._nested else self._queue.first()
 
     def _summon(self) -> Callable[[], object] | None:
-        """Return the function that wakes or starts workers; None if none is needed."""
-        if self._coming or not self._can_take():
+        """Return the function that wakes or starts a worker; None if none is needed."""
+        if self._coming is not None or self._first() is None:
             return None
         if self._idle:
-            worker = self._idle.pop()
-            self._expect(worker)
+            worker = self._coming = self._idle.pop()
             return worker.wake.release
-        # Threads are slow to start, so their number doubles each time.
-        free = self._places.total - self._places.used
-        wanted = len(self._nested) + min(len(self._queue), free)
-        new = [_Worker() for _ in range(max(1, min(len(self._workers), wanted)))]
-        for worker in new:
-            self._workers.add(worker)
-            self._expect(worker)
-        return partial(self._start, new)
-
-    def _expect(self, worker: _Worker) -> None:
-        worker.is_coming = True
-        self._coming += 1
-
-    def _stop_expecting(self, worker: _Worker) -> None:
-        if worker.is_coming:
-            worker.is_coming = False
-            self._coming -= 1
+        worker = self._coming = _Worker()
+        self.size += 1
+        return partial(self._start, worker)
 
     def _collect(self) -> None:
-        """Deliver results, and get workers for the calls that are left in the queue."""
+        """Deliver results, and get a worker for the calls that are left in the queue."""
         with self.lock:
             self._told = False
             done, self._done = self._done, []
@@ -443,142 +331,107 @@ class Threads:
 
     # --- the workers, from the loop ---------------------------------------------------------------
 
-    def _start(self, workers: list[_Worker]) -> None:
+    def _start(self, worker: _Worker) -> None:
         self._is_closing |= self.loop.is_ending
-        for worker in workers:
-            self._context.run(self.loop.start, self._host(worker))
+        self._context.run(self.loop.start, self._host(worker))
 
     async def _host(self, worker: _Worker) -> None:
         """Run a worker in a thread of anyio, so that handlers can use `anyio.from_thread`."""
-        from anyio import CancelScope, CapacityLimiter, sleep, to_thread
+        from anyio import CancelScope, CapacityLimiter, to_thread
 
-        in_thread = partial(to_thread.run_sync, limiter=CapacityLimiter(1), abandon_on_cancel=True)
+        limiter = CapacityLimiter(1)
         try:
             # At the end, calls that clean up may still need a thread.
             with CancelScope(shield=self._is_closing):
-                await in_thread(self._work, worker)
-        except Exception as error:
-            self._has_no_thread(worker, error)
-        except BaseException:
-            self._close(worker)
-            raise
-        else:
-            if self.loop.keeps_threads and not self._is_closing:
-                await sleep(_IDLE)
-                await in_thread(_do_nothing)
-
-    def _close(self, worker: _Worker) -> None:
-        """End the workers as soon as the queue is empty, because the host of one was cancelled."""
-        with self.lock:
-            self._is_closing = True
-            idle, self._idle = self._idle, []
-            if not worker.has_begun:
+                await to_thread.run_sync(
+                    self._work, worker, limiter=limiter, abandon_on_cancel=True
+                )
+        except Exception as error:  # no thread can be started
+            with self.lock:
                 self._strike_off(worker)
-            summon = self._summon()
-        for each in idle:
-            each.wake.release()
-        if summon is not None:
-            summon()
-
-    def _has_no_thread(self, worker: _Worker, error: Exception) -> None:
-        """Fail all waiting calls if there is no other worker."""
-        with self.lock:
-            self._strike_off(worker)
-            failed = [] if self._workers else [*self._nested, *self._queue]
+                failed = [] if self.size else [*self._nested, *self._queue]
+                for call in failed:
+                    call._state = "ended"
+                    call._error = error
+                    self._queue_of(call).remove(call)
             for call in failed:
-                call._state = "ended"
-                call._error = error
-            if failed:
-                self._nested.clear()
-                self._queue.clear()
-        for call in failed:
-            _settle(call._future)
+                _settle(call._future)
+        except BaseException:  # the loop ends
+            with self.lock:
+                self._is_closing = True
+                self._strike_off(worker)
+                summon = self._summon()
+            if summon is not None:
+                summon()
+            raise
 
     def _strike_off(self, worker: _Worker) -> None:
-        worker.is_over = True
-        self._workers.discard(worker)
-        self._stop_expecting(worker)
+        if not worker.is_over:
+            worker.is_over = True
+            self.size -= 1
+        if self._coming is worker:
+            self._coming = None
+        if worker in self._idle:
+            self._idle.remove(worker)
+            worker.wake.release()
 
     # --- in a worker ------------------------------------------------------------------------------
 
     def _work(self, worker: _Worker) -> None:
         """Run one call after the other."""
-        with self.lock:
-            worker.has_begun = True
         call: ThreadCall[Any] | None = None
-        while not worker.is_over:
-            call = self._next(worker, call)
+        while True:
+            with self.lock:
+                tell = False
+                if call is not None and call._after is not None:
+                    call._function, call._after = call._after, None
+                    call._state = "followed"
+                else:
+                    call = self._next(worker, call)
+                    if not self._told and (self._done or (not self._coming and self._first())):
+                        self._told = tell = True
+            if tell:
+                self.loop.soon(self._collect)
             if call is not None:
                 call.perform(self._library)
+            elif worker.is_over:
+                return
             else:
                 self._rest(worker)
 
     def _next(self, worker: _Worker, ended: ThreadCall[Any] | None) -> ThreadCall[Any] | None:
-        """Finish the call that has ended, and return the next; None if there is none.
-
-        Args:
-            worker: The worker of this thread.
-            ended: None if the worker was just woken or started.
-        """
-        with self.lock:
-            if ended is None:
-                self._stop_expecting(worker)
-            elif ended.follow():
-                return ended
+        """Finish the call that has ended, if one has, and take the next, if there is one."""
+        if ended is not None:
+            ended._state = "ended"
+            self.busy -= 1
+            if not ended._is_nested:
+                self._places.add(ended.owner, -1)
+            if ended._is_awaited:
+                self._done.append(ended)
             else:
-                self._end(ended)
-            call = self._take()
-            if call is None:
-                self._dismiss(worker)
-            tell = not self._told and bool(self._done or (self._can_take() and not self._coming))
-            if tell:
-                self._told = True
-        if tell:
-            self.loop.soon(self._collect)
-        return call
-
-    def _take(self) -> ThreadCall[Any] | None:
-        if self._nested:
-            call = self._nested[0]
+                ended._error = None
+        elif self._coming is worker:
+            self._coming = None
+        call = None if worker.is_over else self._first()
+        if call is not None:
             call._state = "running"
-            self._nested.popleft()
-        else:
-            first = self._queue.first()
-            if first is None:
-                return None
-            call = first
-            call._state = "running"
-            self._queue.pop(call)
-            self._places.add(call.owner)
-        self.busy += 1
-        return call
-
-    def _end(self, call: ThreadCall[Any]) -> None:
-        call._state = "ended"
-        self.busy -= 1
-        if not call._is_nested:
-            self._places.add(call.owner, -1)
-        if call._is_awaited:
-            self._done.append(call)
-        else:
-            call._error = None
-
-    def _dismiss(self, worker: _Worker) -> None:
-        if self._is_closing:
+            self._queue_of(call).remove(call)
+            self.busy += 1
+            if not call._is_nested:
+                self._places.add(call.owner)
+        elif self._is_closing:
             self._strike_off(worker)
-        else:
+        elif not worker.is_over:
             self._idle.append(worker)
+        return call
 
     def _rest(self, worker: _Worker) -> None:
         """Wait to be woken, or end after `_IDLE` seconds."""
-        if worker.is_over or worker.wake.acquire(timeout=_IDLE):
-            return
-        with self.lock:
-            if worker in self._idle:
-                self._idle.remove(worker)
-                self._strike_off(worker)
-                return
-        worker.wake.acquire()  # it was woken at the last moment
+        if not worker.wake.acquire(timeout=_IDLE):
+            with self.lock:
+                if worker in self._idle:
+                    self._strike_off(worker)
+            worker.wake.acquire()  # by now, also if another thread did that at the last moment
 
     # --- in a call --------------------------------------------------------------------------------
 
@@ -598,15 +451,7 @@ class Threads:
         result: T = wait.outcome()
         return result
 
-    def start_on_loop(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run an async function on the event loop, without waiting. In any thread."""
-        self.loop.soon(lambda: self.loop.start(function()))
-
 
 def _settle(future: Future) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _do_nothing() -> None:
-    """Use a thread."""

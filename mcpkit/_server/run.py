@@ -330,7 +330,8 @@ class Run:
 
     def run_later(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run an async function on the event loop. From any thread."""
-        self.session.threads.start_on_loop(function)
+        loop = self.session.threads.loop
+        loop.soon(lambda: loop.start(function()))
 
     async def read_resource(self, uri: str) -> Sequence[ResourceContents]:
         """Read one of the server's own resources."""
