@@ -112,8 +112,16 @@ async def is_unharmed(threads: Threads, most: int) -> bool:
 
 
 class TestOutcome:
-    async def test_a_function_runs_in_another_thread(self, threads: Threads) -> None:
-        assert await threads.run(threading.get_ident) != threading.get_ident()
+    @pytest.mark.parametrize("kind", [KeyboardInterrupt, StopIteration])
+    async def test_an_exception_with_a_meaning_for_the_loop_is_an_error(
+        self, threads: Threads, kind: type[BaseException]
+    ) -> None:
+        def fail() -> None:
+            raise kind
+
+        with pytest.raises(RuntimeError) as caught:
+            await threads.run(fail)
+        assert isinstance(caught.value.__cause__, kind)
 
     @pytest.mark.parametrize("kind", [ValueError, SystemExit, GeneratorExit])
     async def test_an_exception_reaches_the_caller(
@@ -126,19 +134,6 @@ class TestOutcome:
             await threads.run(fail)
         assert caught.traceback[-1].name == "fail"
         assert await threads.run(lambda: 1) == 1
-
-    async def test_a_keyboard_interrupt_is_an_error(self, threads: Threads) -> None:
-        def fail() -> None:
-            raise KeyboardInterrupt
-
-        with pytest.raises(RuntimeError) as caught:
-            await threads.run(fail)
-        assert isinstance(caught.value.__cause__, KeyboardInterrupt)
-
-    async def test_a_stop_iteration_is_an_error(self, threads: Threads) -> None:
-        with pytest.raises(RuntimeError) as caught:
-            await threads.run(lambda: next(iter(())))
-        assert isinstance(caught.value.__cause__, StopIteration)
 
     async def test_an_exception_is_gone_with_its_last_reference(self, threads: Threads) -> None:
         class FaultError(Exception):
@@ -323,31 +318,6 @@ class TestOwners:
             gate.open()
         assert order == ["a", "b", "c", "a", "b", "a"]
 
-    async def test_whoever_nobody_knows_may_have_all_workers(self, loop: Loop) -> None:
-        threads = Threads(loop, 8)
-        gates = [Gate() for _ in range(8)]
-        async with anyio.create_task_group() as group:
-            for gate in gates:
-                group.start_soon(threads.run, gate)
-            await until(lambda: all(gate.begun.is_set() for gate in gates))
-            for gate in gates:
-                gate.open()
-
-    async def test_a_call_that_is_given_up_in_the_queue_leaves_nothing_there(
-        self, loop: Loop
-    ) -> None:
-        threads = Threads(loop, 1)
-        gate = Gate()
-        async with anyio.create_task_group() as group:
-            group.start_soon(threads.run, gate)
-            await until(gate.begun.is_set)
-            with anyio.move_on_after(0.01):
-                await threads.run(lambda: None, "gone")
-            assert not list(threads._queue)
-            gate.open()
-        assert await threads.run(lambda: "next", "gone") == "next"
-        assert threads._places.used == 0
-
 
 class TestGivingUp:
     async def test_a_call_that_is_cancelled_in_the_queue_never_runs(self, loop: Loop) -> None:
@@ -361,10 +331,12 @@ class TestGivingUp:
             with anyio.move_on_after(0.01):
                 await threads.run(call)
             assert not call.then(lambda: None)
+            assert not list(threads._queue)
             gate.open()
         await threads.run(lambda: ran.append("next"))
         assert ran == ["next"]
         assert not call.returned
+        assert threads._places.used == 0
 
     async def test_a_call_that_is_cancelled_while_it_runs_is_left_at_once(self, loop: Loop) -> None:
         """It keeps its place until it ends, or calls that are given up would pile up threads."""
@@ -381,17 +353,6 @@ class TestGivingUp:
             gate.open()
         assert ran == ["next"]
         assert threads.busy == 0
-
-    async def test_nobody_hears_of_an_exception_that_comes_too_late(self, threads: Threads) -> None:
-        gate = Gate()
-
-        def fail() -> None:
-            gate()
-            raise KeyError
-
-        assert await give_up(threads, fail, gate)
-        gate.open()
-        await until(lambda: threads.busy == 0)
 
     async def test_what_follows_a_function_happens_in_its_place(self, loop: Loop) -> None:
         threads = Threads(loop, 1)
@@ -574,16 +535,6 @@ class TestWorkers:
         for number in range(100):
             await anyio.sleep(0.0005)
             assert await threads.run(lambda number=number: number) == number  # type: ignore[misc]
-
-    async def test_the_worker_that_worked_last_works_next(self, threads: Threads) -> None:
-        """The others get old and end."""
-        assert await is_unharmed(threads, 4)
-        await until(lambda: len(threads._idle) == 4)
-        used = set()
-        for _ in range(10):
-            used.add(await threads.run(threading.get_ident))
-            await until(lambda: len(threads._idle) == 4)
-        assert len(used) == 1
 
     async def test_a_thread_that_cannot_be_started_is_an_error(
         self, threads: Threads, monkeypatch: pytest.MonkeyPatch
