@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -20,8 +20,8 @@ from mcpkit.cli._terminal import FAILED, confirm, fail, is_interactive, note, sa
 
 __all__ = ["install"]
 
-_SERVER: Final = "The server"
-_PLACE: Final = "Where it goes"
+_PLACE: Final[dict[str, Any]] = {"rich_help_panel": "Where it goes"}
+_SERVER: Final[dict[str, Any]] = {"rich_help_panel": "The server"}
 _PLACEHOLDER: Final = re.compile(r"(?:[A-Za-z]+ +)?\$(?:\{[^{}]+\}|[A-Za-z_]\w*)")
 """Credentials whose secret part is the name of a variable."""
 
@@ -34,34 +34,23 @@ def install(
         ),
     ] = None,
     client: Annotated[
-        str | None,
-        typer.Option(
-            "--client", "-c", help=f"The host: {', '.join(HOSTS)}", rich_help_panel=_PLACE
-        ),
+        str | None, typer.Option("--client", "-c", help=f"The host: {', '.join(HOSTS)}", **_PLACE)
     ] = None,
     project: Annotated[
-        bool,
-        typer.Option(
-            "--project", help="For the project in this folder only", rich_help_panel=_PLACE
-        ),
+        bool, typer.Option("--project", help="For the project in this folder only", **_PLACE)
     ] = False,
     config: Annotated[
-        Path | None,
-        typer.Option(help="Another file than the host's usual one", rich_help_panel=_PLACE),
+        Path | None, typer.Option(help="Another file than the host's usual one", **_PLACE)
     ] = None,
     name: Annotated[
-        str | None,
-        typer.Option(
-            help="Its name in the host (default: the server's own)",
-            rich_help_panel=_SERVER,
-        ),
+        str | None, typer.Option(help="Its name in the host (default: the server's own)", **_SERVER)
     ] = None,
     env: Annotated[
         list[str] | None,
         typer.Option(
             help="A variable for it, KEY=VALUE; several times for several",
             metavar="KEY=VALUE",
-            rich_help_panel=_SERVER,
+            **_SERVER,
         ),
     ] = None,
     header: Annotated[
@@ -69,16 +58,12 @@ def install(
         typer.Option(
             help="A header for a URL, 'Name: value'; several times for several",
             metavar="HEADER",
-            rich_help_panel=_SERVER,
+            **_SERVER,
         ),
     ] = None,
     uv: Annotated[
         bool,
-        typer.Option(
-            "--uv",
-            help="Run it with uv, in the environment of its project",
-            rich_help_panel=_SERVER,
-        ),
+        typer.Option("--uv", help="Run it with uv, in the environment of its project", **_SERVER),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", "-n", help="Show what would change, and change nothing")
@@ -118,14 +103,20 @@ def install(
     try:
         host = _host(client)
         file = _file(host, project=project, config=config)
-        if remove:
-            if file is None:
-                raise Unsupported("json is printed, not stored; --config FILE names a file")
-            opened = _open(host, file, project=project, config=config)
-            _remove(host, file, opened, target, name, dry_run=dry_run)
+        if remove and file is None:
+            raise Unsupported("json is printed, not stored; --config FILE names a file")
+        usual = not project and config is None
+        if remove and file is not None:
+            _remove(_open(host, file, usual, project), target, name, dry_run=dry_run)
             return
         variables, headers = variables_from(env, "KEY=VALUE"), headers_from(header)
-        _check_no_token(headers)
+        for header_name, value in headers.items():
+            # Credentials are rejected, unless the host fills them in from a variable.
+            if header_name.lower() == "authorization" and _PLACEHOLDER.fullmatch(value) is None:
+                raise Unsupported(
+                    "the header Authorization is not written to files: hosts log in to a URL "
+                    "themselves, or fill in a variable, as in 'Authorization: Bearer ${TOKEN}'"
+                )
         server = server_at(target, env=variables, headers=headers, uv=uv)
         entry = host.entry(server)
         if name and host.accepted(name) != name:
@@ -139,10 +130,10 @@ def install(
             say(snippet)
             return
         try:
-            opened = _open(host, file, project=project, config=config)
+            opened = _open(host, file, usual, project)
         except ModuleNotFoundError as error:
             raise EditByHand(f"{error}; or add this to {file} yourself:", snippet) from None
-        if _add(host, file, opened, name, entry, dry_run=dry_run, force=force):
+        if _add(opened, name, entry, dry_run=dry_run, force=force):
             _warn_of_secrets({**variables, **headers}, file, shared=project)
     except EditByHand as error:
         note(str(error))
@@ -155,12 +146,10 @@ def install(
 def _list_hosts() -> None:
     for host in HOSTS.values():
         file = host.user_file(Platform.current())
-        if file is not None:
-            where = str(file)
-        elif host.name == "json":
-            where = "(printed, for any other host)"
-        else:
-            where = f"(not known on {sys.platform})"
+        unknown = (
+            "printed, for any other host" if host.name == "json" else f"not known on {sys.platform}"
+        )
+        where = file or f"({unknown})"
         exists = "exists" if file is not None and file.exists() else ""
         say(f"{host.name:15} {exists:6} {where}")
 
@@ -196,26 +185,22 @@ def _file(host: Host, *, project: bool, config: Path | None) -> Path | None:
     return file
 
 
-def _open(host: Host, file: Path, *, project: bool, config: Path | None) -> Config:
-    if host.program is not None and not project and config is None:
+def _open(host: Host, file: Path, usual: bool, project: bool) -> Config:
+    if host.program is not None and usual:
         return ThroughProgram(host, file)
     return InFile(host, file, private=not project)
 
 
-def _add(
-    host: Host, file: Path, config: Config, name: str, entry: Entry, *, dry_run: bool, force: bool
-) -> bool:
+def _add(config: Config, name: str, entry: Entry, *, dry_run: bool, force: bool) -> bool:
     """Add an entry to a configuration; return True if the configuration has changed."""
+    host, file = config.host, config.file
     exists = name in config.entries
     entry = merge_entry(config.entries[name], entry) if exists else entry
     if exists and entry == config.entries[name]:
         say(f"{name} is already in {file}. Nothing to do.")
         return False
     change = config.change(name, entry)
-    if dry_run:
-        _preview(change)
-        return False
-    if exists and not force:
+    if exists and not force and not dry_run:
         if not is_interactive():
             raise Unsupported(
                 f"{file} has another {name}; --force replaces it, --dry-run shows the difference, "
@@ -224,44 +209,37 @@ def _add(
         _show(change.difference, err=True)
         if not confirm(f"{file} has another {name}. Replace it?"):
             raise Unsupported("nothing was changed")
-    if isinstance(config, ThroughProgram):
+    if isinstance(config, ThroughProgram) and not dry_run:
         _warn_of_arguments(host, entry)
-    _make(change, f"{'Replaced' if exists else 'Added'} {name} in {file}")
-    if host.name != "json":
+    _make(change, f"{'Replaced' if exists else 'Added'} {name} in {file}", dry_run)
+    if host.name != "json" and not dry_run:
         say(f"Next: {host.after}")
-    return True
+    return not dry_run
 
 
-def _remove(
-    host: Host, file: Path, config: Config, target: str, name: str | None, *, dry_run: bool
-) -> None:
+def _remove(config: Config, target: str, name: str | None, *, dry_run: bool) -> None:
+    accepted = config.host.accepted
     if name is None:
-        is_name = target == host.accepted(target) and not Path(target).exists()
-        if target in config.entries or is_name:
-            name = target
-        else:
+        name = target
+        is_name = target == accepted(target) and not Path(target).exists()
+        if target not in config.entries and not is_name:
             server = server_at(target, env={}, headers={}, uv=False)
-            name = host.accepted(name_of(target, server, uv=False, force=True))
+            name = accepted(name_of(target, server, uv=False, force=True))
     if name not in config.entries:
         others = f"; it has {', '.join(config.entries)}" if config.entries else ""
-        raise Unsupported(f"there is no {name} in {file}{others}")
-    change = config.change(name, None)
+        raise Unsupported(f"there is no {name} in {config.file}{others}")
+    _make(config.change(name, None), f"Removed {name} from {config.file}", dry_run)
+
+
+def _make(change: Change, done: str, dry_run: bool) -> None:
     if dry_run:
-        _preview(change)
-    else:
-        _make(change, f"Removed {name} from {file}")
-
-
-def _make(change: Change, done: str) -> None:
+        _show(change.preview)
+        note("nothing has been changed")
+        return
     backup = change.make()
     say(done)
     if backup is not None:
         say(f"Backup: {backup}")
-
-
-def _preview(change: Change) -> None:
-    _show(change.preview)
-    note("nothing has been changed")
 
 
 def _show(lines: list[str], *, err: bool = False) -> None:
@@ -272,16 +250,6 @@ def _show(lines: list[str], *, err: bool = False) -> None:
 
 
 # --- secrets --------------------------------------------------------------------------------------
-
-
-def _check_no_token(headers: Mapping[str, str]) -> None:
-    """Reject credentials, unless the host fills them in from a variable."""
-    for name, value in headers.items():
-        if name.lower() == "authorization" and _PLACEHOLDER.fullmatch(value) is None:
-            raise Unsupported(
-                "the header Authorization is not written to files: hosts log in to a URL "
-                "themselves, or fill in a variable, as in 'Authorization: Bearer ${TOKEN}'"
-            )
 
 
 def _secrets(values: Mapping[str, object]) -> list[str]:

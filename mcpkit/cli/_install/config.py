@@ -13,7 +13,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -22,6 +21,9 @@ from mcpkit._utils.json import is_object
 from mcpkit._utils.text import truncate
 from mcpkit.cli._install.hosts import Entry, Host, Unsupported
 
+if sys.platform != "win32":
+    import fcntl
+
 MAX_BYTES_READ: Final = 64 * 1024 * 1024
 MAX_CHARS_EDITED: Final = 1024 * 1024
 MAX_LINE_SHOWN: Final = 1000
@@ -29,17 +31,9 @@ MAX_LINE_SHOWN: Final = 1000
 _PROGRAM_S: Final = 60.0
 """Seconds that a host's own program may run."""
 
-_LOCK_S: Final = 60.0
-"""Seconds to wait for another process that changes files of the same folder."""
-
 
 class EditByHand(Unsupported):
-    """A change that the user has to make.
-
-    Args:
-        message: The reason, as one line.
-        what: The text to add, or the command to run.
-    """
+    """A change that the user has to make; `what` is the text to add, or the command to run."""
 
     def __init__(self, message: str, what: str) -> None:
         super().__init__(message)
@@ -47,26 +41,15 @@ class EditByHand(Unsupported):
 
 
 class Change(NamedTuple):
-    """A change that can be made.
+    """A change that can be made."""
 
-    Args:
-        difference: The lines of a unified diff.
-        preview: The lines that ``--dry-run`` shows.
-        make: Makes the change and returns the backup, if there is one. Raises `Unsupported`.
-    """
-
-    difference: list[str]
-    preview: list[str]
-    make: Callable[[], Path | None]
+    difference: list[str]  # the lines of a unified diff
+    preview: list[str]  # the lines that --dry-run shows
+    make: Callable[[], Path | None]  # makes it, and returns the backup if there is one
 
 
 class InFile:
-    """A configuration that mcpkit edits.
-
-    Args:
-        host: The owner of the file.
-        file: Its path; the file may be missing.
-        private: True to create the file readable by its owner only.
+    """A configuration that mcpkit edits; a new file is readable by its owner only if `private`.
 
     Raises:
         Unsupported: The file cannot be read, is invalid, or is too large.
@@ -74,8 +57,8 @@ class InFile:
     """
 
     def __init__(self, host: Host, file: Path, *, private: bool) -> None:
-        self._host = host
-        self._file = file
+        self.host = host
+        self.file = file
         self._private = private
         self._before = _read(file)
         if len(self._before or "") > MAX_CHARS_EDITED:
@@ -83,59 +66,54 @@ class InFile:
                 f"{file} has more than {MAX_CHARS_EDITED} characters, so nothing was changed: "
                 "edit it by hand"
             )
-        self._data = _loaded(host.format.load, file, self._before or "")
-        self.entries = _entries(host, file, self._data)
+        self._data, self.entries = _entries(host, file, host.format.load, self._before or "")
 
     def change(self, name: str, entry: Entry | None) -> Change:
-        """Set an entry, or remove it if None; everything else is unchanged.
-
-        Raises:
-            Unsupported: The file cannot be edited.
-        """
+        """Set an entry, or remove it if None; everything else is unchanged."""
         after = self._edited(name, entry)
-        lines = _difference(self._before or "", after, str(self._file))
+        lines = _difference(self._before or "", after, str(self.file))
         return Change(lines, lines, lambda: self._make(name, entry))
 
     def _make(self, name: str, entry: Entry | None) -> Path | None:
-        with _writing(self._file):
+        with _locked(self.file):
             # Other processes may have changed other entries since the file was read.
-            now = InFile(self._host, self._file, private=self._private)
+            now = InFile(self.host, self.file, private=self._private)
             if now.entries.get(name) == entry:
                 return None
             if now.entries.get(name) != self.entries.get(name):
                 raise ValueError(f"another process has just changed {name}; try again")
             after = now._edited(name, entry)
-            return write(self._file, after, now._before, private=self._private)
+            return write(self.file, after, now._before, private=self._private)
 
     def _edited(self, name: str, entry: Entry | None) -> str:
         """Return the text with a changed entry, verified to have no other change."""
-        text, path = self._before or "", [self._host.key, name]
+        text, path = self._before or "", [self.host.key, name]
         expected = copy.deepcopy(self._data)
-        entries = expected.setdefault(self._host.key, {})
+        entries = expected.setdefault(self.host.key, {})
         try:
             if entry is None:
-                after = self._host.format.drop(text, path)
+                after = self.host.format.drop(text, path)
                 del entries[name]
             else:
                 after = self._put(text, path, entries.get(name), entry)
                 entries[name] = entry
-            if self._host.format.load(after) == expected:
+            if self.host.format.load(after) == expected:
                 return after
         except ValueError:
             pass  # as below
         if entry is None:
-            raise Unsupported(f"{name} cannot be removed from {self._file}; use an editor")
+            raise Unsupported(f"{name} cannot be removed from {self.file}; use an editor")
         raise EditByHand(
-            f"{self._file} cannot be edited; add this yourself:",
-            self._host.format.snippet(path, entry),
+            f"{self.file} cannot be edited; add this yourself:",
+            self.host.format.snippet(path, entry),
         )
 
     def _put(self, text: str, path: list[str], old: Any, new: Any) -> str:
         """Return the text with a new value, changed only where that differs from the old one."""
         if not (is_object(old) and is_object(new)):
-            return self._host.format.put(text, path, new)
+            return self.host.format.put(text, path, new)
         for key in old.keys() - new.keys():
-            text = self._host.format.drop(text, [*path, key])
+            text = self.host.format.drop(text, [*path, key])
         for key, value in new.items():
             if key not in old or old[key] != value:
                 text = self._put(text, [*path, key], old.get(key), value)
@@ -143,23 +121,15 @@ class InFile:
 
 
 class ThroughProgram:
-    """A configuration that the host's own program edits; the file is only read.
-
-    Args:
-        host: The owner of the program.
-        file: The file that the program edits.
-
-    Raises:
-        Unsupported: The file cannot be read, or is invalid.
-    """
+    """A configuration that the host's own program edits; the file is only read."""
 
     def __init__(self, host: Host, file: Path) -> None:
+        self.host = host
         self._program = str(host.program)
-        self._file = file
+        self.file = file
         text = _read(file)
         # `Json` would be slow, because the file has much else in it.
-        data = _loaded(json.loads, file, text) if text and text.strip() else {}
-        self.entries = _entries(host, file, data)
+        _, self.entries = _entries(host, file, json.loads, (text or "").strip() or "{}")
 
     def change(self, name: str, entry: Entry | None) -> Change:
         """Set an entry, or remove it if None."""
@@ -182,47 +152,39 @@ class ThroughProgram:
                 f"{self._program} cannot be run from here; run this yourself, or use --project:",
                 "\n".join(map(shlex.join, commands)),
             )
-        with _writing(self._file):
-            for command in commands:
-                _run(program, command)
+        with _locked(self.file):
+            for _, *arguments in commands:
+                shown = " ".join([self._program, *arguments[:2]])
+                try:
+                    done = subprocess.run(
+                        [program, *arguments],
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.STDOUT,
+                        encoding="utf-8",
+                        errors="replace",
+                        timeout=_PROGRAM_S,
+                    )
+                except (OSError, subprocess.TimeoutExpired) as error:
+                    raise Unsupported(f"{shown} failed: {error}") from None
+                if done.returncode:
+                    output = done.stdout.strip().splitlines() or [f"exit code {done.returncode}"]
+                    raise Unsupported(f"{shown} failed: {output[-1]}")
 
 
 Config: TypeAlias = InFile | ThroughProgram
 
 
-def _run(program: str, command: list[str]) -> None:
-    shown = " ".join(command[:3])
-    try:
-        done = subprocess.run(
-            [program, *command[1:]],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            timeout=_PROGRAM_S,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unsupported(f"{shown} failed: {error}") from None
-    if done.returncode:
-        output = done.stdout.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise Unsupported(f"{shown} failed: {output[-1]}")
-
-
-def _loaded(load: Callable[[str], Any], file: Path, text: str) -> Entry:
+def _entries(host: Host, file: Path, load: Callable[[str], Any], text: str) -> tuple[Entry, Entry]:
+    """Return the data of a file, and the entries in it."""
     try:
         data = load(text)
+        entries = data.get(host.key, {}) if is_object(data) else {}
+        if not is_object(entries):
+            raise ValueError(f'"{host.key}" is not an object')
     except ValueError as error:
         raise Unsupported(f"{file} is invalid, so nothing was changed: {error}") from None
-    return data if is_object(data) else {}
-
-
-def _entries(host: Host, file: Path, data: Entry) -> Entry:
-    entries = data.get(host.key, {})
-    if not is_object(entries):
-        message = f'{file} is invalid, so nothing was changed: "{host.key}" is not an object'
-        raise Unsupported(message)
-    return entries
+    return data, entries
 
 
 def _difference(before: str, after: str, title: str) -> list[str]:
@@ -265,9 +227,9 @@ def read(path: Path) -> str | None:
 def write(
     path: Path, text: str, before: str | None, *, private: bool, backup: bool = True
 ) -> Path | None:
-    """Replace the text of a file atomically.
+    """Replace the text of a file atomically, and return the path of its backup, if it has one.
 
-    Its permissions stay; a symbolic link stays a link to the replaced file.
+    Permissions stay; a symbolic link stays a link to the replaced file.
 
     Args:
         path: The file, in an existing folder.
@@ -275,9 +237,6 @@ def write(
         before: The text when the file was read; None if there was no file.
         private: True to create the file readable by its owner only, because it may have secrets.
         backup: True to keep the old file, with ``.bak`` after its name.
-
-    Returns:
-        The path of the old file; None if it is not kept.
 
     Raises:
         OSError: The file cannot be written.
@@ -316,45 +275,21 @@ def write(
 
 
 @contextlib.contextmanager
-def _writing(file: Path) -> Generator[None, None, None]:
+def _locked(file: Path) -> Generator[None, None, None]:
     """Hold the lock of a file's folder, which is created, against other processes of mcpkit."""
     folder = Path(os.path.realpath(file)).parent
-    deadline = time.monotonic() + _LOCK_S
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        while (lock := _lock(folder)) is None:
-            if time.monotonic() > deadline:
-                raise ValueError("another process is changing it; try again")
-            time.sleep(0.02)
+        if sys.platform == "win32":  # `write` detects a change
+            yield
+            return
+        lock = os.open(folder, os.O_RDONLY)  # the folder, so no lock file is left behind
         try:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:
             os.close(lock)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise Unsupported(f"{file} was not written: {reason}") from None
-
-
-if sys.platform == "win32":
-
-    def _lock(folder: Path) -> int | None:
-        """Return a descriptor that holds the lock until it is closed; None if it is taken."""
-        try:
-            return os.open(folder / ".mcpkit.lock", os.O_CREAT | os.O_EXCL | os.O_TEMPORARY)
-        except (FileExistsError, PermissionError):
-            return None
-
-else:
-    import fcntl
-
-    def _lock(folder: Path) -> int | None:
-        """Return a descriptor that holds the lock until it is closed; None if it is taken."""
-        lock = os.open(folder, os.O_RDONLY)  # the folder, so no lock file is left behind
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            return None
-        except OSError:
-            pass  # a file system without locks; `write` still detects a change
-        return lock

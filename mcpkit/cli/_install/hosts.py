@@ -27,27 +27,16 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class ServerCommand:
-    """A server that the host starts and connects to on stdio.
+    """A server that the host starts and connects to on stdio."""
 
-    Args:
-        command: The absolute path of the program.
-        args: Its arguments.
-        env: Environment variables, in addition to those that the host passes to every server.
-    """
-
-    command: str
+    command: str  # an absolute path
     args: list[str]
-    env: dict[str, str] = field(default_factory=dict[str, str])
+    env: dict[str, str] = field(default_factory=dict[str, str])  # besides the host's own
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerUrl:
-    """A server at a URL.
-
-    Args:
-        url: The endpoint, for Streamable HTTP.
-        headers: The headers of every request.
-    """
+    """A server at a URL, with the headers of every request."""
 
     url: str
     headers: dict[str, str] = field(default_factory=dict[str, str])
@@ -55,15 +44,9 @@ class ServerUrl:
 
 @dataclass(frozen=True, kw_only=True)
 class Platform:
-    """The operating system, home folder and environment, which locate the files of hosts.
+    """The operating system, home folder and environment, which locate the files of hosts."""
 
-    Args:
-        system: As `sys.platform`: ``darwin`` for macOS, ``win32`` for Windows, any other for Linux.
-        home: The home folder.
-        variables: The environment variables.
-    """
-
-    system: str
+    system: str  # as `sys.platform`
     home: Path
     variables: Mapping[str, str]
 
@@ -89,42 +72,22 @@ class Platform:
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """A program that uses MCP servers.
+    """A program that uses MCP servers."""
 
-    Args:
-        name: Its value of ``--client``.
-        title: Its name in messages.
-        user_file: Returns the path of the user's configuration; None if the host does not run on
-            the platform.
-        after: The user's next step, as one sentence.
-        key: The object in the file that has an entry for each server.
-        project_file: The path of a project's configuration, relative to the project; None if the
-            host does not have one.
-        command: Returns the entry of a server that the host starts.
-        url: Returns the entry of a server at a URL; or a message if the host does not support one.
-        format: The format of the files.
-        program: The host's own program that edits the user's file, so mcpkit only reads it.
-        underscores: True if names of servers may have underscores.
-    """
-
-    name: str
-    title: str
-    user_file: Callable[[Platform], Path | None]
-    after: str
-    key: str = "mcpServers"
-    project_file: str | None = None
+    name: str  # for --client
+    title: str  # in messages
+    user_file: Callable[[Platform], Path | None]  # None: it does not run on the platform
+    after: str  # the user's next step, as one sentence
+    key: str = "mcpServers"  # of the object with an entry for each server
+    project_file: str | None = None  # relative to the project
     command: Callable[[ServerCommand], Entry]
-    url: Callable[[ServerUrl], Entry] | str
+    url: Callable[[ServerUrl], Entry] | str  # a message: it does not support URLs
     format: Json | Toml = field(default_factory=Json)
-    program: str | None = None
-    underscores: bool = True
+    program: str | None = None  # edits the user's file, so mcpkit only reads it
+    underscores: bool = True  # whether names of servers may have them
 
     def entry(self, server: ServerCommand | ServerUrl) -> Entry:
-        """Return the entry of a server.
-
-        Raises:
-            Unsupported: The host does not support servers at a URL.
-        """
+        """Return the entry of a server; raise `Unsupported` if it is at a URL and may not be."""
         if isinstance(server, ServerCommand):
             return self.command(server)
         if isinstance(self.url, str):
@@ -140,16 +103,14 @@ class Host:
 # --- entries --------------------------------------------------------------------------------------
 
 
-def command_entry(server: ServerCommand, **first: Any) -> Entry:
-    """Return ``command``, ``args`` and any ``env``, after the keys in `first`."""
+def _command_entry(server: ServerCommand, **first: Any) -> Entry:
     entry = {**first, "command": server.command, "args": server.args}
     return {**entry, "env": server.env} if server.env else entry
 
 
-def url_entry(
+def _url_entry(
     server: ServerUrl, *, url: str = "url", headers: str = "headers", **first: Any
 ) -> Entry:
-    """Return a URL and any headers, under the host's keys for them, after those in `first`."""
     entry = {**first, url: server.url}
     return {**entry, headers: server.headers} if server.headers else entry
 
@@ -192,9 +153,8 @@ def _claude_desktop_file(platform: Platform) -> Path | None:
 def _zed_file(platform: Platform) -> Path:
     if platform.system == "win32":
         return platform.applications / "Zed" / "settings.json"
-    if platform.system == "darwin":
-        return platform.home / ".config" / "zed" / "settings.json"
-    return platform.applications / "zed" / "settings.json"
+    folder = platform.home / ".config" if platform.system == "darwin" else platform.applications
+    return folder / "zed" / "settings.json"
 
 
 _TABLE: Final = (
@@ -208,7 +168,7 @@ _TABLE: Final = (
         name="claude-desktop",
         title="Claude Desktop",
         user_file=_claude_desktop_file,
-        command=command_entry,
+        command=_command_entry,
         url=(
             "Claude Desktop does not read URLs from its file: add it under Settings > Connectors, "
             "or install a server that it starts"
@@ -225,8 +185,8 @@ _TABLE: Final = (
         title="Claude Code",
         user_file=lambda platform: platform.folder("CLAUDE_CONFIG_DIR") / ".claude.json",
         project_file=".mcp.json",
-        command=partial(command_entry, type="stdio"),
-        url=partial(url_entry, type="http"),
+        command=partial(_command_entry, type="stdio"),
+        url=partial(_url_entry, type="http"),
         program="claude",
         after="Start a new session of Claude Code; /mcp shows the server.",
     ),
@@ -236,8 +196,8 @@ _TABLE: Final = (
         title="Cursor",
         user_file=lambda platform: platform.home / ".cursor" / "mcp.json",
         project_file=".cursor/mcp.json",
-        command=partial(command_entry, type="stdio"),
-        url=url_entry,
+        command=partial(_command_entry, type="stdio"),
+        url=_url_entry,
         after="Restart Cursor; its settings list the server, and can switch it on.",
     ),
     Host(
@@ -251,9 +211,8 @@ _TABLE: Final = (
         key="servers",
         user_file=lambda platform: platform.applications / "Code" / "User" / "mcp.json",
         project_file=".vscode/mcp.json",
-        command=partial(command_entry, type="stdio"),
-        url=partial(url_entry, type="http"),
-        format=Json(comments=True),
+        command=partial(_command_entry, type="stdio"),
+        url=partial(_url_entry, type="http"),
         after="Run 'MCP: List Servers' from the command palette of VS Code, and start the server.",
     ),
     Host(
@@ -261,8 +220,8 @@ _TABLE: Final = (
         name="windsurf",
         title="Windsurf",
         user_file=lambda platform: platform.home / ".codeium" / "windsurf" / "mcp_config.json",
-        command=command_entry,
-        url=partial(url_entry, url="serverUrl"),
+        command=_command_entry,
+        url=partial(_url_entry, url="serverUrl"),
         after="Press refresh in Windsurf's list of MCP servers, or restart it.",
     ),
     Host(
@@ -272,9 +231,8 @@ _TABLE: Final = (
         title="Gemini CLI",
         user_file=lambda platform: platform.home / ".gemini" / "settings.json",
         project_file=".gemini/settings.json",
-        command=command_entry,
-        url=partial(url_entry, url="httpUrl"),
-        format=Json(comments=True),
+        command=_command_entry,
+        url=partial(_url_entry, url="httpUrl"),
         underscores=False,
         after="Restart gemini; /mcp shows the server.",
     ),
@@ -288,8 +246,8 @@ _TABLE: Final = (
         key="mcp_servers",
         user_file=lambda platform: platform.folder("CODEX_HOME", ".codex") / "config.toml",
         project_file=".codex/config.toml",
-        command=command_entry,
-        url=partial(url_entry, headers="http_headers"),
+        command=_command_entry,
+        url=partial(_url_entry, headers="http_headers"),
         format=Toml(),
         after="Restart codex; /mcp shows the server.",
     ),
@@ -304,9 +262,8 @@ _TABLE: Final = (
         key="context_servers",
         user_file=_zed_file,
         project_file=".zed/settings.json",
-        command=command_entry,
-        url=url_entry,
-        format=Json(comments=True),
+        command=_command_entry,
+        url=_url_entry,
         after="The settings of Zed's agent panel show the server, with a green dot when it runs.",
     ),
     Host(
@@ -319,8 +276,8 @@ _TABLE: Final = (
         user_file=lambda platform: (
             platform.home / ".cline" / "data" / "settings" / "cline_mcp_settings.json"
         ),
-        command=command_entry,
-        url=partial(url_entry, type="streamableHttp"),
+        command=_command_entry,
+        url=partial(_url_entry, type="streamableHttp"),
         after="Cline's MCP Servers panel shows the server; restart it if it does not.",
     ),
     Host(
@@ -331,16 +288,16 @@ _TABLE: Final = (
         title="GitHub Copilot CLI",
         user_file=lambda platform: platform.folder("COPILOT_HOME", ".copilot") / "mcp-config.json",
         project_file=".mcp.json",
-        command=lambda server: {**command_entry(server, type="stdio"), "tools": ["*"]},
-        url=lambda server: {**url_entry(server, type="http"), "tools": ["*"]},
+        command=lambda server: {**_command_entry(server, type="stdio"), "tools": ["*"]},
+        url=lambda server: {**_url_entry(server, type="http"), "tools": ["*"]},
         after="Restart copilot; /mcp show lists the server.",
     ),
     Host(  # the shape that most hosts share
         name="json",
         title="JSON",
         user_file=lambda platform: None,
-        command=command_entry,
-        url=partial(url_entry, type="http"),
+        command=_command_entry,
+        url=partial(_url_entry, type="http"),
         after="Add it to the configuration of your host.",
     ),
 )

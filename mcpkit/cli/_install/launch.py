@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -10,13 +9,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-import mcpkit
 from mcpkit._utils.targets import is_url, run_command, split
 from mcpkit.cli._connection import command_for, is_python
 from mcpkit.cli._install.hosts import ServerCommand, ServerUrl, Unsupported
@@ -39,11 +37,7 @@ def server_at(
 ) -> ServerCommand | ServerUrl:
     """Return the command or URL of a target, usable from any folder.
 
-    Args:
-        target: A file, a module, a command line, or a URL.
-        env: The environment variables of a command.
-        headers: The headers of a URL.
-        uv: True if uv provides the interpreter and the packages of the server.
+    If `uv`, uv provides the interpreter and the packages of the server.
 
     Raises:
         Unsupported: The arguments contradict each other, or the server would not start elsewhere.
@@ -78,7 +72,7 @@ def server_at(
             "this Python is temporary, in uv's cache: add --uv, or run mcpkit from a permanent "
             "environment"
         )
-    folders = _folders_needed(["mcpkit"] if place.endswith(".py") else ["mcpkit", place])
+    folders = _folders_needed("mcpkit", *(() if place.endswith(".py") else [place]))
     if folders:
         first = [env["PYTHONPATH"]] if "PYTHONPATH" in env else []
         env = {**env, "PYTHONPATH": os.pathsep.join([*first, *folders])}
@@ -102,7 +96,7 @@ def _check_url(url: str) -> None:
             "the URL has a name or password in it, which hosts show; they fill in a variable, as "
             "in --header 'Authorization: Basic ${LOGIN}'"
         )
-    if any(name == "access_token" for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
+    if "access_token" in dict(parse_qsl(parts.query, keep_blank_values=True)):
         raise Unsupported("the URL has a token in it, which hosts show; they log in themselves")
 
 
@@ -136,7 +130,7 @@ _FIND: Final = (
 )
 
 
-def _folders_needed(modules: Sequence[str]) -> list[str]:
+def _folders_needed(*modules: str) -> list[str]:
     """Return the folders of modules that this interpreter finds only from this folder."""
     names = [each.partition(".")[0] for each in modules]
     with tempfile.TemporaryDirectory() as elsewhere:
@@ -149,19 +143,13 @@ def _folders_needed(modules: Sequence[str]) -> list[str]:
             encoding="utf-8",
             timeout=_IMPORT_S,
         )
-    if found.returncode:
-        return []
-    return list(dict.fromkeys(map(_folder_of, found.stdout.split())))
-
-
-def _folder_of(name: str) -> str:
-    if name == "mcpkit":
-        return str(Path(mcpkit.__file__).resolve().parents[1])
-    importlib.invalidate_caches()
-    spec = find_spec(name)
-    inside = list(spec.submodule_search_locations or []) if spec else []
-    file = inside[0] if inside else (spec.origin if spec else None)
-    return str(Path(file or ".").resolve().parent)
+    folders: list[str] = []
+    for name in found.stdout.split() if not found.returncode else ():
+        spec = find_spec(name)
+        inside = list(spec.submodule_search_locations or []) if spec else []
+        file = inside[0] if inside else (spec.origin if spec else None)
+        folders.append(str(Path(file or ".").resolve().parent))
+    return list(dict.fromkeys(folders))
 
 
 _LOAD: Final = """
@@ -179,16 +167,10 @@ os._exit(0)
 
 
 def name_of(target: str, server: ServerCommand | ServerUrl, *, uv: bool, force: bool) -> str:
-    """Return a server's name, without connecting to the server.
+    """Return the name of a server at a target, without connecting to it.
 
-    Args:
-        target: The target on the command line.
-        server: The server at this target.
-        uv: True if uv provides its packages, so it cannot be imported here.
-        force: True to use the name of the file if it cannot be imported.
-
-    Raises:
-        Unsupported: The server cannot be imported, or its name is not known.
+    A server whose packages `uv` provides is not imported. `force` uses the name of the file if the
+    server cannot be imported; otherwise this raises `Unsupported`.
     """
     if isinstance(server, ServerUrl):
         parts = urlsplit(server.url)
@@ -199,25 +181,19 @@ def name_of(target: str, server: ServerCommand | ServerUrl, *, uv: bool, force: 
             raise Unsupported(f"{stem} does not say the name of the server; add --name NAME")
         return stem
     place = split(target)[0]
-    answer: dict[str, str] = {} if uv else _import(target, server.env)
+    answer = {}
+    if not uv:
+        with suppress(subprocess.TimeoutExpired, ValueError):
+            found = subprocess.run(
+                [sys.executable, "-c", _LOAD, target],
+                env={**os.environ, **server.env},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=_IMPORT_S,
+            )
+            answer = json.loads(found.stdout)
     if "error" in answer and not force:
         raise Unsupported(f"{answer['error']} (--force installs it anyway)")
     stem = Path(place).stem if place.endswith(".py") else place.rpartition(".")[2]
     return answer.get("name") or stem
-
-
-def _import(target: str, env: dict[str, str]) -> dict[str, str]:
-    """Import a target in another process; return its ``name`` or ``error``, or neither."""
-    try:
-        found = subprocess.run(
-            [sys.executable, "-c", _LOAD, target],
-            env={**os.environ, **env},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_IMPORT_S,
-        )
-        answer: dict[str, str] = json.loads(found.stdout)
-    except (subprocess.TimeoutExpired, ValueError):
-        return {}
-    return answer

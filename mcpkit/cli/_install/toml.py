@@ -14,22 +14,17 @@ if TYPE_CHECKING:
 
 
 class Toml:
-    """A TOML file. Reading one needs tomlkit."""
+    """A TOML file. Reading one needs tomlkit.
+
+    Each method raises ValueError if the text is not TOML, or a value on the path is not a table.
+    """
 
     def load(self, text: str) -> dict[str, Any]:
-        """Return the content of a file; empty if it is blank.
-
-        Raises:
-            ValueError: The text is not TOML.
-        """
+        """Return the content of a file; empty if it is blank."""
         return self._parse(text).unwrap()
 
     def put(self, text: str, path: list[str], value: Any) -> str:
-        """Return the text with a value at a path of keys, which are added as needed.
-
-        Raises:
-            ValueError: The text is invalid, or a value on the path is not a table.
-        """
+        """Return the text with a value at a path of keys, which are added as needed."""
         document = self._parse(text)
         table: Any = document
         for at, key in enumerate(path[:-1]):
@@ -53,11 +48,7 @@ class Toml:
             return document.as_string()
 
     def drop(self, text: str, path: list[str]) -> str:
-        """Return the text without a key.
-
-        Raises:
-            ValueError: The text is invalid.
-        """
+        """Return the text without a key."""
         document = self._parse(text)
         with _as_value_error():
             table: Any = document
