@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -49,22 +49,21 @@ _DEFAULT_COLUMNS: Final = 100
 """Columns of an output that is not a terminal and has no known width."""
 
 _MAX_COLUMNS: Final = 120
-"""Columns that are used of a terminal: longer lines of prose are hard to read."""
+"""Columns that are used of a terminal, because longer lines are hard to read."""
 
-_MIN_COLUMNS_BESIDE: Final = 24
-"""Columns that a description needs to stand beside what it describes."""
+_MIN_ABOUT_COLUMNS: Final = 24
+"""Columns that a description needs to stand beside a type."""
 
 _MAX_NAME_COLUMNS: Final = 28
-"""Columns that the names of arguments have at most."""
-
 _MAX_STEPS: Final = 1_000_000
 """Steps through the schemas of all tools together."""
 
 _MAX_DEFAULT_CHARS: Final = 200
-"""Characters of a default value."""
-
 _MAX_LINES_SHOWN: Final = 6
-"""Lines of a description that are shown without being asked for."""
+"""Lines of a description that are shown without --tool or --schemas."""
+
+_TASKS: Final = {"optional": "may run as a task", "required": "runs as a task"}
+"""Task support of a tool → its description."""
 
 
 @dataclass
@@ -95,19 +94,17 @@ def inspect(
     target: TargetArgument,
     tool: Annotated[
         list[str] | None,
-        typer.Option(
-            "--tool", metavar="NAME", help="Show all of this tool; several times for several"
-        ),
+        typer.Option("--tool", metavar="NAME", help="Show this tool in full; can be repeated"),
     ] = None,
     schemas: Annotated[
-        bool, typer.Option("--schemas", help="Show all of every tool, with its schemas")
+        bool, typer.Option("--schemas", help="Show every tool in full, with its schemas")
     ] = False,
     as_: Annotated[
         str | None,
         typer.Option(
             "--as",
             metavar="SCOPES",
-            help="Show what a caller with these scopes sees; several with commas, none as ''",
+            help="Show the view of a caller with these scopes, separated by commas; none is ''",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -131,42 +128,38 @@ def inspect(
       mcpkit inspect "npx -y @example/server --verbose" --env API_KEY=secret
       mcpkit inspect https://example.com/mcp --json  (after mcpkit login https://example.com/mcp)
     """
-    reach = ConnectionOptions(target, revision, header, env, timeout, token)
+    options = ConnectionOptions(target, revision, header, env, timeout, token)
     app = None if as_ is None else _app_as(target, as_)
 
     async def main() -> None:
-        here = reach.connected() if app is None else Client(app, revision=revision)
-        async with here as client:
+        async with options.connected() if app is None else Client(app, revision=revision) as client:
             offer = await _offer_of(client)
-        names = [each.name for each in offer.tools]
+        names = [str(each.name) for each in offer.tools]
         for name in tool or ():
             if name not in names:
-                fail(suggest("tool", name, list(map(str, names))))
+                fail(suggest("tool", name, names))
         if tool:
             offer.tools = [each for each in offer.tools if each.name in tool]
         if as_json:
             put_json(_document(offer))
             return
         try:
+            page = _Page(offer, whole=schemas or bool(tool))
             if tool:
-                _Page().tools(offer, whole=True)
+                page.tools()
             else:
-                _Page().show(offer, whole=schemas)
+                page.show()
         except (TypeError, AttributeError, KeyError) as error:
-            # Nothing holds what a server sends against the protocol's schema.
-            fail(f"{target}: the server describes something wrongly: {error}; see --json")
+            # The entries of the lists have not been validated.
+            fail(f"{target}: the server sends a malformed description: {error}; see --json")
 
     run_async(main)
 
 
 def _app_as(target: str, scopes: str) -> MCPKit[Any]:
-    """Return the app with every caller granted `scopes`.
-
-    Raises:
-        typer.Exit: The target is not an mcpkit app; a message has said so.
-    """
+    """Return the app with every caller granted `scopes`."""
     if not is_python(target):
-        fail(f"--as is for apps in files and modules, and {target!r} is none")
+        fail(f"--as is for apps in files and modules, not for {target!r}")
     try:
         with redirect_stdout(sys.stderr):
             app = load_app(target)
@@ -177,32 +170,29 @@ def _app_as(target: str, scopes: str) -> MCPKit[Any]:
 
 
 async def _offer_of(client: Client) -> Offer:
-    info = client.server_info
-    said = {} if info is None else {"name": info.name, "version": info.version}
-    if info is not None:
+    info: dict[str, Any] = {}
+    if (found := client.server_info) is not None:
+        info = {"name": found.name, "version": found.version}
         more = {
-            "title": info.title,
-            "description": info.description,
-            "websiteUrl": info.website_url,
+            "title": found.title,
+            "description": found.description,
+            "websiteUrl": found.website_url,
         }
-        said.update({name: value for name, value in more.items() if value})
+        info |= {name: value for name, value in more.items() if value}
     capabilities = client.server_capabilities
-    offer = Offer(said, client.revision, client.instructions, capabilities)
+    offer = Offer(info, client.revision, client.instructions, capabilities)
     if "tools" in capabilities:
         offer.tools = await client.list_tools()
     if "resources" in capabilities:
         offer.resources = await client.list_resources()
-        try:
+        with suppress(MethodNotFound):  # some servers have resources, but no templates
             offer.templates = await client.list_resource_templates()
-        except MethodNotFound:  # some servers have resources, and do not know of templates
-            offer.templates = []
     if "prompts" in capabilities:
         offer.prompts = await client.list_prompts()
     return offer
 
 
 def _document(offer: Offer) -> dict[str, Any]:
-    costs = offer.costs
     return {
         "server": offer.info,
         "revision": offer.revision,
@@ -213,9 +203,9 @@ def _document(offer: Offer) -> dict[str, Any]:
         "resourceTemplates": [each.raw for each in offer.templates],
         "prompts": [each.raw for each in offer.prompts],
         "tokens": {
-            "total": sum(costs.values()) + offer.instructions_cost,
+            "total": sum(offer.costs.values()) + offer.instructions_cost,
             "instructions": offer.instructions_cost,
-            "tools": costs,
+            "tools": offer.costs,
         },
     }
 
@@ -224,9 +214,16 @@ def _document(offer: Offer) -> dict[str, Any]:
 
 
 class _Page:
-    """Writes to stdout, as wide as is good to read."""
+    """Writes an offer to stdout.
 
-    def __init__(self) -> None:
+    Args:
+        offer: The offer.
+        whole: True to show tools in full.
+    """
+
+    def __init__(self, offer: Offer, *, whole: bool) -> None:
+        self._offer = offer
+        self._whole = whole
         self._console = on_stdout()
         self._effort = Effort(_MAX_STEPS)
         if on_terminal():
@@ -235,8 +232,29 @@ class _Page:
             columns = os.environ.get("COLUMNS", "")
             self.width = int(columns) if columns.isdigit() and int(columns) else _DEFAULT_COLUMNS
 
-    def put(self, what: Text | str, indent: int = 0) -> None:
-        """Write a text, wrapped and indented by some columns."""
+    def show(self) -> None:
+        """Write everything that a server offers."""
+        offer = self._offer
+        self._server()
+        if offer.tools:
+            self._put("")
+            self.tools()
+        for heading, entries in (
+            ("Resources", offer.resources),
+            ("Resource templates", offer.templates),
+        ):
+            if entries:
+                self._heading(heading, str(len(entries)))
+            for each in entries:
+                self._resource(each)
+        self._prompts()
+        if not (offer.tools or offer.resources or offer.templates or offer.prompts):
+            self._heading("Nothing", "this server offers neither tools nor resources nor prompts")
+
+    # --- text -----------------------------------------------------------------------------------
+
+    def _put(self, what: Text | str, indent: int = 0) -> None:
+        """Write a text, wrapped and indented."""
         for line in self._wrapped(what, self.width - indent):
             self._line(Text(" " * indent).append_text(line))
 
@@ -251,118 +269,97 @@ class _Page:
         line.rstrip()
         self._console.print(line, soft_wrap=True)
 
-    def text(self, text: str, indent: int = 0) -> None:
-        """Write a text from the server: its own lines, each wrapped."""
+    def _text(self, text: str, indent: int) -> None:
+        """Write a text of the server, and wrap each of its lines."""
         for line in escape_control(text).strip().expandtabs(4).splitlines():
             stripped = line.lstrip()
-            self.put(stripped, indent + min(len(line) - len(stripped), 8))
+            self._put(stripped, indent + min(len(line) - len(stripped), 8))
 
-    def json(self, value: Any, indent: int) -> None:
-        """Write a JSON document; its lines are not wrapped."""
-        for line in json.dumps(value, ensure_ascii=False, indent=2).splitlines():
-            self._line(Text(" " * indent + line))
+    def _heading(self, name: str, about: str) -> None:
+        self._put("")
+        self._put(Text.assemble((name, "bold cyan"), (f"  {about}", "dim")))
 
-    def heading(self, name: str, about: str) -> None:
-        """Begin a section."""
-        self.put("")
-        self.put(Text.assemble((name, "bold cyan"), (f"  {about}", "dim")))
+    def _title(self, name: str, *more: tuple[str, str]) -> None:
+        """Write the first line of an entry: its name, and texts with their styles."""
+        head = Text(single_line(name), style="bold")
+        for text, style in more:
+            if text:
+                head.append(f"  {single_line(text)}", style=f"not bold {style}")
+        self._put(head, 2)
 
     # --- sections -------------------------------------------------------------------------------
 
-    def show(self, offer: Offer, *, whole: bool) -> None:
-        """Write everything that a server offers."""
-        self._server(offer)
-        if offer.tools:
-            self.put("")
-            self.tools(offer, whole=whole)
-        self._resources(offer.resources)
-        self._templates(offer.templates)
-        self._prompts(offer.prompts)
-        if not (offer.tools or offer.resources or offer.templates or offer.prompts):
-            self.heading("Nothing", "this server offers neither tools nor resources nor prompts")
-
-    def _server(self, offer: Offer) -> None:
+    def _server(self) -> None:
+        offer = self._offer
         info = {name: single_line(str(value)) for name, value in offer.info.items()}
-        title = Text(info.get("name") or "A server without a name", style="bold")
-        title.append(f" {info['version']}" if info.get("version") else "", style="not bold")
-        if info.get("title") and info["title"] != info.get("name"):
+        name, version = info.get("name", ""), info.get("version", "")
+        title = Text(name or "A server without a name", style="bold")
+        title.append(f" {version}" if version else "", style="not bold")
+        if info.get("title", name) != name:
             title.append(f"  {info['title']}", style="not bold")
-        self.put(title)
-        if "description" in info:
-            self.put(info["description"], 2)
-        if "websiteUrl" in info:
-            self.put(info["websiteUrl"], 2)
-        self.put(Text(f"speaks {offer.revision}", style="dim"), 2)
-        said = [_capability(name, value) for name, value in offer.capabilities.items()]
-        self.put(Text(f"capabilities: {', '.join(said) or 'none'}", style="dim"), 2)
+        self._put(title)
+        for each in ("description", "websiteUrl"):
+            if each in info:
+                self._put(info[each], 2)
+        self._put(Text(f"speaks {offer.revision}", style="dim"), 2)
+        shown = [_capability(name, value) for name, value in offer.capabilities.items()]
+        self._put(Text(f"capabilities: {', '.join(shown) or 'none'}", style="dim"), 2)
         if offer.instructions:
-            self.heading("Instructions", f"about {_tokens(offer.instructions_cost)}")
-            self.text(offer.instructions, 2)
+            self._heading("Instructions", f"about {_tokens(offer.instructions_cost)}")
+            self._text(offer.instructions, 2)
 
-    def tools(self, offer: Offer, *, whole: bool) -> None:
-        """Write the tools: shortly, or with their schemas and everything else."""
-        costs = offer.costs
-        if len(costs) > 1:
-            self.put(
-                Text.assemble(
-                    ("Tools", "bold cyan"),
-                    (f"  {len(costs)}, together about {_tokens(sum(costs.values()))}", "dim"),
-                )
-            )
-        elif not whole:
-            self.put(Text("Tools", style="bold cyan"))
-        revision = BY_VERSION[offer.revision]
+    def tools(self) -> None:
+        """Write the tools."""
+        offer, costs = self._offer, self._offer.costs
+        is_alone = self._whole and len(costs) == 1
+        if not is_alone:
+            about = f"  {len(costs)}, together about {_tokens(sum(costs.values()))}"
+            self._put(Text.assemble(("Tools", "bold cyan"), (about, "dim")))
         extensions = offer.capabilities.get("extensions")
-        if revision.tasks == "extension" and is_object(extensions) and EXTENSION in extensions:
-            elsewhere = next(each.version for each in HANDSHAKE if each.tasks == "wished")
-            said = f"Some may run as tasks; --revision {elsewhere} shows which."
-            self.put(Text(said, style="dim"), 2)
-        for number, each in enumerate(offer.tools):
-            if number or not whole or len(costs) > 1:
-                self.put("")
-            self._tool(each, costs[each.name], whole=whole)
+        is_extension = BY_VERSION[offer.revision].tasks == "extension"
+        if is_extension and is_object(extensions) and EXTENSION in extensions:
+            older = next(each.version for each in HANDSHAKE if each.tasks == "wished")
+            note = f"Some may run as tasks; --revision {older} shows which."
+            self._put(Text(note, style="dim"), 2)
+        for each in offer.tools:
+            if not is_alone:
+                self._put("")
+            self._tool(each, costs[each.name])
 
-    def _tool(self, tool: ListedTool, cost: int, *, whole: bool) -> None:
-        head = Text(single_line(tool.name), style="bold")
-        title = single_line(tool.title or (tool.annotations and tool.annotations.title) or "")
-        if title:
-            head.append(f"  {title}", style="not bold")
-        head.append(f"  about {_tokens(cost)}", style="not bold dim")
-        for word, style in (*_hints(tool), *_TASKS.get(tool.task_support, ())):
-            head.append(f"  {word}", style=f"not bold {style}")
-        self.put(head, 2)
-        self._description(tool.description, whole=whole, where=f"--tool {single_line(tool.name)}")
+    def _tool(self, tool: ListedTool, cost: int) -> None:
+        self._title(
+            tool.name,
+            (tool.title or (tool.annotations and tool.annotations.title) or "", ""),
+            (f"about {_tokens(cost)}", "dim"),
+            *_hints(tool),
+            (_TASKS.get(tool.task_support, ""), "cyan"),
+        )
+        self._description(tool)
         self._members(tool.input_schema)
+        schemas = {"input schema": tool.input_schema}
         if tool.output_schema is not None:
             words = in_words(tool.output_schema, tool.output_schema, self._effort)
-            self.put(Text.assemble(("gives ", "dim"), escape_control(words)), 4)
-        if whole:
-            self.put(Text("input schema", style="dim"), 4)
-            self.json(tool.input_schema, 4)
-            if tool.output_schema is not None:
-                self.put(Text("output schema", style="dim"), 4)
-                self.json(tool.output_schema, 4)
-            rest = {
-                name: value
-                for name, value in tool.raw.items()
-                if name not in ("name", "title", "description", "inputSchema", "outputSchema")
-            }
-            if rest:
-                self.put(Text("more", style="dim"), 4)
-                self.json(rest, 4)
+            self._put(Text.assemble(("gives ", "dim"), escape_control(words)), 4)
+            schemas["output schema"] = tool.output_schema
+        if self._whole:
+            shown = ("name", "title", "description", "inputSchema", "outputSchema")
+            schemas["more"] = {name: each for name, each in tool.raw.items() if name not in shown}
+            for name, value in schemas.items():
+                if value or name != "more":
+                    self._put(Text(name, style="dim"), 4)
+                    for line in json.dumps(value, ensure_ascii=False, indent=2).splitlines():
+                        self._line(Text(f"    {line}"))
 
-    def _description(self, text: str | None, *, whole: bool, where: str) -> None:
-        shown = escape_control(text or "").strip()
-        if not shown:
-            return
+    def _description(self, tool: ListedTool) -> None:
+        shown = escape_control(tool.description or "").strip()
         first, _, rest = shown.partition("\n\n")
         count = len(shown.splitlines())
-        if whole or not rest.strip() or count <= _MAX_LINES_SHOWN:
-            self.text(shown, 4)
+        if self._whole or not rest.strip() or count <= _MAX_LINES_SHOWN:
+            self._text(shown, 4)
             return
-        self.text(first, 4)
+        self._text(first, 4)
         left = count - len(first.splitlines())
-        self.put(Text(f"… {left} more lines: {where}", style="dim"), 4)
+        self._put(Text(f"… {left} more lines: --tool {single_line(tool.name)}", style="dim"), 4)
 
     def _members(self, schema: Mapping[str, Any]) -> None:
         """Write the members of an object: name, type and description."""
@@ -378,95 +375,66 @@ class _Page:
                 words += ", optional"
             found = described.get("description")
             about = found if isinstance(found, str) else ""
-            # One that many members refer to would be shown as often.
+            # A description that many members refer to would be shown as often.
             is_shown = effort.take(len(about) // _MAX_DEFAULT_CHARS)
             rows.append((name, words, about if is_shown else ""))
-        self._rows(rows, 4)
+        self._rows(rows)
 
-    def _resources(self, resources: Sequence[ListedResource]) -> None:
-        if not resources:
-            return
-        self.heading("Resources", str(len(resources)))
-        for each in resources:
-            about = [each.mime_type or "", size(each.size) if isinstance(each.size, int) else ""]
-            self._place(each.uri, each.name, each.title, about, each.description)
+    def _resource(self, each: ListedResource | ListedTemplate) -> None:
+        is_template = isinstance(each, ListedTemplate)
+        uri = each.uri_template if isinstance(each, ListedTemplate) else each.uri
+        bytes_ = None if is_template else each.size
+        name = each.title or each.name
+        self._title(
+            uri,
+            (name if name != uri else "", "dim"),
+            (each.mime_type or "", "dim"),
+            (size(bytes_) if isinstance(bytes_, int) else "", "dim"),
+        )
+        self._text(each.description or "", 4)
 
-    def _templates(self, templates: Sequence[ListedTemplate]) -> None:
-        if not templates:
-            return
-        self.heading("Resource templates", str(len(templates)))
-        for each in templates:
-            about = [each.mime_type or ""]
-            self._place(each.uri_template, each.name, each.title, about, each.description)
-
-    def _place(
-        self,
-        uri: str,
-        name: str,
-        title: str | None,
-        about: Iterable[str],
-        description: str | None,
-    ) -> None:
-        head = Text(single_line(uri), style="bold")
-        called = title or name
-        for each in (called if called != uri else "", *about):
-            if each:
-                head.append(f"  {single_line(each)}", style="not bold dim")
-        self.put(head, 2)
-        self.text(description or "", 4)
-
-    def _prompts(self, prompts: Sequence[ListedPrompt]) -> None:
-        if not prompts:
-            return
-        self.heading("Prompts", str(len(prompts)))
-        for number, each in enumerate(prompts):
+    def _prompts(self) -> None:
+        for number, each in enumerate(self._offer.prompts):
             if number:
-                self.put("")
-            head = Text(single_line(each.name), style="bold")
-            if each.title:
-                head.append(f"  {single_line(each.title)}", style="not bold")
-            self.put(head, 2)
-            self.text(each.description or "", 4)
-            rows = [
-                (
-                    argument.name,
-                    "required" if argument.required else "optional",
-                    argument.description or argument.title or "",
-                )
-                for argument in each.arguments
-            ]
-            self._rows(rows, 4)
+                self._put("")
+            else:
+                self._heading("Prompts", str(len(self._offer.prompts)))
+            self._title(each.name, (each.title or "", ""))
+            self._text(each.description or "", 4)
+            self._rows(
+                [
+                    (
+                        argument.name,
+                        "required" if argument.required else "optional",
+                        argument.description or argument.title or "",
+                    )
+                    for argument in each.arguments
+                ]
+            )
 
-    def _rows(self, rows: Sequence[tuple[str, str, str]], indent: int) -> None:
+    def _rows(self, rows: Sequence[tuple[str, str, str]]) -> None:
         """Write names, types and descriptions side by side, or the latter two below each other."""
-        shown = [[single_line(cell) for cell in row] for row in rows]
-        if not shown:
+        if not rows:
             return
+        shown = [[single_line(cell) for cell in row] for row in rows]
         names, types, abouts = (max(map(cell_len, column)) for column in zip(*shown, strict=True))
         names = min(names, _MAX_NAME_COLUMNS)
-        room = self.width - indent - names - 2
+        room = self.width - 4 - names - 2
         types = min(types, max(28, room * 2 // 5, room - 2 - abouts))
         beside = room - 2 - types
         for name, kind, about in shown:
             dim = Text(kind, style="dim")
-            if beside >= _MIN_COLUMNS_BESIDE or not abouts:
+            if beside >= _MIN_ABOUT_COLUMNS or not abouts:
                 columns = [self._wrapped(dim, types), self._wrapped(about, beside)]
             else:
-                columns = [self._wrapped(dim, room), []]
-                columns[0] += self._wrapped(about, room) if about else []
+                below = self._wrapped(about, room) if about else []
+                columns = [self._wrapped(dim, room) + below, []]
             cells = [self._wrapped(name, names), *columns]
             for parts in zip_longest(*cells, fillvalue=Text()):
-                line = Text(" " * indent)
+                line = Text("    ")
                 for part, width in zip(parts, (names, types, beside), strict=True):
                     line.append_text(part).append(" " * (width + 2 - part.cell_len))
                 self._line(line)
-
-
-_TASKS: Final = {
-    "optional": [("may run as a task", "cyan")],
-    "required": [("runs as a task", "cyan")],
-}
-"""What is said of a tool, by what it says of tasks."""
 
 
 def _capability(name: str, value: object) -> str:
@@ -475,22 +443,19 @@ def _capability(name: str, value: object) -> str:
 
 
 def _hints(tool: ListedTool) -> list[tuple[str, str]]:
-    """Return the hints that a tool gives about its effects, with their colours."""
+    """Return the hints of a tool on its effects, with their styles."""
     hints = tool.annotations
     if hints is None:
         return []
-    found: list[tuple[str, str]] = []
-    if hints.read_only:
-        found.append(("read-only", "green"))
-    elif hints.destructive:
-        found.append(("destructive", "red"))
-    elif hints.destructive is False:
-        found.append(("not destructive", "green"))
-    if hints.idempotent:
-        found.append(("idempotent", "cyan"))
-    if hints.open_world is not None:
-        found.append(("open world" if hints.open_world else "closed world", "cyan"))
-    return found
+    effects = {
+        "read-only": (hints.read_only, "green"),
+        "destructive": (hints.destructive and not hints.read_only, "red"),
+        "not destructive": (hints.destructive is False and not hints.read_only, "green"),
+        "idempotent": (hints.idempotent, "cyan"),
+        "open world": (hints.open_world, "cyan"),
+        "closed world": (hints.open_world is False, "cyan"),
+    }
+    return [(name, style) for name, (is_true, style) in effects.items() if is_true]
 
 
 def _tokens(count: int) -> str:
