@@ -50,11 +50,7 @@ class Command(TyperCommand):
     """A command whose help shows its options in sections."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse arguments, with hints on ``--``.
-
-        Raises:
-            click.UsageError: An argument or option is wrong.
-        """
+        """Parse arguments, with hints on ``--``."""
         names = {each.name for each in self.params}
         if "id" in names and "--" not in args:
             ids = [each for each in args if _DASHED_ID.fullmatch(each)]
@@ -101,11 +97,7 @@ class Commands(TyperGroup):
         return list(COMMANDS)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command named by the first argument.
-
-        Raises:
-            click.UsageError: There is no such command; the message suggests a similar one.
-        """
+        """Return the command named by the first argument."""
         if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             hint = "".join(f"; did you mean {e}?" for e in get_close_matches(args[0], COMMANDS, 1))
             ctx.fail(f"there is no command {args[0]!r}{hint}")

@@ -43,15 +43,9 @@ class _Left(Exception):
 class Answers:
     """Answers the requests of a server.
 
-    Args:
-        answers: The values of ``--answer``: ``key=value`` or ``key:=json`` for fields, or an action
-            for every form. A key that is repeated answers several forms in turn, and its last value
-            all that follow.
-        command: The value of ``--sampling-command``.
-        pause: Entered while the user is asked.
-
-    Raises:
-        typer.Exit: An option is malformed, or there is no such command; a message has been printed.
+    The values of ``--answer`` are fields, ``key=value`` or ``key:=json``, or an action for every
+    form. A repeated key answers several forms in turn, and its last value all that follow. `pause`
+    is entered while the user is asked.
     """
 
     def __init__(
@@ -106,11 +100,7 @@ class Answers:
         self._console.print(Text.assemble(*parts), end=end, soft_wrap=True)
 
     async def _line(self, prompt: str) -> str:
-        """Return the line that the user types.
-
-        Raises:
-            _Left: The line is ``/decline``, ``/cancel``, or the end of the input.
-        """
+        """Return the line that the user types, or raise `_Left` if it leaves the form."""
         self._say((prompt, ""), end="")
         line = await _read_line()
         if line is None:
@@ -244,11 +234,7 @@ class Answers:
     # --- the model --------------------------------------------------------------------------------
 
     async def sample(self, params: Params) -> Params:
-        """Answer ``sampling/createMessage``.
-
-        Raises:
-            Refused: The user declines, or the command has failed.
-        """
+        """Answer ``sampling/createMessage``, or raise `Refused`."""
         async with self._one_at_a_time:
             if self._command:
                 text, model = await _output_of(self._command, transcript(params)), self._command[0]
@@ -387,18 +373,7 @@ def fields_of(schema: Mapping[str, Any]) -> list[Field]:
 
 
 class Field:
-    """A field of a form.
-
-    Args:
-        name: Its name in the answer.
-        schema: The schema of its value.
-        required: True if it must be filled in.
-
-    Attributes:
-        title, description: For people; empty if there is no description.
-        kind: ``string``, ``integer``, ``number``, ``boolean`` or ``array``.
-        choices: The possible values with their titles, if it is a choice.
-    """
+    """A field of a form."""
 
     def __init__(self, name: str, schema: Mapping[str, Any], required: bool) -> None:
         texts = {key: value for key, value in schema.items() if isinstance(value, str)}
@@ -428,11 +403,7 @@ class Field:
         return [*([name] if name else []), *limits]
 
     def read(self, text: str) -> Any:
-        """Return the value of a typed text.
-
-        Raises:
-            ValueError: The text is not valid; the message names the valid ones.
-        """
+        """Return the value of a typed text, or raise a ValueError that names the valid ones."""
         word = text.strip()
         if self.kind == "array":
             if word.startswith("["):
@@ -457,11 +428,7 @@ class Field:
         raise ValueError(f"expected one of {', '.join(values)}")
 
     def checked(self, value: Any) -> Any:
-        """Return a value if it is valid.
-
-        Raises:
-            ValueError: The value is not valid; the message names the valid ones.
-        """
+        """Return a value, or raise a ValueError that names the valid ones."""
         wanted = _TYPES.get(self.kind, str)
         if not isinstance(value, wanted) or (isinstance(value, bool) and self.kind != "boolean"):
             raise ValueError(f"expected {a_kind({self.kind})}")

@@ -26,14 +26,7 @@ _MAX_COMPARED_CHARS: Final = 100
 
 
 class Assignment(NamedTuple):
-    """A typed argument.
-
-    Args:
-        word: The whole word, for messages.
-        name: The part before the sign.
-        text: The part after the sign, or the content of the file that it names.
-        is_json: True if the sign was ``:=``.
-    """
+    """A typed argument; a file in its place has been read."""
 
     word: str
     name: str
@@ -42,11 +35,7 @@ class Assignment(NamedTuple):
 
 
 def parse_assignment(word: str) -> Assignment:
-    """Parse ``key=value``, ``key:=json``, ``key=@file`` or ``key:=@file``.
-
-    Raises:
-        typer.Exit: The word is none of these; a message has been printed.
-    """
+    """Parse ``key=value``, ``key:=json``, ``key=@file`` or ``key:=@file``."""
     name, equals, text = word.partition("=")
     is_json = name.endswith(":")
     name = name.removesuffix(":")
@@ -77,16 +66,7 @@ def _json(word: str, text: str) -> Any:
 
 
 def tool_arguments(words: Iterable[str], schema: Schema, whole: str | None) -> dict[str, Any]:
-    """Return the arguments of a tool.
-
-    Args:
-        words: As typed; they override those in `whole`.
-        schema: The tool's input schema, by which texts are converted.
-        whole: The value of ``--args``: JSON, ``-`` for stdin, or ``@file``; None if not given.
-
-    Raises:
-        typer.Exit: An argument is malformed or cannot be converted; a message has been printed.
-    """
+    """Return the arguments of a tool, of which `words` override those in `whole` (``--args``)."""
     arguments: dict[str, Any] = {}
     if whole is not None:
         if whole == "-" or whole.startswith("@"):
@@ -141,13 +121,7 @@ def _place(name: str, schema: Schema) -> tuple[tuple[str, ...], object]:
 def converted(text: str, schema: object, root: Schema) -> Any:
     """Return the value of a text, converted if the schema does not allow strings.
 
-    Args:
-        text: As typed.
-        schema: The schema of the value.
-        root: The document that the schema is part of, for its references.
-
-    Raises:
-        ValueError: The schema does not allow the value; the message says what it allows.
+    A ValueError says which types it allows. `root` is the document of the schema.
     """
     kinds = kinds_of(schema, root)
     if not kinds or "string" in kinds:

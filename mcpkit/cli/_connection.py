@@ -50,15 +50,7 @@ def is_python(target: str) -> bool:
 
 
 def command_for(target: str) -> list[str]:
-    """Return the command that serves a target on stdio.
-
-    Args:
-        target: ``server.py``, ``server.py:app``, ``package.module``, ``package.module:app``, or a
-            command line. Not a URL.
-
-    Raises:
-        typer.Exit: The target is none of these; a message has been printed.
-    """
+    """Return the command that serves a target, other than a URL, on stdio."""
     if is_python(target):
         place, _ = split(target)
         if place.endswith(".py") and not Path(place).is_file():
@@ -74,11 +66,7 @@ def command_for(target: str) -> list[str]:
 
 
 def headers_from(lines: Sequence[str] | None) -> dict[str, str]:
-    """Return the HTTP headers in ``--header "Name: value"``.
-
-    Raises:
-        typer.Exit: A header is malformed; a message has been printed.
-    """
+    """Return the HTTP headers in ``--header "Name: value"``."""
     for line in lines or ():
         if not line.partition(":")[0].strip() or ":" not in line:
             fail(f"--header {line!r}: write it as 'Name: value'")
@@ -89,15 +77,7 @@ def headers_from(lines: Sequence[str] | None) -> dict[str, str]:
 
 
 def variables_from(lines: Sequence[str] | None, form: str) -> dict[str, str]:
-    """Return the variables in ``--env NAME=VALUE``; the last one of a name counts.
-
-    Args:
-        lines: As typed.
-        form: ``NAME=VALUE`` as in the help of the command.
-
-    Raises:
-        typer.Exit: A variable has no name or no value; a message has been printed.
-    """
+    """Return the variables in ``--env NAME=VALUE``; the last one of a name counts."""
     for line in lines or ():
         if line.find("=") < 1:
             fail(f"--env {line!r}: write it as {form}")
@@ -106,19 +86,7 @@ def variables_from(lines: Sequence[str] | None, form: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def connected(target: str, **options: Any) -> AsyncGenerator[Client, None]:
-    """Connect a client to a target.
-
-    Args:
-        target: A file, a module, a command line, or a URL.
-        options: Options of `Client`.
-
-    Yields:
-        The client.
-
-    Raises:
-        typer.Exit: With 2 if the server cannot be started or reached, does not speak MCP, or ends;
-            a message has been printed.
-    """
+    """Connect a client to a target; `fail` if it cannot be started or reached, or ends."""
     where = target if is_url(target) else command_for(target)
     longest = _OWN_PROBE_S if is_python(target) else _OTHERS_PROBE_S
     options["probe_timeout"] = min(options.get("timeout") or longest, longest)

@@ -29,16 +29,7 @@ _INSUFFICIENT: Final = "insufficient_scope"
 def access_to(
     url: str, token: str | None, headers: Mapping[str, str]
 ) -> GivenToken | StoredLogin | None:
-    """Return the authentication for a server; None if a header or nothing authenticates.
-
-    Args:
-        url: The URL of the server.
-        token: The value of ``--token``.
-        headers: The values of ``--header``.
-
-    Raises:
-        typer.Exit: The token is malformed, or must not be sent there; a message has been printed.
-    """
+    """Return the authentication for a server; None if a header or nothing authenticates."""
     if any(name.lower() == "authorization" for name in headers):
         if token is not None:
             fail("--token and --header 'Authorization: …': choose one of them")
@@ -54,11 +45,7 @@ def access_to(
 
 
 def stored_logins() -> FileTokenStore:
-    """Return the store of logins.
-
-    Raises:
-        typer.Exit: There is no home folder; a message has been printed.
-    """
+    """Return the store of logins."""
     try:
         return default_store()
     except RuntimeError:
@@ -66,17 +53,7 @@ def stored_logins() -> FileTokenStore:
 
 
 class GivenToken(BearerToken):
-    """A token of the command line or of the environment.
-
-    Args:
-        url: The URL of the server.
-        token: The token.
-        source: The option or variable, for messages.
-
-    Raises:
-        typer.Exit: It is malformed, or would be sent unencrypted (SEC-16); a message has been
-            printed.
-    """
+    """A token of an option or a variable; it must not be sent unencrypted (SEC-16)."""
 
     is_used = True
 
@@ -109,14 +86,7 @@ class GivenToken(BearerToken):
 
 
 class StoredLogin(OAuth):
-    """The login that `mcpkit login` stored: used and refreshed without asking the user.
-
-    Args:
-        store: The store of logins.
-
-    Attributes:
-        is_used: True if a token has been sent.
-    """
+    """The login that `mcpkit login` stored: used and refreshed without asking the user."""
 
     def __init__(self, store: FileTokenStore) -> None:
         super().__init__(store=store, interactive=False)
@@ -185,14 +155,7 @@ def machine_for(
 ) -> ClientCredentials | None:
     """Return the login of a program; None if it has neither a secret nor a key.
 
-    Args:
-        client_id: The id of the client.
-        scopes: The scopes to request.
-        secret: A known secret; by default, that of the environment.
-        store: A store for tokens; in this process by default.
-
-    Raises:
-        typer.Exit: The key of the environment cannot be read; a message has been printed.
+    They are those of the environment unless a `secret` is known.
     """
     options: dict[str, Any] = {"scopes": scopes, "store": store}
     if secret := secret or os.environ.get(SECRET):

@@ -68,15 +68,7 @@ class Refused(InternalError):
 
 
 class ConnectionOptions:
-    """A server and the options to connect to it.
-
-    Args:
-        target: A file, a module, a command line, or a URL.
-        revision, headers, env, timeout, token: As on the command line.
-
-    Raises:
-        typer.Exit: An option is wrong; a message has been printed.
-    """
+    """A server and the options to connect to it."""
 
     def __init__(
         self,
@@ -121,17 +113,10 @@ class ConnectionOptions:
 
     @asynccontextmanager
     async def connected(self, **options: Any) -> AsyncGenerator[Client, None]:
-        """Connect a client; print failures of the server in one line.
+        """Connect a client with more options, and print failures of the server in one line.
 
-        Args:
-            options: More options of `Client`.
-
-        Yields:
-            The client.
-
-        Raises:
-            typer.Exit: With 1 if the server answers a request with an error, with 2 if it ends,
-                does not answer, or sends malformed data.
+        The exit code is 1 if the server answers a request with an error, and 2 if it ends, does
+        not answer, or sends malformed data.
         """
         try:
             with relayed_stderr() as stderr:

@@ -32,9 +32,6 @@ class ProgressDisplay:
     """Shows progress as a bar and log messages as lines, on stderr.
 
     Without a terminal, each new progress message is a line instead.
-
-    Args:
-        quiet: True to show nothing.
     """
 
     def __init__(self, quiet: bool = False) -> None:
@@ -119,11 +116,7 @@ class ProgressDisplay:
 
 
 class TimeLimit:
-    """A timeout for the server, which is paused while the user is asked.
-
-    Args:
-        seconds: The timeout; None for none.
-    """
+    """A timeout for the server, or none, which is paused while the user is asked."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = float("inf") if seconds is None else seconds
@@ -131,11 +124,7 @@ class TimeLimit:
 
     @contextmanager
     def limited(self) -> Generator[None, None, None]:
-        """Apply the timeout to the context, once.
-
-        Raises:
-            TimeoutError: The server takes too long.
-        """
+        """Apply the timeout to the context, once; raise TimeoutError after it."""
         with anyio.move_on_after(self._seconds) as self._scope:
             yield
         if self._scope.cancelled_caught:

@@ -89,13 +89,7 @@ def text_of(block: ContentBlock) -> str | None:
 
 
 class Binary:
-    """Bytes of a server.
-
-    Args:
-        data: The bytes.
-        mime_type: Their type; None to guess it from the first bytes.
-        name: The name of a file, with or without an extension.
-    """
+    """Bytes of a server, with a type and a file name that are completed by guesses."""
 
     def __init__(self, data: bytes, mime_type: str | None, name: str) -> None:
         self.data = data
@@ -111,10 +105,7 @@ def as_binary(
 ) -> Binary | None:
     """Return the bytes of a block or of resource contents; None if it is text.
 
-    Args:
-        found: The block or contents.
-        name: The name of the file if the URI has none.
-        text_too: True to return the text of a resource as bytes.
+    `name` is for a URI without one. With `text_too`, the text of a resource counts as bytes.
     """
     if isinstance(found, (ImageContent, AudioContent)):
         return Binary(found.data, found.mime_type, name)
@@ -149,11 +140,7 @@ def _safe(name: str, otherwise: str = "content") -> str:
 
 
 class Saver:
-    """Saves the files of a result.
-
-    Args:
-        folder: The folder; None for a new temporary one.
-    """
+    """Saves the files of a result in a folder; None is a new temporary one."""
 
     def __init__(self, folder: Path | None) -> None:
         self.wanted = folder is not None
@@ -163,12 +150,7 @@ class Saver:
         """Name → how many variants of it exist."""
 
     def save(self, found: Binary) -> None:
-        """Save bytes under their name, or a variant of it, and print the path.
-
-        Raises:
-            typer.Exit: The file cannot be written, or there are too many; a message has been
-                printed.
-        """
+        """Save bytes under their name, or a variant of it, and print the path."""
         if not self._left:
             fail(f"the server sends more than {_MAX_FILES} files; the others are not saved")
         self._left -= 1

@@ -31,11 +31,7 @@ _UNIONS: Final = ("anyOf", "oneOf", "allOf")
 
 
 class Effort:
-    """A budget of steps through schemas.
-
-    Args:
-        steps: Schemas to look at, and references to follow.
-    """
+    """A budget of steps: schemas to look at, and references to follow."""
 
     def __init__(self, steps: int = 10_000) -> None:
         self._left = steps
@@ -71,12 +67,9 @@ def compact(value: Any) -> str:
 
 
 def resolved(schema: object, root: Schema, effort: Effort | None = None) -> Schema:
-    """Return a schema after following its reference into the same document.
+    """Return a schema after following its reference into the document `root`.
 
-    Args:
-        schema: Any value; one that is not a schema allows everything.
-        root: The document.
-        effort: The budget; a schema beyond it is empty.
+    Values other than schemas, and schemas beyond the effort, are empty.
     """
     effort = effort or Effort()
     for _ in range(_MAX_DEPTH):
@@ -143,10 +136,7 @@ def a_kind(kinds: set[str]) -> str:
 def in_words(schema: object, root: Schema, effort: Effort | None = None) -> str:
     """Describe the values of a schema, as ``integer, 1 to 7`` or ``list of strings``.
 
-    Args:
-        schema: The schema.
-        root: The document that it is part of, for its references.
-        effort: The budget, which several schemas may share; the rest is ``…``.
+    `root` is its document. Values beyond the effort, which several schemas may share, are ``…``.
     """
     return _Words(root, effort or Effort()).of(schema, 0)
 

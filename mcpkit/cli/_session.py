@@ -29,15 +29,7 @@ _CANCEL_S: Final = 5.0
 
 
 class ServerSession:
-    """One command's session with a server.
-
-    Args:
-        target: The server.
-        given: The values of the shared options.
-
-    Raises:
-        typer.Exit: An option is wrong; a message has been printed.
-    """
+    """One command's session with a server."""
 
     def __init__(self, target: str, given: dict[str, Any]) -> None:
         connection = (given[name] for name in ("revision", "header", "env", "timeout", "token"))
@@ -71,12 +63,7 @@ class ServerSession:
     ) -> Generator[None, None, None]:
         """Wait for a response inside the context; the request itself must have no timeout.
 
-        Args:
-            name: The tool, resource, prompt or task, for the message.
-            outcome: The consequence of a timeout, for the message.
-
-        Raises:
-            typer.Exit: The timeout has expired; a message has been printed.
+        After the timeout, `fail` with a message of the name and the outcome.
         """
         try:
             with closing(self.display), self._limit.limited():
@@ -89,12 +76,7 @@ class ServerSession:
     async def outcome(self, task: TaskHandle, *, is_ours: bool) -> CallResult:
         """Wait for a task and show its status.
 
-        Args:
-            task: The task.
-            is_ours: True if this command has started the task, and cancels it when interrupted.
-
-        Raises:
-            typer.Exit: The task was cancelled; a message has been printed.
+        A task that this command has started (`is_ours`) is cancelled when the user interrupts it.
         """
         try:
             async for status in task:

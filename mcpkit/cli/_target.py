@@ -79,9 +79,6 @@ def outer_application(app: MCPKit[Any]) -> str | None:
     """Return the application that contains an app and has middleware, as ``module:name``.
 
     The middleware runs only if that application is served.
-
-    Args:
-        app: The loaded app.
     """
     lifespans = app.asgi().lifespans  # shared by all applications of the app
     for module in [*sys.modules.values()]:

@@ -1,7 +1,8 @@
 """The output of every command: results on stdout, everything else on stderr.
 
 All output goes through here, or through `mcpkit.cli._render` into a pipe, because here the text of
-servers is made harmless.
+servers is made harmless. Every function of the command line may `fail`: print a message and raise
+`typer.Exit`.
 """
 
 from __future__ import annotations
@@ -73,10 +74,9 @@ def is_interactive() -> bool:
 
 @contextmanager
 def relayed_stderr() -> Generator[int | None, None, None]:
-    """Show a server's stderr above the progress bar, with control characters escaped.
+    """Yield a descriptor for a server's stderr, which is shown harmlessly above the bar.
 
-    Yields:
-        A file descriptor for the server's process; None if stderr is not a terminal.
+    None if our own stderr is not a terminal.
     """
     console = on_stderr()
     if not console.is_terminal:

@@ -38,11 +38,7 @@ _PIECE: Final = re.compile(
 
 
 def estimate(text: str) -> int:
-    """Return the estimated number of tokens of a text.
-
-    Args:
-        text: Any text; English, code and JSON are estimated best.
-    """
+    """Return the estimated number of tokens of a text."""
     return len(_PIECE.findall(text))
 
 
@@ -50,9 +46,6 @@ def tool_tokens(tool: Mapping[str, Any]) -> int:
     """Return the estimated number of tokens of a tool in every conversation that offers it.
 
     Name, description and input schema are counted, as compact JSON: hosts hand these to a model.
-
-    Args:
-        tool: An entry of ``tools/list``, as on the wire.
     """
     shown = {
         "name": tool.get("name"),

@@ -381,9 +381,8 @@ class _Page:
         self._rows(rows)
 
     def _resource(self, each: ListedResource | ListedTemplate) -> None:
-        is_template = isinstance(each, ListedTemplate)
         uri = each.uri_template if isinstance(each, ListedTemplate) else each.uri
-        bytes_ = None if is_template else each.size
+        bytes_ = getattr(each, "size", None)
         name = each.title or each.name
         self._title(
             uri,

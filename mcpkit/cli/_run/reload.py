@@ -58,8 +58,7 @@ _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 class Watched:
     """The times and sizes of the Python files below a folder.
 
-    Args:
-        folder: The folder; hidden folders and virtual environments in it are skipped.
+    Hidden folders and virtual environments are skipped.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -109,10 +108,9 @@ class Watched:
 def serve_with_reload(
     target: str, flags: Sequence[str], watched: Watched, *, debug: bool = False
 ) -> int:
-    """Serve a target on stdio, and import it again when a file changes.
+    """Serve a target on stdio, and import it again when a file changes; return the exit code.
 
-    Returns:
-        The exit code: 0, or 2 if the host left before the target could be imported.
+    It is 2 if the host leaves before the target can be imported.
     """
     if not secrets_from_environment():  # for all versions
         os.environ[SECRET] = new_secret()

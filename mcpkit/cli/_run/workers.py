@@ -37,17 +37,7 @@ _START_PAUSE_S: Final = 1.0
 
 
 class Order(NamedTuple):
-    """The settings of a worker, which it gets from the parent.
-
-    Args:
-        target: As on the command line.
-        flags: The flags of the server itself.
-        options: The options of the endpoint.
-        loopback: True if the socket can be reached from this machine only.
-        debug: True to show tracebacks and requests.
-        log_level: The minimum log level; None for the usual one.
-        reload: True if the process is replaced when files change.
-    """
+    """The settings of a worker, which it gets from the parent."""
 
     target: str
     flags: list[str]
@@ -59,16 +49,9 @@ class Order(NamedTuple):
 
 
 def work(order: Order, bound: socket.socket, ready: Connection) -> None:
-    """Serve until SIGTERM, or until the parent ends.
+    """Serve until SIGTERM, or until the parent ends; send a byte once the app is served.
 
-    Args:
-        order: The settings.
-        bound: A listening socket.
-        ready: Gets a byte once the app is served.
-
-    Raises:
-        SystemExit: With 2 if the app cannot be imported, 3 if it cannot be started; a message has
-            been printed.
+    The exit code is 2 if the app cannot be imported, 3 if it cannot be started.
     """
 
     def ignore(number: int, frame: FrameType | None) -> None: ...
@@ -117,11 +100,7 @@ def work(order: Order, bound: socket.socket, ready: Connection) -> None:
 
 
 class _Worker:
-    """A process that serves, or starts to.
-
-    Raises:
-        OSError: It cannot be started.
-    """
+    """A process that serves, or starts to."""
 
     def __init__(self, order: Order, bound: socket.socket) -> None:
         context = multiprocessing.get_context("spawn")
@@ -163,14 +142,10 @@ class _Worker:
 
 
 class Supervisor:
-    """Runs workers.
+    """Runs workers on a bound socket.
 
-    Args:
-        order: Their settings.
-        bound: Their socket. It is closed here before the last of them end, because later clients
-            would wait for a process that accepts.
-        end_limit: Seconds that a worker has to end after SIGTERM.
-        announce: Called once, when the first worker serves.
+    Its own copy of the socket is closed before the last of them end, because later clients would
+    wait for a process that accepts. `announce` is called once, when the first worker serves.
     """
 
     def __init__(
@@ -193,11 +168,8 @@ class Supervisor:
     def keep(self, count: int) -> int:
         """Keep `count` workers running until SIGINT or SIGTERM, and replace those that end.
 
-        The first one starts alone, so that an app that cannot be started is reported once.
-
-        Returns:
-            The exit code: 130 after SIGINT, 0 after SIGTERM, that of the first worker if it could
-            not be started.
+        The first one starts alone, so that an app that cannot be started is reported once; its
+        exit code is returned then. It is 130 after SIGINT and 0 after SIGTERM.
         """
         workers, not_before, has_served = self._workers, 0.0, False
         with self._running():
@@ -228,11 +200,7 @@ class Supervisor:
         return self._code
 
     def renew(self, watched: Watched) -> int:
-        """Keep a worker running, and restart it when a file changes.
-
-        Returns:
-            The exit code: 130 after SIGINT, 0 after SIGTERM.
-        """
+        """Keep a worker running, and restart it when a file changes."""
         workers = self._workers
         with self._running():
             workers.append(_Worker(self._order, self._bound))
