@@ -1,7 +1,7 @@
 """A server's requests for input, answered in the terminal or by options of the command.
 
-A form is filled in field by field. A request to the model is answered by a program, or by the user.
-Without a terminal and without an option, a request is cancelled.
+A form is filled in field by field. A request to the model is answered by a program. Without a
+terminal and without an option, a form is cancelled.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ from mcpkit.cli._terminal import fail, is_interactive, note, on_stderr
 Params = Mapping[str, Any]
 
 _CAPABILITIES: Final[Params] = {"elicitation": {"form": {}, "url": {}}}
-_REJECTED: Final = -1
-"""The error code for a sampling request that the user declines."""
 
 
 class _Left(Exception):
@@ -80,7 +78,7 @@ class Answers:
     def options(self) -> dict[str, Any]:
         """The options of `mcpkit.Client` for these answers."""
         options: dict[str, Any] = {"elicitation": self.elicit, "capabilities": _CAPABILITIES}
-        if self._command or is_interactive():
+        if self._command:
             options["sampling"] = self.sample
         return options
 
@@ -236,27 +234,10 @@ class Answers:
     async def sample(self, params: Params) -> Params:
         """Answer ``sampling/createMessage``, or raise `Refused`."""
         async with self._one_at_a_time:
-            if self._command:
-                text, model = await _output_of(self._command, transcript(params)), self._command[0]
-            else:
-                with self._pause():
-                    text, model = await self._by_hand(params), "a person"
+            text = await _output_of(self._command, transcript(params))
         content = {"type": "text", "text": text}
+        model = self._command[0]
         return {"role": "assistant", "content": content, "model": model, "stopReason": "endTurn"}
-
-    async def _by_hand(self, params: Params) -> str:
-        self._say()
-        self._say(("The server asks the model:", "bold cyan"))
-        for line in escape_control(transcript(params)).splitlines():
-            self._say(f"  {line}")
-        self._say(("  Answer for it; an empty line ends, /decline refuses.", "dim"))
-        lines: list[str] = []
-        try:
-            while not lines or lines[-1].strip():
-                lines.append(await self._line("  > "))
-        except _Left:
-            raise Refused("The user declined to answer for the model", code=_REJECTED) from None
-        return "\n".join(lines).strip()
 
 
 def _indented(text: object) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from mcpkit._utils.fetch import check_address, shorten
+from mcpkit._utils.fetch import check_address
 from mcpkit.cli._terminal import SECRET, TOKEN, fail
 from mcpkit.client.auth.authorization_code import OAuth
 from mcpkit.client.auth.base import (
@@ -28,20 +28,26 @@ _INSUFFICIENT: Final = "insufficient_scope"
 
 def access_to(
     url: str, token: str | None, headers: Mapping[str, str]
-) -> GivenToken | StoredLogin | None:
+) -> BearerToken | StoredLogin | None:
     """Return the authentication for a server; None if a header or nothing authenticates."""
     if any(name.lower() == "authorization" for name in headers):
         if token is not None:
             fail("--token and --header 'Authorization: …': choose one of them")
         return None
-    if token is not None:
-        return GivenToken(url, token, "--token")
-    if token := os.environ.get(TOKEN):
-        return GivenToken(url, token, TOKEN)
+    source = "--token" if token is not None else TOKEN
+    if token is None and not (token := os.environ.get(TOKEN)):
+        try:
+            return StoredLogin(default_store())
+        except RuntimeError:
+            return None  # without a home folder there are no stored logins
     try:
-        return StoredLogin(default_store())
-    except RuntimeError:
-        return None  # without a home folder there are no stored logins
+        check_address(url.partition("#")[0], source)  # before it is sent unencrypted (SEC-16)
+    except ValueError as error:
+        fail(str(error))
+    try:
+        return BearerToken(token)
+    except ValueError as error:
+        fail(f"{source}: {error}")
 
 
 def stored_logins() -> FileTokenStore:
@@ -50,39 +56,6 @@ def stored_logins() -> FileTokenStore:
         return default_store()
     except RuntimeError:
         fail("there is no home folder to store logins in; MCPKIT_CREDENTIALS names another")
-
-
-class GivenToken(BearerToken):
-    """A token of an option or a variable; it must not be sent unencrypted (SEC-16)."""
-
-    is_used = True
-
-    def __init__(self, url: str, token: str, source: str) -> None:
-        try:
-            super().__init__(token)
-        except ValueError as error:
-            fail(f"{source}: {error}")
-        try:
-            check_address(url.partition("#")[0], source)
-        except ValueError as error:
-            fail(str(error))
-        self._source = source
-
-    async def refused(
-        self, request: HttpRequest, sent: Mapping[str, str], status: int, answer: ResponseHeaders
-    ) -> bool:
-        """Raise an error that says why the server rejects the token."""
-        challenge = read_challenge(answer.get("www-authenticate", []))
-        place = server_key(request.server)
-        if status == 401:
-            why = f": {shorten(challenge.error)}" if challenge.error else ""
-            raise AuthorizationFailed(f"{place} does not accept the token of {self._source}{why}")
-        if challenge.error == _INSUFFICIENT and challenge.scopes:
-            raise AuthorizationFailed(
-                f"{place} needs scopes that the token of {self._source} lacks: "
-                f"{', '.join(challenge.scopes)}"
-            )
-        return False
 
 
 class StoredLogin(OAuth):

@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -18,9 +18,6 @@ from mcpkit.cli._connection import connected, headers_from, variables_from
 from mcpkit.cli._terminal import BAD_NEWS, SECRET, TOKEN, fail, note, relayed_stderr
 from mcpkit.client.client import Client
 from mcpkit.errors import InternalError, MissingClientCapability, ProtocolError
-
-if TYPE_CHECKING:
-    from mcpkit.cli._credentials import GivenToken, StoredLogin
 
 
 def _option(panel: str, metavar: str, help: str, *names: str) -> Any:
@@ -50,7 +47,7 @@ _TOKEN = "Send this token to a URL instead of the stored login; safer in MCPKIT_
 Token = Annotated[str | None, _option(_SERVER, "TOKEN", _TOKEN)]
 _ENV = "Set a variable for a server that is started; can be repeated"
 Env = Annotated[list[str] | None, _option(_SERVER, "NAME=VALUE", _ENV, "--env", "-e")]
-_TIMEOUT = "Limit how long the server may take (default: 60 to connect, unlimited to work)"
+_TIMEOUT = "Time limit (default: 60 to connect, unlimited to work)"
 Timeout = Annotated[float | None, _option(_SERVER, "SECONDS", _TIMEOUT)]
 _ANSWER = "Fill in a form field for you; or answer every form: accept, decline or cancel"
 Answers = Annotated[list[str] | None, _option(_ASKING, "KEY=VALUE", _ANSWER, "--answer", "-a")]
@@ -86,7 +83,7 @@ class ConnectionOptions:
         self.target, self.timeout = target, timeout
         self._options: dict[str, Any] = {"revision": revision}
         self._headers: dict[str, str] = {}
-        self._auth: GivenToken | StoredLogin | None = None
+        self._auth: Any = None
         if timeout is not None:
             self._options["timeout"] = timeout
         if is_url(target):
@@ -109,7 +106,8 @@ class ConnectionOptions:
     @property
     def is_anonymous(self) -> bool:
         """True if no header and no token has been sent."""
-        return not self._headers and not (self._auth and self._auth.is_used)
+        is_used: bool = getattr(self._auth, "is_used", self._auth is not None)
+        return not self._headers and not is_used
 
     @asynccontextmanager
     async def connected(self, **options: Any) -> AsyncGenerator[Client, None]:

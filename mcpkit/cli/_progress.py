@@ -6,7 +6,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio
 from rich.text import Text
 
 from mcpkit._utils.text import escape_control, single_line
@@ -76,12 +75,14 @@ class ProgressDisplay:
                 line = Text(f"{count}  {text}" if count else text)
                 self._console.print(line, soft_wrap=True, highlight=False)
             return
+        now: dict[str, Any] = {"total": total, "completed": done, "count": count}
         if self._bar is None:
             self._bar = self._new_bar()
             self._bar.start()
-            self._task = self._bar.add_task("", count="")
-        assert self._task is not None
-        self._bar.update(self._task, description=text, total=total, completed=done, count=count)
+            self._task = self._bar.add_task(text, **now)
+        else:
+            assert self._task is not None
+            self._bar.update(self._task, description=text, **now)
 
     def _new_bar(self) -> Bar:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
@@ -113,35 +114,3 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
-
-
-class TimeLimit:
-    """A timeout for the server, or none, which is paused while the user is asked."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self._seconds = float("inf") if seconds is None else seconds
-        self._scope: anyio.CancelScope | None = None
-
-    @contextmanager
-    def limited(self) -> Generator[None, None, None]:
-        """Apply the timeout to the context, once; raise TimeoutError after it."""
-        with anyio.move_on_after(self._seconds) as self._scope:
-            yield
-        if self._scope.cancelled_caught:
-            raise TimeoutError
-
-    @property
-    def is_reached(self) -> bool:
-        """True if the server has taken too long."""
-        return self._scope is not None and self._scope.cancel_called
-
-    @contextmanager
-    def paused(self) -> Generator[None, None, None]:
-        """Stop the clock inside the context."""
-        scope = self._scope or anyio.CancelScope()
-        left = scope.deadline - anyio.current_time()
-        scope.deadline = float("inf")
-        try:
-            yield
-        finally:
-            scope.deadline = anyio.current_time() + left

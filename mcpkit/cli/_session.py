@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import AbstractAsyncContextManager, closing, contextmanager
+from contextlib import AbstractAsyncContextManager, closing, contextmanager, suppress
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -16,7 +16,7 @@ from mcpkit.cli import _options as options
 from mcpkit.cli._answers import Answers
 from mcpkit.cli._connection import run_async
 from mcpkit.cli._options import ConnectionOptions
-from mcpkit.cli._progress import ProgressDisplay, TimeLimit
+from mcpkit.cli._progress import ProgressDisplay
 from mcpkit.cli._render import Saver
 from mcpkit.cli._terminal import BAD_NEWS, fail, note
 from mcpkit.client.client import Client
@@ -38,18 +38,12 @@ class ServerSession:
         self.quiet: bool = given["quiet"]
         self.saver = Saver(given["save"])
         self.display = ProgressDisplay(self.quiet)
-        self._limit = TimeLimit(self.options.timeout)
-        self._answers = Answers(given["answer"], given["sampling_command"], self._users_turn)
+        self._limit: anyio.CancelScope | None = None
+        self._answers = Answers(given["answer"], given["sampling_command"], self.display.paused)
         self._roots = [e if "://" in e else Path(e).expanduser() for e in given["roots"] or ()]
         for each in self._roots:
             if isinstance(each, Path) and not each.exists():
                 fail(f"--roots {each}: there is no such file or folder")
-
-    @contextmanager
-    def _users_turn(self) -> Generator[None, None, None]:
-        """Hide the bar and stop the clock while the user answers."""
-        with self.display.paused(), self._limit.paused():
-            yield
 
     def connected(self) -> AbstractAsyncContextManager[Client]:
         """Connect a client that answers the server's requests, as `ConnectionOptions.connected`."""
@@ -65,13 +59,11 @@ class ServerSession:
 
         After the timeout, `fail` with a message of the name and the outcome.
         """
-        try:
-            with closing(self.display), self._limit.limited():
-                yield
-        except TimeoutError:
-            if self.options.timeout is None:
-                raise
-            fail(f"{name} did not answer within {self.options.timeout:g} s, {outcome}")
+        timeout = self.options.timeout
+        with closing(self.display), anyio.move_on_after(timeout) as self._limit:
+            yield
+        if self._limit.cancelled_caught:
+            fail(f"{name} did not answer within {timeout:g} s, {outcome}")
 
     async def outcome(self, task: TaskHandle, *, is_ours: bool) -> CallResult:
         """Wait for a task and show its status.
@@ -94,19 +86,15 @@ class ServerSession:
             raise
 
     async def _leave(self, task: TaskHandle, *, is_ours: bool) -> None:
-        if not is_ours:
-            note(f"the task {task.id} goes on")
-            return
-        with anyio.move_on_after(_CANCEL_S):
-            try:
+        outcome = "goes on"
+        if is_ours:
+            outcome = "could not be cancelled"
+            with anyio.move_on_after(_CANCEL_S), suppress(MCPKitError, TimeoutError, ValueError):
                 await task.cancel()
-            except (MCPKitError, TimeoutError, ValueError):
-                pass
-            else:
-                if not self._limit.is_reached:  # `waiting` prints the message of a timeout
-                    note(f"the task {task.id} has been cancelled")
-                return
-        note(f"the task {task.id} could not be cancelled")
+                if self._limit is not None and self._limit.cancel_called:
+                    return  # `waiting` prints a message
+                outcome = "has been cancelled"
+        note(f"the task {task.id} {outcome}")
 
 
 _SHARED: Final[dict[str, tuple[Any, Any]]] = {

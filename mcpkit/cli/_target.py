@@ -75,24 +75,6 @@ def load_app(target: str, flags: Sequence[str] | None = None) -> MCPKit[Any]:
     return apps[distinct[0]] if distinct else _from_marks(module, place)
 
 
-def outer_application(app: MCPKit[Any]) -> str | None:
-    """Return the application that contains an app and has middleware, as ``module:name``.
-
-    The middleware runs only if that application is served.
-    """
-    lifespans = app.asgi().lifespans  # shared by all applications of the app
-    for module in [*sys.modules.values()]:
-        names = dict(getattr(module, "__dict__", {}))
-        if not any(each is app for each in names.values()):
-            continue
-        for name, host in names.items():
-            if getattr(host, "user_middleware", None):
-                for served in (getattr(each, "app", None) for each in host.routes):
-                    if served is app or getattr(served, "lifespans", None) is lifespans:
-                        return f"{module.__name__}:{name}"
-    return None
-
-
 def _from_marks(module: ModuleType, place: str) -> MCPKit[Any]:
     """Return an app of the marked functions in a module."""
     for key, value in vars(module).items():

@@ -51,9 +51,6 @@ _DEFAULT_COLUMNS: Final = 100
 _MAX_COLUMNS: Final = 120
 """Columns that are used of a terminal, because longer lines are hard to read."""
 
-_MIN_ABOUT_COLUMNS: Final = 24
-"""Columns that a description needs to stand beside a type."""
-
 _MAX_NAME_COLUMNS: Final = 28
 _MAX_STEPS: Final = 1_000_000
 """Steps through the schemas of all tools together."""
@@ -412,26 +409,21 @@ class _Page:
             )
 
     def _rows(self, rows: Sequence[tuple[str, str, str]]) -> None:
-        """Write names, types and descriptions side by side, or the latter two below each other."""
+        """Write names, types and descriptions side by side."""
         if not rows:
             return
         shown = [[single_line(cell) for cell in row] for row in rows]
         names, types, abouts = (max(map(cell_len, column)) for column in zip(*shown, strict=True))
         names = min(names, _MAX_NAME_COLUMNS)
         room = self.width - 4 - names - 2
-        types = min(types, max(28, room * 2 // 5, room - 2 - abouts))
-        beside = room - 2 - types
+        types = min(types, max(room // 2, room - 2 - abouts))
+        widths = names, types, room - 2 - types
         for name, kind, about in shown:
-            dim = Text(kind, style="dim")
-            if beside >= _MIN_ABOUT_COLUMNS or not abouts:
-                columns = [self._wrapped(dim, types), self._wrapped(about, beside)]
-            else:
-                below = self._wrapped(about, room) if about else []
-                columns = [self._wrapped(dim, room) + below, []]
-            cells = [self._wrapped(name, names), *columns]
+            texts = Text(name), Text(kind, style="dim"), Text(about)
+            cells = [self._wrapped(text, width) for text, width in zip(texts, widths, strict=True)]
             for parts in zip_longest(*cells, fillvalue=Text()):
                 line = Text("    ")
-                for part, width in zip(parts, (names, types, beside), strict=True):
+                for part, width in zip(parts, widths, strict=True):
                     line.append_text(part).append(" " * (width + 2 - part.cell_len))
                 self._line(line)
 

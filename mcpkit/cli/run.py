@@ -14,8 +14,8 @@ import typer
 from mcpkit._utils.logs import LEVELS, log_to_stderr
 from mcpkit._utils.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit._utils.targets import split
-from mcpkit.cli._target import TargetError, load_app, outer_application
-from mcpkit.cli._terminal import fail, note, say
+from mcpkit.cli._target import TargetError, load_app
+from mcpkit.cli._terminal import fail, say
 from mcpkit.errors import MissingEnvironment
 from mcpkit.tasks.options import STORE
 from mcpkit.transports import TRANSPORTS
@@ -145,11 +145,6 @@ def run(
     log_to_stderr(log_level, debug=debug)
     if transport == "stdio":
         _greet(f"{app.name} waits for a client on standard input; Ctrl-C ends it.")
-    elif (outer := outer_application(app)) is not None:
-        note(
-            f"the middleware of {outer} does not run here, because the app is served alone; "
-            f"`uvicorn {outer}` serves both"
-        )
     try:
         app.check_environment()
         if workers > 1 or reload:

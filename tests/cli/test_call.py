@@ -376,23 +376,6 @@ class TestAtATerminal:
         assert "  https://example.com/login\n" in shown
         assert shown.endswith(f"{outcome}\n")
 
-    def test_somebody_answers_for_the_model(self) -> None:
-        code, shown = at_terminal(
-            *["call", OFFERING, "haiku"],
-            steps=[Step("> ", "old pond\n"), Step("> ", "a frog\n"), Step("> ", "\n")],
-        )
-        assert code == 0
-        assert "  System: Be brief.\n" in shown
-        assert shown.endswith("the model said: old pond\na frog\n")
-
-    @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-    def test_somebody_declines_to(self, revision: str) -> None:
-        code, shown = at_terminal(
-            *["call", OFFERING, "haiku", "--revision", revision], steps=[Step("> ", "/decline\n")]
-        )
-        assert code == 1
-        assert "The user declined to answer for the model" in shown
-
     def test_ctrl_c_in_a_form(self) -> None:
         code, shown = at_terminal("call", OFFERING, "book", steps=[Step("> ", done=interrupt)])
         assert code == 130

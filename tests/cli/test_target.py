@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from mcpkit.cli._target import TargetError, load_app, outer_application
+from mcpkit.cli._target import TargetError, load_app
 from mcpkit.testing import TestClient
 
 APP = "from mcpkit import MCPKit\n{name} = MCPKit({title!r})\n"
@@ -391,45 +391,3 @@ class TestFactories:
             "import sys\nfrom mcpkit import MCPKit\napp = MCPKit(' '.join(sys.argv))\n"
         )
         assert load_app("plain.py", ["--root", "x"]).name == "plain.py --root x"
-
-
-HOST = """
-from mcpkit import MCPKit
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Mount
-app = MCPKit("inner")
-other = MCPKit("other")
-middleware = [Middleware(CORSMiddleware)]
-{host}
-"""
-
-
-class TestPassedOver:
-    """What runs only where the application around an app is served."""
-
-    @pytest.mark.parametrize(
-        "host",
-        [
-            "api = Starlette(middleware=middleware); app.attach(api, '/mcp')",
-            "api = Starlette(routes=[Mount('/x', app)], middleware=middleware)",
-            "api = Starlette(routes=[app.route('/mcp')], middleware=middleware)",
-            "api = Starlette(routes=[Mount('/x', app.asgi(path='/y'))], middleware=middleware)",
-        ],
-    )
-    def test_middleware_around_an_app_is_named(self, folder: Path, host: str) -> None:
-        (folder / "hosted.py").write_text(HOST.format(host=host))
-        assert outer_application(load_app("hosted.py")) == "hosted:api"
-
-    @pytest.mark.parametrize(
-        "host",
-        [
-            "",
-            "api = Starlette(); app.attach(api, '/mcp')",
-            "api = Starlette(routes=[Mount('/x', other)], middleware=middleware)",
-        ],
-    )
-    def test_where_there_is_none_nothing_is(self, folder: Path, host: str) -> None:
-        (folder / "hosted.py").write_text(HOST.format(host=host))
-        assert outer_application(load_app("hosted.py")) is None
