@@ -38,7 +38,7 @@ Errors: TypeAlias = type[Exception] | Iterable[type[Exception]] | Literal["all"]
 # --- interfaces -----------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Entry(ABC):
     """An entry of a list.
 

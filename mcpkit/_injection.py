@@ -26,8 +26,8 @@ from contextlib import (
 from types import FunctionType, MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
+import pydantic
+from pydantic_core import ValidationError
 
 from mcpkit._concurrency.threads import ThreadCall, is_interrupt
 from mcpkit._protocol.input_request import InputRequest
@@ -156,8 +156,8 @@ def _given_source(parameter: Parameter, at: str) -> _Source:
     convert = None
     if is_claim or plain is not str:
         try:
-            convert = TypeAdapter(annotation).validate_python
-        except PydanticUserError:
+            convert = pydantic.TypeAdapter(annotation).validate_python
+        except pydantic.PydanticUserError:
             raise RegistrationError(
                 f"{at}: {parameter.name} has a type that {type(mark).__name__} cannot "
                 f"fill; write str, or another type of JSON"

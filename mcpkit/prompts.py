@@ -32,7 +32,7 @@ from mcpkit.types import Media, Message, PromptResult
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Prompt(Entry, Completable):
     """A function whose messages a user may ask for by name."""
 

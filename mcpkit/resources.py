@@ -58,7 +58,7 @@ def prefixed_uri(prefix: str, uri: str) -> str:
 _CONTENTS: Final = (TextResourceContents, BlobResourceContents)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Readable(Entry):
     """The common part of resources and resource templates: functions that return contents.
 
@@ -141,7 +141,7 @@ class Readable(Entry):
         }
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Resource(Readable):
     """A function that returns the contents at one URI.
 
@@ -172,7 +172,7 @@ class Resource(Readable):
         return revision.keep(revision.resource_members, members)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ResourceTemplate(Readable, Completable):
     """A function that returns the contents at every URI that matches a template (RFC 6570)."""
 

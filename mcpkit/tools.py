@@ -40,7 +40,7 @@ TaskSupport: TypeAlias = Literal["optional", "required", "forbidden"]
 _NAME: Final = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Tool(Entry):
     """A function that a model may call.
 

@@ -48,9 +48,6 @@ Mode: TypeAlias = Literal["validation", "serialization"]
 _PLAIN: Final = frozenset({"int", "float", "bool", "str", "any"})
 """Core schema types that mean the same for a JSON value and for the Python value it became."""
 
-_CONFIG: Final = pydantic.ConfigDict(
-    allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64"
-)
 _CORE_CONFIG: Final = CoreConfig(
     allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64"
 )
@@ -206,7 +203,7 @@ class PydanticForm(TypeForm):
     def __init__(self, annotation: Any) -> None:
         self.adapter: pydantic.TypeAdapter[Any]
         try:
-            self.adapter = pydantic.TypeAdapter(annotation, config=_CONFIG)
+            self.adapter = pydantic.TypeAdapter(annotation, config=cast("Any", _CORE_CONFIG))
         except pydantic.PydanticUserError as error:
             if error.code != "type-adapter-config-unused":
                 raise

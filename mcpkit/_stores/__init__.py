@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -54,4 +53,6 @@ def plain_name(name: str) -> str:
     plain = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:24]
     if plain == name:
         return plain
+    from hashlib import sha256  # loaded when needed: it brings OpenSSL along
+
     return f"{plain}_{sha256(name.encode()).hexdigest()[:8]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib import import_module
 
@@ -32,7 +33,13 @@ def importer(
         present = (renamed or {}).get(name, name)
         if present not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(home_of[present]), present)
+        is_enabled = gc.isenabled()
+        gc.disable()  # it would search everything again and again while modules are loaded
+        try:
+            value = getattr(import_module(home_of[present]), present)
+        finally:
+            if is_enabled:
+                gc.enable()
         if present != name:
             import warnings
 
