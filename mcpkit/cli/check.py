@@ -27,7 +27,7 @@ from mcpkit.cli._terminal import BAD_NEWS, fail, note, on_stdout
 
 __all__ = ["check"]
 
-_WHICH: Final = "Which rules"
+_WHICH: Final[dict[str, Any]] = {"rich_help_panel": "Which rules"}
 _FAIL_ON: Final = (*SEVERITIES, "never")
 
 
@@ -52,16 +52,16 @@ def check(
         typer.Option(
             help="Only these rules, by id or prefix: DESC, SCHEMA003; several by commas",
             metavar="IDS",
-            rich_help_panel=_WHICH,
+            **_WHICH,
         ),
     ] = None,
     ignore: Annotated[
         list[str] | None,
-        typer.Option(help="Not these rules", metavar="IDS", rich_help_panel=_WHICH),
+        typer.Option(help="Not these rules", metavar="IDS", **_WHICH),
     ] = None,
     rules: Annotated[
         bool,
-        typer.Option("--rules", help="Explain the rules, and exit", rich_help_panel=_WHICH),
+        typer.Option("--rules", help="Explain the rules, and exit", **_WHICH),
     ] = False,
     revision: Revision = None,
     header: Headers = None,
@@ -138,17 +138,12 @@ def _ids(options: Sequence[str] | None) -> tuple[str, ...]:
 
 
 class CheckSettings(NamedTuple):
-    """``[tool.mcpkit.check]`` in a pyproject.toml.
-
-    Args:
-        select, ignore, fail_on: As on the command line.
-        unread: The file, if this Python cannot read its settings.
-    """
+    """``[tool.mcpkit.check]`` in a pyproject.toml, as on the command line."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     fail_on: str | None = None
-    unread: Path | None = None
+    unread: Path | None = None  # the file, if this Python cannot read it
 
 
 def _settings(target: str | None) -> CheckSettings:
@@ -181,17 +176,13 @@ def _read_settings(path: Path) -> CheckSettings:
     where = f"{path}: tool.mcpkit.check"
     if not is_object(found):
         fail(f"{where} must be a table")
-    fail_on: Any = found.get("fail-on")
-    if fail_on is not None and not isinstance(fail_on, str):
-        fail(f"{where}.fail-on must be text")
     for name, value in found.items():
         if name not in ("select", "ignore", "fail-on"):
             fail(f"{where} has no {name!r}; it has select, ignore and fail-on")
-        if name != "fail-on" and not (
-            is_array(value) and all(isinstance(each, str) for each in value)
-        ):
+        if name == "fail-on" and not isinstance(value, str):
+            fail(f"{where}.fail-on must be text")
+        is_list = is_array(value) and all(isinstance(each, str) for each in value)
+        if name != "fail-on" and not is_list:
             fail(f'{where}.{name} must be a list, as in ["DESC003"]')
-    ids: dict[str, tuple[str, ...]] = {
-        name: tuple(found.get(name, ())) for name in ("select", "ignore")
-    }
-    return CheckSettings(ids["select"], ids["ignore"], fail_on)
+    select, ignore = (tuple(found.get(name, ())) for name in ("select", "ignore"))
+    return CheckSettings(select, ignore, found.get("fail-on"))

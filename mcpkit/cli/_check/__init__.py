@@ -43,8 +43,8 @@ REMOVED: Final = (
 )
 """Ids of rules that no longer exist. Settings may still name them, and no new rule gets one."""
 
-MODULES: Final = (behaviour, cost, descriptions, names, safety, schemas, server)
-"""The modules that register rules."""
+_MODULES: Final = (behaviour, cost, descriptions, names, safety, schemas, server)
+"""They register their rules when they are imported."""
 
 RULES: Final[tuple[Rule, ...]] = tuple(
     sorted(KNOWN, key=lambda each: ([*THEMES].index(each.theme), each.id))
@@ -58,12 +58,7 @@ def unknown(prefixes: Iterable[str]) -> list[str]:
 
 
 def choose(select: Sequence[str], ignore: Sequence[str]) -> list[Rule]:
-    """Return the rules to apply.
-
-    Args:
-        select: Ids of rules, or their prefixes; empty for all rules.
-        ignore: Ids of rules to leave out, or their prefixes.
-    """
+    """Return the rules to apply, by ids or their prefixes; `select` may be empty for all rules."""
     return [
         rule
         for rule in RULES
@@ -73,18 +68,12 @@ def choose(select: Sequence[str], ignore: Sequence[str]) -> list[Rule]:
 
 
 def apply(listing: Listing, rules: Iterable[Rule] = RULES) -> tuple[list[Finding], int]:
-    """Apply rules to a server.
+    """Apply rules to a server, and return the findings, entry by entry, the worst first.
 
-    Returns:
-        The findings, entry by entry in the order of the lists, the worst first; and the number of
-        findings that entries silence in their ``_meta``. Safety rules cannot be silenced there,
-        because a server must not decide whether it is trusted.
+    Beside them is the number of findings that entries silence in their ``_meta``. Safety rules
+    cannot be silenced there, because a server must not decide whether it is trusted.
     """
-    findings = [
-        Finding(rule, each.subject, each.message, each.path)
-        for rule in rules
-        for each in rule.find(listing)
-    ]
+    findings = [Finding(rule, *each) for rule in rules for each in rule.find(listing)]
     reported = [each for each in findings if not _is_silenced(each)]
     order = {id(entry): number for number, entry in enumerate(listing.entries)}
     reported.sort(key=lambda each: (order[id(each.subject)], SEVERITIES.index(each.rule.severity)))

@@ -32,16 +32,13 @@ def _is_destructive(tool: Entry) -> bool:
 
 
 @rule(
-    "HINT001",
-    "warning",
-    "destructive tool, by its name, without destructiveHint",
+    "HINT001 warning: destructive tool, by its name, without destructiveHint",
     reason="Hosts ask the user before they call a tool marked as destructive. Some treat an "
     "unmarked tool like any other.",
     fix="set destructiveHint to true or false (in mcpkit: @app.tool(destructive=True))",
     source="https://github.com/pdogra1299/bitbucket-mcp-server/issues/18",
 )
 def undeclared_destruction(listing: Listing) -> Iterator[Match]:
-    """A tool with a destructive verb in its name has no destructiveHint."""
     for tool in listing.tools:
         hints = tool.hints
         declared = "destructiveHint" in hints or hints.get("readOnlyHint") is not None
@@ -50,16 +47,13 @@ def undeclared_destruction(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "HINT003",
-    "error",
-    "annotations that contradict each other or the name",
+    "HINT003 error: annotations that contradict each other or the name",
     reason="Hosts call tools marked as read-only without asking. A destructive tool must not be "
     "among them.",
     fix="set readOnlyHint to false, or rename the tool",
     source="https://github.com/daintreehq/daintree/issues/6630",
 )
 def contradiction(listing: Listing) -> Iterator[Match]:
-    """A tool is read-only and destructive, or read-only with a destructive verb in its name."""
     for tool in listing.tools:
         if tool.hints.get("readOnlyHint") is not True:
             continue
@@ -70,16 +64,13 @@ def contradiction(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "OUT003",
-    "error",
-    "output schema of something other than an object",
+    "OUT003 error: output schema of something other than an object",
     reason="Before the newest revision structured content is always an object. Over one other "
     "output schema the TypeScript SDK rejects the whole list.",
     fix='wrap it: {"type": "object", "properties": {"result": …}}',
     source="https://github.com/opentokenz/mcpx/issues/28",
 )
 def output_root(listing: Listing) -> Iterator[Match]:
-    """An output schema's type is not object, in a revision that requires it."""
     if listing.revision.structured_output != "object":
         return
     for tool in listing.tools:
@@ -89,9 +80,7 @@ def output_root(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "TASK001",
-    "error",
-    "task that expires between two polls",
+    "TASK001 error: task that expires between two polls",
     reason="A client polls a task at the server's interval. A task with a shorter lifetime is "
     "gone, with its result, before the client has polled it.",
     fix="keep tasks longer (task_ttl= of the tool), or poll more often "
@@ -99,7 +88,6 @@ def output_root(listing: Listing) -> Iterator[Match]:
     source=f"{SPEC}/basic/utilities/tasks",
 )
 def short_lived_task(listing: Listing) -> Iterator[Match]:
-    """The lifetime of a tool's tasks is shorter than the interval between two polls."""
     for tool in listing.tools:
         ttl, interval = tool.task_times or (1, 0)
         if ttl < interval:
@@ -107,16 +95,13 @@ def short_lived_task(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "MOVE001",
-    "error",
-    "context of another library",
+    "MOVE001 error: context of another library",
     reason="The function uses its context as in FastMCP or the official SDK, so it fails at that "
     "line.",
     fix="apply the advice; `mcpkit migrate server.py` does so",
     source="https://gofastmcp.com/servers/context",
 )
 def foreign_names(listing: Listing) -> Iterator[Match]:
-    """A function uses a name of its context that only another library has."""
     for entry in listing.entries:
         for name, advice in entry.foreign_names:
             yield Match(entry, f"uses {name}; {advice}")

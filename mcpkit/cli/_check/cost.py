@@ -16,16 +16,13 @@ _MAX_TOOLS: Final = 128
 
 
 @rule(
-    "COST001",
-    "warning",
-    "tool definition that fills the context",
+    "COST001 warning: tool definition that fills the context",
     reason="Name, description and schema are sent to the model with every request, used or not. "
     f"Most tools need 50 to 500 tokens; those over {_TOOL_TOKENS} are reported.",
     fix="shorten descriptions, omit rarely used parameters, or split the tool",
     source="https://github.com/modelcontextprotocol/python-sdk/issues/3391",
 )
 def heavy_tool(listing: Listing) -> Iterator[Match]:
-    """One tool's definition needs more than 1500 tokens."""
     for tool in listing.tools:
         tokens = tool_tokens(tool.raw)
         if tokens > _TOOL_TOKENS:
@@ -33,16 +30,13 @@ def heavy_tool(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "COST002",
-    "warning",
-    "all tool definitions together fill the context",
+    "COST002 warning: all tool definitions together fill the context",
     reason="Hosts without tool search send all definitions with every request; hosts with it may "
     f"load them up front if they are small. Over {_SERVER_TOKENS:,} tokens are reported.",
     fix="offer fewer tools, or shorten descriptions and schemas",
     source="https://github.com/ericbuess/claude-code-docs/blob/main/docs/mcp.md",
 )
 def heavy_server(listing: Listing) -> Iterator[Match]:
-    """All tools' definitions together need more than 15,000 tokens."""
     tokens = sum(tool_tokens(tool.raw) for tool in listing.tools)
     if tokens > _SERVER_TOKENS:
         message = f"{len(listing.tools)} tools cost about {tokens:,} tokens in every request"
@@ -50,31 +44,25 @@ def heavy_server(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "COST003",
-    "error",
-    "more tools than a request may have",
+    "COST003 error: more tools than a request may have",
     reason="GitHub Copilot in VS Code rejects requests with more than 128 tools, counting all "
     "servers.",
     fix="combine tools, or split the server",
     source="https://github.com/microsoft/vscode-copilot-release/issues/11653",
 )
 def more_than_any(listing: Listing) -> Iterator[Match]:
-    """There are more than 128 tools."""
     if len(listing.tools) > _MAX_TOOLS:
         yield Match(listing.itself, f"there are {len(listing.tools)} tools; 128 is the limit")
 
 
 @rule(
-    "COST004",
-    "warning",
-    "many tools",
+    "COST004 warning: many tools",
     reason="Cursor warns of more than 80 tools, counting all servers, and used to ignore those "
     "after the first 40. Models choose worse among many.",
     fix="combine tools, or split the server",
     source="https://github.com/Snowflake-Labs/mcp/issues/77",
 )
 def many_tools(listing: Listing) -> Iterator[Match]:
-    """There are 41 to 128 tools."""
     if _MANY_TOOLS < len(listing.tools) <= _MAX_TOOLS:
         yield Match(
             listing.itself, f"{len(listing.tools)} tools leave little room for other servers"

@@ -19,16 +19,13 @@ _MAX_CHARS_READ: Final = 10_000
 
 
 @rule(
-    "DESC001",
-    "warning",
-    "tool without a description",
+    "DESC001 warning: tool without a description",
     reason="A model chooses a tool by its description. Some hosts have failed on a tool without "
     "one.",
     fix="say what it does, when to use it and what it returns (in mcpkit: the docstring)",
     source="https://github.com/Amazon-Q-Developer/language-servers/pull/1612",
 )
 def missing(listing: Listing) -> Iterator[Match]:
-    """A tool has no description."""
     for tool in listing.tools:
         if not tool.description:
             yield Match(tool, "has no description")
@@ -60,16 +57,13 @@ class _Mentioned:
 
 
 @rule(
-    "DESC002",
-    "warning",
-    "parameters without a description",
+    "DESC002 warning: parameters without a description",
     reason="The model has to guess units, formats and the meaning of ids. Parameters with an enum "
     "of strings, and those that the tool's description names, are not reported.",
     fix="describe each of them (in mcpkit: `Args:` in the docstring)",
     source=_CLAUDE,
 )
 def undescribed_parameters(listing: Listing) -> Iterator[Match]:
-    """A parameter has no description, and nothing else explains it."""
     for tool in listing.tools:
         mentioned = _Mentioned(tool)
         bare = [
@@ -84,15 +78,12 @@ def undescribed_parameters(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "DESC003",
-    "warning",
-    "description that only repeats the name",
+    "DESC003 warning: description that only repeats the name",
     reason="It costs tokens and tells the model nothing beyond the name.",
     fix="say what it does, when to use it and what it returns",
     source=_CLAUDE,
 )
 def only_the_name(listing: Listing) -> Iterator[Match]:
-    """The description of a tool or prompt has only words of its name."""
     for entry in (*listing.tools, *listing.prompts):
         text = entry.description
         if not (entry.name and text and text.isascii()) or _placeholder_in(text):
@@ -103,9 +94,7 @@ def only_the_name(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "DESC005",
-    "warning",
-    "tool description longer than APIs accept",
+    "DESC005 warning: tool description longer than APIs accept",
     reason="OpenAI models have rejected the whole request over a description of more than 1024 "
     "characters, and Claude Code truncates descriptions at 2 KB.",
     fix="put first what sets the tool apart, and move the rest to parameters, instructions or a "
@@ -113,7 +102,6 @@ def only_the_name(listing: Listing) -> Iterator[Match]:
     source="https://github.com/probelabs/probe/issues/9",
 )
 def too_long(listing: Listing) -> Iterator[Match]:
-    """A tool's description has more than 1024 characters."""
     for tool in listing.tools:
         length = len(tool.description)
         if length > _OPENAI_MAX_CHARS:
@@ -141,15 +129,12 @@ def _placeholder_in(text: str) -> str:
 
 
 @rule(
-    "DESC006",
-    "warning",
-    "placeholder instead of a description",
+    "DESC006 warning: placeholder instead of a description",
     reason="A model takes the placeholder for the description.",
     fix="write the description",
     source=_CLAUDE,
 )
 def placeholder(listing: Listing) -> Iterator[Match]:
-    """A description has TODO or the like, or is a stock phrase."""
     for entry in listing.entries:
         texts = [("", entry.description)]
         texts += [(name, text_of(each, "description")) for name, each in entry.properties.items()]
@@ -162,16 +147,13 @@ def placeholder(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "DESC011",
-    "warning",
-    "docstring that describes an unknown parameter",
+    "DESC011 warning: docstring that describes an unknown parameter",
     reason="The text stays in the description, so a model reads about an argument that it cannot "
     "pass. Often the parameter was renamed.",
     fix="rename it in the docstring, or delete it there",
     source=_CLAUDE,
 )
 def unknown_parameters(listing: Listing) -> Iterator[Match]:
-    """A docstring describes parameters that its function does not have."""
     for entry in (*listing.tools, *listing.templates, *listing.prompts):
         names = entry.unknown_parameters
         if names:

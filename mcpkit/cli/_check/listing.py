@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from mcpkit._protocol.revisions import BY_VERSION, Revision
@@ -55,26 +55,16 @@ def words_of(name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """An entry of a server's list, or the server itself.
-
-    Args:
-        kind: The kind of the entry.
-        name: Its name, or its URI.
-        raw: The entry as it was sent.
-        location: The place of its function, if known.
-        unknown_parameters: Parameters in its docstring that its function does not have.
-        foreign_names: Names that its function uses on its context and that only other libraries
-            have, each with advice.
-        task_times: Of a tool that runs as a task, the seconds for which its tasks are kept and
-            the seconds between two polls; None if unknown.
-    """
+    """An entry of a server's list, or the server itself."""
 
     kind: Kind
-    name: str
-    raw: Raw
-    location: Location | None = None
-    unknown_parameters: tuple[str, ...] = ()
+    name: str  # or the URI
+    raw: Raw  # as it was sent
+    location: Location | None = None  # of its function, if known
+    unknown_parameters: tuple[str, ...] = ()  # in its docstring, but not of its function
+    # Names that its function uses on its context and only other libraries have, with advice.
     foreign_names: tuple[tuple[str, str], ...] = ()
+    # The seconds for which tasks of a tool are kept, and those between two polls, if known.
     task_times: tuple[float, float] | None = None
 
     @property
@@ -120,27 +110,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A server's description of itself, and its lists.
-
-    Args:
-        revision: The negotiated protocol revision.
-        itself: The ``serverInfo``, as an entry.
-        instructions: The instructions for the model; empty if there are none.
-        tools, resources, templates, prompts: The lists.
-        troubles: A sentence for each fault of a list as a whole.
-        open_at: The URL at which other machines can use the server without a credential; empty
-            if there is none, or if it is not known.
-    """
+    """A server's description of itself, and its lists."""
 
     revision: Revision
-    itself: Entry
+    itself: Entry  # the serverInfo
     instructions: str = ""
     tools: Sequence[Entry] = ()
     resources: Sequence[Entry] = ()
     templates: Sequence[Entry] = ()
     prompts: Sequence[Entry] = ()
-    troubles: Sequence[str] = field(default_factory=list[str])
-    open_at: str = ""
+    troubles: Sequence[str] = ()  # a sentence for each fault of a list as a whole
+    open_at: str = ""  # the URL at which other machines need no credential, if known
 
     @property
     def entries(self) -> Iterator[Entry]:

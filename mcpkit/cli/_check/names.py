@@ -15,16 +15,13 @@ _CURSOR_MAX_CHARS: Final = 60
 
 
 @rule(
-    "NAME001",
-    "error",
-    "forbidden characters in a tool name",
+    "NAME001 error: forbidden characters in a tool name",
     reason="A tool name may have ASCII letters, digits, '_', '-' and '.'. Over any other character "
     "a model API rejects the whole request, so no tool of any server works.",
     fix="use only letters, digits and '_'",
     source=f"{SPEC}/server/tools#tool-names",
 )
 def unusable_characters(listing: Listing) -> Iterator[Match]:
-    """A tool's name is empty or has a character outside ``A-Za-z0-9_.-``."""
     for tool in listing.tools:
         wrong = sorted(set(re.findall(r"[^A-Za-z0-9_.\-]", tool.name)))
         if not tool.name:
@@ -34,41 +31,33 @@ def unusable_characters(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "NAME002",
-    "warning",
-    "dot in a tool's name",
+    "NAME002 warning: dot in a tool's name",
     reason="The protocol allows a dot, but model APIs do not: if a host passes the name on "
     "unchanged, every request fails.",
     fix="replace '.' with '_'",
     source="https://github.com/github/copilot-cli/issues/1879",
 )
 def dotted(listing: Listing) -> Iterator[Match]:
-    """A tool's name has a dot."""
     for tool in listing.tools:
         if "." in tool.name:
             yield Match(tool, "the name has a dot, which model APIs reject")
 
 
 @rule(
-    "NAME003",
-    "error",
-    "tool name too long for model APIs",
+    "NAME003 error: tool name too long for model APIs",
     reason="Model APIs accept names of at most 64 characters and reject the whole request over a "
     "longer one.",
     fix="use a shorter name",
     source="https://github.com/microsoft/vscode/issues/243602",
 )
 def too_long(listing: Listing) -> Iterator[Match]:
-    """A tool's name has more than 64 characters."""
     for tool in listing.tools:
         if len(tool.name) > _MAX_NAME_CHARS:
             yield Match(tool, f"the name has {len(tool.name)} characters; 64 is the limit")
 
 
 @rule(
-    "NAME004",
-    "warning",
-    "tool name too long with the prefix of a host",
+    "NAME004 warning: tool name too long with the prefix of a host",
     reason="Hosts prefix the tool's name with the server's, as in mcp__server__tool. Names of more "
     "than 64 characters are then rejected, and Cursor omits tools whose two names together have 60 "
     "characters or more. Users may configure a longer name for the server.",
@@ -76,7 +65,6 @@ def too_long(listing: Listing) -> Iterator[Match]:
     source="https://github.com/ComposioHQ/composio/issues/2788",
 )
 def long_with_prefix(listing: Listing) -> Iterator[Match]:
-    """Server and tool name together exceed what hosts allow, but the tool's alone does not."""
     server = re.sub(r"[^A-Za-z0-9_-]", "_", listing.itself.name)
     found: list[Match] = []
     for tool in listing.tools:
@@ -98,16 +86,13 @@ def long_with_prefix(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "NAME005",
-    "warning",
-    "tool names that differ only in style",
+    "NAME005 warning: tool names that differ only in style",
     reason="Hosts rewrite names for their model API. Names that differ only in letter case or "
     "separators may become the same, and models confuse them anyway.",
     fix="use different words",
     source="https://github.com/openai/openai-agents-js/issues/1934",
 )
 def nearly_the_same(listing: Listing) -> Iterator[Match]:
-    """Two tools' names have the same letters and digits."""
     seen: dict[str, str] = {}
     for tool in listing.tools:
         letters = re.sub(r"[^a-z0-9]", "", tool.name.lower())
@@ -117,16 +102,13 @@ def nearly_the_same(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "NAME006",
-    "error",
-    "the same name or URI twice",
+    "NAME006 error: the same name or URI twice",
     reason="A client cannot address one of them. The OpenAI Agents SDK rejects servers whose tools "
     "share a name.",
     fix="rename or remove one of them",
     source="https://github.com/openai/openai-agents-python/pull/3136",
 )
 def duplicate(listing: Listing) -> Iterator[Match]:
-    """Two entries of a list have the same name or URI."""
     for entries in (listing.tools, listing.resources, listing.templates, listing.prompts):
         seen: set[str] = set()
         for entry in entries:
@@ -137,9 +119,7 @@ def duplicate(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "NAME008",
-    "warning",
-    "tool name that does not begin with a letter",
+    "NAME008 warning: tool name that does not begin with a letter",
     reason="Gemini accepts names that begin with a letter or an underscore, and rejects the whole "
     "request over any other.",
     fix="begin the name with a letter",
@@ -147,7 +127,6 @@ def duplicate(listing: Listing) -> Iterator[Match]:
     "com.google.genai.types/-function-declaration/-builder/name.html",
 )
 def bad_start(listing: Listing) -> Iterator[Match]:
-    """A tool's name begins with a digit, a dash or a dot."""
     for tool in listing.tools:
         if re.match(r"[0-9.\-]", tool.name):
             yield Match(tool, f"the name begins with {tool.name[0]!r}, which Gemini rejects")

@@ -122,16 +122,16 @@ def _wrapped(console: Console, message: str, indent: str = "") -> list[str]:
 
 def _summary(listing: Listing, findings: Sequence[Finding], silenced: int) -> str:
     counts = Counter(each.rule.severity for each in findings)
-    found = [_several(counts[each], each) for each in SEVERITIES if counts[each]]
+    found = [_count(counts[each], each) for each in SEVERITIES if counts[each]]
     kinds = Counter(each.kind for each in listing.entries if each.kind != "server")
-    checked = [_several(count, kind) for kind, count in kinds.items()]
+    checked = [_count(count, kind) for kind, count in kinds.items()]
     more = f" ({silenced} silenced)" if silenced else ""
     name = single_line(listing.itself.name) or "the server"
     result = enumerated(found) or "nothing found"
     return f"{name}: {result} in {enumerated(checked) or 'an empty server'}{more}."
 
 
-def _several(count: int, noun: str) -> str:
+def _count(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
@@ -165,14 +165,5 @@ def print_rules(console: Console, rules: Sequence[Rule]) -> None:
 
 def rules_as_json(rules: Sequence[Rule]) -> list[Mapping[str, Any]]:
     """Return rules as JSON objects."""
-    return [
-        {
-            "rule": rule.id,
-            "severity": rule.severity,
-            "title": rule.title,
-            "reason": rule.reason,
-            "fix": rule.fix,
-            "source": rule.source,
-        }
-        for rule in rules
-    ]
+    names = ("severity", "title", "reason", "fix", "source")
+    return [{"rule": each.id} | {name: getattr(each, name) for name in names} for each in rules]

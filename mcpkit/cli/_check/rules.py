@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from mcpkit._protocol.revisions import HANDSHAKE
 from mcpkit.cli._check.listing import Entry, Listing
@@ -23,44 +22,27 @@ SPEC: Final = f"https://modelcontextprotocol.io/specification/{HANDSHAKE[-1].ver
 """The URL of the specification, for sources."""
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A fault in one entry.
-
-    Args:
-        subject: The entry with the fault.
-        message: The fault, without the entry's name.
-        path: The place inside the entry, such as ``people[].age``; empty for the whole entry.
-    """
+class Match(NamedTuple):
+    """A fault in one entry."""
 
     subject: Entry
-    message: str
-    path: str = ""
+    message: str  # without the entry's name
+    path: str = ""  # the place in the entry, such as people[].age; empty for the whole entry
 
 
 Find: TypeAlias = Callable[[Listing], Iterator[Match]]
+"""Yields the faults of a server."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule.
+class Rule(NamedTuple):
+    """A rule."""
 
-    Args:
-        id: A theme and a number; never reused.
-        severity: The severity of its findings.
-        title: The fault, in a few words.
-        reason: The harm of the fault, and who suffers it.
-        fix: The remedy, in one line.
-        source: A URL that documents the fault.
-        find: Yields the faults of a server.
-    """
-
-    id: str
+    id: str  # a theme and a number; never reused
     severity: Severity
-    title: str
-    reason: str
+    title: str  # the fault, in a few words
+    reason: str  # its harm, and who suffers it
     fix: str
-    source: str
+    source: str  # a URL that documents the fault
     find: Find
 
     @property
@@ -73,21 +55,20 @@ KNOWN: Final[list[Rule]] = []
 """The registered rules."""
 
 
-def rule(
-    id: str, severity: Severity, title: str, *, reason: str, fix: str, source: str
-) -> Callable[[Find], Rule]:
-    """Register a function that yields faults as a rule; arguments as for `Rule`."""
+def rule(head: str, *, reason: str, fix: str, source: str) -> Callable[[Find], Rule]:
+    """Register a function that yields faults as a rule; the head is ``ID SEVERITY: TITLE``."""
+    name, _, title = head.partition(": ")
+    id, _, severity = name.partition(" ")
 
     def register(find: Find) -> Rule:
-        made = Rule(id, severity, title, reason, fix, source, find)
+        made = Rule(id, cast("Severity", severity), title, reason, fix, source, find)
         KNOWN.append(made)
         return made
 
     return register
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """A match with its rule, for the report."""
 
     rule: Rule
@@ -106,5 +87,5 @@ class Finding:
             "message": self.message,
             "fix": self.rule.fix,
             "source": self.rule.source,
-            "location": None if at is None else {"file": at.file, "line": at.line},
+            "location": None if at is None else at._asdict(),
         }

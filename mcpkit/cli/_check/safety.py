@@ -57,16 +57,13 @@ _ORDERS: Final = re.compile(
 
 
 @rule(
-    "SAFE001",
-    "error",
-    "text that instructs the model",
+    "SAFE001 error: text that instructs the model",
     reason="Descriptions that override other instructions, imitate a system message or hide "
     "something from the user are how tools are poisoned, and security scanners look for them.",
     fix="describe what the tool does, and nothing else",
     source=_POISON,
 )
 def orders(listing: Listing) -> Iterator[Match]:
-    """A text overrides instructions, imitates prompt markup, or hides something from the user."""
     for entry, path, text in _all_texts(listing):
         found = _ORDERS.search(text)
         if found is not None:
@@ -84,16 +81,13 @@ _HIDDEN: Final = re.compile(
 
 
 @rule(
-    "SAFE002",
-    "error",
-    "hidden characters",
+    "SAFE002 error: hidden characters",
     reason="Invisible characters carry text that a model reads and people do not see; others "
     "change what a reviewer sees, or what a terminal does.",
     fix="remove them",
     source="https://mcpsafe.io/threats/MCP-223",
 )
 def hidden_text(listing: Listing) -> Iterator[Match]:
-    """A text has invisible, direction-changing or control characters."""
     seen: set[tuple[int, str]] = set()
     for entry, path, text in _all_texts(listing):
         if text.isascii() and text.isprintable():
@@ -137,15 +131,12 @@ _SECRET_NAME: Final = re.compile(
 
 
 @rule(
-    "SAFE003",
-    "error",
-    "secret in public text",
+    "SAFE003 error: secret in public text",
     reason="Lists, descriptions and defaults are sent to every client and every model.",
     fix="revoke it, and read the new one from the environment inside the tool",
     source="https://dev.to/tars_mistaike/owasp-just-published-an-mcp-top-10-heres-what-it-means-5ebi",
 )
 def secret(listing: Listing) -> Iterator[Match]:
-    """A text looks like a key or a token, or a parameter for a secret has a default."""
     for entry, path, text in _all_texts(listing):
         for kind, pattern in _SECRETS.items():
             found = pattern.search(text)
@@ -161,15 +152,12 @@ def secret(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "SAFE005",
-    "warning",
-    "parameter for a secret",
+    "SAFE005 warning: parameter for a secret",
     reason="The model would have to know the secret, and the host stores it in its history.",
     fix="read it from the environment, or ask the user by URL elicitation",
     source="https://mistaike.ai/guides/owasp-mcp-top-10",
 )
 def asks_for_secrets(listing: Listing) -> Iterator[Match]:
-    """A text parameter has the name of a secret."""
     for tool in listing.tools:
         for node in walk(tool.schema):
             is_text = "string" in (types_of(node.schema) or ("string",))
@@ -178,15 +166,12 @@ def asks_for_secrets(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "SAFE006",
-    "warning",
-    "server without authorization",
+    "SAFE006 warning: server without authorization",
     reason="Anyone who finds its URL can call all of its tools.",
     fix="pass a token verifier, auth=…, or principal= to the app",
     source="https://modelcontextprotocol.io/docs/tutorials/security/authorization",
 )
 def open_to_all(listing: Listing) -> Iterator[Match]:
-    """A URL that other machines can reach needs no credential."""
     if listing.open_at:
         yield Match(listing.itself, f"anyone can use it at {_short(listing.open_at)}")
 

@@ -8,24 +8,26 @@ from typing import Any, Final
 
 from mcpkit._utils.json import References, Step, is_array, is_object
 from mcpkit.cli._check.listing import Entry, Listing
-from mcpkit.cli._check.rules import SPEC, Match, rule
+from mcpkit.cli._check.rules import SPEC, Find, Match, rule
 from mcpkit.cli._check.schema_walk import Node, is_recursive, listed, path_to, types_of, walk
 
 
-def _where(
-    listing: Listing, message: str, is_fault: Callable[[Node], bool], plural: str | None = None
-) -> Iterator[Match]:
-    """Yield a match for each tool that has schemas with a fault.
+def _schemas(message: str, plural: str | None = None) -> Callable[[Callable[[Node], bool]], Find]:
+    """Turn a function that is True for a schema with a fault into one that looks at all tools.
 
-    Args:
-        listing: The server.
-        message: The message, with ``{}`` for the paths.
-        is_fault: Returns True for a schema with the fault.
-        plural: The message for several paths, if it differs.
+    The paths take the place of ``{}`` in the message; `plural` is the one for several, if it
+    differs.
     """
-    for tool in listing.tools:
-        found = [node for node in walk(tool.schema) if is_fault(node)]
-        yield from _at(tool, found, message, plural)
+
+    def made(is_fault: Callable[[Node], bool]) -> Find:
+        def find(listing: Listing) -> Iterator[Match]:
+            for tool in listing.tools:
+                found = [node for node in walk(tool.schema) if is_fault(node)]
+                yield from _at(tool, found, message, plural)
+
+        return find
+
+    return made
 
 
 def _at(tool: Entry, nodes: Sequence[Node], message: str, plural: str | None) -> Iterator[Match]:
@@ -36,16 +38,13 @@ def _at(tool: Entry, nodes: Sequence[Node], message: str, plural: str | None) ->
 
 
 @rule(
-    "SCHEMA001",
-    "error",
-    "input schema of something other than an object",
+    "SCHEMA001 error: input schema of something other than an object",
     reason='Arguments are always an object, so the schema must have the type "object" at its root. '
     "Over one other input schema clients reject the whole list.",
     fix='write {"type": "object", "properties": {…}}',
     source=f"{SPEC}/server/tools#tool",
 )
 def no_object(listing: Listing) -> Iterator[Match]:
-    """A tool has no input schema, or one without the type object."""
     for tool in listing.tools:
         found: Any = tool.raw.get("inputSchema")
         if not is_object(found):
@@ -55,16 +54,13 @@ def no_object(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "SCHEMA002",
-    "error",
-    "anyOf, oneOf, allOf, enum or not at the root",
+    "SCHEMA002 error: anyOf, oneOf, allOf, enum or not at the root",
     reason="The APIs of Anthropic and OpenAI reject the whole request over it; Claude Code "
     "silently omits the tool.",
     fix="make the alternatives optional parameters, or one parameter, and check them in the tool",
     source="https://github.com/anthropics/claude-code/issues/95504",
 )
 def combined_at_the_root(listing: Listing) -> Iterator[Match]:
-    """An input schema has one of these keywords at its root."""
     for tool in listing.tools:
         found = [each for each in ("anyOf", "oneOf", "allOf", "enum", "not") if each in tool.schema]
         if found:
@@ -72,97 +68,63 @@ def combined_at_the_root(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "SCHEMA003",
-    "error",
-    "array without items",
+    "SCHEMA003 error: array without items",
     reason="VS Code omits the tool; the APIs of OpenAI and Gemini reject the whole request.",
     fix="declare the type of the items (in mcpkit: list[str] instead of list)",
     source="https://github.com/microsoft/vscode/issues/257537",
 )
-def array_without_items(listing: Listing) -> Iterator[Match]:
-    """An array's schema does not declare its items."""
-    return _where(
-        listing,
-        "the array {} has no items",
-        lambda node: (
-            "array" in types_of(node.schema)
-            and "items" not in node.schema
-            and "prefixItems" not in node.schema
-        ),
-        "the arrays {} have no items",
-    )
+@_schemas("the array {} has no items", "the arrays {} have no items")
+def array_without_items(node: Node) -> bool:
+    return "array" in types_of(node.schema) and not {"items", "prefixItems"} & node.schema.keys()
 
 
 @rule(
-    "SCHEMA004",
-    "warning",
-    "tuple",
+    "SCHEMA004 warning: tuple",
     reason="VS Code, Gemini and several bridges to other APIs reject or drop arrays with a schema "
     "for each position.",
     fix="use an object with named fields, or a list of one type",
     source="https://github.com/microsoft/vscode/issues/244467",
 )
-def tuples(listing: Listing) -> Iterator[Match]:
-    """An array has a schema for each position."""
-    return _where(
-        listing,
-        "{} is a tuple",
-        lambda node: "prefixItems" in node.schema or is_array(node.schema.get("items")),
-        "{} are tuples",
-    )
+@_schemas("{} is a tuple", "{} are tuples")
+def tuples(node: Node) -> bool:
+    return "prefixItems" in node.schema or is_array(node.schema.get("items"))
 
 
 @rule(
-    "SCHEMA005",
-    "warning",
-    "enum of numbers or booleans",
+    "SCHEMA005 warning: enum of numbers or booleans",
     reason="In Gemini's schemas the values of an enum are strings. It rejects the whole request "
     "over any other value, unless the host rewrites it.",
     fix="use strings, or a number with a minimum and a maximum",
     source="https://github.com/google-gemini/gemini-cli/issues/4127",
 )
-def numbers_in_enum(listing: Listing) -> Iterator[Match]:
-    """An enum has a value that is neither a string nor null."""
-
-    def is_fault(node: Node) -> bool:
-        values = node.schema.get("enum")
-        return is_array(values) and any(
-            each is not None and not isinstance(each, str) for each in values
-        )
-
-    return _where(listing, "the enum {} has values that are not strings", is_fault)
+@_schemas("the enum {} has values that are not strings")
+def numbers_in_enum(node: Node) -> bool:
+    values = node.schema.get("enum")
+    return is_array(values) and any(
+        each is not None and not isinstance(each, str) for each in values
+    )
 
 
 @rule(
-    "SCHEMA006",
-    "warning",
-    "list of types",
+    "SCHEMA006 warning: list of types",
     reason='Gemini accepts one type for each value and rejects the whole request over ["string", '
     '"null"], unless the host rewrites it.',
     fix="name one type, and omit an optional parameter from `required` instead of allowing null",
     source="https://github.com/github/copilot-cli/issues/4623",
 )
-def list_of_types(listing: Listing) -> Iterator[Match]:
-    """A schema's type is a list."""
-    return _where(
-        listing,
-        "{} has a list of types",
-        lambda node: is_array(node.schema.get("type")),
-        "{} have lists of types",
-    )
+@_schemas("{} has a list of types", "{} have lists of types")
+def list_of_types(node: Node) -> bool:
+    return is_array(node.schema.get("type"))
 
 
 @rule(
-    "SCHEMA007",
-    "note",
-    "references to definitions",
+    "SCHEMA007 note: references to definitions",
     reason="Some hosts drop $defs on the way to Gemini, so the model does not see the definitions. "
     "Others resolve them.",
     fix="inline short definitions (mcpkit does so for those used once)",
     source="https://github.com/NousResearch/hermes-agent/issues/99438",
 )
 def references(listing: Listing) -> Iterator[Match]:
-    """A schema refers to another, without being recursive."""
     for tool in listing.tools:
         found = [node.path for node in walk(tool.schema) if "$ref" in node.schema]
         paths = list(dict.fromkeys(found))
@@ -172,32 +134,26 @@ def references(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "SCHEMA008",
-    "warning",
-    "recursive schema",
+    "SCHEMA008 warning: recursive schema",
     reason="Frameworks that inline references have crashed on schemas that contain themselves; "
     "others replace them with an undescribed object.",
     fix="accept a flat list with parent ids, or text that the tool parses",
     source="https://github.com/mastra-ai/mastra/issues/15341",
 )
 def recursive(listing: Listing) -> Iterator[Match]:
-    """A schema contains itself through its references."""
     for tool in listing.tools:
         if is_recursive(tool.schema):
             yield Match(tool, "the input schema contains itself")
 
 
 @rule(
-    "SCHEMA009",
-    "error",
-    "reference that cannot be resolved",
+    "SCHEMA009 error: reference that cannot be resolved",
     reason="A client does not fetch references from the network, and rejects a schema that it "
     "cannot resolve.",
     fix="move the definition to $defs of the same schema",
     source="https://github.com/modelcontextprotocol/python-sdk/pull/2924",
 )
 def open_reference(listing: Listing) -> Iterator[Match]:
-    """A reference leaves the schema, or points to nothing in it."""
     for tool in listing.tools:
         schemas = [node.schema for node in walk(tool.schema)]
         own = {each["$id"] for each in schemas if isinstance(each.get("$id"), str)}
@@ -212,16 +168,13 @@ def open_reference(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "SCHEMA010",
-    "note",
-    "string format that Gemini does not support",
+    "SCHEMA010 note: string format that Gemini does not support",
     reason='Gemini supports the string formats "date-time" and "enum", and has rejected requests '
     "over others; hosts now drop them. Models need not follow a format.",
     fix="explain the format in the description",
     source="https://github.com/google-gemini/gemini-cli/issues/2237",
 )
 def string_format(listing: Listing) -> Iterator[Match]:
-    """A string has a format other than date-time, and no description."""
     for tool in listing.tools:
         nodes = list(walk(tool.schema))
         described = {(node.base, node.way) for node in nodes if node.schema.get("description")}
@@ -262,16 +215,13 @@ _UNSUPPORTED: Final = (
 
 
 @rule(
-    "SCHEMA011",
-    "note",
-    "schema keywords that model APIs do not enforce",
+    "SCHEMA011 note: schema keywords that model APIs do not enforce",
     reason="Gemini rejects conditions, OpenAI's strict mode rejects all of them, and hosts drop "
     "them. A model that violates one learns of it only from the tool's error.",
     fix="repeat it in a description, and check it in the tool",
     source="https://github.com/zendev-sh/goai/pull/39",
 )
 def unsupported_keywords(listing: Listing) -> Iterator[Match]:
-    """A schema has a condition, or a constraint on the names of properties."""
     for tool in listing.tools:
         used = [
             keyword
@@ -283,44 +233,35 @@ def unsupported_keywords(listing: Listing) -> Iterator[Match]:
             yield Match(tool, f"the input schema uses {listed(list(dict.fromkeys(used)))}")
 
 
+_DESCRIBING: Final = frozenset(
+    (
+        *("$ref", "additionalProperties", "allOf", "anyOf", "const", "enum", "oneOf"),
+        *("patternProperties", "properties"),
+    )
+)
+
+
 @rule(
-    "SCHEMA012",
-    "note",
-    "object without any properties",
+    "SCHEMA012 note: object without any properties",
     reason="Bridges to OpenAI's strict mode have treated it as an object that must be empty, so "
     "the model could only send {}.",
     fix="declare the properties, or set additionalProperties to true",
     source="https://github.com/openai/openai-agents-python/pull/4277",
 )
-def free_form(listing: Listing) -> Iterator[Match]:
-    """An object inside the schema has neither properties nor additionalProperties."""
-    describing = {
-        *("$ref", "additionalProperties", "allOf", "anyOf", "const", "enum", "oneOf"),
-        *("patternProperties", "properties"),
-    }
-    return _where(
-        listing,
-        "the object {} has no properties",
-        lambda node: (
-            node.path != ""
-            and types_of(node.schema) == ("object",)
-            and describing.isdisjoint(node.schema)
-        ),
-        "the objects {} have no properties",
-    )
+@_schemas("the object {} has no properties", "the objects {} have no properties")
+def free_form(node: Node) -> bool:
+    is_object = types_of(node.schema) == ("object",)
+    return node.path != "" and is_object and _DESCRIBING.isdisjoint(node.schema)
 
 
 @rule(
-    "SCHEMA013",
-    "error",
-    "parameter name that Anthropic's API rejects",
+    "SCHEMA013 error: parameter name that Anthropic's API rejects",
     reason="A parameter name must be 1 to 64 characters of A-Z, a-z, 0-9, '_', '.' and '-'. Over "
     "any other, such as filter[name], every request fails while the server is connected.",
     fix="rename the parameter",
     source="https://github.com/decocms/studio/pull/6874",
 )
 def bad_property_name(listing: Listing) -> Iterator[Match]:
-    """A parameter's name has another character, or too many."""
     for tool in listing.tools:
         wrong = [
             each for each in tool.properties if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,64}", each)
@@ -329,50 +270,42 @@ def bad_property_name(listing: Listing) -> Iterator[Match]:
             yield Match(tool, f"the parameter name {listed(wrong)} is rejected", ", ".join(wrong))
 
 
+_SILENT: Final = frozenset(
+    ("description", "title", "default", "examples", "deprecated", "readOnly", "$comment")
+)
+
+
 @rule(
-    "SCHEMA015",
-    "warning",
-    "parameter of any type",
+    "SCHEMA015 warning: parameter of any type",
     reason="A schema without a type tells a model nothing, and Gemini CLI has omitted tools with "
     "one.",
     fix="declare a type (in mcpkit: annotate the parameter with something other than Any)",
     source="https://github.com/google/mcp-security/issues/148",
 )
-def without_type(listing: Listing) -> Iterator[Match]:
-    """A property's or item's schema names no type, values or alternatives."""
-    silent = {"description", "title", "default", "examples", "deprecated", "readOnly", "$comment"}
-    return _where(
-        listing,
-        "{} may be anything",
-        lambda node: (
-            node.path != "" and not node.path.endswith("{}") and set(node.schema) <= silent
-        ),
-    )
+@_schemas("{} may be anything")
+def without_type(node: Node) -> bool:
+    is_member = node.path != "" and not node.path.endswith("{}")
+    return is_member and _SILENT.issuperset(node.schema)
 
 
 @rule(
-    "SCHEMA016",
-    "note",
-    "const in a schema",
+    "SCHEMA016 note: const in a schema",
     reason="Gemini's schemas have no const; if a host passes it on, the whole request is rejected.",
     fix="use an enum of one string",
     source="https://github.com/taylorwilsdon/google_workspace_mcp/issues/1099",
 )
-def constant(listing: Listing) -> Iterator[Match]:
-    """A schema has const."""
-    return _where(listing, "{} uses const", lambda node: "const" in node.schema, "{} use const")
+@_schemas("{} uses const", "{} use const")
+def constant(node: Node) -> bool:
+    return "const" in node.schema
 
 
 @rule(
-    "SCHEMA017",
-    "error",
-    "required parameter that does not exist",
+    "SCHEMA017 error: required parameter that does not exist",
     reason="The model does not know the parameter; Gemini rejects the whole request.",
     fix="declare it in `properties`, or remove it from `required`",
     source="https://github.com/anomalyco/opencode/issues/3140",
 )
 def required_but_missing(listing: Listing) -> Iterator[Match]:
-    """A name in `required` is not in `properties`."""
     combining = ("$ref", "allOf", "anyOf", "oneOf", "patternProperties", "additionalProperties")
     for tool in listing.tools:
         lost: list[str] = []
@@ -388,40 +321,31 @@ def required_but_missing(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "SCHEMA018",
-    "note",
-    "alternatives inside the schema",
+    "SCHEMA018 note: alternatives inside the schema",
     reason="Some hosts keep only the first alternative for Gemini, or fail on several. One type or "
     "null, and lists of values, are not reported.",
     fix="accept one type, or use a parameter for each alternative",
     source="https://github.com/danny-avila/LibreChat/pull/13623",
 )
-def unions(listing: Listing) -> Iterator[Match]:
-    """A schema below the root has several alternatives that are not null."""
-
-    def is_fault(node: Node) -> bool:
-        for keyword in ("anyOf", "oneOf"):
-            found: Any = node.schema.get(keyword)
-            each = [one for one in found if is_object(one)] if is_array(found) else []
-            real = [one for one in each if one.get("type") != "null" and "const" not in one]
-            if node.path and len(real) > 1:
-                return True
-        return False
-
-    return _where(listing, "{} has alternatives", is_fault, "{} have alternatives")
+@_schemas("{} has alternatives", "{} have alternatives")
+def unions(node: Node) -> bool:
+    for keyword in ("anyOf", "oneOf"):
+        found: Any = node.schema.get(keyword)
+        each = [one for one in found if is_object(one)] if is_array(found) else []
+        real = [one for one in each if one.get("type") != "null" and "const" not in one]
+        if node.path and len(real) > 1:
+            return True
+    return False
 
 
 @rule(
-    "SCHEMA019",
-    "warning",
-    "true or false as a schema",
+    "SCHEMA019 warning: true or false as a schema",
     reason="It is allowed, but Gemini rejects the whole request over it, unless the host rewrites "
     "it.",
     fix="write {} instead of true, or better a type",
     source="https://github.com/github/copilot-cli/issues/4623",
 )
 def boolean_schema(listing: Listing) -> Iterator[Match]:
-    """The schema of a property or of items is true or false."""
     for tool in listing.tools:
         paths = list(_booleans(tool))
         if paths:

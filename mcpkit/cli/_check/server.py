@@ -15,47 +15,38 @@ _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:[^\s<>\"{}|\\^`\x00-\x1f]+")
 
 
 @rule(
-    "RES003",
-    "error",
-    "invalid URI",
+    "RES003 error: invalid URI",
     reason="A URI has a scheme of letters, digits, '+', '-' and '.', and no spaces. Clients that "
     "parse it fail.",
     fix="write it as scheme://path, with other characters percent-encoded",
     source=f"{SPEC}/server/resources#custom-uri-schemes",
 )
 def bad_uri(listing: Listing) -> Iterator[Match]:
-    """A resource's URI has no scheme, or a character that no URI may have."""
     for entry in listing.resources:
         if "{" not in entry.name and _URI.fullmatch(entry.name) is None:
             yield Match(entry, "is not a URI")
 
 
 @rule(
-    "RES004",
-    "note",
-    "web address as the URI of a resource",
+    "RES004 note: web address as the URI of a resource",
     reason="A client may fetch http and https URIs from the web itself, bypassing the server, with "
     "its own credentials or none.",
     fix="use a scheme of your own, unless every client can fetch it",
     source=f"{SPEC}/server/resources#common-uri-schemes",
 )
 def web_uri(listing: Listing) -> Iterator[Match]:
-    """The URI of a resource or template begins with http or https."""
     for entry in (*listing.resources, *listing.templates):
         if re.match(r"https?:", entry.name, re.IGNORECASE):
             yield Match(entry, "may be fetched from the web, bypassing the server")
 
 
 @rule(
-    "RES005",
-    "error",
-    "template that cannot be expanded",
+    "RES005 error: template that cannot be expanded",
     reason="A client expands templates by the rules of RFC 6570, and cannot expand this one.",
     fix="write it as scheme://path/{variable}",
     source=f"{SPEC}/server/resources#resource-templates",
 )
 def bad_template(listing: Listing) -> Iterator[Match]:
-    """A template violates RFC 6570, or has no variable."""
     for entry in listing.templates:
         try:
             template = UriTemplate(entry.name)
@@ -67,46 +58,37 @@ def bad_template(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "RES006",
-    "error",
-    "template among the resources",
+    "RES006 error: template among the resources",
     reason="resources/list is for URIs that can be read as they are. A client would request this "
     "one with its braces.",
     fix="list it in resources/templates/list",
     source=f"{SPEC}/server/resources#resource-templates",
 )
 def template_among_resources(listing: Listing) -> Iterator[Match]:
-    """A resource's URI has variables."""
     for entry in listing.resources:
         if re.search(r"\{[^}]*\}", entry.name):
             yield Match(entry, "has variables, so it belongs among the templates")
 
 
 @rule(
-    "SERVER003",
-    "warning",
-    "truncated instructions",
+    "SERVER003 warning: truncated instructions",
     reason="Claude Code truncates instructions at 2 KB.",
     fix="put the important part first, and move the rest to tool descriptions or a resource",
     source="https://github.com/ericbuess/claude-code-docs/blob/main/docs/mcp.md",
 )
 def long_instructions(listing: Listing) -> Iterator[Match]:
-    """The instructions have more than 2048 characters."""
     length = len(listing.instructions)
     if length > _MAX_INSTRUCTION_CHARS:
         yield Match(listing.itself, f"the instructions have {length} characters")
 
 
 @rule(
-    "SERVER004",
-    "error",
-    "list that cannot be read",
+    "SERVER004 error: list that cannot be read",
     reason="A host that gets an error, or an entry without a name, ignores the whole list, or the "
     "server.",
     fix="implement the method, or do not declare the capability",
     source=f"{SPEC}/basic/lifecycle#capability-negotiation",
 )
 def unreadable(listing: Listing) -> Iterator[Match]:
-    """A list whose capability is declared has failed."""
     for trouble in listing.troubles:
         yield Match(listing.itself, trouble)
