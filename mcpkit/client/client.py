@@ -148,18 +148,15 @@ class Client(ClientConnection):
             page, more = await self._requested(method, {} if cursor is None else {"cursor": cursor})
             size += more
             found += parse(entries, page, method)
-            if len(found) > MAX_ENTRIES or size > MAX_LIST_BYTES:
-                raise ValueError(f"The server sends too much for {method}: {len(found)} entries")
             cursor = page.get("nextCursor")
-            if cursor is None:  # PAGE-1: "" would be a cursor
+            too_large = len(found) > MAX_ENTRIES or size > MAX_LIST_BYTES
+            if cursor is None and not too_large:  # PAGE-1: "" would be a cursor
                 return found
-            if not isinstance(cursor, str):
-                raise ValueError(f"The server's answer to {method} has a cursor that is not text")
-            if cursor in seen:
-                raise ValueError(f"The server repeats the cursor {cursor!r} of {method}")
+            if too_large or len(seen) + 1 >= MAX_PAGES:
+                raise ValueError(f"The server sends too much for {method}: {len(found)} entries")
+            if not isinstance(cursor, str) or cursor in seen:
+                raise ValueError(f"The server's list for {method} repeats the cursor {cursor!r}")
             seen.add(cursor)
-            if len(seen) >= MAX_PAGES:
-                raise ValueError(f"The server has too many pages for {method}: {len(seen)}")
 
     # --- calls ------------------------------------------------------------------------------------
 
@@ -226,12 +223,9 @@ class Client(ClientConnection):
             return await self._ask("tools/call", params, **options)
         except HeaderMismatch:
             # The server wants other arguments in headers than the list of tools said, if any.
-            if self._http is None:
-                raise
-            name = params["name"]
-            known = self._http.known(name)
+            known = None if self._http is None else self._http.declared.get(params["name"])
             await self.list_tools()
-            if self._http.known(name) == known:
+            if self._http is None or self._http.declared.get(params["name"]) == known:
                 raise
             return await self._ask("tools/call", params, **options)
 
@@ -314,7 +308,7 @@ class Client(ClientConnection):
                 token = f"task-{uuid4().hex}"
                 self._task_progress[token] = task
                 meta = {"progressToken": token, **(meta or {})}
-            result = await self._created(params, {"meta": meta, **options})
+            result = await self._call(params, meta=meta, **options)
             is_task, raw = "task" in result, cast("Params", result.get("task"))
         else:
             result = await self._call(params, meta=meta, on_progress=on_progress, **options)
@@ -325,41 +319,6 @@ class Client(ClientConnection):
         else:  # TASKL-2, TASKX-2
             task._outcome = parse(CallResult.from_wire, result, "tools/call")
         return task
-
-    async def _created(self, params: Params, options: Params) -> Params:
-        """Return the response to a call that creates a task (TASKL-4).
-
-        If this is cancelled, it waits for the response and cancels the task, whose id would
-        otherwise be lost.
-        """
-        arrived = anyio.Event()
-        responses: list[Params | Exception] = []
-
-        async def call() -> None:
-            try:
-                responses.append(await self._call(params, **options))
-            except Exception as error:
-                responses.append(error)
-            finally:
-                arrived.set()
-
-        stop = self._start(call())
-        try:
-            await arrived.wait()
-        except BaseException:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(_CANCEL_S):
-                await arrived.wait()
-            stop()
-            for each in responses:
-                task: Any = None if isinstance(each, Exception) else each.get("task")
-                if is_object(task) and isinstance(task.get("taskId"), str):
-                    await self._cancel_task(self.task(task["taskId"]))
-            raise
-        if not responses:
-            raise ConnectionClosed("The client has left")
-        if isinstance(responses[0], Exception):
-            raise responses[0]
-        return responses[0]
 
     @staticmethod
     async def _cancel_task(task: TaskHandle) -> None:
@@ -434,36 +393,23 @@ class Client(ClientConnection):
     async def read_resource(
         self, uri: str, *, timeout: float | None = None
     ) -> list[ResourceContents]:
-        """Read a resource.
-
-        Args:
-            uri: Of the resource.
-            timeout: Seconds; the client's own setting if None.
-
-        Returns:
-            Its contents; a server may send several.
+        """Return the contents of a resource, which may be several.
 
         Raises:
             ValueError: The answer is malformed.
             ProtocolError, TimeoutError, ConnectionClosed: As for `request`.
         """
         result = await self._ask("resources/read", {"uri": uri}, timeout=timeout)
-        return parse(_contents, result, "resources/read")
+
+        def contents(raw: Params) -> list[ResourceContents]:
+            return [wire.contents_from_wire(each) for each in raw["contents"]]
+
+        return parse(contents, result, "resources/read")
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
     ) -> PromptMessages:
-        """Get the messages of a prompt.
-
-        Args:
-            name: Of the prompt.
-            arguments: By name, as strings.
-            timeout: Seconds; the client's own setting if None.
-
-        Raises:
-            ValueError: The answer is malformed.
-            ProtocolError, TimeoutError, ConnectionClosed: As for `request`.
-        """
+        """Return the messages of a prompt; raises as `read_resource`."""
         params: dict[str, Any] = {"name": name}
         if arguments:
             params["arguments"] = dict(arguments)
@@ -580,7 +526,3 @@ class Client(ClientConnection):
             stop()
             with anyio.CancelScope(shield=True), anyio.move_on_after(2):
                 await ended.wait()
-
-
-def _contents(raw: Params) -> list[ResourceContents]:
-    return [wire.contents_from_wire(each) for each in raw["contents"]]

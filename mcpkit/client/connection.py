@@ -55,7 +55,6 @@ from mcpkit.client.results import (
     Params,
     Progress,
     TaskQuestion,
-    progress_callback,
     related_task,
 )
 from mcpkit.client.stdio import ProcessLink
@@ -136,16 +135,6 @@ Target: TypeAlias = "Connectable | str | os.PathLike[str] | Sequence[str]"
 """An app object, the path of a server's file, a command, or an ``http://`` or ``https://`` URL."""
 
 
-class TaskListener(Protocol):
-    """A task whose messages arrive on the connection."""
-
-    def _notified(self, raw: Params) -> object: ...
-
-    def _progressed(self, now: Progress) -> object: ...
-
-    async def _asked(self, id: Id, question: TaskQuestion) -> Params: ...
-
-
 class NoPendingInput(Exception):
     """A request of the server has been withdrawn, so it needs no answer."""
 
@@ -215,13 +204,12 @@ class ClientConnection:
         self._max_rounds = max_rounds
         self._max_input_requests = max_input_requests
         self._on_round = on_round
-        self._env, self._cwd, self._stderr = env, cwd, stderr
-        self._headers, self._http_client = headers, http_client
-        self._auth: HttpAuth | None = None
+        self._process_options: dict[str, Any] = {"env": env, "cwd": cwd, "stderr": stderr}
+        self._http_options: dict[str, Any] = {"headers": headers, "http_client": http_client}
         if auth is not None:
             from mcpkit.client.auth.base import http_auth
 
-            self._auth = http_auth(auth)
+            self._http_options["auth"] = http_auth(auth)
         self._memory_options: Mapping[str, Any] = {}
         self._timeouts: set[anyio.CancelScope] = set()
         self._paused: dict[anyio.CancelScope, float] = {}
@@ -240,9 +228,9 @@ class ClientConnection:
         self._requests = 0
         self._request_bytes = 0
         self._faults: Counter[str] = Counter()
-        self._task_listeners: dict[str, TaskListener] = {}
-        """Tasks whose outcome is awaited, so that the server may ask for their input."""
-        self._task_progress: WeakValueDictionary[str, TaskListener] = WeakValueDictionary()
+        self._task_listeners: dict[str, Any] = {}
+        """Handles whose outcome is awaited, so that the server may ask for their input."""
+        self._task_progress: WeakValueDictionary[str, Any] = WeakValueDictionary()
         self._stack = AsyncExitStack()
         self.server_info: Implementation | None = None
         self.server_capabilities: Params = {}
@@ -279,25 +267,20 @@ class ClientConnection:
                 yield link
             return
         if is_url(target):
-            link = self._http = _http_link(
-                target,
-                loop,
-                self._receive,
-                self._on_close,
-                self._renew_session,
-                headers=self._headers,
-                http_client=self._http_client,
-                auth=self._auth,
-                without_timeout=self._without_timeout,
-            )
+            try:
+                from mcpkit.client.http import HttpLink
+            except ModuleNotFoundError as error:
+                if error.name != "httpx2":
+                    raise
+                raise ImportError(
+                    'A server over HTTP needs the client extra: pip install "mcpkit[client]"'
+                ) from None
+            called = (self._receive, self._on_close, self._renew_session, self._without_timeout)
+            link = self._http = HttpLink(target, loop, *called, **self._http_options)
         else:
+            command = command_of(target)
             link = process = ProcessLink(
-                command_of(target),
-                self._receive,
-                self._on_close,
-                env=self._env,
-                cwd=self._cwd,
-                stderr=self._stderr,
+                command, self._receive, self._on_close, **self._process_options
             )
             await process.start()
             loop.start(process.read())
@@ -319,10 +302,19 @@ class ClientConnection:
             await self._discover()
             return
         except (ConnectionClosed, ProtocolError, TimeoutError, ValueError) as error:
-            if wanted is not None or not self._may_want_handshake(error):
+            is_closed = isinstance(error, ConnectionClosed)
+            if self._http is None:
+                may_want_handshake = not is_closed
+            elif is_closed:
+                may_want_handshake = self._http.status in _REJECTED_STATUSES  # ERA-11
+            else:
+                may_want_handshake = self._http.status not in _DENIED_STATUSES
+            if wanted is not None or not may_want_handshake:
                 raise
             is_modern = isinstance(error, ProtocolError) and error.code in _MODERN_ERRORS
-            supported = _supported_versions(error) if is_modern else ()
+            data = error.data if isinstance(error, ProtocolError) and is_modern else None
+            listed = data.get("supported") if is_object(data) else None
+            supported = listed if is_array(listed) else ()
             for each in reversed(PER_REQUEST):
                 if each.version in supported:
                     self._protocol.revision = each
@@ -333,14 +325,6 @@ class ClientConnection:
                 raise
             rejected = error
         await self._handshake(HANDSHAKE[-1], rejected)
-
-    def _may_want_handshake(self, error: Exception) -> bool:
-        """Return True if a server that fails without a handshake may want one (ERA-11)."""
-        is_closed = isinstance(error, ConnectionClosed)
-        if self._http is None:
-            return not is_closed
-        status = self._http.status
-        return status in _REJECTED_STATUSES if is_closed else status not in _DENIED_STATUSES
 
     async def _handshake(self, wanted: Revision, rejected: Exception | None = None) -> None:
         """Shake hands, over HTTP in either of two ways (ERA-12).
@@ -456,10 +440,26 @@ class ClientConnection:
     def _notified(self, method: str, params: Params) -> None:
         if self._on_notification is not None:
             self._on_notification(method, params)
-        if method == "notifications/message":
-            self._logged(params)
+        if method == "notifications/message" and self._on_log is not None:
+            try:
+                level, data, logger = wire.log_from_wire(params)
+            except ValueError as error:
+                self._log_fault("the server sends malformed log messages: %s", error, limit=1)
+            else:
+                self._on_log(level, data, logger)
         elif method == "notifications/progress":
-            self._progressed(params)
+            token = params.get("progressToken")
+            pending = self._pending_of(token)
+            on_progress = None if pending is None else pending.on_progress
+            if on_progress is None and isinstance(token, str) and token in self._task_progress:
+                on_progress = self._task_progress[token]._on_progress
+            if on_progress is not None:
+                try:
+                    now = Progress(*wire.progress_from_wire(params))
+                except ValueError as error:
+                    self._log_fault("the server sends malformed progress: %s", error, limit=1)
+                else:
+                    on_progress(now)
         elif method == "notifications/tasks/status":
             task = self._task_listeners.get(str(params.get("taskId")))
             if task is not None:
@@ -468,31 +468,6 @@ class ClientConnection:
         listening = self._pending_of(meta.get(_SUBSCRIPTION)) if is_object(meta) else None
         if listening is not None and listening.on_notification is not None:
             listening.on_notification(method, params)
-
-    def _logged(self, params: Params) -> None:
-        if self._on_log is None:
-            return
-        try:
-            level, data, logger = wire.log_from_wire(params)
-        except ValueError as error:
-            self._log_fault("the server sends malformed log messages: %s", error, limit=1)
-        else:
-            self._on_log(level, data, logger)
-
-    def _progressed(self, params: Params) -> None:
-        token = params.get("progressToken")
-        pending = self._pending_of(token)
-        on_progress = None if pending is None else pending.on_progress
-        if on_progress is None and isinstance(token, str) and token in self._task_progress:
-            on_progress = self._task_progress[token]._progressed
-        if on_progress is None:
-            return
-        try:
-            now = Progress(*wire.progress_from_wire(params))
-        except ValueError as error:
-            self._log_fault("the server sends malformed progress: %s", error, limit=1)
-        else:
-            on_progress(now)
 
     def _pending_of(self, id: object) -> _Pending | None:
         return self._pending.get(id) if is_id(id) else None
@@ -514,7 +489,15 @@ class ClientConnection:
     async def _answer(self, event: ServerRequest, size: int) -> None:
         try:
             try:
-                sent = self._protocol.send_result(event.id, await self._result_of(event))
+                task = self._task_listeners.get(related_task(event.params) or "")
+                if event.method == "ping":
+                    result: Params = {}
+                elif task is not None:
+                    question = TaskQuestion(event.method, event.params)
+                    result = await task._asked(event.id, question)
+                else:
+                    result = await self._handle(event.method, event.params)
+                sent = self._protocol.send_result(event.id, result)
             except NoPendingInput:
                 return
             except ProtocolError as error:
@@ -531,14 +514,6 @@ class ClientConnection:
         finally:
             self._requests -= 1
             self._request_bytes -= size
-
-    async def _result_of(self, event: ServerRequest) -> Params:
-        if event.method == "ping":
-            return {}
-        task = self._task_listeners.get(related_task(event.params) or "")
-        if task is not None:
-            return await task._asked(event.id, TaskQuestion(event.method, event.params))
-        return await self._handle(event.method, event.params)
 
     async def _handle(self, method: str, params: Params) -> Params:
         handler = self._handlers.get(method)
@@ -571,11 +546,7 @@ class ClientConnection:
 
     @property
     def link(self) -> Link:
-        """The way to the server.
-
-        Raises:
-            RuntimeError: The client has not been entered.
-        """
+        """The way to the server; raises RuntimeError if the client has not been entered."""
         if self._link is None:
             raise RuntimeError("enter the client first: async with Client(...) as client")
         return self._link
@@ -640,7 +611,6 @@ class ClientConnection:
         """Return the result as `request` does, and the bytes of its message."""
         merged = dict(meta or {})
         if on_progress is not None:
-            on_progress = progress_callback(on_progress)
             # The request's own id would do, but it is only known once the request is made.
             merged["progressToken"] = self._protocol.next_id
         pending = _Pending(on_progress, on_notification)
@@ -726,25 +696,7 @@ class ClientConnection:
             await self.notify("notifications/cancelled", params)
 
 
-def _http_link(url: str, *args: Any, **options: Any) -> HttpLink:
-    try:
-        from mcpkit.client.http import HttpLink
-    except ModuleNotFoundError as error:
-        if error.name != "httpx2":
-            raise
-        raise ImportError(
-            'A server over HTTP needs the client extra: pip install "mcpkit[client]"'
-        ) from None
-    return HttpLink(url, *args, **options)
-
-
 def _fixed_roots(roots: Sequence[str | os.PathLike[str]]) -> Handler:
     texts = [os.fspath(root) for root in roots]
     uris = [text if "://" in text else Path(text).absolute().as_uri() for text in texts]
     return lambda params: {"roots": [{"uri": uri} for uri in uris]}
-
-
-def _supported_versions(error: Exception) -> Sequence[str]:
-    data = error.data if isinstance(error, ProtocolError) else None
-    found = data.get("supported") if is_object(data) else None
-    return found if is_array(found) else []

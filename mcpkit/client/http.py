@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -97,14 +97,15 @@ class HttpLink:
         on_text: Called with each message of the server.
         on_close: Called when the stream of HTTP+SSE has ended.
         renew: Shakes hands again when the server has forgotten the session.
+        without_timeout: Returns a context manager that pauses all timeouts, for logins.
         headers: Sent with every request, such as ``Authorization``.
         http_client: Used instead of our own client, and not closed.
         auth: The source of tokens.
-        without_timeout: Returns a context manager that pauses all timeouts, for logins.
 
     Attributes:
         status: The HTTP status of the latest response to a message; None if there was none.
         version: The revision that a handshake has agreed on; None before.
+        declared: Tool → which of its arguments are repeated in headers, from its schema.
 
     Raises:
         ValueError: The URL is malformed, or has no host.
@@ -117,11 +118,11 @@ class HttpLink:
         on_text: Callable[[bytes], None],
         on_close: Callable[[], None],
         renew: Callable[[], Awaitable[None]],
+        without_timeout: Callable[[], AbstractContextManager[object]],
         *,
         headers: Mapping[str, str] | None = None,
         http_client: httpx2.AsyncClient | None = None,
         auth: HttpAuth | None = None,
-        without_timeout: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         try:
             self._url = httpx2.URL(url)
@@ -140,9 +141,17 @@ class HttpLink:
         self._token = ""
         self._without_timeout = without_timeout
         self._is_own_client = http_client is None
-        self._client = http_client or _own_client(self._server)
+        # Idle connections are closed before a server does so, often after five seconds, because a
+        # request could cross the end on its way.
+        self._client = http_client or httpx2.AsyncClient(
+            verify=tls_for(self._server),
+            timeout=httpx2.Timeout(None, connect=_CONNECT_S),
+            limits=httpx2.Limits(
+                max_connections=None, max_keepalive_connections=20, keepalive_expiry=4
+            ),
+        )
         self._timeout = httpx2.Timeout(None, connect=self._client.timeout.connect)
-        self._declared: dict[str, tuple[HeaderParameter, ...]] = {}
+        self.declared: dict[str, tuple[HeaderParameter, ...]] = {}
         self._session: str | None = None
         self._endpoint: httpx2.URL | None = None
         self._exchanges: set[anyio.CancelScope] = set()
@@ -153,11 +162,7 @@ class HttpLink:
     # --- exchanges --------------------------------------------------------------------------------
 
     async def send_text(self, text: bytes) -> None:
-        """Send a message as it is; the response to a request is passed on later.
-
-        Raises:
-            ConnectionClosed: The message is not a request, and did not reach the server.
-        """
+        """Send a message as it is; the response to a request is passed on later."""
         sent = read(text)
         if sent.id is None:
             await self.exchange(sent)
@@ -174,9 +179,7 @@ class HttpLink:
     async def exchange(self, sent: OutgoingMessage, answered: IsAnswered | None = None) -> None:
         """Send a message, and pass on the messages of the response until the answer.
 
-        Args:
-            sent: The message.
-            answered: Returns True once the answer has been passed on; None if none is expected.
+        `answered` returns True once the answer has been passed on; it is None if none is expected.
 
         Raises:
             ConnectionClosed: The server cannot be reached, responds with something that is not
@@ -200,14 +203,13 @@ class HttpLink:
         if self._renewing.locked():
             async with self._renewing:
                 pass
-        session = self._session
+        session, version = self._session, self.version
         try:
             await self._post(sent, answered)
         except _SessionLost:
             # A request in an unknown session was not processed, so it may be sent again, once.
             async with self._renewing:
                 if self._session == session:
-                    version = self.version
                     try:
                         await self._renew()
                     except BaseException:
@@ -263,7 +265,7 @@ class HttpLink:
             headers["Mcp-Method"] = sent.method
         if sent.name is not None:
             headers["Mcp-Name"] = encode_value(sent.name)
-            headers.update(parameter_headers(self._declared.get(sent.name, ()), sent.arguments))
+            headers.update(parameter_headers(self.declared.get(sent.name, ()), sent.arguments))
         return headers
 
     def _session_headers(self, *, handshake: bool = False) -> dict[str, str]:
@@ -322,10 +324,7 @@ class HttpLink:
     async def _pump(
         self, response: httpx2.Response, stream: EventStream, answered: IsAnswered | None
     ) -> int:
-        """Pass on the messages of a response until its end or the answer; return their number.
-
-        The response is closed afterwards, or in the background.
-        """
+        """Pass on the messages of a response until its end or the answer; return their number."""
         stream.connect()
         chunks = await self._body_of(response)
         brought = 0
@@ -347,7 +346,7 @@ class HttpLink:
         finally:
             if not ending:
                 await _close(response, chunks)
-        if ending:
+        if ending:  # in the background, so that its connection can be reused
             self._start(_let_end(response, chunks))
         return brought
 
@@ -479,12 +478,8 @@ class HttpLink:
         Raises:
             ValueError: The schema is wrong, so the tool must not be used (HDR-3).
         """
-        self._declared.pop(tool, None)
-        self._declared[tool] = declared_in(schema)
-
-    def known(self, tool: str) -> tuple[HeaderParameter, ...] | None:
-        """Return the result of `learn`; None if the tool is unknown."""
-        return self._declared.get(tool)
+        self.declared.pop(tool, None)
+        self.declared[tool] = declared_in(schema)
 
     # --- one HTTP request -------------------------------------------------------------------------
 
@@ -517,11 +512,12 @@ class HttpLink:
             tokens: Mapping[str, str] = {}
             sent = merged
             asked: HttpRequest | None = None
-            if self._auth is not None:
+            auth = self._auth
+            if auth is not None:
                 from mcpkit.client.auth.base import HttpRequest
 
                 asked = HttpRequest(method, str(url), self._server)
-                tokens = await self._auth.headers(asked)
+                tokens = await auth.headers(asked)
                 sent = merged.copy()
                 sent.update(tokens)
                 self._token = tokens.get("Authorization", "").rpartition(" ")[2]
@@ -544,8 +540,22 @@ class HttpLink:
                 continue
             if asked is not None and may_log_in and response.status_code in (401, 403):
                 tokens_rejected += 1
-                is_last = tokens_rejected > _MAX_TOKENS
-                if not is_last and await self._has_new_token(asked, tokens, response):
+                names = ("WWW-Authenticate", "DPoP-Nonce")
+                said = {
+                    name.lower(): response.headers.get_list(name)
+                    for name in names
+                    if name in response.headers
+                }
+                granted = False
+                try:
+                    if auth is not None and tokens_rejected <= _MAX_TOKENS:
+                        with self._without_timeout():
+                            granted = await auth.refused(asked, tokens, response.status_code, said)
+                except BaseException:
+                    await _close(response)
+                    raise
+                if granted:
+                    await _close(response)
                     continue
             location = response.headers.get("Location", "")
             target = _resolve(url, location) if response.status_code in (307, 308) else None
@@ -557,24 +567,6 @@ class HttpLink:
                 self._url = target
             url = target
         raise ConnectionClosed(f"{_without_secrets(url)} redirects again and again")
-
-    async def _has_new_token(
-        self, request: HttpRequest, sent: Mapping[str, str], response: httpx2.Response
-    ) -> bool:
-        """Return True if there is another token for a request; its response is closed then."""
-        assert self._auth is not None
-        headers = response.headers
-        names = [name for name in ("WWW-Authenticate", "DPoP-Nonce") if name in headers]
-        answer = {name.lower(): headers.get_list(name) for name in names}
-        try:
-            with self._without_timeout():
-                granted = await self._auth.refused(request, sent, response.status_code, answer)
-        except BaseException:
-            await _close(response)
-            raise
-        if granted:
-            await _close(response)
-        return granted
 
     def _foreign(self, response: httpx2.Response, body: bytes) -> ConnectionClosed:
         status = f"{response.status_code} {response.reason_phrase}".strip()
@@ -647,35 +639,26 @@ class HttpLink:
                 await self._client.aclose()
 
 
-def _own_client(url: str) -> httpx2.AsyncClient:
-    # Idle connections are closed before a server does so, often after five seconds, because a
-    # request could cross the end on its way.
-    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=4)
-    timeout = httpx2.Timeout(None, connect=_CONNECT_S)
-    return httpx2.AsyncClient(verify=tls_for(url), timeout=timeout, limits=limits)
-
-
 def _type_of(response: httpx2.Response) -> str:
     kind: str = response.headers.get("Content-Type", "")
     return kind.partition(";")[0].strip().lower()
 
 
-def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
-    port = url.port if url.port is not None else {"http": 80, "https": 443}.get(url.scheme)
-    return url.scheme, url.host, port
-
-
 def _resolve(base: httpx2.URL, reference: str) -> httpx2.URL | None:
     """Resolve a reference of the server; None if it is not a URL of the same origin."""
+
+    def origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+        port = url.port if url.port is not None else {"http": 80, "https": 443}.get(url.scheme)
+        return url.scheme, url.host, port
+
     try:
         found = base.join(reference)
     except (httpx2.InvalidURL, ValueError):  # ValueError: not a domain name
         return None
-    return found if found.host and _origin(found) == _origin(base) else None
+    return found if found.host and origin(found) == origin(base) else None
 
 
 def _back_off(idle: int) -> float:
-    """Return the seconds before resuming a stream that has been `idle` times without a message."""
     return _MIN_BACK_OFF_S * (1 << max(min(idle, _MAX_RESUMPTIONS) - 1, 0))
 
 
@@ -739,7 +722,6 @@ async def _interrupt(chunks: AsyncGenerator[bytes, None]) -> None:
 
 
 async def _let_end(response: httpx2.Response, chunks: AsyncGenerator[bytes, None]) -> None:
-    """Wait for the end of a stream after its last message, so that its connection can be reused."""
     try:
         with anyio.move_on_after(_CLOSE_S), suppress(httpx2.HTTPError):
             async for _ in chunks:

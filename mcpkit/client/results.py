@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -45,6 +43,13 @@ Params: TypeAlias = Mapping[str, Any]
 T = TypeVar("T")
 
 
+def _entry(make: Callable[..., T], raw: Params, *texts: str, **members: Any) -> T:
+    """Make an entry of a list; `texts` are the members that it must have."""
+    required = {name: wire.text_in(raw, name) for name in texts}
+    common = {name: raw.get(name) for name in ("title", "description")}
+    return make(**{**common, **required, **members, "raw": raw})
+
+
 @dataclass(frozen=True, slots=True)
 class ListedTool:
     """An entry of ``tools/list``."""
@@ -62,15 +67,14 @@ class ListedTool:
     def from_wire(cls, raw: Params) -> ListedTool:
         """Read the wire form; `parse` turns every error of this into a ValueError."""
         hints = raw.get("annotations")
-        return cls(
-            wire.text_in(raw, "name"),
-            raw.get("title"),
-            raw.get("description"),
-            raw["inputSchema"],
-            raw.get("outputSchema"),
-            None if hints is None else wire.hints_from_wire(hints),
-            wire.icons_from_wire(raw.get("icons")),
+        return _entry(
+            cls,
             raw,
+            "name",
+            input_schema=raw["inputSchema"],
+            output_schema=raw.get("outputSchema"),
+            annotations=None if hints is None else wire.hints_from_wire(hints),
+            icons=wire.icons_from_wire(raw.get("icons")),
         )
 
     @property
@@ -97,16 +101,9 @@ class ListedResource:
     @classmethod
     def from_wire(cls, raw: Params) -> ListedResource:
         """Read the wire form; `parse` turns every error of this into a ValueError."""
-        return cls(
-            wire.text_in(raw, "uri"),
-            wire.text_in(raw, "name"),
-            raw.get("title"),
-            raw.get("description"),
-            raw.get("mimeType"),
-            raw.get("size"),
-            wire.annotations_from_wire(raw.get("annotations")),
-            raw,
-        )
+        annotations = wire.annotations_from_wire(raw.get("annotations"))
+        more = {"mime_type": raw.get("mimeType"), "size": raw.get("size")}
+        return _entry(cls, raw, "uri", "name", annotations=annotations, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +120,8 @@ class ListedTemplate:
     @classmethod
     def from_wire(cls, raw: Params) -> ListedTemplate:
         """Read the wire form; `parse` turns every error of this into a ValueError."""
-        return cls(
-            wire.text_in(raw, "uriTemplate"),
-            wire.text_in(raw, "name"),
-            raw.get("title"),
-            raw.get("description"),
-            raw.get("mimeType"),
-            raw,
-        )
+        template = wire.text_in(raw, "uriTemplate")
+        return _entry(cls, raw, "name", uri_template=template, mime_type=raw.get("mimeType"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +156,7 @@ class ListedPrompt:
             )
             for each in raw.get("arguments") or ()
         ]
-        return cls(
-            wire.text_in(raw, "name"), raw.get("title"), raw.get("description"), arguments, raw
-        )
+        return _entry(cls, raw, "name", arguments=arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,21 +278,6 @@ class Progress:
 OnProgress: TypeAlias = Callable[[Progress], object]
 
 
-def progress_callback(function: Callable[..., object]) -> OnProgress:
-    """Return a function of one `Progress` for a callback, which may take three values instead.
-
-    Three values, progress, total and message, are deprecated.
-    """
-    try:
-        inspect.signature(function).bind(None)
-    except TypeError:
-        warnings.warn("on_progress takes one Progress", DeprecationWarning, stacklevel=3)
-        return lambda now: function(now.progress, now.total, now.message)
-    except ValueError:  # a builtin without a signature
-        pass
-    return function
-
-
 # --- tasks ----------------------------------------------------------------------------------------
 
 Status: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
@@ -398,23 +372,19 @@ def parse(make: Callable[[Params], T], raw: Params, what: str) -> T:
 
 
 def input_requests_in(raw: Params, method: str) -> dict[str, TaskQuestion]:
-    """Return the input requests of a result, by key.
+    """Return the input requests of a result, by key; raises ValueError if one is malformed."""
 
-    Raises:
-        ValueError: One is malformed.
-    """
-    return parse(_input_requests, raw, method)
+    def make(raw: Params) -> dict[str, TaskQuestion]:
+        requests: Params = raw.get("inputRequests") or {}
+        found: dict[str, TaskQuestion] = {}
+        for key, request in requests.items():
+            params = request.get("params")
+            if params is not None and not is_object(params):
+                raise TypeError('"params" must be an object')
+            found[key] = TaskQuestion(wire.text_in(request, "method"), params or {})
+        return found
 
-
-def _input_requests(raw: Params) -> dict[str, TaskQuestion]:
-    requests: Params = raw.get("inputRequests") or {}
-    found: dict[str, TaskQuestion] = {}
-    for key, request in requests.items():
-        params = request.get("params")
-        if params is not None and not is_object(params):
-            raise TypeError('"params" must be an object')
-        found[key] = TaskQuestion(wire.text_in(request, "method"), params or {})
-    return found
+    return parse(make, raw, method)
 
 
 def related_task(params: Params) -> str | None:

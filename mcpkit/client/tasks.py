@@ -18,18 +18,16 @@ from typing_extensions import Self
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import CAPABILITIES_KEY
 from mcpkit._protocol.messages import Id
-from mcpkit._utils.json import is_array, is_object
+from mcpkit._utils.json import is_object
 from mcpkit.client.connection import ClientConnection, NoPendingInput
 from mcpkit.client.results import (
     CallResult,
     OnProgress,
     Params,
-    Progress,
     TaskQuestion,
     TaskStatus,
     input_requests_in,
     parse,
-    progress_callback,
 )
 from mcpkit.errors import (
     ConnectionClosed,
@@ -100,7 +98,7 @@ class TaskHandle:
         self.id = id if status is None else status.id
         self.status = status
         self._connection = connection
-        self._on_progress = None if on_progress is None else progress_callback(on_progress)
+        self._on_progress: OnProgress = on_progress or (lambda _: None)
         self._outcome: CallResult | ProtocolError | None = None
         self._following: _Following | None = None
         self._change: anyio.Event | None = None
@@ -174,11 +172,7 @@ class TaskHandle:
 
     @contextmanager
     def _followed(self, linger: float = 0.0) -> Generator[_Following, None, None]:
-        """Poll the task in the background; concurrent users share that.
-
-        Args:
-            linger: Seconds for which polling continues afterwards.
-        """
+        """Poll the task in the background, and `linger` seconds longer; users share that."""
         following = self._following
         if following is None or following.failure is not None:
             following = self._following = _Following(self)
@@ -332,17 +326,8 @@ class TaskHandle:
             if self._following is not None:
                 self._following.nudge(poll=False)
 
-    def _progressed(self, now: Progress) -> None:
-        if self._on_progress is not None:
-            self._on_progress(now)
-
     async def _asked(self, id: Id, question: TaskQuestion) -> Params:
-        """Return the answer to a request of the server that belongs to the task (2025-11-25).
-
-        Raises:
-            NoPendingInput: The request for the outcome has ended, and this one with it.
-            ProtocolError: The answer is an error.
-        """
+        """Return the answer to a request of the server that belongs to the task (2025-11-25)."""
         key = str(id)
         request = self._requests[key] = _Question()
         if self._waiting is not None:
@@ -441,21 +426,17 @@ class _Following:
         self._hurried = False
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine until the end."""
         self._stops.append(self._connection._start(work))
 
     def end(self) -> None:
-        """Cancel everything that was started."""
         for stop in self._stops:
             stop()
 
     def check(self) -> None:
-        """Raise the exception that has ended the polling, if any."""
         if self.failure is not None:
             raise self.failure
 
     def fail(self, error: Exception) -> None:
-        """Note the exception that ends the polling."""
         self.failure = self.failure or error
         self._handle._wake()
 
@@ -471,7 +452,6 @@ class _Following:
             self.nudge(poll=True)
 
     async def poll(self) -> None:
-        """Poll until the task is over."""
         handle = self._handle
         failures = 0
         try:
@@ -506,35 +486,20 @@ class _Following:
             self.fail(error)
 
     async def _listen(self) -> None:
-        handle = self._handle
-        useless = anyio.Event()
-
         def notified(method: str, params: Params) -> None:
-            if method == "notifications/subscriptions/acknowledged":
-                agreed = params.get("notifications")
-                ids: Any = agreed.get("taskIds") if is_object(agreed) else None
-                if not (is_array(ids) and handle.id in ids):
-                    useless.set()
-            elif method == "notifications/tasks" and params.get("taskId") == handle.id:
-                handle._notified(params)
-
-        async def stop_if_useless(scope: anyio.CancelScope) -> None:
-            await useless.wait()
-            scope.cancel()
+            if method == "notifications/tasks" and params.get("taskId") == self._handle.id:
+                self._handle._notified(params)
 
         try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(stop_if_useless, group.cancel_scope)
-                # Rejected, or ended by the server: the task is polled anyway.
-                with suppress(MCPKitError, ValueError, TimeoutError):
-                    await self._connection.request(
-                        "subscriptions/listen",
-                        {"notifications": {"taskIds": [handle.id]}},
-                        meta=with_tasks(self._connection, None),
-                        timeout=float("inf"),
-                        on_notification=notified,
-                    )
-                group.cancel_scope.cancel()
+            # Rejected, or ended by the server: the task is polled anyway.
+            with suppress(MCPKitError, ValueError, TimeoutError):
+                await self._connection.request(
+                    "subscriptions/listen",
+                    {"notifications": {"taskIds": [self._handle.id]}},
+                    meta=with_tasks(self._connection, None),
+                    timeout=float("inf"),
+                    on_notification=notified,
+                )
         except Exception as error:
             self.fail(error)
 
