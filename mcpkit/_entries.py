@@ -40,22 +40,7 @@ Errors: TypeAlias = type[Exception] | Iterable[type[Exception]] | Literal["all"]
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Entry(ABC):
-    """An entry of a list.
-
-    Args:
-        name: For programs; the key of a tool or prompt.
-        title: For people.
-        description: For models and people.
-        icons: Pictures that a client may show.
-        meta: The ``_meta`` of the entry.
-        tags: For selecting entries; never sent.
-        uses_context: True if using the entry may log, report progress, or ask the client.
-        function: The Python function behind it, if there is one; for tools that inspect code.
-        errors: The exceptions whose text is shown to the client, like that of a `PublicError`.
-        scopes: The scopes that a caller over HTTP needs.
-        allow: Decides from the principal and the arguments whether a call over HTTP is allowed.
-        environment: The environment variables that it needs.
-    """
+    """An entry of a list."""
 
     listing: ClassVar[Listing]
     """The list that it is an entry of."""
@@ -66,12 +51,12 @@ class Entry(ABC):
     icons: Sequence[Icon] | None = None
     meta: Meta | None = None
     tags: frozenset[str] = frozenset()
-    uses_context: bool = True
-    function: Callable[..., Any] | None = None
-    errors: tuple[type[Exception], ...] = ()
-    scopes: tuple[str, ...] = ()
+    uses_context: bool = True  # it may log, report progress, or ask the client
+    function: Callable[..., Any] | None = None  # for tools that inspect code
+    errors: tuple[type[Exception], ...] = ()  # shown to the client, like a `PublicError`
+    scopes: tuple[str, ...] = ()  # that a caller over HTTP needs
     allow: Allow | None = None
-    environment: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()  # the environment variables that it needs
     tells_how: bool = field(default=True, init=False)
     """False once the log has explained how to show the text of its exceptions."""
 
@@ -148,15 +133,10 @@ async def check_allowed(entry: Entry, arguments: Mapping[str, Any], context: Con
 
 
 class Defaults(NamedTuple):
-    """The settings of an app that apply to all its entries.
-
-    Args:
-        converters: For values that JSON does not have.
-        errors: The exceptions that are shown, unless an entry has its own ``errors=``.
-    """
+    """The settings of an app that apply to all its entries."""
 
     converters: Converters = Converters()
-    errors: tuple[type[Exception], ...] = ()
+    errors: tuple[type[Exception], ...] = ()  # unless an entry has its own ``errors=``
 
 
 NO_APP: Final = Defaults()
@@ -203,14 +183,6 @@ def entry_fields(
     defaults: Defaults,
 ) -> dict[str, Any]:
     """Check the options of a function, and return the fields of its entry.
-
-    Args:
-        entry: The class of the entry.
-        declared: The subclass of `CommonOptions` with its options.
-        signature: The signature of the function.
-        options: The options, as given.
-        prefix: For the name.
-        defaults: The settings of the app.
 
     Raises:
         RegistrationError: An option does not exist, or does not fit.
@@ -286,12 +258,6 @@ def annotations_from(
     options: Mapping[str, Any], kind: type[AnnotationsT], at: str
 ) -> AnnotationsT | None:
     """Return the annotations of an entry: the option of this name, and options for single members.
-
-    Args:
-        options: Those of the function. ``annotations`` may be a dict with the names of the
-            protocol or ours.
-        kind: The class of the annotations.
-        at: The source location, for messages.
 
     Raises:
         RegistrationError: ``annotations`` is neither, or has an unknown member.

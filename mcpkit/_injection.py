@@ -145,11 +145,7 @@ def not_a_manager(lifespan: Any) -> str:
 
 
 def _given_source(parameter: Parameter, at: str) -> _Source:
-    """Return the source of a parameter with a `Claim` or `Env` mark.
-
-    Raises:
-        RegistrationError: Its type cannot be read from a claim or the environment.
-    """
+    """Return the source of a parameter with a `Claim` or `Env` mark."""
     mark, default, annotation = parameter.mark, parameter.default, parameter.annotation
     is_claim = isinstance(mark, Claim)
     plain = annotation.__origin__ if type(annotation) is ANNOTATED else annotation
@@ -204,9 +200,6 @@ class _InputParameter:
     """A parameter that the client answers before the handler runs, so that nothing is replayed.
 
     ``async def delete(path: str, sure: Annotated[Confirm, Elicit("Really?")]) -> str: ...``
-
-    Raises:
-        RegistrationError: The input request does not match the type of the parameter.
     """
 
     def __init__(self, parameter: Parameter, at: str) -> None:
@@ -247,11 +240,7 @@ class _InputParameter:
         return request
 
     def value(self, answer: Any) -> Any:
-        """Return the value of the parameter for an answer.
-
-        Raises:
-            ToolError: The user declined, and the type of the parameter does not allow for that.
-        """
+        """Return the value of the parameter for an answer."""
         if self._whole:
             return answer
         return answer.text if isinstance(answer, SampleResult) else answer.data
@@ -275,21 +264,13 @@ def _answer_type(annotation: Any) -> tuple[bool, Any]:
 
 
 class _Source(NamedTuple):
-    """The source of the value of a parameter.
-
-    Args:
-        name: The parameter.
-        get: Returns the value for a call; None if an argument or a dependency has it.
-        step: The dependency, by its place among the steps; -1 if there is none.
-        default: The value of an argument that the client has left out.
-        variable: The environment variable that must be set.
-    """
+    """The source of the value of a parameter."""
 
     name: str
-    get: Callable[[Context[Any]], Any] | None = None
-    step: int = -1
-    default: Any = UNSET
-    variable: str | None = None
+    get: Callable[[Context[Any]], Any] | None = None  # None if an argument or a step has the value
+    step: int = -1  # the dependency, by its place among the steps
+    default: Any = UNSET  # the value of an argument that the client has left out
+    variable: str | None = None  # the environment variable that must be set
 
 
 def _itself(context: Context[Any]) -> Context[Any]:
@@ -351,15 +332,7 @@ class CallPlan:
         self.environment = tuple(dict.fromkeys(needed))
 
     def run(self, values: Values, context: Context[Any]) -> Awaitable[Any]:
-        """Call the function.
-
-        Args:
-            values: Keyword arguments; the plan adds the injected ones.
-            context: The context of the request.
-
-        Returns:
-            An awaitable of the function's result. It raises what the function raises.
-        """
+        """Call the function with keyword arguments, to which the plan adds the injected ones."""
         if self._asked or self._steps:
             return self._run_in_order(values, context)
         for source in self._injected:

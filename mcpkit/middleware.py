@@ -30,13 +30,7 @@ Middleware: TypeAlias = Callable[[Context[Any], CallNext], Awaitable[Any]]
 def compose(
     handler: Handler[ServerT], middleware: Sequence[Middleware], converters: Converters
 ) -> Handler[ServerT]:
-    """Return a handler with middleware around it, the first outermost.
-
-    Args:
-        handler: The handler; without middleware it is returned as is.
-        middleware: The functions.
-        converters: For the values in a `ToolResult` that middleware returns.
-    """
+    """Return a handler with middleware around it, the first outermost."""
     for each in reversed(middleware):
         handler = _around(handler, each, converters)
     return handler
@@ -62,9 +56,6 @@ class MiddlewareResult(ToolResult):
     """The result of a tool, as middleware sees and may change it.
 
     Its parts are decoded on first access; parts that are not accessed are sent unchanged.
-
-    Args:
-        rendered: The result.
     """
 
     __slots__ = ("_content", "_structured", "rendered")

@@ -243,21 +243,14 @@ def _repeats(signature: Signature, schema: JsonSchema | None) -> bool:
     returns = signature.docs.returns
     if not returns or signature.returns is UNSET:
         return False
-    known = {each.lower() for each in _WORD.findall(str(signature.returns))} | _TYPE_WORDS
-    texts = [
-        text
-        for text in returns.partition(":")[2].strip().splitlines()
-        if not known.issuperset(map(str.lower, _WORD.findall(text)))
-    ]
+    known = _TYPE_WORDS.union(_WORD.findall(str(signature.returns).lower()))
+    lines = returns.partition(":")[2].strip().splitlines()
+    texts = [each for each in lines if not known.issuperset(_WORD.findall(each.lower()))]
     if not texts or schema is None:
         return not texts
-    described = [str(each["description"]) for each in every_schema(schema) if "description" in each]
-
-    def is_described(text: str) -> bool:
-        plain = text.strip(" .-")
-        return bool(plain) and any(plain in each for each in described)
-
-    return all(is_described(text) or is_described(text.partition(":")[2]) for text in texts)
+    described = "\n".join(str(each.get("description")) for each in every_schema(schema))
+    plain = [(each.strip(" .-"), each.partition(":")[2].strip(" .-")) for each in texts]
+    return all(any(each and each in described for each in choices) for choices in plain)
 
 
 _WORD: Final = re.compile(r"\w+")

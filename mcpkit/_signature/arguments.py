@@ -120,12 +120,7 @@ class _Texts:
         self._values = MAX_JSON_VALUES
 
     def check(self, check: Callable[[Any], Any], raw: Any) -> Any:
-        """Return the value of an argument that is JSON inside of a string.
-
-        Raises:
-            ValueError: It is not such a string, or the value is invalid.
-            RecursionError: It is nested too deeply.
-        """
+        """Return the value of an argument that is JSON inside of a string."""
         if not isinstance(raw, str) or not self._is_worth_reading(raw):
             raise ValueError("not JSON")
         return check(from_json(raw, allow_inf_nan=False))
@@ -168,9 +163,6 @@ def _without_names(annotation: Any, field_info: type) -> Any:
 
 class Arguments:
     """The arguments that a function takes from the client.
-
-    Args:
-        signature: Injected parameters are left out.
 
     Raises:
         RegistrationError: A type cannot come from JSON, or has no JSON Schema.

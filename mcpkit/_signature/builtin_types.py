@@ -220,10 +220,8 @@ def _is_written(value: object) -> bool:
 def _known() -> tuple[type, Callable[[Any], Any], Any, dict[type, str]]:
     """Return the metadata of this grammar.
 
-    Returns:
-        The class of the result of ``Field(...)``; a function that returns the facts of a field
-        beyond its description, limits and default; the same of an empty field; and the name of a
-        limit by its class.
+    The class of a ``Field(...)``; a function that returns the facts of a field that are not read
+    here; the same of an empty field; and the names of limits by their classes.
     """
     import annotated_types as limits  # pydantic loads both, but later
     from pydantic.fields import FieldInfo

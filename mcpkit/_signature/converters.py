@@ -42,12 +42,7 @@ _written: Final = functools.partial(
 
 
 class Converter(NamedTuple):
-    """An entry of the table.
-
-    Args:
-        convert: Converts a value of the class to the value to send.
-        returns: The type of the result.
-    """
+    """An entry of the table: a function from a value to the value to send, and its type."""
 
     convert: Callable[[Any], Any]
     returns: Any
@@ -66,12 +61,7 @@ class Converters:
         return bool(self._own)
 
     def add(self, kind: type, convert: Callable[[Any], Any]) -> None:
-        """Add a converter; it replaces an earlier one of the same class.
-
-        Args:
-            kind: The class whose values, and those of its subclasses, are converted.
-            convert: Converts such a value to the value to send.
-        """
+        """Add a converter for a class and its subclasses; it replaces an earlier one."""
         try:
             returns = get_type_hints(convert, include_extras=True).get("return", Any)
         except Exception:
@@ -122,11 +112,7 @@ class Converters:
         return value
 
     def json(self, value: Any) -> bytes:
-        """Return the JSON text of a value of any type.
-
-        Raises:
-            NotSerializable: Something in it cannot be sent.
-        """
+        """Return the JSON text of a value of any type."""
         if not self._own:
             try:
                 text = _written(value)
@@ -140,11 +126,7 @@ class Converters:
         return self.json_if_converted(value)[0]
 
     def json_if_converted(self, value: Any) -> tuple[bytes, bool]:
-        """Return the JSON text of a value of any type, and True if a converter was used.
-
-        Raises:
-            NotSerializable: Something in it cannot be sent.
-        """
+        """Return the JSON text of a value of any type, and True if a converter was used."""
         met: list[Any] = []  # keeps values alive, so that ids stay unique
         failed: list[tuple[Any, Exception]] = []
 
@@ -198,11 +180,7 @@ class Converters:
         return self._converted_inside(made, met) if inside else made
 
     def _as_json(self, value: Any) -> Any:
-        """Return the replacement of a value of a type that JSON does not have.
-
-        Raises:
-            _NoData: There is none.
-        """
+        """Return the replacement of a value of a type that JSON does not have."""
         made = self.converted(value)
         if isinstance(made, Media):
             raise _NoData(
@@ -250,12 +228,7 @@ class Converters:
     def returned(self, annotation: Any, *, own: bool = False) -> Any:
         """Return the type of the values that are sent for values of a type.
 
-        Args:
-            annotation: The type.
-            own: Apply the converters of the author only.
-
-        Returns:
-            The annotation itself if no converter applies.
+        It is the annotation itself if no converter applies; with `own` only those of the author do.
 
         Raises:
             NoConverter: A class in it has no converter, pydantic does not know it, and it has no
@@ -345,11 +318,7 @@ def _has_attributes(kind: type) -> bool:
 
 
 def _attributes_of(value: Any) -> dict[str, Any]:
-    """Return the public attributes of an object.
-
-    Raises:
-        _NoData: It has none, or is a class, a function or a module.
-    """
+    """Return the public attributes of an object; raise `_NoData` if it has none."""
     found: dict[str, Any] = {}
     if not isinstance(value, (type, types.ModuleType)) and not inspect.isroutine(value):
         found.update(getattr(value, "__dict__", {}))
@@ -384,21 +353,13 @@ def _named(value: object) -> str:
 
 
 def refuse_infinities(text: bytes) -> None:
-    """Reject a JSON text with NaN or Infinity outside of its strings.
-
-    Raises:
-        NotSerializable: The message names the place.
-    """
+    """Reject a JSON text with NaN or Infinity outside of its strings."""
     for loc, each in infinities(from_json(text)):
         _refuse_infinite(each, "".join(f"[{x}]" if isinstance(x, int) else f".{x}" for x in loc))
 
 
 def refuse_infinities_in(text: str) -> None:
-    """Reject JSON with NaN or Infinity, as `json.dumps` writes it.
-
-    Raises:
-        NotSerializable: The text is such JSON; the message names the place.
-    """
+    """Reject JSON with NaN or Infinity, as `json.dumps` writes it."""
     if text[:1] in BRACKETS and ("NaN" in text or "Infinity" in text):
         try:
             from_json(text)
@@ -546,9 +507,6 @@ def blocks_of(value: Any, converters: Converters = DEFAULT) -> list[ContentBlock
 
     Text stays text; `Image`, `Audio`, `File` and bytes become blocks; a list that contains one of
     these becomes a block for each item; None becomes no block; all else becomes its JSON text.
-
-    Raises:
-        NotSerializable: A part of the value cannot become JSON.
     """
     if isinstance(value, (list, tuple)):
         items = converters.each_converted(cast("Iterable[Any]", value))
@@ -558,11 +516,7 @@ def blocks_of(value: Any, converters: Converters = DEFAULT) -> list[ContentBlock
 
 
 def block_of(value: Any, converters: Converters = DEFAULT) -> ContentBlock:
-    """Return one content block for one value of any type.
-
-    Raises:
-        NotSerializable: A part of the value cannot become JSON.
-    """
+    """Return one content block for one value of any type."""
     if value.__class__ is not str:
         value = converters.converted(value)
     if isinstance(value, str):

@@ -13,31 +13,21 @@ from importlib import import_module
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 PartKind: TypeAlias = Literal["text", "section", "returns"]
+"""Text as it was written, a section of a known name, and the section about the result."""
 
 
 class Part(NamedTuple):
-    """A part of a docstring, as it is shown.
-
-    Args:
-        kind: ``"text"`` for text as it was written, ``"section"`` for a section of a known name,
-            such as ``Raises: …``, and ``"returns"`` for the section about the result.
-        text: With its heading, without the indentation of the source.
-    """
+    """A part of a docstring, as it is shown."""
 
     kind: PartKind
-    text: str
+    text: str  # with its heading, without the indentation of the source
 
 
 class Docs(NamedTuple):
-    """The texts of a docstring.
+    """The texts of a docstring."""
 
-    Args:
-        parts: Everything in order, except the descriptions of parameters.
-        parameters: A description by parameter name.
-    """
-
-    parts: tuple[Part, ...]
-    parameters: Mapping[str, str]
+    parts: tuple[Part, ...]  # everything in order, except the descriptions of parameters
+    parameters: Mapping[str, str]  # a description by parameter name
 
     @property
     def description(self) -> str | None:
@@ -327,12 +317,7 @@ _BEGINS: Final = re.compile(
 
 
 def _folded(first: str, more: Sequence[str]) -> str:
-    """Return lines as text: sentences on one line, lists, tables and paragraphs as they were.
-
-    Args:
-        first: The first line, which may begin elsewhere than the others.
-        more: The other lines.
-    """
+    """Return lines as text: sentences on one line, lists, tables and paragraphs as they were."""
     if not more:
         return first.strip()
     made: list[str] = []

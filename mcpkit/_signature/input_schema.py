@@ -113,12 +113,7 @@ def check_input_schema(
 
 
 def schema_errors(root: JsonSchema, value: Any) -> list[Problem]:
-    """Return the first errors of a JSON value: the path, and what is wrong there.
-
-    Args:
-        root: A schema without the keywords that `OpenArguments` refuses.
-        value: The value.
-    """
+    """Return the first errors of a JSON value: the path, and what is wrong there."""
     try:
         return [*islice(_SchemaCheck(root).errors(root, value), MAX_PROBLEMS + 1)]
     except _TooManyChecks:

@@ -56,25 +56,19 @@ _UNSTRUCTURED: Final = (str, bytes, bytearray, type(None))
 
 @dataclass(slots=True)
 class Rendered:
-    """A tool's result, ready for any revision.
-
-    Args:
-        content: The blocks for the model; a string means one block of text, None the text of the
-            structured content.
-        structured: The JSON text of the structured content; None if there is none.
-        is_error: Whether it reports a failure.
-        meta: The result's ``_meta``.
-        is_object: True if the schema promises an object; other structured content is wrapped in one
-            (TOOL-11), because many clients accept objects only.
-        is_raw: True to send it unwrapped to clients of newer revisions (TOOL-12).
-    """
+    """A tool's result, ready for any revision."""
 
     content: Sequence[ContentBlock] | str | None
+    """The blocks for the model; a string is one block of text, None the structured content."""
     structured: bytes | None = None
+    """The JSON text of the structured content."""
     is_error: bool = False
     meta: dict[str, Any] | None = None
     is_object: bool = True
+    """True if the schema promises an object. Anything else is wrapped in one (TOOL-11), because
+    many clients accept objects only."""
     is_raw: bool = False
+    """True to send it unwrapped to clients of newer revisions (TOOL-12)."""
 
     def blocks(self) -> Sequence[ContentBlock]:
         """Return the blocks for the model."""
@@ -215,12 +209,7 @@ class Output:
         return text
 
     def _converted(self, value: Any, error: Exception) -> bytes:
-        """Try again after converting the values inside that are not JSON.
-
-        Raises:
-            OutputMismatch: No value was converted, or the result does not match either.
-            NotSerializable: A part of the value cannot become JSON.
-        """
+        """Try again after converting the values inside that are not JSON."""
         assert self._form is not None
         text, was_converted = self._converters.json_if_converted(value)
         if was_converted and not self._is_converted:

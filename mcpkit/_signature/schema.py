@@ -59,9 +59,6 @@ class TypeForm:
 
     Making a validator takes longer than the rest of a registration, and most tools of a large
     server are never called.
-
-    Args:
-        read: The core schema of pydantic, and the JSON Schema.
     """
 
     is_built_in: ClassVar[bool] = True
@@ -189,14 +186,7 @@ class TypeForm:
 
 
 class PydanticForm(TypeForm):
-    """The form of a type that pydantic reads.
-
-    Args:
-        annotation: Anything pydantic can express.
-
-    Raises:
-        pydantic.errors.PydanticUserError: It cannot.
-    """
+    """The form of a type that pydantic reads, or refuses with a `PydanticUserError`."""
 
     is_built_in = False
 
@@ -231,11 +221,7 @@ _AMBIGUOUS: Final = "nested too deeply to find out which of the types fits at ea
 
 
 def _check_any(value: Any) -> Any:
-    """Return a JSON value of any type.
-
-    Raises:
-        ValidationError: A number in it is too large for a float.
-    """
+    """Return a JSON value of any type."""
     if type(value) not in _FINITE:
         text = to_json(value, fallback=str)
         if _INFINITY in text:
@@ -247,12 +233,7 @@ _FINITE: Final = frozenset({bool, int, str, type(None)})
 
 
 def _check_finite(value: Any, text: bytes) -> None:
-    """Reject a JSON value with a number that was too large for a float.
-
-    Args:
-        value: The value.
-        text: The value as JSON text, in which "Infinity" may also be a part of a string.
-    """
+    """Reject a JSON value with a number that was too large for a float."""
     try:
         from_json(text, allow_inf_nan=False)
     except ValueError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from mcpkit._signature.docstrings import Docs, Part, parse_docstring
@@ -32,24 +32,14 @@ Source: TypeAlias = Literal["argument", "context", "depends", "ask", "given"]
 
 
 class Parameter(NamedTuple):
-    """One parameter.
+    """One parameter."""
 
-    Args:
-        name: As in Python; also the name of the argument.
-        annotation: The resolved type, with its ``Annotated`` metadata; `Any` if there is none.
-        default: `UNSET` if it must be given.
-        description: From ``Annotated[..., "text"]``, else from the docstring; a ``Field(...)`` wins
-            over it when a schema is made.
-        source: The source of the value: the client, the context, or a dependency.
-        mark: The mark in ``Annotated`` that names the source; for an argument `Complete`, if any.
-    """
-
-    name: str
-    annotation: Any
-    default: Any
-    description: str | None
+    name: str  # as in Python; also the name of the argument
+    annotation: Any  # the resolved type, with its metadata; `Any` if there is none
+    default: Any  # `UNSET` if it must be given
+    description: str | None  # from ``Annotated[..., "text"]``, else from the docstring
     source: Source
-    mark: Any = None
+    mark: Any = None  # the mark that names the source; for an argument `Complete`, if any
 
     @property
     def required(self) -> bool:
@@ -58,23 +48,14 @@ class Parameter(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """The facts about a function that registration needs.
-
-    Args:
-        name: The function's own name.
-        is_async: True if calling it returns an awaitable.
-        parameters: In order, injected ones included.
-        returns: The resolved return annotation; `UNSET` if there is none.
-        docs: From the docstring.
-        where: ``file:line`` of the definition, for messages.
-    """
+    """The facts about a function that registration needs."""
 
     name: str
     is_async: bool
-    parameters: tuple[Parameter, ...]
-    returns: Any
+    parameters: tuple[Parameter, ...]  # in order, injected ones included
+    returns: Any  # the resolved return annotation; `UNSET` if there is none
     docs: Docs
-    where: str
+    where: str  # ``file:line`` of the definition, for messages
 
     @property
     def arguments(self) -> tuple[Parameter, ...]:
@@ -133,7 +114,7 @@ def inspect_function(
 def _changed_hints(
     fn: Callable[..., Any],
     target: Callable[..., Any],
-    names: Collection[str],
+    names: Iterable[str],
     name: str,
     where: str,
 ) -> dict[str, Any]:
@@ -143,13 +124,14 @@ def _changed_hints(
     ``*args`` and ``**kwargs`` are ignored, and so is ``Any`` for its result.
     """
     before: dict[str, Any] = getattr(target, "__annotations__", {})
-    kept = {*names, "return"}
+    names = {*names}
     changed: dict[str, Any] = {}
-    wrappers = [fn, *_wrapped_by(fn)]
-    for each in reversed(wrappers):
+    scope: dict[str, Any] = {}
+    for each in reversed([fn, *_wrapped_by(fn)]):
+        scope = {**getattr(each, "__globals__", {}), **scope}
         written: Any = getattr(each, "__annotations__", None)
         if each is not target and type(each) is types.FunctionType and written is not before:
-            own = {key: written[key] for key in written if key in kept}
+            own = {key: written[key] for key in written if key in names or key == "return"}
             if own.keys() - {"return"} or not names:
                 changed.update(own)
         signature = getattr(each, "__dict__", {}).get("__signature__")
@@ -160,23 +142,13 @@ def _changed_hints(
     changed = {key: found for key, found in changed.items() if found is not before.get(key)}
     if changed.get("return") is Any and "return" in before:
         del changed["return"]
-    if not changed:
-        return {}
-    # A string may refer to the module of the decorator or to that of the function.
-    refused: RegistrationError | None = None
-    for scope in (target, *wrappers):
-        code, known = getattr(scope, "__code__", None), getattr(scope, "__globals__", {})
-        if code is None:
-            continue
-        probe = types.FunctionType(code, known, name, None, getattr(scope, "__closure__", None))
-        probe.__annotations__ = changed
-        try:
-            return resolve_hints(probe, name, where)
-        except RegistrationError as error:
-            refused = refused or error
-    if refused is None:
+    code = getattr(target, "__code__", None)
+    if not changed or code is None:
         return {key: found for key, found in changed.items() if not isinstance(found, str)}
-    raise refused
+    # A string may refer to the module of the decorator or to that of the function.
+    probe = types.FunctionType(code, scope, name, None, getattr(target, "__closure__", None))
+    probe.__annotations__ = changed
+    return resolve_hints(probe, name, where)
 
 
 _EMPTY: Final = inspect.Parameter.empty

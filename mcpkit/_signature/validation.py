@@ -232,10 +232,6 @@ class Ambiguity:
 
     Only the innermost values tell which choice fits, so the time grows with the number of choices
     to the power of the depth.
-
-    Args:
-        choices: The largest number of choices of one union that look alike.
-        containers: The classes of the JSON values that they look like.
     """
 
     def __init__(self, choices: int, containers: tuple[type, ...]) -> None:
@@ -368,13 +364,7 @@ _MAX_LINE: Final = 1000
 
 
 def explain(error: ValidationError, raw: Any, name: str) -> list[str]:
-    """Return the first problems of one value, a line for each: ``path: expected …, got …``.
-
-    Args:
-        error: Raised by a validator of `form_of`.
-        raw: The value as it was sent; None if it is not available.
-        name: The name of the value.
-    """
+    """Return the first problems of one value, a line for each: ``path: expected …, got …``."""
     problems = Problems()
     problems.explain(error, raw, name)
     return problems.lines()

@@ -151,12 +151,7 @@ class Directory:
         """Do nothing: the directory is not watched."""
 
     def files(self, after: str = "", limit: int | None = None) -> list[Resource]:
-        """List the files there are now. Blocks.
-
-        Args:
-            after: Only those with a greater URI.
-            limit: The maximum number of files; None: all.
-        """
+        """List the files there are now, at most `limit` after a URI. Blocks."""
         return list(islice(self._walk(after), limit))
 
     def _walk(self, after: str) -> Iterator[Resource]:
@@ -258,19 +253,12 @@ class Directory:
 
 
 class _Place(NamedTuple):
-    """A file, or a directory that may contain some.
-
-    Args:
-        parts: The parts of its path.
-        uri: The URI of the file; for a directory the prefix of the URIs of its files.
-        size: The size of the file; None for a directory.
-        matched: The state of the pattern; see `_Pattern.advance`.
-    """
+    """A file, or a directory that may contain some."""
 
     parts: tuple[str, ...]
-    uri: str
-    size: int | None
-    matched: frozenset[int]
+    uri: str  # for a directory the prefix of the URIs of its files
+    size: int | None  # None for a directory
+    matched: frozenset[int]  # see `_Pattern.advance`
 
 
 class _Pattern:
@@ -278,9 +266,6 @@ class _Pattern:
 
     Each part of a path is matched with every part of the glob that may be next, all at once: the
     time is proportional to the length of the path, however many ``**`` there are.
-
-    Args:
-        pattern: The glob.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -331,9 +316,6 @@ class _Pattern:
 
 class Folder:
     """A directory whose files are opened, and nothing outside of it, whatever links are in it.
-
-    Args:
-        path: The directory.
 
     Raises:
         OSError: There is no such directory.
