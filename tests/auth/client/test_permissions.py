@@ -20,22 +20,15 @@ async def test_a_scope_that_is_missing_is_asked_for_with_those_that_were_there(
     world: World, user: User
 ) -> None:
     """AUTH-6: the challenge names what is missing; the new token has to do for the rest as well."""
-    async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
-        assert (await client.call_tool("read")).text == READ
-        assert (await client.call_tool("write")).text == f"{READ} {WRITE}"
-        assert (await client.call_tool("read")).text == f"{READ} {WRITE}"
-    assert user.scopes() == [{READ}, {READ, WRITE}]
-    assert world.grants() == ["authorization_code"] * 2
-    assert len(world.at("/register")) == 1
-
-
-async def test_each_scope_costs_one_login_and_none_is_lost(world: World, user: User) -> None:
-    """AUTH-6."""
     world.needs = {"write": WRITE, "share": "notes:share"}
     async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
-        for tool in ("write", "share", "write", "share", "read"):
-            await client.call_tool(tool)
+        assert (await client.call_tool("read")).text == READ
+        for tool in ("write", "share", "write", "read"):
+            found = (await client.call_tool(tool)).text
+    assert found == f"{READ} {WRITE} notes:share"
     assert user.scopes() == [{READ}, {READ, WRITE}, {READ, WRITE, "notes:share"}]
+    assert world.grants() == ["authorization_code"] * 3
+    assert len(world.at("/register")) == 1
 
 
 async def test_they_are_not_lost_with_the_token(world: World, user: User) -> None:

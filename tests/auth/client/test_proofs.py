@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -18,7 +17,7 @@ from mcpkit.client.auth import (
     MemoryTokenStore,
     OAuth,
 )
-from tests.auth.client.world import READ, RESOURCE, Reply, Seen, User, World, call
+from tests.auth.client.world import READ, Reply, Seen, User, World, call, log_in
 
 pytestmark = pytest.mark.anyio
 
@@ -78,30 +77,17 @@ async def test_a_nonce_that_is_never_right_ends_it(world: World, user: User) -> 
     assert len(user.shown) == 1
 
 
-async def test_nonces_are_of_their_server(world: World, elsewhere: World, user: User) -> None:
-    """One client with two servers, each with its issuer."""
-    for each in (world, elsewhere):
-        wants_proof(each)
-        each.nonce = f"of {each.origin}"
-    auth = OAuth(show=user.show)
-    for _ in range(2):
-        for each in (world, elsewhere):
-            assert await call(each.url, auth) == READ
-            assert each.faults == []
-    assert len(user.shown) == 2
-
-
-async def test_keys_are_of_their_tokens(world: World, elsewhere: World, user: User) -> None:
+async def test_keys_and_nonces_are_of_their_tokens(
+    world: World, elsewhere: World, user: User
+) -> None:
     """Two servers whose tokens were got with different keys, used in turns."""
     store = MemoryTokenStore()
     for each in (world, elsewhere):
         wants_proof(each)
-        each.nonce = "n"
+        each.nonce = f"of {each.origin}"
         await call(each.url, OAuth(show=user.show, store=store))
-    one, other = await store.get(world.url), await store.get(elsewhere.url)
-    assert one is not None
-    assert other is not None
-    assert one.proof_key != other.proof_key
+    kept = [await store.get(each.url) for each in (world, elsewhere)]
+    assert len({each and each.proof_key for each in kept}) == 2
     auth = OAuth(show=user.show, store=store)
     found: list[str] = []
 
@@ -120,19 +106,14 @@ async def test_keys_are_of_their_tokens(world: World, elsewhere: World, user: Us
 async def test_the_key_is_kept_with_the_token(world: World, user: User, tmp_path: Any) -> None:
     """And the token renewed with it."""
     wants_proof(world)
-    await call(world.url, OAuth(show=user.show, store=FileTokenStore(tmp_path)))
+    kept = await log_in(world, user, FileTokenStore(tmp_path), expires_at=0.0)
     store = FileTokenStore(tmp_path)
-    kept = await store.get(world.url)
-    assert kept is not None
-    await store.set(world.url, replace(kept, expires_at=0.0))
     assert await call(world.url, OAuth(show=user.show, store=store)) == READ
     renewed = await store.get(world.url)
     assert renewed is not None
     assert renewed.proof_key == kept.proof_key
-    keys = {
-        jwt.get_unverified_header(each.headers["dpop"])["jwk"]["x"] for each in world.at("/token")
-    }
-    assert (len(keys), len(user.shown), world.faults) == (1, 1, [])
+    assert renewed.access_token != kept.access_token
+    assert (user.shown, world.faults) == ([], [])
 
 
 async def test_proofs_may_be_had_where_nobody_wants_them(world: World, user: User) -> None:
@@ -167,18 +148,6 @@ async def test_a_token_is_not_renewed_into_one_without_a_proof(world: World, use
     assert len(weak) == 1
     assert weak[0] not in [each.token for each in world.at("/mcp")]
     assert len(user.shown) == 2
-
-
-async def test_a_token_with_a_proof_is_not_sent_as_one_without(world: World, user: User) -> None:
-    """Whatever kind a server says that it wants."""
-    wants_proof(world)
-    store = MemoryTokenStore()
-    await call(world.url, OAuth(show=user.show, store=store))
-    world.challenge = f'Bearer resource_metadata="{world.origin}{RESOURCE}/mcp"'
-    await call(world.url, OAuth(show=user.show, store=store))
-    assert {each.headers.get("authorization", "DPoP ")[:5] for each in world.at("/mcp")} == {
-        "DPoP "
-    }
 
 
 async def test_a_program_makes_proofs_too(world: World) -> None:
