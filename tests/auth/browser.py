@@ -33,12 +33,7 @@ class _Stay(HTTPRedirectHandler):
 
 
 class Form:
-    """A form of a page.
-
-    Args:
-        action: Where it goes, absolute.
-        method: How, in lower case.
-    """
+    """A form of a page."""
 
     def __init__(self, action: str, method: str) -> None:
         self.action = action
@@ -69,14 +64,7 @@ class _Forms(HTMLParser):
 
 
 class Page:
-    """What a server has answered.
-
-    Args:
-        url: Of it.
-        status: Of it.
-        headers: Of it.
-        body: Of it.
-    """
+    """What a server has answered."""
 
     def __init__(self, url: str, status: int, headers: HTTPMessage, body: bytes) -> None:
         self.url = url
@@ -106,13 +94,7 @@ class Page:
 
 
 class Browser:
-    """Somebody before a browser, with cookies of their own.
-
-    Args:
-        answers: What they write into fields, by name.
-        button: The value of the button that they press where there are several; the first by
-            default.
-    """
+    """Somebody before a browser, with cookies of their own."""
 
     def __init__(self, answers: Mapping[str, str] | None = None, button: str | None = None) -> None:
         self.answers = dict(answers or {})

@@ -88,6 +88,7 @@ def forged(issuer: Issuer) -> dict[str, str]:
         "kid: SQL": issuer.token(stranger, {"kid": "x' UNION SELECT 'secret' --"}),
         "kid: very long": issuer.token(stranger, {"kid": "k" * 5000}),
         "one part": "abc",
+        "kid: no text": f"{part({'alg': 'ES256', 'kid': ['one']})}.{claims}.{signature}",
         "no JSON": "a.b.c",
         "much of nothing": "." * 5000,
         "deep": f"{part(b'[' * 5000)}.{claims}.{signature}",

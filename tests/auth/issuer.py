@@ -23,12 +23,7 @@ _LONG: Final = 24 * 3600
 
 
 class Key:
-    """A key that tokens are signed with.
-
-    Args:
-        kid: Its id.
-        algorithm: That it is for.
-    """
+    """A key that tokens are signed with."""
 
     def __init__(self, kid: str, algorithm: str = "ES256") -> None:
         self.kid = kid
@@ -63,11 +58,7 @@ class Reply(NamedTuple):
 
 
 class Issuer:
-    """An identity provider.
-
-    Args:
-        url: Of it, and its name.
-    """
+    """An identity provider."""
 
     def __init__(self, url: str) -> None:
         self.url = url

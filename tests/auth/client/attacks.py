@@ -14,16 +14,7 @@ Prepare = Callable[[World, World], object]
 
 
 class Attack(NamedTuple):
-    """One of them.
-
-    Args:
-        name: What is tried.
-        prepare: Makes a world try it.
-        says: The error, as a regular expression.
-        logins: How often the user is sent somewhere.
-        asks: How often a token is asked for.
-        timeout: Seconds that the user has.
-    """
+    """One of them."""
 
     name: str
     prepare: Prepare

@@ -34,14 +34,7 @@ OPENID: Final = "/.well-known/openid-configuration"
 
 
 class Reply(NamedTuple):
-    """What a path answers with.
-
-    Args:
-        status: Of HTTP.
-        body: An object is sent as JSON.
-        headers: A name may have several values.
-        stays: The end of the body is not sent before that of the test.
-    """
+    """What a path answers with."""
 
     status: int = 200
     body: Any = b""
@@ -88,11 +81,7 @@ class Code:
 
 
 class World:
-    """An MCP server of 2026-07-28 at ``/mcp``, and the issuer of its tokens.
-
-    Args:
-        origin: Where both are.
-    """
+    """An MCP server of 2026-07-28 at ``/mcp``, and the issuer of its tokens."""
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
@@ -363,11 +352,7 @@ class World:
 
 
 class Routed(httpx2.AsyncHTTPTransport):
-    """Brings requests for any host to one port of this machine.
-
-    Args:
-        port: The port.
-    """
+    """Brings requests for any host to one port of this machine."""
 
     def __init__(self, port: int) -> None:
         super().__init__(verify=False)
@@ -379,11 +364,7 @@ class Routed(httpx2.AsyncHTTPTransport):
 
 
 class Host:
-    """A server on a port of this machine, for one world after another.
-
-    Args:
-        port: The port.
-    """
+    """A server on a port of this machine, for one world after another."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -391,11 +372,7 @@ class Host:
 
     @contextmanager
     def world(self, origin: str = "") -> Iterator[World]:
-        """A new one, until the end of the block.
-
-        Args:
-            origin: As which it is known; where it is by default.
-        """
+        """A new one, until the end of the block."""
         world = World(origin or f"http://127.0.0.1:{self.port}")
         world.port = self.port
         self._world = world
@@ -421,12 +398,7 @@ def hosting() -> Iterator[Host]:
 
 @dataclass
 class User:
-    """Somebody before a browser, who says yes to everything.
-
-    Attributes:
-        shown: The addresses that they were sent to.
-        page: What they see in the end.
-    """
+    """Somebody before a browser, who says yes to everything."""
 
     shown: list[str] = field(default_factory=list)
     page: Page | None = None

@@ -16,11 +16,7 @@ CLIENT_SECRET: Final = "the secret / of the server"
 
 
 class IdentityProvider(Issuer):
-    """A provider in which somebody is logged in, and agrees to everything.
-
-    Args:
-        url: Of it.
-    """
+    """A provider in which somebody is logged in, and agrees to everything."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)

@@ -36,11 +36,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL"
 
 
 class Processes:
-    """The two processes.
-
-    Args:
-        file: That they share.
-    """
+    """The two processes."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -131,11 +127,7 @@ def until_answered(send: Callable[[], Page]) -> Page:
 
 
 class Walks:
-    """What clients go through, again and again.
-
-    Attributes:
-        done: How often each of the things happened that are not certain.
-    """
+    """What clients go through, again and again."""
 
     def __init__(self, site: Anywhere, enough: threading.Event) -> None:
         self.site = site
