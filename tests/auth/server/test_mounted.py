@@ -43,17 +43,9 @@ def attached(app: MCPKit[Any], options: Any) -> Any:
     return host
 
 
-def routed(app: MCPKit[Any], options: Any) -> Any:
-    return Starlette(routes=[app.route("/notes/mcp", **options)])
-
-
 def mounted(app: MCPKit[Any], options: Any) -> Any:
-    return Starlette(
-        routes=[
-            app.metadata_route("/notes/mcp", **options),
-            Mount("/notes", app.asgi(**options)),
-        ]
-    )
+    metadata = app.metadata_route("/notes/mcp", **options)
+    return Starlette(routes=[metadata, Mount("/notes", app.asgi(**options))])
 
 
 def mounted_deeper(app: MCPKit[Any], options: Any) -> Any:
@@ -63,7 +55,10 @@ def mounted_deeper(app: MCPKit[Any], options: Any) -> Any:
 
 PLACES: Final[dict[str, tuple[Callable[[MCPKit[Any], Any], Any], str, str]]] = {
     "attached": (attached, "", "/notes/mcp"),
-    "a route": (routed, "", "/notes/mcp"),
+    "a route": (
+        lambda app, options: Starlette(routes=[app.route("/notes/mcp", **options)]),
+        *("", "/notes/mcp"),
+    ),
     "mounted": (mounted, "/notes", "/mcp"),
     "mounted, and the endpoint is the mount": (mounted_deeper, "/notes", ""),
 }
