@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import secrets
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from hashlib import sha256
 from html import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 from urllib.request import ProxyHandler, Request, build_opener
@@ -19,6 +18,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import pytest
 
 from mcpkit import Context, MCPKit
+from mcpkit._utils.fetch import s256
 from mcpkit.auth import (
     AuthorizationServer,
     Login,
@@ -35,6 +35,7 @@ from mcpkit.auth import (
 from mcpkit.auth import Page as LoginPage
 from mcpkit.auth.server import users
 from tests.auth.browser import Browser, Page, fields_of
+from tests.messages import MODERN, announced, called
 from tests.uvicorns import listen, running
 
 BACK: Final = "http://127.0.0.1:9/back"
@@ -66,6 +67,9 @@ class Clock:
 class NameLogin(Login):
     """Whoever writes a name is it; nobody is called "nobody"."""
 
+    now: ClassVar[dict[str, User | None]] = {}
+    """Users who have changed, or are gone."""
+
     def page(self, visit: LoginAttempt, problem: str = "") -> LoginPage:
         return LoginPage(
             f'<form method="post" action="{escape(visit.action)}">{problem}'
@@ -87,6 +91,9 @@ class NameLogin(Login):
             return self.page(visit, "Write a name")
         scopes = frozenset({"notes:read"}) if name == "reader" else None
         return User(name, name.title(), {"tenant": f"of {name}"}, scopes)
+
+    async def still(self, user: User) -> User | None:
+        return self.now.get(user.id, user)
 
 
 @dataclass
@@ -140,29 +147,16 @@ class Site:
         found: dict[str, Any] = page.json
         return found
 
-    def call(self, token: str, tool: str = "whoami", arguments: Any = None) -> Page:
-        message = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "tools/call",
-            "params": {
-                "name": tool,
-                "arguments": arguments or {},
-                "_meta": {
-                    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-                    "io.modelcontextprotocol/clientCapabilities": {},
-                },
-            },
-        }
+    def call(self, token: str, tool: str = "whoami") -> Page:
         headers = {
             "Authorization": f"Bearer {token}",
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
-            "MCP-Protocol-Version": "2026-07-28",
+            "MCP-Protocol-Version": MODERN,
             "Mcp-Method": "tools/call",
             "Mcp-Name": tool,
         }
+        message = announced(1, "tools/call", **called(tool, {}))
         return self.send("/mcp", json.dumps(message).encode(), headers)
 
     def said(self, token: str, tool: str = "whoami") -> str:
@@ -174,14 +168,13 @@ class Site:
 
     def parameters(self, **changed: str | None) -> tuple[dict[str, str], str]:
         verifier = secrets.token_urlsafe(40)
-        digest = sha256(verifier.encode()).digest()
-        given: dict[str, str | None] = {
+        given = {
             "response_type": "code",
             "client_id": self.client_id,
             "redirect_uri": BACK,
             "state": "of-the-client",
             "scope": "notes:read",
-            "code_challenge": urlsafe_b64encode(digest).decode().rstrip("="),
+            "code_challenge": s256(verifier),
             "code_challenge_method": "S256",
             "resource": self.url,
             **changed,
@@ -198,7 +191,7 @@ class Site:
         return Asked(fields_of(back), verifier, given["client_id"], given["redirect_uri"])
 
     def redeem(self, asked: Asked, **changed: str | None) -> Page:
-        given: dict[str, str | None] = {
+        given = {
             "grant_type": "authorization_code",
             "code": asked.answer["code"],
             "client_id": asked.client_id,

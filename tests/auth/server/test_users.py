@@ -31,10 +31,16 @@ def who(name: str, password: str) -> Browser:
     return Browser({"name": name, "password": password}, "allow")
 
 
+async def still(users: Users, id: str) -> User | None:
+    return await users.still(User(id))
+
+
 def test_whoever_knows_the_password_is_the_user(site: Site) -> None:
-    for name, id in (("ada", "ada "), ("bob", "b-17 ")):
+    for name, id in (("ada", "ada"), ("bob", "b-17")):
         tokens = site.tokens(who(name, f"the password of {name}"))
-        assert site.said(tokens["access_token"]).startswith(id)
+        assert site.said(tokens["access_token"]).startswith(f"{id} ")
+        assert site.refresh(tokens["refresh_token"]).status == 200
+    assert anyio.run(still, Users({"ada": ADA}), "b-17") is None
 
 
 @pytest.mark.parametrize(
