@@ -28,13 +28,7 @@ MAX_KID: Final = 512
 
 
 class KeySet:
-    """The keys that an issuer signs with.
-
-    Args:
-        issuer: Its metadata name the URL of the keys, if neither of the others is given.
-        url: The URL of the keys (RFC 7517, section 5).
-        keys: The keys themselves, each a JSON Web Key; nothing is fetched then.
-    """
+    """The keys that an issuer signs with."""
 
     def __init__(
         self, issuer: str, url: str | None = None, keys: Sequence[Mapping[str, Any]] | None = None
@@ -52,12 +46,6 @@ class KeySet:
 
         The issuer is asked for an unknown key at most every ten seconds, and by one request at a
         time, so that a flood of tokens with made-up keys causes no flood of requests.
-
-        Args:
-            kid: The id of the key in the token; None if there is none.
-
-        Raises:
-            VerifierUnavailable: There are no keys, and the issuer does not answer.
         """
         if kid is not None and (not isinstance(kid, str) or len(kid) > MAX_KID):
             return ()
@@ -101,11 +89,7 @@ class KeySet:
         return await fetch_json(self._url or await self._discover())
 
     async def _discover(self) -> str:
-        """Return the URL of the keys in the metadata of the issuer.
-
-        Raises:
-            FetchError: There are no metadata, or not of this issuer (RFC 8414, 3.3).
-        """
+        """Return the URL of the keys in the metadata of the issuer."""
         parts = urlsplit(self._issuer)
         path = parts.path.rstrip("/")
         origin = f"{parts.scheme}://{parts.netloc}"

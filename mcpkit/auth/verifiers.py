@@ -92,15 +92,7 @@ class EmbeddedServer(Verifier):
     async def serve(
         self, path: str, urls: EndpointUrls, scope: Mapping[str, Any], receive: Any, send: Any
     ) -> None:
-        """Serve a request, as an ASGI application.
-
-        Args:
-            path: One of `paths`.
-            urls: The endpoint.
-            scope: The ASGI scope.
-            receive: Returns the body.
-            send: Sends the response.
-        """
+        """Serve a request, as an ASGI application."""
 
 
 Verify: TypeAlias = Callable[[str], "Principal | Awaitable[Principal | None] | None"]
@@ -190,11 +182,7 @@ Auth: TypeAlias = "ResourceServer | Verifier | Verify | Sequence[Verifier | Veri
 
 
 def resource_server(auth: Any) -> ResourceServer:
-    """Return the resource server for the option ``auth``.
-
-    Raises:
-        TypeError: The option is none of `Auth`.
-    """
+    """Return the resource server for the option ``auth``."""
     if isinstance(auth, ResourceServer):
         return auth
     if isinstance(auth, (list, tuple)):
@@ -235,11 +223,6 @@ def principal_of(
 
     Its id consists of issuer and subject, because the same subject of another issuer is another
     user (AUTH-17).
-
-    Args:
-        claims: The claims of the token.
-        issuer: Its issuer.
-        expires_at: When the authentication ends.
     """
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT:

@@ -83,14 +83,7 @@ class RegisteredClient:
 
 
 class Clients:
-    """Finds clients and registers them.
-
-    Args:
-        store: Stores the registrations.
-        given: The clients that the author configures; a `ValueError` if one is malformed.
-        dynamic: Clients may register themselves (RFC 7591).
-        documents: A client id may be the URL of a document.
-    """
+    """Finds clients and registers them."""
 
     def __init__(
         self,
@@ -111,11 +104,7 @@ class Clients:
         self._fetches = RateLimit(MAX_FETCHES, MAX_FETCHES / 600, clock)
 
     async def find(self, id: str, address: str) -> RegisteredClient:
-        """Return a client; `address` is the network of the caller.
-
-        Raises:
-            OAuthError: There is no client with this id.
-        """
+        """Return a client; `address` is the network of the caller."""
         given = self._given.get(id)
         if given is not None:
             return given

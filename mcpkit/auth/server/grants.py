@@ -149,17 +149,7 @@ class UpstreamAccess:
 
 
 class Grants:
-    """Issues codes and tokens, and ends grants.
-
-    Args:
-        store: Stores the grants.
-        keys: Sign and encrypt.
-        token_lifetime: Seconds of an access token.
-        refresh_lifetime: Seconds of a grant since it was last used.
-        refresh: Refreshes the tokens of a provider.
-        still: Returns a user who may still log in.
-        clock: Seconds since the epoch.
-    """
+    """Issues codes and tokens, and ends grants."""
 
     def __init__(
         self,
@@ -191,11 +181,7 @@ class Grants:
         resource: str,
         scopes: tuple[str, ...],
     ) -> str:
-        """Store a grant, and return the code for the client.
-
-        Raises:
-            OAuthError: There are too many.
-        """
+        """Store a grant, and return the code for the client."""
         id = secrets.token_urlsafe(18)
         now = self._clock()
         if user.upstream is not None:
@@ -234,11 +220,7 @@ class Grants:
     async def redeem(
         self, text: str, *, client_id: str, redirect_uri: str | None, verifier: str | None
     ) -> dict[str, Any]:
-        """Return a token response for a code.
-
-        Raises:
-            OAuthError: The code is not the client's, or was redeemed before, which ends the grant.
-        """
+        """Return a token response for a code; a second use of the code ends the grant."""
         refused = OAuthError("invalid_grant", "The code is not valid")
         kept = await self._store.get("code", hash_of(text))
         if kept is None:
@@ -269,16 +251,7 @@ class Grants:
     async def refresh(
         self, text: str, *, client_id: str, scopes: tuple[str, ...] | None
     ) -> dict[str, Any]:
-        """Return a token response for a refresh token, which becomes invalid.
-
-        Args:
-            text: The refresh token.
-            client_id: The client that has sent it.
-            scopes: Fewer than before; None: the same.
-
-        Raises:
-            OAuthError: The token is not the client's, or was used before.
-        """
+        """Return a token response for a refresh token, for its scopes or fewer, and rotate it."""
         refused = OAuthError("invalid_grant", "The refresh token is not valid")
         for _ in range(2):
             found = await self._grant_of(text)
@@ -315,11 +288,7 @@ class Grants:
     async def for_machine(
         self, client_id: str, issuer: str, resource: str, scopes: tuple[str, ...]
     ) -> dict[str, Any]:
-        """Return a token response for a client that acts for itself (RFC 6749, 4.4).
-
-        Raises:
-            OAuthError: There are too many.
-        """
+        """Return a token response for a client that acts for itself (RFC 6749, 4.4)."""
         id = secrets.token_urlsafe(18)
         now = self._clock()
         # No user can have this subject (RFC 9700, 4.15).
@@ -353,16 +322,11 @@ class Grants:
         await self._store.take("upstream", grant)
 
     async def verify(self, token: str, resource: str | None) -> Principal | None:
-        """Return the principal of an access token, if its grant has not ended.
-
-        Args:
-            token: The token.
-            resource: Its audience; None for any loopback address, and an issuer on loopback.
-        """
+        """Return the principal of an access token, if its grant has not ended."""
         claims = await self._claims(token)
         if claims is None:
             return None
-        if resource is None:
+        if resource is None:  # without public_url: issued on loopback, and valid there
             hosts = [urlsplit(claims[name]).hostname for name in ("iss", "aud")]
             is_ours = all(host is not None and is_loopback_name(host) for host in hosts)
         else:
@@ -459,12 +423,7 @@ class Grants:
     # --- providers --------------------------------------------------------------------------------
 
     async def upstream_tokens(self, grant: str) -> UpstreamTokens:
-        """Return the tokens of a provider, refreshed if they are about to expire.
-
-        Raises:
-            LoginRefused: The provider has ended the login, and so the grant has ended.
-            ProviderUnavailable: The provider does not answer, and the token has expired.
-        """
+        """Return the tokens of a provider, refreshed if they are about to expire."""
         for _ in range(int(_LOCK_S / _POLL_S) + 1):
             _, tokens = await self._upstream_of(grant)
             if not self._is_ending(tokens):

@@ -43,14 +43,7 @@ class SigningKey(NamedTuple):
 
 
 class KeyStore:
-    """Stores the keys of a server, encrypted, and rotates them.
-
-    Args:
-        store: Shared by all processes of the server.
-        given: The secrets that encrypt the keys, the current one first.
-        lifetime: Seconds for which a key signs.
-        overlap: Seconds for which a key is published after that: the lifetime of a token.
-    """
+    """Stores the keys of a server, encrypted, and rotates them."""
 
     def __init__(
         self,
@@ -65,7 +58,7 @@ class KeyStore:
 
         self._store = store
         self._lifetime = lifetime
-        self._overlap = overlap
+        self._overlap = overlap  # how long a key is published after it has signed
         self._clock = clock
         # Secrets are long and random, so one round of a hash derives the keys (RFC 5869, 3.3).
         derived = (digest(each.encode(), b"mcpkit auth", "sha256") for each in given)

@@ -104,19 +104,7 @@ def consent(
     user: str,
     scopes: tuple[tuple[str, str], ...],
 ) -> str:
-    """Return the page that asks whether a client may act for a user.
-
-    Args:
-        action: Where the form goes.
-        state: The id of the login.
-        server: The name of the MCP server.
-        client_name: The client's name for itself; may be empty.
-        client_host: The host of its document; empty if it has registered itself.
-        redirect_to: The target of the redirect: an origin, or ``scheme:``.
-        is_local: True if that is this machine.
-        user: The name of the user.
-        scopes: The requested scopes, each with its meaning, or its name again.
-    """
+    """Return the page that asks whether a client may act for a user."""
     name = escape(client_name or "A program without a name")
     known = (
         f"<dt>Described at</dt><dd>{escape(client_host)}</dd>"

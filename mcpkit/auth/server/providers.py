@@ -407,12 +407,7 @@ class UpstreamLogin(Login):
         return user if found is True else None
 
     async def refresh(self, tokens: UpstreamTokens) -> UpstreamTokens:
-        """Return new tokens of the provider.
-
-        Raises:
-            LoginRefused: The provider has ended the login.
-            ProviderUnavailable: The provider does not answer.
-        """
+        """Return new tokens of the provider."""
         ended = LoginRefused(f"{self._provider.name} has ended the login; log in again")
         if tokens.refresh_token is None:
             raise ended

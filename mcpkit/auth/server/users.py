@@ -176,11 +176,7 @@ def _scrypt(password: str, salt: bytes, cost: int, block: int) -> bytes:
 
 
 class LoginChooser(Login):
-    """A choice among several logins.
-
-    Args:
-        logins: Two or more, in the order in which they are shown.
-    """
+    """A choice among several logins."""
 
     def __init__(self, logins: Sequence[Login]) -> None:
         self._logins = tuple(logins)

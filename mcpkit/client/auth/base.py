@@ -167,11 +167,6 @@ def check_named(url: object, name: str, server: str) -> None:
     unless its own is one (SSRF). Names are not resolved: their hosts have to prove by a certificate
     that the name is theirs before they receive anything (SEC-16), and behind a proxy this machine
     could not resolve them.
-
-    Args:
-        url: The address.
-        name: Its owner or member, for messages.
-        server: The URL of the server; empty for a URL from this program's own settings.
     """
     try:
         check_address(url, name)

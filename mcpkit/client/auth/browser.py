@@ -38,9 +38,6 @@ def open_browser(url: str) -> None:
     """Open a URL in the user's browser, and print it for users without a browser here.
 
     Only http and https are opened, and without a shell (SEC-19).
-
-    Raises:
-        AuthorizationFailed: The URL has another scheme.
     """
     if urlsplit(url).scheme not in ("http", "https"):
         raise AuthorizationFailed("the URL for the login is not a web address")
@@ -56,11 +53,7 @@ def open_browser(url: str) -> None:
 
 
 class Callback:
-    """The URL on this machine to which the browser is redirected.
-
-    Args:
-        port: The port that listens.
-    """
+    """The URL on this machine to which the browser is redirected."""
 
     def __init__(self, port: int) -> None:
         self.redirect_uri = f"http://{_HOST}:{port}{PATH}"
@@ -123,15 +116,7 @@ class Callback:
 
 @asynccontextmanager
 async def listening(port: int = 0, *, strict: bool = False) -> AsyncGenerator[Callback, None]:
-    """Listen on this machine for the redirect, inside the ``async with``.
-
-    Args:
-        port: To listen on, if it is free; 0 for any.
-        strict: Use no other port, because the issuer knows this one.
-
-    Raises:
-        AuthorizationFailed: The port is in use.
-    """
+    """Listen on this machine for the redirect, inside the ``async with``."""
     try:
         listener = await anyio.create_tcp_listener(local_host=_HOST, local_port=port)
     except OSError:

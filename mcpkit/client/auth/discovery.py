@@ -45,12 +45,7 @@ class Challenge:
 
 
 def read_challenge(values: Sequence[str], *, has_proof: bool = False) -> Challenge:
-    """Return the challenge for a token in the headers ``WWW-Authenticate``.
-
-    Args:
-        values: The headers, each with any number of challenges (RFC 9110, 11.6.1).
-        has_proof: True if the rejected token was bound to a key: prefer the challenge ``DPoP``.
-    """
+    """Return the challenge for a token in the headers ``WWW-Authenticate``."""
     found: dict[str, dict[str, str]] = {}
     for value in values:
         for scheme, parameters in _challenges_in(value[:MAX_CHALLENGE]):
@@ -102,19 +97,14 @@ def valid_scopes(scopes: Sequence[Any]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Resource:
-    """A server's description of itself.
-
-    Args:
-        id: Its identifier in requests for tokens; empty if it has no metadata.
-        issuer: The issuer of its tokens.
-        scopes: The scopes that it lists; None if it lists none.
-        server: Its URL.
-    """
+    """A server's description of itself."""
 
     id: str
+    """Its identifier in requests for tokens; empty if it has no metadata."""
     issuer: str
     scopes: tuple[str, ...] | None = None
     server: str = ""
+    """Its URL."""
 
     @property
     def is_described(self) -> bool:
@@ -123,11 +113,7 @@ class Resource:
 
 
 async def _metadata(url: str, name: str, server: str) -> Mapping[str, Any] | None:
-    """Return the JSON object at a URL; None if there is none.
-
-    Raises:
-        AuthorizationFailed: The host does not answer at the moment, or the URL must not be used.
-    """
+    """Return the JSON object at a URL; None if there is none."""
     response = await request(url, name, server)
     if response.is_temporary:
         raise AuthorizationFailed(
@@ -137,17 +123,7 @@ async def _metadata(url: str, name: str, server: str) -> Mapping[str, Any] | Non
 
 
 async def find_resource(url: str, server: str, challenge: Challenge, wanted: str = "") -> Resource:
-    """Return the server at a URL as a protected resource.
-
-    Args:
-        url: The URL of the rejected request.
-        server: The URL of the server.
-        challenge: Its challenge.
-        wanted: The issuer to prefer if the server names several.
-
-    Raises:
-        AuthorizationFailed: The metadata are those of another server, or not usable.
-    """
+    """Return the server at a URL as a protected resource."""
     asked = tuple(dict.fromkeys((server_key(url), server_key(server))))
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(asked[0]))
     paths = [urlsplit(each).path.rstrip("/") for each in asked]
@@ -241,11 +217,7 @@ class Issuer:
 
 
 async def find_issuer(resource: Resource) -> Issuer:
-    """Return the issuer of a server's tokens.
-
-    Raises:
-        AuthorizationFailed: The issuer has no metadata, or those of another one.
-    """
+    """Return the issuer of a server's tokens."""
     id = resource.issuer
     try:
         parts = urlsplit(id)

@@ -13,15 +13,7 @@ _NEEDS: Final = 'Tokens that are bound to a key need the auth extra: pip install
 
 
 class DPoPProofs:
-    """A key of the client, the proofs that it signs, and the nonces that servers require in them.
-
-    Args:
-        key: The private key in PEM; a new one by default.
-        nonces: By the origins of their servers.
-
-    Raises:
-        ValueError: The key cannot be read.
-    """
+    """A key of the client in PEM, a new one by default, and the proofs that it signs."""
 
     def __init__(self, key: str | None = None, nonces: dict[str, str] | None = None) -> None:
         try:

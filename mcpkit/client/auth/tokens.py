@@ -104,17 +104,7 @@ class TokenSource(HttpAuth):
     async def obtain(
         self, place: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
     ) -> Credentials:
-        """Return credentials with a new token.
-
-        Args:
-            place: The key of the server in the store.
-            resource: The server's description of itself.
-            issuer: The issuer of its tokens.
-            scopes: To request; None: the issuer's choice.
-
-        Raises:
-            AuthorizationFailed: The client cannot get a token.
-        """
+        """Return credentials with a new token."""
 
     # --- requests to a server ---------------------------------------------------------------------
 
