@@ -30,7 +30,7 @@ def call(*arguments: str, input: bytes = b"", cwd: Path | None = None, cold: boo
     return mcpkit("call", OFFERING, *arguments, input=input, cwd=cwd, cold=cold)
 
 
-# --- what is asked for ----------------------------------------------------------------------------
+# --- arguments and results ------------------------------------------------------------------------
 
 
 def test_arguments_of_every_kind() -> None:
@@ -48,46 +48,50 @@ def test_arguments_of_every_kind() -> None:
     }
 
 
-def test_all_arguments_from_stdin() -> None:
-    assert call("add", "--args", "-", input=b'{"a": 1, "b": 2}').stdout == "3\n"
-
-
-def test_a_text_from_stdin() -> None:
-    assert call("echo", "text=@-", input="Grüße".encode()).stdout == "Grüße\n"
-
-
-def test_an_unknown_tool() -> None:
-    ended = call("serach")
-    assert ended.code == 2
-    assert single_line(ended) == "there is no tool 'serach'; did you mean 'search'?"
-
-
-def test_a_malformed_argument() -> None:
-    ended = call("add", "a=1", "b=two")
-    assert ended.code == 2
-    assert single_line(ended) == 'b: expected an integer, got "two"'
-
-
-def test_arguments_are_judged_by_the_server() -> None:
-    ended = call("add", "a=1", "c=3")
-    assert (ended.code, ended.stdout) == (1, "")
-    assert "c: unknown argument" in ended.stderr
-
-
-def test_a_variable_of_the_server() -> None:
-    ended = mcpkit("call", OFFERING, "variable", "name=KEY", "--env", "KEY=secret")
-    assert ended.stdout == "secret\n"
-
-
-def test_an_old_revision() -> None:
-    assert call("add", "a=1", "b=2", "--revision", "2024-11-05") == (0, "3\n", "")
-
-
-# --- what is answered -----------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("words", "input", "stdout"),
+    [
+        ("add --args -", '{"a": 1, "b": 2}', "3\n"),
+        ("echo text=@-", "Grüße", "Grüße\n"),
+        ("add a=1 b=2 --revision 2024-11-05", "", "3\n"),
+        ("variable name=KEY --env KEY=secret", "", "secret\n"),
+        ("summary", "", "It is warm.\n"),
+        ("steps --quiet", "", "done\n"),
+    ],
+)
+def test_a_result_is_printed(words: str, input: str, stdout: str) -> None:
+    assert call(*words.split(), input=input.encode()) == (0, stdout, "")
 
 
 def test_text_is_printed_as_it_is() -> None:
     assert call("echo", "text= a\n[bold]b ") == (0, " a\n[bold]b \n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("serach", 2, "there is no tool 'serach'; did you mean 'search'?"),
+        ("add a=1 b=two", 2, 'b: expected an integer, got "two"'),
+        ("fail how=protocol", 1, r"the server answered with error -32050: No such \x1b[31mluck"),
+        ("nothing", 0, "nothing has run, and answers nothing"),
+        ("book -a yes", 2, "--answer 'yes': write key=value, accept, decline or cancel"),
+        (
+            "haiku --sampling-command missing",
+            2,
+            "--sampling-command 'missing': there is no such co",
+        ),
+        ("where --roots missing", 2, "--roots missing: there is no such file or folder"),
+        ("haiku", 1, "the server answered with error "),
+        ("where", 1, "the server answered with error "),
+    ],
+)
+def test_a_failure_is_one_line(words: str, code: int, message: str) -> None:
+    ended = call(*words.split())
+    assert ended.code == code
+    line = single_line(ended)
+    assert line.startswith(message)
+    if message.endswith("error "):
+        assert "; add --" in line
 
 
 def test_the_whole_result_as_json() -> None:
@@ -98,30 +102,14 @@ def test_the_whole_result_as_json() -> None:
     assert result["structuredContent"] == {"result": 3}
 
 
-def test_better_words_come_before_data() -> None:
-    assert call("summary").stdout == "It is warm.\n"
-
-
-def test_having_nothing_to_say_is_said() -> None:
-    ended = call("nothing")
-    assert (ended.code, ended.stdout) == (0, "")
-    assert single_line(ended) == "nothing has run, and answers nothing"
-
-
 def test_a_tool_that_fails() -> None:
     assert call("fail") == (1, "", "The oven is off.\n")
-
-
-def test_a_tool_that_fails_as_json() -> None:
     ended = call("fail", "--json")
     assert (ended.code, ended.stderr) == (1, "")
     assert json.loads(ended.stdout)["isError"] is True
-
-
-def test_an_error_of_the_protocol_is_one_line() -> None:
-    ended = call("fail", "how=protocol")
-    assert ended.code == 1
-    assert single_line(ended) == "the server answered with error -32050: No such \\x1b[31mluck"
+    ended = call("add", "a=1", "c=3")
+    assert (ended.code, ended.stdout) == (1, "")
+    assert "c: unknown argument" in ended.stderr
 
 
 class TestWhatIsNoText:
@@ -142,15 +130,10 @@ class TestWhatIsNoText:
 
     def test_no_file_is_overwritten(self, tmp_path: Path) -> None:
         (tmp_path / "plot.png").write_text("mine")
+        assert "/plot.png: " in call("plot", "--save", str(tmp_path / "plot.png")).stderr
         call("plot", "--save", str(tmp_path))
         assert (tmp_path / "plot.png").read_text() == "mine"
         assert (tmp_path / "plot-2.png").read_bytes() == PNG
-
-    def test_it_cannot_be_saved(self, tmp_path: Path) -> None:
-        (tmp_path / "file").write_text("")
-        ended = call("plot", "--save", str(tmp_path / "file"))
-        assert ended.code == 2
-        assert single_line(ended).startswith(f"{tmp_path / 'file'}: ")
 
 
 # --- what is told meanwhile -----------------------------------------------------------------------
@@ -168,114 +151,64 @@ def test_progress_and_logs_are_lines_on_stderr(revision: str) -> None:
     ]
 
 
-def test_quiet() -> None:
-    assert call("steps", "--quiet") == (0, "done\n", "")
+# --- requests of the server -----------------------------------------------------------------------
 
 
-# --- what is asked meanwhile ----------------------------------------------------------------------
+@pytest.mark.parametrize("revision", ELICITING)
+def test_answers_on_the_command_line(revision: str) -> None:
+    ended = call(
+        *["book", "--answer", "name=Ann", "-a", "room=double", "-a", "nights:=3"],
+        *["--revision", revision],
+    )
+    assert ended.code == 0
+    assert ended.stdout == "booked: Details(name='Ann', room='double', nights=3, quiet=False)\n"
+    assert ended.stderr.startswith("The server asks: Who travels?  → {")
 
 
-class TestForms:
-    @pytest.mark.parametrize("revision", ELICITING)
-    def test_answers_on_the_command_line(self, revision: str) -> None:
-        ended = call(
-            *["book", "--answer", "name=Ann", "-a", "room=double", "-a", "nights:=3"],
-            *["--revision", revision],
-        )
-        assert ended.code == 0
-        assert ended.stdout == "booked: Details(name='Ann', room='double', nights=3, quiet=False)\n"
-        assert ended.stderr.startswith("The server asks: Who travels?  → {")
-
-    def test_declining(self) -> None:
-        ended = call("book", "--answer", "decline")
-        assert ended.code == 1
-        assert ended.stderr.endswith("not booked: Declined\n")
-
-    def test_nobody_is_there(self) -> None:
-        ended = call("book", "-a", "name=Ann")
-        assert ended.code == 1
-        assert ended.stderr.splitlines() == [
-            (
-                'mcpkit: the server asks "Who travels?", but there is no terminal to ask '
-                "at; cancelled. "
-                "To answer: --answer room=…"
-            ),
-            "not booked: Dismissed",
-        ]
+NOBODY = (
+    'mcpkit: the server asks "Who travels?", but there is no terminal to ask at; cancelled. To '
+)
 
 
-def test_an_answer_that_does_not_fit() -> None:
-    ended = call("book", "-a", "name=A", "-a", "room=suite")
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("book -a decline", "not booked: Declined\n"),
+        ("book -a name=Ann", f"{NOBODY}answer: --answer room=…\nnot booked: Dismissed\n"),
+        (
+            "book -a name=A -a room=double",
+            "mcpkit: --answer name=A: expected at least 2 characters\n",
+        ),
+        ("confirm", "Dismissed None\n"),
+        ("confirm", "To answer: --answer accept\n"),
+        ("confirm -a accept -a value=blue", "Accepted blue\n"),
+        ("sign_in", "(https://example.com/login)"),
+        ("sign_in --answer accept", "Accepted\n"),
+    ],
+)
+def test_a_form_or_page_is_answered_or_dismissed(words: str, text: str) -> None:
+    ended = call(*words.split())
+    assert ended.code == (1 if "book" in words else 0)
+    assert text in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2026-07-28"])
+def test_a_command_answers_for_the_model(revision: str) -> None:
+    command = f'"{sys.executable}" -c "import sys; print(sys.stdin.read().upper())"'
+    ended = call("haiku", "--sampling-command", command, "--revision", revision)
+    assert ended.code == 0
+    assert ended.stdout == ("the model said: SYSTEM: BE BRIEF.\n\nUSER: A HAIKU ABOUT TEA\n")
+
+
+def test_a_command_that_fails_to() -> None:
+    ended = call("haiku", "--sampling-command", f'"{sys.executable}" -c "exit(3)"')
     assert ended.code == 1
-    assert ended.stderr.splitlines()[:2] == [
-        "mcpkit: --answer name=A: expected at least 2 characters",
-        "mcpkit: --answer room=suite: expected one of single, double",
-    ]
+    assert single_line(ended).endswith("asked for the model, failed (exit code 3)")
 
 
-def test_a_confirmation_needs_to_be_accepted() -> None:
-    ended = call("confirm")
-    assert ended.stdout == "Dismissed None\n"
-    assert "To answer: --answer accept" in ended.stderr
-
-
-def test_several_questions_in_turn() -> None:
-    assert call("confirm", "-a", "accept", "-a", "value=blue").stdout == "Accepted blue\n"
-
-
-def test_an_answer_that_is_none() -> None:
-    ended = call("book", "-a", "yes")
-    assert ended.code == 2
-    assert single_line(ended) == "--answer 'yes': write key=value, accept, decline or cancel"
-
-
-def test_a_page_is_not_opened_by_itself() -> None:
-    ended = call("sign_in")
-    assert ended.stdout == "Dismissed\n"
-    assert "https://example.com/login" in ended.stderr
-
-
-def test_a_page_is_accepted_on_the_command_line() -> None:
-    assert call("sign_in", "--answer", "accept").stdout == "Accepted\n"
-
-
-class TestTheModel:
-    COMMAND = f'"{sys.executable}" -c "import sys; print(sys.stdin.read().upper())"'
-
-    @pytest.mark.parametrize("revision", ["2024-11-05", "2026-07-28"])
-    def test_is_a_command(self, revision: str) -> None:
-        ended = call("haiku", "--sampling-command", self.COMMAND, "--revision", revision)
-        assert ended.code == 0
-        assert ended.stdout == ("the model said: SYSTEM: BE BRIEF.\n\nUSER: A HAIKU ABOUT TEA\n")
-
-    def test_is_a_command_that_fails(self) -> None:
-        ended = call("haiku", "--sampling-command", f'"{sys.executable}" -c "exit(3)"')
-        assert ended.code == 1
-        assert single_line(ended).endswith("asked for the model, failed (exit code 3)")
-
-    def test_is_no_command(self) -> None:
-        ended = call("haiku", "--sampling-command", "missing-model")
-        assert ended.code == 2
-        assert single_line(ended).endswith("there is no such command")
-
-    def test_is_not_there(self) -> None:
-        ended = call("haiku")
-        assert ended.code == 1
-        assert single_line(ended).endswith("sampling; add --sampling-command COMMAND")
-
-
-class TestRoots:
-    def test_are_given(self, tmp_path: Path) -> None:
-        ended = call("where", "--roots", str(tmp_path), "--roots", "file:///other")
-        assert ended.stdout == f"{tmp_path.as_uri()} file:///other\n"
-
-    def test_must_exist(self) -> None:
-        ended = call("where", "--roots", "missing")
-        assert ended.code == 2
-        assert single_line(ended) == "--roots missing: there is no such file or folder"
-
-    def test_are_not_there(self) -> None:
-        assert single_line(call("where")).endswith("roots; add --roots PATH")
+def test_roots(tmp_path: Path) -> None:
+    ended = call("where", "--roots", str(tmp_path), "--roots", "file:///other")
+    assert ended.stdout == f"{tmp_path.as_uri()} file:///other\n"
 
 
 # --- the end --------------------------------------------------------------------------------------

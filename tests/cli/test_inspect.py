@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ import pytest
 
 from mcpkit.cli._token_estimate import tool_tokens
 from tests.cli.commands import MCPKIT, OFFERING, at_terminal, mcpkit, single_line
-from tests.transports.http.plain import serving
+from tests.transports.processes import TIMEOUT, environment
+from tests.warm import Popen
 
 
 @pytest.fixture(scope="module")
@@ -20,15 +23,6 @@ def page() -> str:
     ended = mcpkit("inspect", OFFERING)
     assert (ended.code, ended.stderr) == (0, "")
     return ended.stdout
-
-
-@pytest.fixture(scope="module")
-def document() -> dict[str, Any]:
-    """The same as JSON."""
-    ended = mcpkit("inspect", OFFERING, "--json")
-    assert (ended.code, ended.stderr) == (0, "")
-    found: dict[str, Any] = json.loads(ended.stdout)
-    return found
 
 
 SAID = {
@@ -47,6 +41,7 @@ SAID = {
     "what a tool gives": "    gives {city: string, nights: integer, guest?: {name: string, age?: ",
     "a resource": "  offering://text  text  text/plain\n    Words.\n",
     "a template": "  offering://{city}/weather  weather  text/plain\n    The weather in a city.\n",
+    "what would steer a terminal": r"    Steer the \x1b[31mterminal.",
     "a prompt": "  plan\n    Plan a trip.\n",
     "its arguments": "    city  required  Where to go.\n    days  optional  How long.\n",
 }
@@ -55,42 +50,27 @@ SAID = {
 @pytest.mark.parametrize("text", SAID.values(), ids=SAID.keys())
 def test_it_shows(page: str, text: str) -> None:
     assert text in page
-
-
-def test_no_line_ends_with_spaces(page: str) -> None:
+    assert "\x1b" not in page
     assert [line for line in page.splitlines() if line != line.rstrip()] == []
 
 
-def test_what_would_steer_a_terminal_is_written_out(page: str) -> None:
-    assert r"    Steer the \x1b[31mterminal." in page
-    assert "\x1b" not in page
-
-
-class TestJson:
-    def test_who_it_is(self, document: dict[str, Any]) -> None:
-        assert document["server"] == {
-            "name": "offering",
-            "version": "1.2",
-            "title": "All there is",
-        }
-        assert document["revision"] == "2026-07-28"
-        assert document["instructions"] == "Ask before you book."
-        assert "tools" in document["capabilities"]
-
-    def test_the_lists_are_as_on_the_wire(self, document: dict[str, Any]) -> None:
-        tools = {tool["name"]: tool for tool in document["tools"]}
-        assert tools["add"]["inputSchema"]["required"] == ["a", "b"]
-        assert [each["uri"] for each in document["resources"]] == [
-            "offering://text",
-            "offering://logo.png",
-        ]
-        assert document["resourceTemplates"][0]["uriTemplate"] == "offering://{city}/weather"
-        assert document["prompts"][0]["arguments"][0]["name"] == "city"
-
-    def test_the_tokens(self, document: dict[str, Any]) -> None:
-        costs = document["tokens"]
-        assert costs["tools"] == {tool["name"]: tool_tokens(tool) for tool in document["tools"]}
-        assert costs["total"] == sum(costs["tools"].values()) + costs["instructions"]
+def test_the_page_as_json() -> None:
+    ended = mcpkit("inspect", OFFERING, "--json")
+    assert (ended.code, ended.stderr) == (0, "")
+    document = json.loads(ended.stdout)
+    assert document["server"] == {"name": "offering", "version": "1.2", "title": "All there is"}
+    assert document["revision"] == "2026-07-28"
+    assert document["instructions"] == "Ask before you book."
+    assert "tools" in document["capabilities"]
+    tools = {tool["name"]: tool for tool in document["tools"]}
+    assert tools["add"]["inputSchema"]["required"] == ["a", "b"]
+    uris = [each["uri"] for each in document["resources"]]
+    assert uris == ["offering://text", "offering://logo.png"]
+    assert document["resourceTemplates"][0]["uriTemplate"] == "offering://{city}/weather"
+    assert document["prompts"][0]["arguments"][0]["name"] == "city"
+    costs = document["tokens"]
+    assert costs["tools"] == {name: tool_tokens(tool) for name, tool in tools.items()}
+    assert costs["total"] == sum(costs["tools"].values()) + costs["instructions"]
 
 
 def test_all_of_one_tool() -> None:
@@ -100,17 +80,6 @@ def test_all_of_one_tool() -> None:
     assert "    output schema\n" in ended.stdout
     assert '"readOnlyHint": true' in ended.stdout
     assert "book" not in ended.stdout
-
-
-def test_the_schemas_of_all_tools() -> None:
-    ended = mcpkit("inspect", OFFERING, "--schemas")
-    assert ended.stdout.count("    input schema\n") == 18
-
-
-def test_a_tool_that_is_not_there() -> None:
-    ended = mcpkit("inspect", OFFERING, "--tool", "boook")
-    assert ended.code == 2
-    assert single_line(ended) == "there is no tool 'boook'; did you mean 'book'?"
 
 
 def test_a_description_of_many_lines_is_cut_and_says_so(tmp_path: Path) -> None:
@@ -123,18 +92,6 @@ def test_a_description_of_many_lines_is_cut_and_says_so(tmp_path: Path) -> None:
         in mcpkit("inspect", "long.py", cwd=tmp_path).stdout
     )
     assert "    line 8\n" in mcpkit("inspect", "long.py", "--tool", "f", cwd=tmp_path).stdout
-
-
-def test_a_server_that_offers_nothing(tmp_path: Path) -> None:
-    (tmp_path / "bare.py").write_text("from mcpkit import MCPKit\napp = MCPKit('bare')\n")
-    ended = mcpkit("inspect", "bare.py", cwd=tmp_path)
-    assert (ended.code, ended.stderr) == (0, "")
-    assert "this server offers neither tools nor resources nor prompts" in ended.stdout
-
-
-@pytest.mark.parametrize("revision", ["2024-11-05"])
-def test_the_revision_is_chosen(revision: str) -> None:
-    assert f"\n  speaks {revision}\n" in mcpkit("inspect", OFFERING, "--revision", revision).stdout
 
 
 # --- targets --------------------------------------------------------------------------------------
@@ -156,18 +113,13 @@ def test_targets(target: str) -> None:
     assert ended.stdout.startswith("offering 1.2  All there is\n")
 
 
-def test_a_url() -> None:
-    with serving(OFFERING, "--http", "--port", "0", cwd=Path(OFFERING).parent) as server:
-        ended = mcpkit("inspect", server.url)
-        assert (ended.code, ended.stderr) == (0, "")
-        assert ended.stdout.startswith("offering 1.2  All there is\n")
-
-
 SILENT = "sh -c 'cat >/dev/null'"
 """A server that says nothing, and ends with its input."""
 
 WRONG = {
     "no file": (["missing.py"], "there is no file missing.py"),
+    "no tool": ([OFFERING, "--tool", "boook"], "there is no tool 'boook'; did you mean 'book'?"),
+    "another server": (["https://example.com/mcp", "--as", "read"], "--as is for apps"),
     "no command": (["missing --flag"], "'missing --flag' is not a file, module, command or URL"),
     "no server": (["true"], "true: The server ended with exit code 0"),
     "a server that is killed": (
@@ -190,19 +142,6 @@ def test_what_cannot_be_done_is_said_in_one_line(arguments: list[str], message: 
     ended = mcpkit("inspect", *arguments)
     assert ended.code == 2
     assert single_line(ended).startswith(message)
-
-
-def test_a_server_of_mcpkit_says_itself_why_it_ends(tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("1 / 0")
-    ended = mcpkit("inspect", "broken.py", cwd=tmp_path)
-    assert ended.code == 2
-    assert single_line(ended).startswith("broken.py cannot be imported: ZeroDivisionError: ")
-
-
-def test_the_help_has_examples() -> None:
-    for command in ("inspect", "call", "read", "prompt"):
-        shown = mcpkit(command, "--help").stdout
-        assert f"\n  Examples:\n    mcpkit {command} server.py" in shown
 
 
 STUB = """\
@@ -235,8 +174,6 @@ STRANGE: dict[str, tuple[Any, int, str]] = {
 def test_a_server_that_does_not_keep_to_the_protocol(
     listed: Any, code: int, text: str, tmp_path: Path
 ) -> None:
-    import shlex
-
     (tmp_path / "stub").write_text(STUB)
     answers = json.dumps({"initialize": INITIALIZED, "tools/list": listed})
     command = [sys.executable, str(tmp_path / "stub"), answers]
@@ -267,23 +204,9 @@ class TestAtATerminal:
         for colour in (30, 33, 34, 37, 97, 93):
             assert f"{colour}m" not in shown
 
-    def test_no_color(self) -> None:
-        """Bold and dim are no colours."""
-        _, shown = at_terminal("inspect", OFFERING, env={"NO_COLOR": "1"}, raw=True)
-        assert "\x1b[36m" not in shown
-        assert "\x1b[1;36m" not in shown
-
 
 def test_a_reader_that_leaves_early(tmp_path: Path) -> None:
     """As ``mcpkit inspect server.py | head -1``."""
-    import subprocess
-
-    from tests.transports.processes import (
-        TIMEOUT,
-        environment,
-    )
-    from tests.warm import Popen
-
     with (tmp_path / "stderr").open("w+") as stderr:
         process = Popen(
             [*MCPKIT, "inspect", OFFERING, "--schemas"],
@@ -327,9 +250,3 @@ def test_it_shows_what_a_caller_with_some_scopes_sees(
     ended = mcpkit("inspect", str(tmp_path / "scoped.py"), "--json", *more)
     assert ended.code == 0, ended.stderr
     assert [each["name"] for each in json.loads(ended.stdout)["tools"]] == tools
-
-
-def test_what_others_would_see_of_another_server_is_not_known() -> None:
-    ended = mcpkit("inspect", "https://example.com/mcp", "--as", "read")
-    assert ended.code == 2
-    assert "--as is for apps" in ended.stderr
