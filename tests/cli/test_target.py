@@ -1,4 +1,4 @@
-"""From what is written on the command line to the app object."""
+"""From a target on the command line to the app object."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ import typer
 from mcpkit.cli._target import TargetError, load_app
 from mcpkit.testing import TestClient
 
-APP = "from mcpkit import MCPKit\n{name} = MCPKit({title!r})\n"
-
 
 def an_app(name: str = "app", title: str | None = None) -> str:
-    return APP.format(name=name, title=title or name)
+    return f"from mcpkit import MCPKit\n{name} = MCPKit({title or name!r})\n"
 
 
 @pytest.fixture(autouse=True)
@@ -36,169 +34,145 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.update(before)
 
 
-class TestFound:
-    @pytest.mark.parametrize("name", ["app", "server", "mcp", "anything"])
-    def test_an_app_by_its_usual_name_or_as_the_only_one(self, folder: Path, name: str) -> None:
-        (folder / "main.py").write_text(an_app(name))
-        assert load_app("main.py").name == name
-
-    @pytest.mark.parametrize("usual", ["app", "server", "mcp"])
-    def test_a_usual_name_goes_first(self, folder: Path, usual: str) -> None:
-        (folder / "main.py").write_text(an_app("another") + an_app(usual))
-        assert load_app("main.py").name == usual
-
-    def test_one_app_under_two_names_is_one(self, folder: Path) -> None:
-        (folder / "main.py").write_text(an_app("first", "it") + "second = first\n")
-        assert load_app("main.py").name == "it"
-
-    def test_by_name(self, folder: Path) -> None:
-        (folder / "main.py").write_text(an_app("app") + an_app("other"))
-        assert load_app("main.py:other").name == "other"
-
-    def test_by_an_absolute_path(self, folder: Path) -> None:
-        (folder / "main.py").write_text(an_app())
-        assert load_app(str(folder / "main.py")).name == "app"
-
-    def test_in_another_folder_beside_its_own_modules(self, folder: Path) -> None:
-        (folder / "sub").mkdir()
-        (folder / "sub" / "main.py").write_text("import beside\n" + an_app())
-        (folder / "sub" / "beside.py").write_text("")
-        assert load_app("sub/main.py").name == "app"
-
-    @pytest.mark.parametrize("target", ["main", "main:app", "package.inner", "package.inner:app"])
-    def test_in_a_module(self, folder: Path, target: str) -> None:
-        (folder / "main.py").write_text(an_app())
-        (folder / "package").mkdir()
-        (folder / "package" / "inner.py").write_text(an_app())
-        assert load_app(target).name == "app"
-
-    @pytest.mark.parametrize("target", ["package/inner.py", "package.inner", "package/deep/er.py"])
-    def test_with_relative_imports(self, folder: Path, target: str) -> None:
-        deep = folder / "package" / "deep"
-        deep.mkdir(parents=True)
-        for place in (deep, deep.parent):
-            (place / "__init__.py").write_text("")
-        (folder / "package" / "beside.py").write_text("title = 'found'\n")
-        app = "from mcpkit import MCPKit\napp = MCPKit(title)\n"
-        (folder / "package" / "inner.py").write_text("from .beside import title\n" + app)
-        (deep / "er.py").write_text("from ..beside import title\n" + app)
-        assert load_app(target).name == "found"
-
-    def test_in_a_package_itself(self, folder: Path) -> None:
-        (folder / "package").mkdir()
-        (folder / "package" / "__init__.py").write_text(an_app())
-        assert load_app("package").name == "app"
-
-    @pytest.mark.parametrize("stem", ["json", "typing", "mcpkit", "asyncio"])
-    def test_a_file_named_like_a_module_that_is_in_use(self, folder: Path, stem: str) -> None:
-        taken = __import__(stem)
-        (folder / f"{stem}.py").write_text(an_app())
-        assert load_app(f"{stem}.py").name == "app"
-        assert sys.modules[stem] is taken
-
-    def test_a_dataclass_in_a_file_finds_its_module(self, folder: Path) -> None:
-        """Annotations that are strings are looked up in `sys.modules`."""
-        (folder / "main.py").write_text(
-            "from __future__ import annotations\n"
-            "from dataclasses import dataclass\n"
-            + an_app()
-            + "@dataclass\nclass City:\n    name: str\n"
-            "@app.tool\ndef show(city: City) -> City: return city\n"
-        )
-        assert "show" in load_app("main.py").server.registry.tools
+RELATIVE = "from mcpkit import MCPKit\napp = MCPKit(title)\n"
+PACKAGE = {
+    "package/__init__.py": an_app(),
+    "package/beside.py": "title = 'found'\n",
+    "package/inner.py": "from .beside import title\n" + RELATIVE,
+    "package/deep/__init__.py": "",
+    "package/deep/er.py": "from ..beside import title\n" + RELATIVE,
+}
+BESIDE = {"sub/main.py": "import beside\n" + an_app(), "sub/beside.py": ""}
+MARKED = (
+    '"""How to use it."""\nimport mcpkit\n'
+    "@mcpkit.tool\ndef add(a: int, b: int) -> int: return a + b\n"
+)
+FOUND: list[tuple[str, dict[str, str], str]] = [
+    *(("main.py", {"main.py": an_app(name)}, name) for name in ("app", "server", "anything")),
+    *(("main.py", {"main.py": an_app("z") + an_app(name)}, name) for name in ("app", "mcp")),
+    ("main.py", {"main.py": an_app("first", "it") + "second = first\n"}, "it"),
+    ("main.py:other", {"main.py": an_app("app") + an_app("other")}, "other"),
+    ("main", {"main.py": an_app()}, "app"),
+    ("main:app", {"main.py": an_app()}, "app"),
+    ("sub/main.py", BESIDE, "app"),
+    ("bare.inner:app", {"bare/inner.py": an_app()}, "app"),
+    ("package", PACKAGE, "app"),
+    *((each, PACKAGE, "found") for each in ("package/inner.py", "package.inner:app")),
+    ("package/deep/er.py", PACKAGE, "found"),
+    ("sums.py", {"sums.py": MARKED + an_app()}, "app"),
+]
 
 
-class TestMarkedFunctions:
-    MARKED = (
-        '"""How to use it."""\n'
-        "import mcpkit\n"
-        "@mcpkit.tool\n"
-        "def add(a: int, b: int) -> int: return a + b\n"
+@pytest.mark.parametrize(("target", "files", "name"), FOUND, ids=[each[0] for each in FOUND])
+def test_an_app_is_found(folder: Path, target: str, files: dict[str, str], name: str) -> None:
+    for place, text in files.items():
+        (folder / place).parent.mkdir(exist_ok=True, parents=True)
+        (folder / place).write_text(text)
+    assert load_app(target).name == name
+
+
+@pytest.mark.parametrize("stem", ["json", "typing", "mcpkit", "asyncio"])
+def test_a_file_may_be_named_like_a_module_that_is_in_use(folder: Path, stem: str) -> None:
+    taken = __import__(stem)
+    (folder / f"{stem}.py").write_text(an_app())
+    assert load_app(str(folder / f"{stem}.py")).name == "app"
+    assert sys.modules[stem] is taken
+
+
+def test_a_dataclass_in_a_file_finds_its_module(folder: Path) -> None:
+    """Annotations that are strings are looked up in `sys.modules`."""
+    (folder / "main.py").write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        + an_app()
+        + "@dataclass\nclass City:\n    name: str\n"
+        "@app.tool\ndef show(city: City) -> City: return city\n"
     )
-
-    def test_make_an_app(self, folder: Path) -> None:
-        (folder / "sums.py").write_text(self.MARKED)
-        app = load_app("sums.py")
-        assert list(app.server.registry.tools) == ["add"]
-
-    def test_it_has_the_name_and_the_docstring_of_the_module(self, folder: Path) -> None:
-        (folder / "sums.py").write_text(self.MARKED)
-        app = load_app("sums.py")
-        assert (app.name, app.server.instructions) == ("sums", "How to use it.")
-
-    def test_an_app_beside_them_goes_first(self, folder: Path) -> None:
-        (folder / "sums.py").write_text(self.MARKED + an_app())
-        assert load_app("sums.py").name == "app"
+    assert "show" in load_app("main.py").server.registry.tools
 
 
-REFUSED = {
-    "no file": ("missing.py", "", "there is no file missing.py"),
-    "no file in a folder": ("no/such.py", "", "there is no file no/such.py"),
-    "no file, with a name": ("missing.py:app", "", "there is no file missing.py"),
-    "no module": ("missing", "", "there is no module or file missing"),
-    "no module in a package": ("os.missing", "", "there is no module or file os.missing"),
-    "a folder": (".", "", "there is no file ."),
-    "nothing": ("", "", "there is no file"),
-    "no app": ("main.py", "x = 1", "main.py has no app: make one, app = MCPKit('main')"),
-    "the class alone": ("main.py", "from mcpkit import MCPKit", "main.py has no app"),
-    "two apps": (
+def test_marked_functions_make_an_app(folder: Path) -> None:
+    (folder / "sums.py").write_text(MARKED)
+    app = load_app("sums.py")
+    assert list(app.server.registry.tools) == ["add"]
+    assert (app.name, app.server.instructions) == ("sums", "How to use it.")
+
+
+OF_FASTMCP = "class FastMCP: ...\n\nFastMCP.__module__ = {!r}\nmcp = FastMCP()\n"
+FAILS = "main.py cannot be imported: "
+REFUSED = [
+    ("missing.py", "", "there is no file missing.py"),
+    ("no/such.py", "", "there is no file no/such.py"),
+    ("missing.py:app", "", "there is no file missing.py"),
+    ("missing", "", "there is no module or file missing"),
+    ("os.missing", "", "there is no module or file os.missing"),
+    (".", "", "there is no file ."),
+    ("", "", "there is no file"),
+    ("main.py", "x = 1", "main.py has no app: make one, app = MCPKit('main')"),
+    ("main.py", "from mcpkit import MCPKit", "main.py has no app"),
+    (
         "main.py",
         an_app("one") + an_app("two"),
         "main.py has 2 apps: one, two; say which, as in main.py:one",
     ),
-    "no such name": ("main.py:nope", an_app(), "main.py has nothing named 'nope'"),
-    "no app of this name": ("main.py:x", "x = 1", "'x' in main.py is a int, not an MCPKit app"),
-    "a factory": (
-        "main.py:make",
-        "def make(): ...",
-        "main.py:make returned a NoneType, not an MCPKit app",
-    ),
-    "an import that fails": (
+    ("main.py:nope", an_app(), "main.py has nothing named 'nope'"),
+    ("main.py:x", "x = 1", "'x' in main.py is a int, not an MCPKit app"),
+    (
         "main.py",
         "\nimport not_there",
-        "main.py cannot be imported: ModuleNotFoundError: No module named 'not_there' (main.py:2)",
+        FAILS + "ModuleNotFoundError: No module named 'not_there' (main.py:2)",
     ),
-    "an import of its own name that fails": (
-        "main.py",
-        "import main.inner",
-        "main.py cannot be imported: ModuleNotFoundError",
-    ),
-    "a syntax error": (
-        "main.py",
-        "\n\ndef f(:\n",
-        "main.py cannot be imported: SyntaxError: invalid syntax (main.py:3)",
-    ),
-    "an exception": (
-        "main.py",
-        "raise ValueError('first\\nsecond')",
-        "main.py cannot be imported: ValueError: first (main.py:1)",
-    ),
-    "an exception without text": (
-        "main.py",
-        "raise KeyError",
-        "main.py cannot be imported: KeyError (main.py:1)",
-    ),
-    "an exit": ("main.py", "raise SystemExit(3)", "main.py cannot be imported: SystemExit: 3"),
-    "bytes that are no text": ("main.py", "\udcff", "main.py cannot be imported: SyntaxError"),
-    "a wrong setting": (
+    ("main.py", "import main.inner", FAILS + "ModuleNotFoundError"),
+    ("main.py", "\n\ndef f(:\n", FAILS + "SyntaxError: invalid syntax (main.py:3)"),
+    ("main.py", "raise ValueError('first\\nsecond')", FAILS + "ValueError: first (main.py:1)"),
+    ("main.py", "raise KeyError", FAILS + "KeyError (main.py:1)"),
+    ("main.py", "raise SystemExit(3)", FAILS + "SystemExit: 3"),
+    ("main.py", "\udcff", FAILS + "SyntaxError"),
+    (
         "main.py",
         "from mcpkit import MCPKit\napp = MCPKit('x', page_size=0)",
         "page_size must be at least 1, or None for a single page (main.py:2)",
     ),
-    "a bad signature": (
+    ("main.py", "import mcpkit\n@mcpkit.tool\ndef bad(*args: int) -> None: ...", "bad"),
+    (
         "main.py",
-        an_app() + "@app.tool\ndef bad(*args: int) -> None: ...",
-        "bad",
+        OF_FASTMCP.format("fastmcp"),
+        "'mcp' in main.py is a server of FastMCP; mcpkit migrate main.py rewrites it",
     ),
-    "a bad signature of a marked function": (
+    ("main.py", OF_FASTMCP.format("mcp.server.fastmcp"), " is a server of the official SDK; "),
+    (
         "main.py",
-        "import mcpkit\n@mcpkit.tool\ndef bad(*args: int) -> None: ...",
-        "bad",
+        an_app() + "@app.tool(readonly=True)\ndef a() -> None: ...",
+        "main.py:3: a(): there is no option 'readonly'; did you mean 'read_only'?",
     ),
-}
+    (
+        "main.py",
+        an_app() + "@app.tool('a name')\ndef a() -> None: ...",
+        "'a name' is not a function; a name is an option: name='a name' (main.py:3)",
+    ),
+    (
+        "main.py",
+        an_app() + "@app.tool\ndef a(ctx) -> None: ...",
+        "main.py:3: a(): ctx has no annotation, so a client would have to send it; write ctx: Co",
+    ),
+    (
+        "main.py",
+        an_app() + "def a() -> None: ...\napp.tool(a)\napp.tool(a)",
+        "a tool 'a' is registered already; remove it first, or choose another (main.py:5)",
+    ),
+    (
+        "main.py",
+        an_app() + "import json\njson.loads('{nope')",
+        "enclosed in double quotes: line 1 column 2 (char 1) (main.py:4)",
+    ),
+    (
+        "main.py",
+        an_app() + "MCPKit('b', nmae='c')",
+        FAILS + "TypeError: main.py:3: MCPKit() has no option 'nmae'; did you mean 'name'?",
+    ),
+]
 
 
-@pytest.mark.parametrize(("target", "source", "message"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize(("target", "source", "message"), REFUSED)
 def test_a_refusal_is_one_line(folder: Path, target: str, source: str, message: str) -> None:
     if source:
         (folder / "main.py").write_text(source + "\n", errors="surrogateescape")
@@ -212,60 +186,6 @@ def test_a_file_that_is_no_python(folder: Path) -> None:
     (folder / "server.txt").write_text("hello")
     with pytest.raises(TargetError, match=r"server\.txt is not a Python file"):
         load_app("server.txt")
-
-
-@pytest.mark.parametrize(
-    ("module", "library"),
-    [("fastmcp", "FastMCP"), ("mcp.server.fastmcp", "the official SDK")],
-)
-def test_a_server_of_another_library(folder: Path, module: str, library: str) -> None:
-    (folder / "server.py").write_text(
-        f"class FastMCP: ...\n\nFastMCP.__module__ = {module!r}\nmcp = FastMCP()\n"
-    )
-    with pytest.raises(TargetError) as caught:
-        load_app("server.py")
-    assert str(caught.value) == (
-        f"'mcp' in server.py is a server of {library}; mcpkit migrate server.py rewrites it"
-    )
-
-
-WRONG = {
-    "@app.tool(readonly=True)\ndef a() -> None: ...": (
-        "main.py:3: a(): there is no option 'readonly'; did you mean 'read_only'?"
-    ),
-    "@app.resource('a://b', mimetype='x')\ndef a() -> str: ...": (
-        "main.py:3: a(): there is no option 'mimetype'; did you mean 'mime_type'?"
-    ),
-    "@app.prompt(nmae='b')\ndef a() -> str: ...": (
-        "main.py:3: a(): there is no option 'nmae'; did you mean 'name'?"
-    ),
-    "@app.tool('a name')\ndef a() -> None: ...": (
-        "'a name' is not a function; a name is an option: name='a name' (main.py:3)"
-    ),
-    "@app.tool\ndef a(ctx) -> None: ...": (
-        "main.py:3: a(): ctx has no annotation, so a client would have to send it; "
-        "write ctx: Context, or ctx: SyncContext in a plain def"
-    ),
-    "def a() -> None: ...\napp.tool(a)\napp.tool(a)": (
-        "a tool 'a' is registered already; remove it first, or choose another (main.py:5)"
-    ),
-    "import json\njson.loads('{nope')": (
-        "main.py cannot be imported: JSONDecodeError: Expecting property name enclosed in double "
-        "quotes: line 1 column 2 (char 1) (main.py:4)"
-    ),
-    "MCPKit('b', nmae='c')": (
-        "main.py cannot be imported: TypeError: main.py:3: MCPKit() has no option 'nmae'; "
-        "did you mean 'name'?"
-    ),
-}
-
-
-@pytest.mark.parametrize(("text", "said"), WRONG.items(), ids=map(str, range(len(WRONG))))
-def test_what_is_wrong_in_a_file_is_said_with_its_line(folder: Path, text: str, said: str) -> None:
-    (folder / "main.py").write_text(an_app() + text + "\n")
-    with pytest.raises(TargetError) as caught:
-        load_app("main.py")
-    assert str(caught.value) == said
 
 
 FACTORY = """
@@ -324,14 +244,10 @@ class TestFactories:
         assert load_app("main.py:make_app", flags).name == "/data 3 w True"
         assert load_app("main.py:make_app", ["--root=x"]).name == "x 1 r False"
 
-    def test_may_be_async(self) -> None:
+    def test_may_be_async_and_annotated(self) -> None:
         assert load_app("main.py:make_later").name == "here"
         assert load_app("main.py:make_later", ["--root", "there"]).name == "there"
-
-    def test_may_say_more_of_its_parameters(self) -> None:
         assert load_app("main.py:make_told", ["books"]).name == "books"
-
-    def test_values_are_what_pydantic_makes_of_them(self) -> None:
         assert load_app("main.py:make_bounded").name == "app 0 2"
         flags = ["--port", "8", "--name", "shop", "-d", "3"]
         assert load_app("main.py:make_bounded", flags).name == "SHOP 8 3"
@@ -339,11 +255,7 @@ class TestFactories:
     @pytest.mark.parametrize(
         ("target", "flags", "said"),
         [
-            (
-                "main.py:make_bounded",
-                ["--port", "-1"],
-                "Invalid value for '--port': Input should be greater than or equal to 1",
-            ),
+            ("main.py:make_bounded", ["--port", "-1"], "Invalid value for '--port': Input should"),
             ("main.py:make_bounded", ["-d", "1"], "Invalid value for '--depth': Input should be"),
             ("main.py:make_odd", ["--at", "a"], "--at cannot be checked: "),
             ("main.py:make_app", [], "Missing option '--root'"),
@@ -352,11 +264,7 @@ class TestFactories:
             ("main.py:make_app", ["--root", "x", "more"], "unexpected extra argument"),
             ("main.py:make_many", [], "the parameter *names: str cannot be a flag"),
             ("main.py:make_none", [], "main.py:make_none returned a NoneType, not an MCPKit app"),
-            (
-                "main.py:make_broken",
-                [],
-                "main.py:make_broken failed: ValueError: no database (main",
-            ),
+            ("main.py:make_broken", [], "make_broken failed: ValueError: no database (main"),
             ("main.py:make_refused", [], "'not a name' is not a tool name"),
             ("main.py", [], "main.py has no app, but makes one: say main.py:make_app"),
         ],
