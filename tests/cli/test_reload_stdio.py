@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 
@@ -92,10 +92,6 @@ async def ask(ctx: Context) -> str:
     answer = await ctx.elicit("Really?", bool)
     return f"{version}: {type(answer).__name__}"
 
-@app.tool
-def crash() -> None:
-    os._exit(7)
-
 @app.resource("notes://one")
 def one() -> str:
     return version
@@ -143,14 +139,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture(scope="class")
-def class_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For what is done once, and looked at by several tests."""
-    folder = tmp_path_factory.mktemp("reload")
-    write(folder, FIRST)
-    return folder
-
-
 @pytest.fixture
 def server(folder: Path) -> Iterator[Process]:
     with reloading(folder) as process:
@@ -159,17 +147,6 @@ def server(folder: Path) -> Iterator[Process]:
 
 def greet(server: Process, id: str = "greet") -> str:
     return server.text(call(id, "greet", name="you"))
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended may still be in the table."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):  # the latter, if it goes while it is read
-        return False
-
-
-needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
 
 # --- what a host sees of a change -----------------------------------------------------------------
@@ -195,58 +172,26 @@ def test_a_client_that_stays_connected_calls_the_new_version(folder: Path, revis
     assert told == expected
 
 
-class Agreed(NamedTuple):
-    """A session that has agreed on some things, after a change."""
-
-    server: Process
-    others: list[Message]
-    """What the host was sent without having asked for it, up to its first call after the change."""
-
-    stderr: str
-    secret: str
-    """Before the change."""
-
-
-@pytest.fixture(scope="class")
-def agreed(class_folder: Path) -> Iterator[Agreed]:
-    with reloading(class_folder) as server:
-        server.shake_hands()
-        secret = server.text(request(1, "tools/call", called("secret", {})))
-        server.ask(request(2, "logging/setLevel", level="debug"))
-        server.ask(request(3, "resources/subscribe", uri="notes://one"))
-        server.ask(request(4, "resources/subscribe", uri="notes://two"))
-        server.ask(request(5, "resources/unsubscribe", uri="notes://two"))
-        change(class_folder, SECOND, server)
-        again = request(6, "tools/call", called("greet", {"name": "you"}))
-        assert server.text(again) == "Second, you"
-        yield Agreed(server, [*server.others], server.stderr, secret)
-
-
-class TestASession:
-    @pytest.fixture
-    def server(self, agreed: Agreed) -> Process:
-        agreed.server.others.clear()
-        return agreed.server
-
-    def test_the_developer_is_told_of_a_change_on_stderr(self, agreed: Agreed) -> None:
-        assert agreed.stderr == "mcpkit: server.py changed: reloading\n"
-
-    def test_the_host_sees_nothing_of_the_second_handshake(self, agreed: Agreed) -> None:
-        assert agreed.others == []
-
-    def test_the_log_level_is_kept(self, server: Process) -> None:
-        server.ask(request("level", "tools/call", called("debug", {})))
-        assert [each["params"]["data"] for each in server.others] == ["Second"]
-
-    def test_a_subscription_is_kept_and_one_that_was_ended_stays_so(self, server: Process) -> None:
-        server.ask(request("touch", "tools/call", called("touch", {})))
-        server.ask(request("ping", "ping"))
-        assert server.others == [notification("notifications/resources/updated", uri="notes://one")]
-
-    def test_the_secret_that_was_made_for_it_is_kept(self, agreed: Agreed, server: Process) -> None:
-        now = server.text(request("secret", "tools/call", called("secret", {})))
-        assert now == agreed.secret
-        assert len(now) >= 32
+def test_a_session_keeps_what_it_has_agreed_on(server: Process, folder: Path) -> None:
+    """Log level, subscriptions, and the secret that was made for it."""
+    server.shake_hands()
+    secret = server.text(request(1, "tools/call", called("secret", {})))
+    assert len(secret) >= 32
+    server.ask(request(2, "logging/setLevel", level="debug"))
+    server.ask(request(3, "resources/subscribe", uri="notes://one"))
+    server.ask(request(4, "resources/subscribe", uri="notes://two"))
+    server.ask(request(5, "resources/unsubscribe", uri="notes://two"))
+    change(folder, SECOND, server)
+    assert server.text(request(6, "tools/call", called("greet", {"name": "you"}))) == "Second, you"
+    assert server.others == []
+    assert server.stderr == "mcpkit: server.py changed: reloading\n"
+    server.ask(request(7, "tools/call", called("debug", {})))
+    assert [each["params"]["data"] for each in server.others] == ["Second"]
+    server.others.clear()
+    server.ask(request(8, "tools/call", called("touch", {})))
+    server.ask(request(9, "ping"))
+    assert server.others == [notification("notifications/resources/updated", uri="notes://one")]
+    assert server.text(request(10, "tools/call", called("secret", {}))) == secret
 
 
 class TestAChange:
@@ -300,162 +245,92 @@ def listen(server: Process, id: str, **wanted: Any) -> None:
     assert server.receive()["method"] == "notifications/subscriptions/acknowledged"
 
 
-@pytest.fixture(scope="class")
-def heard(class_folder: Path) -> Mapping[str, list[Message]]:
-    """What was said on each of several, by their ids, when much has changed."""
+def test_streams_of_changes_go_on(server: Process, folder: Path) -> None:
+    """SUB-3, SUB-4 and SUB-9, for ``subscriptions/listen`` (2026-07-28)."""
     found: dict[str, list[Message]] = defaultdict(list)
-    with reloading(class_folder) as server:
-        listen(server, "tools", toolsListChanged=True, resourcesListChanged=True)
-        listen(server, "resources", resourcesListChanged=True)
-        listen(server, "prompts", promptsListChanged=True)
-        listen(server, "one", resourceSubscriptions=["notes://one"])
-        listen(server, "ended", toolsListChanged=True)
-        server.send(cancelled("ended"))
-        change(class_folder, MORE + HINT, server)
-        server.ask(call(1, "touch"))
-        assert greet(server) == "Second, you"
-        for each in server.others:
-            found[each["params"]["_meta"][SUBSCRIPTION]].append(each)
-    return found
+    listen(server, "tools", toolsListChanged=True, resourcesListChanged=True)
+    listen(server, "resources", resourcesListChanged=True)
+    listen(server, "one", resourceSubscriptions=["notes://one"])
+    listen(server, "ended", toolsListChanged=True)
+    server.send(cancelled("ended"))
+    change(folder, MORE + HINT, server)
+    server.ask(call(1, "touch"))
+    assert greet(server) == "Second, you"
+    for each in server.others:
+        found[each["params"]["_meta"][SUBSCRIPTION]].append(each)
+    meta = {SUBSCRIPTION: "tools"}
+    assert found["tools"] == [notification("notifications/tools/list_changed", _meta=meta)]
+    assert found["resources"] == []
+    [update] = found["one"]
+    assert update["params"] == {"uri": "notes://one", "_meta": {SUBSCRIPTION: "one"}}
+    assert found["ended"] == []
 
 
-class TestStreamsOfChanges:
-    """``subscriptions/listen`` (2026-07-28) goes on under its id."""
-
-    def test_what_has_changed_is_announced_on_it(self, heard: Mapping[str, list[Message]]) -> None:
-        meta = {SUBSCRIPTION: "tools"}  # SUB-4
-        assert heard["tools"] == [notification("notifications/tools/list_changed", _meta=meta)]
-
-    def test_what_was_not_asked_for_is_not(self, heard: Mapping[str, list[Message]]) -> None:
-        """SUB-3"""
-        assert heard["resources"] == []
-
-    def test_the_new_version_tells_of_changes_on_it(
-        self, heard: Mapping[str, list[Message]]
-    ) -> None:
-        [told] = heard["one"]
-        assert told["params"] == {"uri": "notes://one", "_meta": {SUBSCRIPTION: "one"}}
-
-    def test_it_is_over_when_the_host_ends_it(self, heard: Mapping[str, list[Message]]) -> None:
-        """SUB-9"""
-        assert heard["ended"] == []
-
-    def test_it_is_ended_in_good_order_when_the_host_leaves(self, server: Process) -> None:
-        """SUB-6, SUB-7"""
-        listen(server, "s", toolsListChanged=True)
-        server.close_stdin()
-        [told, ended] = server.rest()
-        assert told["params"] == {"requestId": "s"}
-        assert ended["id"] == "s"
+def test_a_stream_is_ended_in_good_order_when_the_host_leaves(server: Process) -> None:
+    """SUB-6, SUB-7"""
+    listen(server, "s", toolsListChanged=True)
+    server.close_stdin()
+    [told, ended] = server.rest()
+    assert told["params"] == {"requestId": "s"}
+    assert ended["id"] == "s"
 
 
 # --- requests while versions change ---------------------------------------------------------------
 
 
-class InFlight(NamedTuple):
-    """Two calls of which one was cancelled, and a change."""
-
-    before: int
-    """The process that has begun them."""
-
-    meanwhile: str
-    """What a call was answered while they ran."""
-
-    answer: Message
-    """To the one that was not cancelled."""
-
-    rest: list[Message]
-    """What else the host was sent."""
+def test_a_call_is_finished_by_the_version_that_began_it(server: Process, folder: Path) -> None:
+    """One that was cancelled is not answered (CANC-4)."""
+    server.send(call(1, "wait_for", file="go"), call(2, "wait_for", file="go"))
+    until(lambda: server.stderr.count("waits") == 2)
+    server.send(cancelled(2))
+    change(folder, SECOND, server)
+    assert greet(server) == "Second, you"
+    (folder / "go").touch()
+    assert server.answer(1)["result"]["content"][0]["text"] == "First"
+    server.close_stdin()
+    assert [*server.others, *server.rest()] == []
 
 
-@pytest.fixture(scope="class")
-def in_flight(class_folder: Path) -> InFlight:
-    with reloading(class_folder) as server:
-        before = int(server.text(call("pid", "pid")))
-        server.send(call(1, "wait_for", file="go"), call(2, "wait_for", file="go"))
-        until(lambda: server.stderr.count("waits") == 2)
-        server.send(cancelled(2))
-        change(class_folder, SECOND, server)
-        meanwhile = greet(server)
-        (class_folder / "go").touch()
-        answer = server.answer(1)
-        server.close_stdin()
-        return InFlight(before, meanwhile, answer, [*server.others, *server.rest()])
+def test_an_answer_reaches_the_version_that_asked(server: Process, folder: Path) -> None:
+    server.version = "2025-06-18"
+    server.ask(initialize(server.version, "hello", capabilities={"elicitation": {}}))
+    server.send(notification("notifications/initialized"))
+    server.send(request("asked", "tools/call", called("ask", {})))
+    question = server.receive()
+    assert question["method"] == "elicitation/create"
+    change(folder, SECOND, server)
+    server.ask(request(3, "tools/list"))
+    server.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+    assert server.answer("asked")["result"]["content"][0]["text"] == "First: Declined"
 
 
-class TestACallInFlight:
-    def test_it_is_finished_by_the_version_that_began_it(self, in_flight: InFlight) -> None:
-        assert in_flight.meanwhile == "Second, you"
-        assert in_flight.answer["result"]["content"][0]["text"] == "First"
+def test_the_next_version_takes_the_answer_in_a_request_that_is_continued(folder: Path) -> None:
+    """MRTR-16, on 2026-07-28: the request state is sealed with a secret that both know."""
 
-    def test_one_that_was_cancelled_is_not_answered(self, in_flight: InFlight) -> None:
-        """CANC-4"""
-        assert in_flight.rest == []
+    def answer(params: Any) -> dict[str, Any]:
+        write(folder, SECOND)
+        until(lambda: "changed: reloading" in log.read_text())
+        return {"action": "decline"}
 
-
-class Elicited:
-    """A session that can be asked, and has been."""
-
-    def __init__(self, server: Process) -> None:
-        self.server = server
-        server.version = "2025-06-18"
-        server.ask(initialize(server.version, "hello", capabilities={"elicitation": {}}))
-        server.send(notification("notifications/initialized"))
-        self.question = self.ask("asked")
-
-    def ask(self, id: str) -> Message:
-        """Call what asks; the question."""
-        self.server.send(request(id, "tools/call", called("ask", {})))
-        while (found := self.server.receive()).get("method") != "elicitation/create":
-            self.server.others.append(found)
-        return found
-
-    def answer(self, question: Message, action: str) -> None:
-        self.server.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": action}})
-
-
-class TestQuestions:
-    def test_an_answer_reaches_who_asked(self, server: Process, folder: Path) -> None:
-        elicited = Elicited(server)
-        change(folder, SECOND, server)
-        server.ask(request(3, "tools/list"))
-        elicited.answer(elicited.question, "decline")
-        assert server.answer("asked")["result"]["content"][0]["text"] == "First: Declined"
-
-    def test_the_next_version_takes_the_answer_in_a_request_that_is_continued(
-        self, folder: Path
-    ) -> None:
-        """MRTR-16, on 2026-07-28: the request state is sealed with a secret that both know."""
-
-        def answer(params: Any) -> dict[str, Any]:
-            write(folder, SECOND)
-            until(lambda: "changed: reloading" in log.read_text())
-            return {"action": "decline"}
-
-        log = folder / "log"
-        with (
-            log.open("wb") as stderr,
-            TestClient(
-                [sys.executable, "-m", "mcpkit", *ARGUMENTS],
-                cwd=folder,
-                env={"PYTHONPATH": str(REPOSITORY)},
-                probe_timeout=TIMEOUT,
-                stderr=stderr.fileno(),
-                elicitation=answer,
-            ) as client,
-        ):
-            assert client.call_tool("ask").text == "Second: Declined"
+    log = folder / "log"
+    with (
+        log.open("wb") as stderr,
+        TestClient(
+            [sys.executable, "-m", "mcpkit", *ARGUMENTS],
+            cwd=folder,
+            env={"PYTHONPATH": str(REPOSITORY)},
+            probe_timeout=TIMEOUT,
+            stderr=stderr.fileno(),
+            elicitation=answer,
+        ) as client,
+    ):
+        assert client.call_tool("ask").text == "Second: Declined"
 
 
 class TestARequestThatArrivesInBetween:
-    def test_it_waits_for_the_new_version(self, server: Process, folder: Path) -> None:
-        greet(server)
-        change(folder, SLOW, server)
-        server.send(call(1, "greet", name="you"))
-        (folder / "go").touch()
-        assert server.answer(1)["result"]["content"][0]["text"] == "Second, you"
-
-    def test_pings_do_not_wait(self, server: Process, folder: Path) -> None:
+    def test_it_waits_for_the_new_version_and_pings_do_not(
+        self, server: Process, folder: Path
+    ) -> None:
         """PING-1"""
         server.shake_hands()
         change(folder, SLOW, server)
@@ -503,12 +378,6 @@ class TestAFirstVersionThatCannotBeImported:
         server.close_stdin()
         assert server.exit_code() == 2
 
-    def test_a_request_waits_for_a_change(self, server: Process, folder: Path) -> None:
-        server.send(call(1, "greet", name="you"))
-        server.wait_for_stderr("it reloads when a file changes")
-        change(folder, SECOND, server)
-        assert server.answer(1)["result"]["content"][0]["text"] == "Second, you"
-
     def test_a_host_that_opens_its_session_at_once_need_not_do_so_again(
         self, server: Process, folder: Path
     ) -> None:
@@ -534,22 +403,13 @@ def test_a_file_that_does_not_exist_is_not_waited_for(tmp_path: Path, target: st
 
 class TestTheEnd:
     def test_the_host_leaves(self, server: Process) -> None:
-        """STDIO-4"""
-        greet(server)
-        server.close_stdin()
-        assert server.exit_code() == 0
-        assert server.stderr == ""
-
-    def test_what_it_has_asked_before_is_answered(self, server: Process) -> None:
+        """STDIO-4: requests of before are answered."""
         server.send(call(1, "greet", name="you"))
         server.close_stdin()
         [answer] = server.rest()
         assert answer["result"]["content"][0]["text"] == "First, you"
         assert server.exit_code() == 0
-
-    def test_it_leaves_without_a_word(self, server: Process) -> None:
-        server.close_stdin()
-        assert server.exit_code() == 0
+        assert server.stderr == ""
 
     @pytest.mark.skipif(sys.platform == "win32", reason="signals")
     @pytest.mark.parametrize(
@@ -570,17 +430,6 @@ class TestTheEnd:
         change(folder, SLOW, server)
         server.signal(signal.SIGINT)
         assert server.exit_code() == 130
-
-    @needs_proc
-    def test_a_host_that_reads_nothing_and_leaves_much_unread(self, folder: Path) -> None:
-        source = "\n@app.tool\nasync def large() -> str:\n    return 'x' * 100_000\n"
-        write(folder, FIRST + source)
-        with started(
-            [*HURRIED, *ARGUMENTS], cwd=folder, env=limits(LIMITS), reading=False
-        ) as server:
-            server.fill(call(1, "large"))
-            server.close_stdin()
-            assert server.exit_code() == 0
 
 
 def test_a_secret_that_there_is_is_that_of_the_versions(folder: Path) -> None:

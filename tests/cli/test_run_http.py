@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests import warm
+from tests.cli.commands import Ended, mcpkit
 from tests.cli.hurried import HURRIED, SOON, WORKERS, hurried, limits
 from tests.transports.http.plain import RUN, Client, Server, serving
 from tests.transports.processes import (
@@ -56,16 +57,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- serving --------------------------------------------------------------------------------------
 
 
-class Seen(NamedTuple):
-    """What was seen of a server that was called once, and stopped."""
-
-    url: str
-    answer: str
-    stderr: str
-    stdout: list[bytes]
-    code: int
-
-
 COMMANDS = {
     "--http": ("http://127.0.0.1:PORT/mcp", ""),
     "--transport sse": ("http://127.0.0.1:PORT/mcp", ""),
@@ -78,47 +69,23 @@ COMMANDS = {
 }
 
 
-COLD = {each for each in COMMANDS if "--host" not in each}
-"""With which something else is imported."""
-
-
-@pytest.fixture(scope="module", params=COMMANDS)
-def arguments(request: pytest.FixtureRequest) -> str:
-    found: str = request.param
-    if "::1" in found and not _has_ipv6():
+@pytest.mark.parametrize("arguments", COMMANDS)
+def test_it_is_served_at_the_url_that_is_told_until_ctrl_c(folder: Path, arguments: str) -> None:
+    if "::1" in arguments and not _has_ipv6():
         pytest.skip("this machine has no IPv6")
-    return found
-
-
-@pytest.fixture(scope="module")
-def seen(folder: Path, arguments: str) -> Seen:
     command = [sys.executable, "itself.py"] if arguments == "itself.py" else None
+    cold = "--host" not in arguments  # then something else is imported
     words = arguments.split()
-    cold = arguments in COLD
     with serving("server.py", *words, cwd=folder, command=command, cold=cold) as server:
-        answer = server.client().post(call(1, "greet", name="you")).text
+        assert server.client().post(call(1, "greet", name="you")).text == "Hello, you"
         server.process.signal(signal.SIGINT)
-        code = server.process.exit_code()
+        assert server.process.exit_code() == 130
         # All is read when the streams have ended, which those who inherited them may delay.
-        stdout = list(iter(server.process.line, None))
-    return Seen(server.url, answer, server.process.stderr, stdout, code)
-
-
-class TestServing:
-    def test_a_client_reaches_it_at_the_url_that_is_told(self, seen: Seen) -> None:
-        assert seen.answer == "Hello, you"
-
-    def test_one_line_on_stderr_says_where_it_listens(self, seen: Seen, arguments: str) -> None:
-        url, more = COMMANDS[arguments]
-        port = urlsplit(seen.url).port
-        [line] = seen.stderr.splitlines()
-        assert line.startswith(f"hello listens on {url.replace('PORT', str(port))}{more}")
-
-    def test_stdout_stays_empty(self, seen: Seen) -> None:
-        assert seen.stdout == []
-
-    def test_ctrl_c_ends_it_with_exit_code_130(self, seen: Seen) -> None:
-        assert seen.code == 130
+        assert list(iter(server.process.line, None)) == []
+    url, more = COMMANDS[arguments]
+    url = url.replace("PORT", str(urlsplit(server.url).port))
+    [line] = server.process.stderr.splitlines()
+    assert line.startswith(f"hello listens on {url}{more}")
 
 
 @pytest.mark.parametrize("arguments", [["--http", "--sse"], ["--transport", "sse"]])
@@ -150,22 +117,14 @@ WRONG = {
 }
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return warm.run(
-        [*RUN, *arguments],
-        cwd=folder,
-        env=environment(COLUMNS="100"),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=TIMEOUT,
-    )
+def run(folder: Path, *arguments: str) -> Ended:
+    return mcpkit("run", *arguments, cwd=folder, env={"COLUMNS": "100"})
 
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG.items(), ids=WRONG)
 def test_one_line_says_what_is_wrong(folder: Path, arguments: str, message: str) -> None:
     ended = run(folder, "server.py", *arguments.split())
-    assert (ended.returncode, ended.stdout) == (2, "")
+    assert (ended.code, ended.stdout) == (2, "")
     assert ended.stderr.startswith("mcpkit: ")
     assert message in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
@@ -176,30 +135,22 @@ def test_one_line_says_that_a_port_is_taken(folder: Path, more: list[str]) -> No
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         ended = run(folder, "server.py", "--http", "--port", port, *more)
-    assert (ended.returncode, ended.stdout) == (2, "")
+    assert (ended.code, ended.stdout) == (2, "")
     message = f"mcpkit: port {port} is in use; choose another, or 0 for any that is free\n"
-    assert ended.stderr == message
-
-
-def test_an_app_that_cannot_be_imported(folder: Path) -> None:
-    (folder / "wrong.py").write_text("def f(:")
-    ended = run(folder, "wrong.py", "--http", "--workers", "2")
-    assert (ended.returncode, ended.stdout) == (2, "")
-    message = "mcpkit: wrong.py cannot be imported: SyntaxError: invalid syntax (wrong.py:1)\n"
     assert ended.stderr == message
 
 
 def test_a_lifespan_that_fails_ends_it(folder: Path) -> None:
     (folder / "lifespan.py").write_text(FAILING.format(where="True"))
     ended = run(folder, "lifespan.py", "--http", "--port", "0")
-    assert (ended.returncode, ended.stdout) == (3, "")
+    assert (ended.code, ended.stdout) == (3, "")
     assert "RuntimeError: no database" in ended.stderr
     assert "listens" not in ended.stderr
 
 
 def test_help_names_every_option_with_its_default(folder: Path) -> None:
     help = run(folder, "--help")
-    assert (help.returncode, help.stderr) == (0, "")
+    assert (help.code, help.stderr) == (0, "")
     for text in (
         "One of stdio, http, sse (default: stdio)",
         "The address to listen on (default: 127.0.0.1)",
@@ -236,18 +187,17 @@ def change(folder: Path, source: str) -> None:
 
 class TestReload:
     def test_a_change_is_told_and_served(self, reloading: Server, tmp_path: Path) -> None:
+        """Sessions of before continue; files of others do not count, and those below do."""
+        client = reloading.client("2025-06-18")
+        (tmp_path / "venv").mkdir()
+        (tmp_path / "venv" / "pyvenv.cfg").write_text("")
+        (tmp_path / ".hidden").mkdir()
+        for name in ("notes.txt", "venv/installed.py", ".hidden/file.py"):
+            (tmp_path / name).write_text("")
         change(tmp_path, SECOND)
         reloading.process.wait_for_stderr("mcpkit: server.py changed: reloading\n")
-        assert reloading.client().post(call(1, "greet", name="you")).text == "Second, you"
-        assert len(reloading.process.stderr.splitlines()) == 2
-
-    def test_a_session_goes_on(self, reloading: Server, tmp_path: Path) -> None:
-        client = reloading.client("2025-06-18")
-        change(tmp_path, SECOND)
-        reloading.process.wait_for_stderr("changed: reloading")
         assert client.call("greet", name="you") == "Second, you"
-
-    def test_a_file_in_a_folder_below_is_named(self, reloading: Server, tmp_path: Path) -> None:
+        assert len(reloading.process.stderr.splitlines()) == 2
         (tmp_path / "parts").mkdir()
         (tmp_path / "parts" / "one.py").write_text("")
         reloading.process.wait_for_stderr(f"mcpkit: {Path('parts', 'one.py')} changed")
@@ -265,19 +215,6 @@ class TestReload:
         )
         change(tmp_path, SECOND)
         assert reloading.client().post(call(1, "greet", name="you")).text == "Second, you"
-
-    def test_what_is_no_python_file_of_the_author_does_not_count(
-        self, reloading: Server, tmp_path: Path
-    ) -> None:
-        (tmp_path / "venv").mkdir()
-        (tmp_path / "venv" / "pyvenv.cfg").write_text("")
-        for name in ("notes.txt", "venv/installed.py"):
-            (tmp_path / name).write_text("")
-        (tmp_path / ".hidden").mkdir()
-        (tmp_path / ".hidden" / "file.py").write_text("")
-        change(tmp_path, SECOND)
-        reloading.process.wait_for_stderr("mcpkit: server.py changed: reloading\n")
-        assert len(reloading.process.stderr.splitlines()) == 2
 
 
 # --- --workers ------------------------------------------------------------------------------------
@@ -364,7 +301,7 @@ class TestWorkers:
     def test_an_app_that_cannot_start_in_them_ends_with_an_error(self, tmp_path: Path) -> None:
         (tmp_path / "server.py").write_text(FAILING.format(where="True"))
         ended = run(tmp_path, "server.py", "--http", "--port", "0", "--workers", "4")
-        assert (ended.returncode, ended.stdout) == (3, "")
+        assert (ended.code, ended.stdout) == (3, "")
         assert ended.stderr.count("RuntimeError: no database") == 1
         assert "listens" not in ended.stderr
 
@@ -374,7 +311,7 @@ class TestWorkers:
         only_there = "import multiprocessing as m\nif m.parent_process(): 1 / 0\n"
         (tmp_path / "server.py").write_text(only_there + SERVER)
         ended = run(tmp_path, "server.py", "--http", "--port", "0", "--workers", "4")
-        assert (ended.returncode, ended.stdout) == (2, "")
+        assert (ended.code, ended.stdout) == (2, "")
         assert len(ended.stderr.splitlines()) == 1
         assert "ZeroDivisionError: division by zero (server.py:2)" in ended.stderr
 
