@@ -316,29 +316,6 @@ def test_options_of_the_run_move_there() -> None:
     )
 
 
-def test_a_version_is_an_option() -> None:
-    made = rewritten(
-        """\
-        from mcp.server.fastmcp import FastMCP
-
-        mcp = FastMCP(
-            "shop",
-        )
-        mcp._mcp_server.version = VERSION
-        """
-    )
-    assert made == dedent(
-        """\
-        from mcpkit import MCPKit
-
-        mcp = MCPKit(
-            "shop",
-            version=VERSION,
-        )
-        """
-    )
-
-
 def test_a_client_of_an_app_is_one_for_tests() -> None:
     made = rewritten("from fastmcp import Client\nfrom server import mcp\n\nx = Client(mcp)\n")
     assert made == (
@@ -370,19 +347,8 @@ from fastmcp.exceptions import ClientError
 from fastmcp.server.dependencies import get_http_headers
 from fastmcp.server.middleware import Middleware, MiddlewareContext
 from fastmcp.tools import ToolResult
-from mcp.types import CallToolResult
 
 seen = []
-
-
-class Failed(ToolResult):
-    def to_mcp_result(self):
-        return CallToolResult(
-            content=self.content,
-            structuredContent=self.structured_content,
-            isError=True,
-            _meta=self.meta,
-        )
 
 
 class Signal(Middleware):
@@ -393,10 +359,10 @@ class Signal(Middleware):
         result = await call_next(context)
         seen.append(context.message.name)
         if isinstance(result, ToolResult) and result.structured_content.get("wrong"):
-            return Failed(
+            return ToolResult(
                 content=result.content,
                 structured_content=result.structured_content,
-                meta=result.meta,
+                is_error=True,
             )
         return result
 
@@ -439,8 +405,16 @@ def test_middleware_that_passes_on_is_called_here(tmp_path: Path) -> None:
 
 
 def test_a_result_that_is_made_in_another_way_is_marked() -> None:
-    source = MIDDLEWARE.replace("isError=True", "isError=self.failed")
-    assert f"    {MARK}to_mcp_result: nothing calls it; pass is_error=" in rewritten(source)
+    made = rewritten(
+        """\
+        from fastmcp.tools import ToolResult
+
+        class Failed(ToolResult):
+            def to_mcp_result(self):
+                return None
+        """
+    )
+    assert f"    {MARK}to_mcp_result: nothing calls it; pass is_error=" in made
 
 
 @pytest.mark.parametrize(
@@ -616,7 +590,6 @@ def test_imports(theirs: str, ours: str) -> None:
         ),
         ("x: 'types.TextContent | None'", "x: 'TextContent | None'"),
         ("def fn(x: list['FastMCP']): ...", "def fn(x: list['MCPKit']): ..."),
-        ("__all__ = ['FastMCP', 'mcp']", "__all__ = ['MCPKit', 'mcp']"),
         ("if (app := FastMCP('a')):\n    app.mount(x)", "    app.include(x)"),
         ("a, b = FastMCP('a'), FastMCP('b')\nb.mount(x)", "b.include(x)"),
         ("class Own(FastMCP): ...\nown = Own('a')\nown.mount(x)", "own.include(x)"),
@@ -650,16 +623,6 @@ def test_what_is_harder_to_see_is_rewritten_too(theirs: str, ours: str) -> None:
 @pytest.mark.parametrize(
     ("line", "name", "say"),
     [
-        (
-            "if x: from mcp.types import Tool",
-            "from mcp.types import …",
-            "give it a line of its own",
-        ),
-        (
-            "x = 1; from mcp.types import Tool",
-            "from mcp.types import …",
-            "give it a line of its own",
-        ),
         ("f.settings.port = 1", "f.settings.port", "no mcpkit equivalent; replace it by hand"),
         (
             "x = f.resources.FileResource()",
@@ -703,33 +666,6 @@ def test_each_app_is_run_with_its_own_port() -> None:
 
         one = MCPKit("one")
         two = MCPKit("two")
-        """
-    )
-
-
-def test_what_stands_for_a_library_that_is_not_there_does_so_for_ours() -> None:
-    made = rewritten(
-        """\
-        try:
-            from fastmcp import Context, FastMCP
-        except ImportError:
-            FastMCP = None
-            Context = object
-
-        def fn(ctx: Context): ...
-        mcp = FastMCP and FastMCP("a")
-        """
-    )
-    assert made == dedent(
-        """\
-        try:
-            from mcpkit import Context, MCPKit
-        except ImportError:
-            MCPKit = None
-            Context = object
-
-        def fn(ctx: Context): ...
-        mcp = MCPKit and MCPKit("a")
         """
     )
 

@@ -65,24 +65,22 @@ class Calls(cst.CSTTransformer):
     def __init__(self, found: Found, used: set[str], theirs: set[str]) -> None:
         super().__init__()
         self._found = found
-        self._middlewares_left = theirs
-        self._around: list[tuple[list[Any], list[Any]]] = [([], [])]
-        """Statements before and behind each statement that is visited."""
         self.used_before = used
-        """The names that the file uses."""
+        self._middlewares_left = theirs
+        # Of each statement that is visited: the statements before and behind it, and its marks.
+        self._around: list[tuple[list[Any], list[Any]]] = [([], [])]
         self._marks: list[list[str]] = [[]]
         self._importing = 0
         self._renamed: dict[str, str] = {}
-        self._routes: list[cst.BaseStatement] = []
-        self.needed: set[tuple[str, str]] = set()
-        """Module and name of what has to be imported in addition."""
-        self.made: dict[str, str] = {}
-        """Local name of ours → the one of theirs that it was imported instead of."""
-        self.kept: set[str] = set()
-        """Local names of theirs that are imported still, in case that they are used."""
+        self.needed: set[tuple[str, str]] = set()  # module and name of further imports
+        self.made: dict[str, str] = {}  # local name of ours → the imported one of theirs before
+        self.kept: set[str] = set()  # local names of theirs that are still imported
 
     def _theirs(self, node: cst.CSTNode) -> str:
         return last_part(self.get_metadata(meta.QualifiedNameProvider, node, set()))
+
+    def _parent(self, node: cst.CSTNode) -> Any:
+        return self.get_metadata(meta.ParentNodeProvider, node, None)
 
     def _ours(self, row: PeerName) -> str:
         """Return our name for one of theirs, and import it."""
@@ -99,10 +97,21 @@ class Calls(cst.CSTTransformer):
         return name
 
     def _mark(self, what: str, row: PeerName | None, say: str = "") -> None:
-        advice = say or (
-            row.advice if row is not None else "no mcpkit equivalent; replace it by hand"
-        )
-        self._marks[-1].append(f"{what}: {advice}")
+        known = row.advice if row is not None else "no mcpkit equivalent; replace it by hand"
+        self._marks[-1].append(f"{what}: {say or known}")
+
+    def _options(self, on: str, args: Args) -> None:
+        """Rename, drop or mark the options of a call."""
+        for each in args.keywords:
+            row = peer_name(on, each)
+            if row is None:
+                continue
+            if row.how == "rename":
+                args.rename(each, row.ours)
+            elif row.how != "keep":
+                args.take(each)
+            if row.how in ("hand", "keep"):
+                self._mark(f"{each}=", row)
 
     # --- the context ------------------------------------------------------------------------------
 
@@ -110,15 +119,14 @@ class Calls(cst.CSTTransformer):
         self, original: cst.Attribute, updated: cst.Attribute, name: str
     ) -> cst.BaseExpression:
         row = peer_name("ctx", name)
-        parent = self.get_metadata(meta.ParentNodeProvider, original, None)
+        parent = self._parent(original)
         if row is None:
             return updated
+        below = parent.attr.value if isinstance(parent, cst.Attribute) else ""
         if name == "request_context":
-            below = parent.attr.value if isinstance(parent, cst.Attribute) else ""
             if below in REQUEST:
                 return updated  # see `leave_Attribute` for the one around it
         elif name == "session":
-            below = parent.attr.value if isinstance(parent, cst.Attribute) else ""
             if below in _LISTS or below == "send_resource_updated":
                 return updated.value
         elif name in _LISTS:
@@ -143,7 +151,7 @@ class Calls(cst.CSTTransformer):
         if row.how == "rename":
             return updated.with_changes(attr=cst.Name(row.ours))
         if row.how == "rewrite" and name != "settings":
-            parent = self.get_metadata(meta.ParentNodeProvider, original, None)
+            parent = self._parent(original)
             if name == "custom_route" or isinstance(parent, cst.Call):
                 return updated  # see `leave_Call` and `leave_FunctionDef`
         self._mark(text_of(original), row)
@@ -172,7 +180,7 @@ class Calls(cst.CSTTransformer):
         if theirs in ("UserMessage", "AssistantMessage", "Message", "PromptMessage"):
             return args.call()
         if theirs == "Client":
-            return self._client(original_node, args)
+            return self._client(args)
         front, _, name = text_of(function).rpartition(".")
         if front in self._found.contexts:
             return self._context_call(front, name, args)
@@ -186,7 +194,11 @@ class Calls(cst.CSTTransformer):
 
     def _constructor(self, original: cst.Call, args: Args) -> cst.BaseExpression:
         args.positional_as(["instructions"])
-        if not args.positional and "name" not in args.keywords and not _has_stars(args):
+        if (
+            not args.positional
+            and "name" not in args.keywords
+            and not any(each.star for each in args.all)
+        ):
             args.first(expression('"server"'))
         for name in args.keywords:
             row = peer_name("MCPKit(…)", name)
@@ -281,8 +293,8 @@ class Calls(cst.CSTTransformer):
 
     def _assigned_to(self, call: cst.Call) -> str:
         """Return the name that a call is assigned to by a statement of its own; else nothing."""
-        parent = self.get_metadata(meta.ParentNodeProvider, call, None)
-        line = self.get_metadata(meta.ParentNodeProvider, parent, None) if parent else None
+        parent = self._parent(call)
+        line = self._parent(parent) if parent else None
         if not isinstance(line, cst.SimpleStatementLine) or len(line.body) > 1:
             return ""
         if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
@@ -295,58 +307,41 @@ class Calls(cst.CSTTransformer):
         data = original.args[0].value if len(original.args) == 1 else None
         if isinstance(data, cst.Call) and self._theirs(data.func) == "ErrorData":
             args = Args(cast("cst.Call", updated.args[0].value))
-        elif not {"code", "message"} <= set(args.keywords):
-            self._mark("McpError", None, "write ProtocolError(message, code=…)")
-            return updated
-        message, code = args.take("message"), args.take("code")
+        message, code = args.get("message"), args.get("code")
         if message is None or code is None:
             self._mark("McpError", None, "write ProtocolError(message, code=…)")
             return updated
+        args.take("message")
+        args.take("code")
         written = cst.Module([]).code_for_node(code)
-        if not written.endswith(".CODE"):
+        if written.endswith(".CODE"):
+            name = written.removesuffix(".CODE")
+        else:
             args.all.insert(0, cst.Arg(code, keyword=cst.Name("code"), equal=EQUAL))
+            row = peer_name("import", "McpError")
+            assert row is not None
+            name = self._renamed.get(text_of(original.func)) or self._ours(row)
         args.first(message)
-        name = written.removesuffix(".CODE") if written.endswith(".CODE") else None
-        row = peer_name("import", "McpError")
-        assert row is not None
-        return Args(updated.with_changes(args=args.call().args)).call(
-            expression(name or self._renamed.get(text_of(original.func)) or self._ours(row))
-        )
+        return Args(updated.with_changes(args=args.call().args)).call(expression(name))
 
-    def _client(self, original: cst.Call, args: Args) -> cst.BaseExpression:
-        target = args.positional[0].value if args.positional else None
-        if target is not None and text_of(target) and not text_of(target).isupper():
-            is_app = text_of(target) in self._found.apps or text_of(target) in _SERVERS
-            if is_app:
-                self.needed.add(("mcpkit.testing", "AsyncTestClient"))
-                return args.call(cst.Name("AsyncTestClient"))
-        self.needed.add(("mcpkit", "Client"))
-        return args.call(cst.Name("Client"))
+    def _client(self, args: Args) -> cst.BaseExpression:
+        target = text_of(args.positional[0].value) if args.positional else ""
+        is_app = target in self._found.apps or target in _SERVERS
+        module, name = ("mcpkit.testing", "AsyncTestClient") if is_app else ("mcpkit", "Client")
+        self.needed.add((module, name))
+        return args.call(cst.Name(name))
 
     def _context_call(self, front: str, name: str, args: Args) -> cst.BaseExpression:
         if name in _LEVELS:
-            for each in args.keywords:
-                row = peer_name("log(…)", each)
-                if row is not None and row.how == "rename":
-                    args.rename(each, row.ours)
-                elif row is not None:
-                    args.take(each)
-                    self._mark(f"{each}=", row)
+            self._options("log(…)", args)
             if name == "log" and "level" in args.keywords and args.positional:
                 args.first(cast("Any", args.take("level")))
-            elif name == "log" and [string_of(each.value) in _LEVELS for each in args.positional][
-                :2
-            ] == [False, True]:
-                args.swap()
+            elif name == "log" and len(args.positional) > 1:
+                first, second, *_ = (string_of(each.value) in _LEVELS for each in args.positional)
+                if second and not first:
+                    args.swap()
         elif name in ("elicit", "sample"):
-            for each in args.keywords:
-                row = peer_name(f"{name}(…)", each)
-                if row is not None and row.how == "rename":
-                    args.rename(each, row.ours)
-                elif row is not None:
-                    args.take(each)
-                    if row.how == "hand":
-                        self._mark(f"{each}=", row)
+            self._options(f"{name}(…)", args)
         elif name in _LISTS:
             args.all = [cst.Arg(expression(f'"{_LISTS[name]}"'))]
             return args.call(expression(f"{front}.list_changed"))
@@ -387,17 +382,12 @@ class Calls(cst.CSTTransformer):
         self, front: str, name: str, args: Args, original: cst.Call, updated: cst.Call
     ) -> cst.BaseExpression:
         if name in ("tool", "prompt", "resource"):
-            parent = self.get_metadata(meta.ParentNodeProvider, original, None)
-            is_called = isinstance(parent, cst.Call) and parent.func is original
-            if (
-                name != "resource"
-                and args.positional
-                and (
-                    is_called
-                    or isinstance(parent, cst.Decorator)
-                    or string_of(args.positional[0].value) is not None
-                )
-            ):
+            parent = self._parent(original)
+            is_decorator = isinstance(parent, cst.Decorator) or (
+                isinstance(parent, cst.Call) and parent.func is original
+            )
+            first = args.positional[0].value if args.positional else None
+            if name != "resource" and first and (is_decorator or string_of(first) is not None):
                 args.all[0] = args.all[0].with_changes(keyword=cst.Name("name"), equal=EQUAL)
             return self._registration(name, args)
         if name in ("add_tool", "add_prompt"):
@@ -433,12 +423,9 @@ class Calls(cst.CSTTransformer):
             args.add("sse", expression("True"))
             return args.call(expression(f"{front}.asgi"))
         if name in ("http_app", "streamable_http_app"):
-            for each in args.keywords:
-                row = peer_name("run(…)", each)
-                if row is not None and row.how == "rename":
-                    args.rename(each, row.ours)
-                elif row is not None or each in ("transport", "lifespan"):
-                    args.take(each)
+            for each in ("transport", "lifespan"):
+                args.take(each)
+            self._options("run(…)", args)
             return args.call()
         return updated
 
@@ -501,16 +488,7 @@ class Calls(cst.CSTTransformer):
                 args.all[0] = args.all[0].with_changes(value=value)
         elif transport is not None and known is None:
             self._mark(f"{front}.run(…)", None, 'the transports are "stdio", "http" and "sse"')
-        for each in args.keywords:
-            row = peer_name("run(…)", each)
-            if row is None:
-                continue
-            if row.how == "rename":
-                args.rename(each, row.ours)
-            elif row.how != "keep":
-                args.take(each)
-            if row.how in ("hand", "keep"):
-                self._mark(f"{each}=", row)
+        self._options("run(…)", args)
         if known not in (None, "stdio"):
             for each, value in self._moved(front):
                 args.add(each, value)
@@ -540,7 +518,3 @@ def _in_pars(node: cst.BaseExpression) -> cst.BaseExpression:
     if isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or node.lpar:
         return node
     return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-
-
-def _has_stars(args: Args) -> bool:
-    return any(each.star for each in args.all)

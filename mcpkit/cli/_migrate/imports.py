@@ -16,16 +16,6 @@ def without(module: cst.Module, names: set[str]) -> cst.Module:
     return module.visit(_Unimport(names))
 
 
-def with_imports(module: cst.Module, needed: set[tuple[str, str]]) -> cst.Module:
-    """Merge what is imported of ours, and add what is missing.
-
-    Args:
-        module: The file.
-        needed: Module and name of each import; ``import name`` if the module is empty.
-    """
-    return module.visit(_Import(needed))
-
-
 MARK: Final = "# mcpkit migrate: "
 """The beginning of a comment for the author."""
 
@@ -127,46 +117,41 @@ def _joined(above: Sequence[cst.EmptyLine], lines: list[cst.EmptyLine]) -> list[
     return lines
 
 
-class _Import(cst.CSTTransformer):
-    """Merges what is imported from ours at the top of a file, and adds what is missing."""
+def with_imports(module: cst.Module, needed: set[tuple[str, str]]) -> cst.Module:
+    """Merge what is imported of ours at the top of a file, and add what is missing.
 
-    def __init__(self, needed: set[tuple[str, str]]) -> None:
-        super().__init__()
-        self._needed = needed
-
-    def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
-        names: dict[str, set[str]] = {}
-        body: list[Any] = list(updated_node.body)
-        places: dict[str, int] = {}
-        for place, statement in enumerate(body):
-            found = _ours_in(statement)
-            if found is not None:
-                module, imported = found
-                if module in places and not statement.leading_lines:
-                    body[place] = None
-                elif module in places:
-                    continue
-                places.setdefault(module, place)
-                names.setdefault(module, set()).update(imported)
-        last = _last_import(body)
-        there = _all_imported(updated_node)
-        for module, name in sorted(self._needed):
-            if (module, name) in there:
+    Each import is a module and a name; ``import name`` if the module is empty.
+    """
+    names: dict[str, set[str]] = {}
+    body: list[Any] = list(module.body)
+    places: dict[str, int] = {}
+    for place, statement in enumerate(body):
+        found = _ours_in(statement)
+        if found is None:
+            continue
+        home, imported = found
+        if home in places:
+            if statement.leading_lines:
                 continue
-            names.setdefault(module, set()).add(name)
-        for module, found_names in names.items():
-            made = import_line(module, sorted(found_names))
-            where = places.get(module)
-            if where is None:
-                body.insert(last + 1, made)
-                continue
-            there_now = _ours_in(body[where])
-            if there_now is not None and set(there_now[1]) != found_names:
-                body[where] = made.with_changes(
-                    leading_lines=body[where].leading_lines,
-                    trailing_whitespace=body[where].trailing_whitespace,
-                )
-        return updated_node.with_changes(body=[each for each in body if each is not None])
+            body[place] = None
+        places.setdefault(home, place)
+        names.setdefault(home, set()).update(imported)
+    last = _last_import(body)
+    for home, name in sorted(needed - _all_imported(module)):
+        names.setdefault(home, set()).add(name)
+    for home, found_names in names.items():
+        made = import_line(home, sorted(found_names))
+        where = places.get(home)
+        if where is None:
+            body.insert(last + 1, made)
+            continue
+        there_now = _ours_in(body[where])
+        if there_now is not None and set(there_now[1]) != found_names:
+            body[where] = made.with_changes(
+                leading_lines=body[where].leading_lines,
+                trailing_whitespace=body[where].trailing_whitespace,
+            )
+    return module.with_changes(body=[each for each in body if each is not None])
 
 
 def _ours_in(statement: Any) -> tuple[str, list[str]] | None:

@@ -7,7 +7,6 @@ and is refused where it is registered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final, cast
 
 import libcst as cst
@@ -15,7 +14,7 @@ from libcst import matchers as m
 from libcst import metadata as meta
 
 from mcpkit.cli._migrate.imports import MARK
-from mcpkit.cli._migrate.source import is_theirs, text_of
+from mcpkit.cli._migrate.source import last_part, text_of
 from mcpkit.cli._migrate.values import Args, expression
 
 _METHODS: Final = {
@@ -47,71 +46,80 @@ class _Unclear(Exception):
 
 
 class Middlewares(cst.CSTTransformer):
-    """Rewrites the classes of a file.
-
-    After the visit: ``changed`` has the names of the classes that were rewritten, ``left`` of those
-    that were not, ``needed`` the module and name of what has to be imported, and ``marked`` is True
-    if something has got a mark.
-    """
+    """Rewrites the classes of a file."""
 
     METADATA_DEPENDENCIES = (meta.QualifiedNameProvider, meta.ParentNodeProvider)
 
     def __init__(self) -> None:
         super().__init__()
-        self.changed: set[str] = set()
-        self.left: set[str] = set()
-        self.needed: set[tuple[str, str]] = set()
-        self.marked = False
+        self.changed = False  # whether a class was rewritten, or marked
+        self.left: set[str] = set()  # the names of classes that are left to the user
+        self.needed: set[tuple[str, str]] = set()  # module and name of what has to be imported
 
     def leave_ClassDef(
         self, original_node: cst.ClassDef, updated_node: cst.ClassDef
     ) -> cst.ClassDef:
-        bases = [self._theirs(each.value) for each in original_node.bases]
-        name = original_node.name.value
-        if "Middleware" in bases:
-            try:
-                made = self._middleware(original_node)
-            except _Unclear:
-                self.left.add(name)
-                return updated_node
-            self.changed.add(name)
-            return made
-        if "ToolResult" in bases:
-            return self._failing_result(updated_node)
-        return updated_node
+        bases = [self.theirs(each.value) for each in original_node.bases]
+        if "ToolResult" in bases and isinstance(updated_node.body, cst.IndentedBlock):
+            return self._result(updated_node, updated_node.body)
+        if "Middleware" not in bases:
+            return updated_node
+        try:
+            made = self._middleware(original_node)
+        except _Unclear:
+            self.left.add(original_node.name.value)
+            return updated_node
+        self.changed = True
+        return made
 
-    def _theirs(self, node: cst.CSTNode) -> str:
-        names: Any = self.get_metadata(meta.QualifiedNameProvider, node, set())
-        for each in names:
-            if is_theirs(each.name) and each.source is meta.QualifiedNameSource.IMPORT:
-                return str(each.name).rpartition(".")[2]
-        return ""
+    def theirs(self, node: cst.CSTNode) -> str:
+        """Return the last part of a name that is imported from another library; else empty."""
+        return last_part(self.get_metadata(meta.QualifiedNameProvider, node, set()))
 
-    # --- the class --------------------------------------------------------------------------------
+    def parent(self, node: cst.CSTNode) -> Any:
+        """Return the node around one."""
+        return self.get_metadata(meta.ParentNodeProvider, node, None)
+
+    def _result(self, node: cst.ClassDef, block: cst.IndentedBlock) -> cst.ClassDef:
+        """Mark the method of a result that the other library calls."""
+        body: list[Any] = []
+        for each in block.body:
+            if isinstance(each, cst.FunctionDef) and each.name.value == "to_mcp_result":
+                mark = cst.EmptyLine(comment=cst.Comment(MARK + _NOT_CALLED))
+                each = each.with_changes(leading_lines=[*each.leading_lines, mark])
+                self.changed = True
+            body.append(each)
+        return node.with_changes(body=block.with_changes(body=body))
 
     def _middleware(self, node: cst.ClassDef) -> cst.ClassDef:
         if len(node.bases) > 1 or node.keywords or not isinstance(node.body, cst.IndentedBlock):
             raise _Unclear
-        methods = [each for each in node.body.body if isinstance(each, cst.FunctionDef)]
         hooks = {
             each.name.value: each
-            for each in methods
-            if each.name.value in (*_METHODS, *_EVERYTHING) or each.name.value.startswith("on_")
+            for each in node.body.body
+            if isinstance(each, cst.FunctionDef)
+            and (each.name.value == "__call__" or each.name.value.startswith("on_"))
         }
-        if not hooks or not hooks.keys() <= {*_METHODS, *_EVERYTHING}:
-            raise _Unclear
-        if len(hooks) > 1 and not hooks.keys().isdisjoint(_EVERYTHING):
+        is_for_everything = not hooks.keys().isdisjoint(_EVERYTHING)
+        is_clear = len(hooks) == 1 or (len(hooks) > 1 and not is_for_everything)
+        if not is_clear or not hooks.keys() <= {*_METHODS, *_EVERYTHING}:
             raise _Unclear
         body: list[Any] = []
         for each in node.body.body:
             if not isinstance(each, cst.FunctionDef) or each.name.value not in hooks:
-                self._refuse_theirs(each)
+                # Nothing else may reach for the request of theirs.
+                if any(
+                    self.theirs(name).startswith("get_")
+                    for name in m.findall(each, m.Name() | m.Attribute())
+                ):
+                    raise _Unclear
                 body.append(each)
                 continue
             made = self._hook(each)
             if hooks.keys() != {"__call__"} and each is next(iter(hooks.values())):
                 body.append(_dispatcher(hooks, each))
-                made = made.with_changes(leading_lines=_a_blank_line(each.leading_lines))
+                comments = [line for line in each.leading_lines if line.comment is not None]
+                made = made.with_changes(leading_lines=[cst.EmptyLine(indent=False), *comments])
             body.append(made)
         return node.with_changes(
             bases=(),
@@ -119,14 +127,6 @@ class Middlewares(cst.CSTTransformer):
             rpar=cst.MaybeSentinel.DEFAULT,
             body=node.body.with_changes(body=body),
         )
-
-    def _refuse_theirs(self, node: cst.CSTNode) -> None:
-        """Refuse what reaches for the request of theirs, outside of what is rewritten."""
-        for name in m.findall(node, m.Name() | m.Attribute()):
-            if self._theirs(name).startswith("get_"):
-                raise _Unclear
-
-    # --- a method of it ---------------------------------------------------------------------------
 
     def _hook(self, node: cst.FunctionDef) -> cst.FunctionDef:
         params = node.params.params
@@ -150,66 +150,8 @@ class Middlewares(cst.CSTTransformer):
             params=node.params.with_changes(params=ours), body=cast("Any", body)
         )
 
-    def parent(self, node: cst.CSTNode) -> Any:
-        """Return the node around one."""
-        return self.get_metadata(meta.ParentNodeProvider, node, None)
-
-    def theirs(self, node: cst.CSTNode) -> str:
-        """Return the last part of a name that is imported from another library; else empty."""
-        return self._theirs(node)
-
-    # --- a result that says that it failed --------------------------------------------------------
-
-    def _failing_result(self, node: cst.ClassDef) -> cst.ClassDef:
-        """Rewrite ``to_mcp_result`` of a result, which only says that the tool has failed."""
-        if not isinstance(node.body, cst.IndentedBlock):
-            return node
-        body: list[Any] = []
-        for each in node.body.body:
-            if isinstance(each, cst.FunctionDef) and each.name.value == "to_mcp_result":
-                lines = each.leading_lines
-                if _only_fails(each):
-                    self.needed.add(("typing", "Any"))
-                    each = cast("Any", cst.parse_statement(_FAILS))
-                else:
-                    self.marked = True
-                    lines = [*lines, cst.EmptyLine(comment=cst.Comment(MARK + _NOT_CALLED))]
-                each = each.with_changes(leading_lines=lines)
-            body.append(each)
-        return node.with_changes(body=node.body.with_changes(body=body))
-
 
 _NOT_CALLED: Final = "to_mcp_result: nothing calls it; pass is_error= and the like to ToolResult"
-_FAILS: Final = """\
-def __init__(self, *args: Any, **options: Any) -> None:
-    super().__init__(*args, **options)
-    self.is_error = True
-"""
-
-
-def _only_fails(method: cst.FunctionDef) -> bool:
-    statements = [
-        each
-        for each in method.body.body
-        if not m.matches(each, m.SimpleStatementLine(body=[m.Expr(m.SimpleString())]))
-    ]
-    if len(statements) != 1 or not m.matches(
-        statements[0], m.SimpleStatementLine(body=[m.Return(m.Call())])
-    ):
-        return False
-    call = cast("Any", statements[0]).body[0].value
-    if text_of(call.func).rpartition(".")[2] != "CallToolResult":
-        return False
-    given = {
-        each.keyword.value if each.keyword else "": cst.Module([]).code_for_node(each.value)
-        for each in call.args
-    }
-    kept = {
-        "content": "self.content",
-        "structuredContent": "self.structured_content",
-        "_meta": "self.meta",
-    }
-    return given == {**kept, "isError": "True"}
 
 
 def _dispatcher(hooks: dict[str, cst.FunctionDef], first: cst.FunctionDef) -> Any:
@@ -233,19 +175,14 @@ def _dispatcher(hooks: dict[str, cst.FunctionDef], first: cst.FunctionDef) -> An
     return cast("Any", made).with_changes(leading_lines=blank)
 
 
-def _a_blank_line(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    return [cst.EmptyLine(indent=False), *(each for each in lines if each.comment is not None)]
+_ALL_HEADERS: Final = m.Call(
+    func=m.Name("get_http_headers"),
+    args=[m.Arg(m.Name("True"), keyword=m.Name("include_all"))],
+)
 
 
 class _Hook(cst.CSTTransformer):
-    """Rewrites the body of a method; refuses what it does not know.
-
-    Args:
-        around: Knows what stands around a node, and what is theirs.
-        name: Of the method.
-        context: What its first parameter is called.
-        call_next: And its second.
-    """
+    """Rewrites the body of a method; raises `_Unclear` at code with an unknown counterpart."""
 
     def __init__(self, around: Middlewares, name: str, context: str, call_next: str) -> None:
         super().__init__()
@@ -254,7 +191,6 @@ class _Hook(cst.CSTTransformer):
         self._context = context
         self._call_next = call_next
         self._results: set[str] = set()
-        self._guarded = 0
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         raise _Unclear
@@ -270,25 +206,25 @@ class _Hook(cst.CSTTransformer):
     def visit_Name(self, node: cst.Name) -> None:
         """Refuse uses of the context, of what goes on and of a result that are not known."""
         parent = self._around.parent(node)
-        if isinstance(parent, (cst.Attribute, cst.Arg)) and not _is_value(parent, node):
+        if isinstance(parent, (cst.Attribute, cst.Arg)) and parent.value is not node:
             return
         if node.value == self._call_next:
-            if not (isinstance(parent, cst.Call) and parent.func is node and self._goes_on(parent)):
-                raise _Unclear
+            known = isinstance(parent, cst.Call) and parent.func is node and self._goes_on(parent)
         elif node.value == self._context:
-            if not self._is_known(node, parent):
-                raise _Unclear
+            known = self._is_known(parent)
         elif node.value in self._results:
-            if not self._is_passed_on(node, parent):
-                raise _Unclear
-        elif self._around.theirs(node).startswith("get_") and not self._reads_headers(parent):
+            known = self._is_passed_on(parent)
+        else:
+            is_theirs = self._around.theirs(node).startswith("get_")
+            known = not is_theirs or m.matches(parent, _ALL_HEADERS)
+        if not known:
             raise _Unclear
 
     def visit_Attribute(self, node: cst.Attribute) -> None:
         if self._around.theirs(node).startswith("get_"):
             raise _Unclear
 
-    def _is_known(self, node: cst.Name, parent: Any) -> bool:
+    def _is_known(self, parent: Any) -> bool:
         """Whether the context is passed on, or asked for something that is here too."""
         if isinstance(parent, cst.Arg):
             call = self._around.parent(parent)
@@ -307,7 +243,7 @@ class _Hook(cst.CSTTransformer):
         is_stored = _is_stored(self._around.parent(above), above)
         return part == "message" and (self._name, above.attr.value) in _SENT and not is_stored
 
-    def _is_passed_on(self, node: cst.Name, parent: Any) -> bool:
+    def _is_passed_on(self, parent: Any) -> bool:
         """Whether a result is returned, or a part of it looked at that is the same here."""
         if isinstance(parent, (cst.Return, cst.AssignTarget)):
             return True
@@ -330,29 +266,16 @@ class _Hook(cst.CSTTransformer):
 
     def _goes_on(self, call: cst.Call) -> bool:
         """Whether what comes back is returned, or gets a name."""
-        if len(call.args) != 1 or text_of(call.args[0].value) != self._context:
-            return False
         awaited = self._around.parent(call)
         above = self._around.parent(awaited)
+        if not m.matches(call, m.Call(args=[m.Arg(m.Name(self._context))])):
+            return False
         if not isinstance(awaited, cst.Await):
             return False
-        if isinstance(above, cst.Assign) and len(above.targets) == 1:
-            name = text_of(above.targets[0].target)
-            line = self._around.parent(above)
-            if name and "." not in name and isinstance(line, cst.SimpleStatementLine):
-                self._results.add(name)
-                return len(line.body) == 1
-            return False
+        if m.matches(above, m.Assign(targets=[m.AssignTarget(m.Name())])):
+            self._results.add(text_of(above.targets[0].target))
+            return m.matches(self._around.parent(above), m.SimpleStatementLine(body=[m.Assign()]))
         return isinstance(above, cst.Return)
-
-    def _reads_headers(self, parent: Any) -> bool:
-        return m.matches(
-            parent,
-            m.Call(
-                func=m.Name("get_http_headers"),
-                args=[m.Arg(m.Name("True"), keyword=m.Name("include_all"))],
-            ),
-        )
 
     # --- what is written instead ------------------------------------------------------------------
 
@@ -386,43 +309,22 @@ class _Hook(cst.CSTTransformer):
         self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
     ) -> cst.IndentedBlock:
         """Leave a method where theirs raises: after a tool has failed."""
+        failed = "{}.is_error" if self._name == "on_call_tool" else 'getattr({}, "is_error", False)'
         body: list[Any] = []
-        for place, each in enumerate(updated_node.body):
+        for each in updated_node.body:
             body.append(each)
-            name = _named_result(each, self._call_next)
-            following = updated_node.body[place + 1 : place + 2]
-            is_returned = any(
-                m.matches(each, m.SimpleStatementLine(body=[m.Return(m.Name(name))]))
-                for each in following
-            )
-            if name and not is_returned and self._name in ("on_call_tool", *_EVERYTHING):
-                failed = f"{name}.is_error"
-                if self._name != "on_call_tool":
-                    failed = f'getattr({name}, "is_error", False)'
-                body.append(cst.parse_statement(f"if {failed}:\n    return {name}\n"))
+            result = m.SaveMatchedNode(m.Name(), "name")
+            called = m.Await(m.Call(func=m.Name(self._call_next)))
+            assigned = m.Assign(targets=[m.AssignTarget(result)], value=called)
+            found: Any = m.extract(each, m.SimpleStatementLine(body=[assigned]))
+            if found and self._name in ("on_call_tool", *_EVERYTHING):
+                name = found["name"].value
+                test = failed.format(name)
+                body.append(cst.parse_statement(f"if {test}:\n    return {name}\n"))
         return updated_node.with_changes(body=body)
-
-
-def _is_value(parent: cst.Attribute | cst.Arg, node: cst.Name) -> bool:
-    return parent.value is node
 
 
 def _is_stored(above: Any, node: cst.CSTNode) -> bool:
     return isinstance(above, (cst.AssignTarget, cst.AugAssign, cst.Del)) or (
         isinstance(above, cst.AnnAssign) and above.target is node
     )
-
-
-def _named_result(statement: Any, call_next: str) -> str:
-    found = m.extract(
-        statement,
-        m.SimpleStatementLine(
-            body=[
-                m.Assign(
-                    targets=[m.AssignTarget(m.SaveMatchedNode(m.Name(), "name"))],
-                    value=m.Await(m.Call(func=m.Name(call_next))),
-                )
-            ]
-        ),
-    )
-    return cast("Any", found["name"]).value if found else ""

@@ -14,7 +14,7 @@ import libcst as cst
 from libcst import matchers as m
 from libcst import metadata as meta
 
-from mcpkit._utils.names import GUIDES, LIBRARIES, Library, PeerName, peer_name, peer_names
+from mcpkit._utils.names import GUIDES, LIBRARIES, Library, peer_name, peer_names
 from mcpkit.cli._migrate.calls import MOVED, REQUEST, Calls
 from mcpkit.cli._migrate.imports import MARK, Used, import_line, with_imports, without
 from mcpkit.cli._migrate.middleware import Middlewares
@@ -29,48 +29,35 @@ from mcpkit.cli._migrate.values import Args, expression, string_of
 
 
 class Remark(NamedTuple):
-    """A decision that is left to the user.
+    """A decision that is left to the user."""
 
-    Args:
-        line: The line in the new text.
-        text: The code in question, and advice.
-        guide: The page and section of the migration guide.
-    """
-
-    line: int
-    text: str
-    guide: str
+    line: int  # in the new text
+    text: str  # the code in question, and advice
+    guide: str  # the page and section of the migration guide
 
 
 class Migrated(NamedTuple):
-    """A file that has been rewritten.
-
-    Args:
-        text: The new text, which may be the old one.
-        remarks: The decisions that are left to the user.
-    """
+    """A file that has been rewritten: its text, which may be the old one, and what is left."""
 
     text: str
     remarks: list[Remark]
 
 
 def migrate(source: str) -> Migrated:
-    """Rewrite a file.
-
-    Args:
-        source: The text of a Python file.
-
-    Raises:
-        libcst.ParserSyntaxError: It is not Python.
-    """
+    """Rewrite the text of a Python file; raise `libcst.ParserSyntaxError` if it is not Python."""
     if not imports_others(source):
         return Migrated(source, [])
     bom = "\ufeff" if source.startswith("\ufeff") else ""
     wrapper = meta.MetadataWrapper(cst.parse_module(source.removeprefix(bom)))
     middlewares = Middlewares()
     module = wrapper.visit(middlewares)
-    if middlewares.changed or middlewares.needed or middlewares.marked:
-        wrapper = meta.MetadataWrapper(_with_middleware(module, middlewares.needed))
+    if middlewares.changed:
+        context = m.ImportFrom(
+            names=[m.ZeroOrMore(), m.ImportAlias(m.Name("Context")), m.ZeroOrMore()]
+        )
+        if m.findall(module, context):  # which is renamed with all others
+            middlewares.needed.discard(("mcpkit", "Context"))
+        wrapper = meta.MetadataWrapper(with_imports(module, middlewares.needed))
     found = Found()
     for _ in range(2):  # what an app is assigned to may be written before it
         wrapper.visit(found)
@@ -81,27 +68,6 @@ def migrate(source: str) -> Migrated:
     module = _without_unused(module, rewrite)
     text = bom + module.code
     return Migrated(text, _remarks(text, source))
-
-
-def _with_middleware(module: cst.Module, needed: set[tuple[str, str]]) -> cst.Module:
-    """Remove the imports of the old middleware classes, and add those of the new ones."""
-    used = Used()
-    module.visit(used)
-    gone = {each for each in _OF_MIDDLEWARE if each not in used.names}
-    gone |= {name for _, name in needed if name == "CallNext"}
-    if "Context" in _imported_of_theirs(module):
-        needed = needed - {("mcpkit", "Context")}  # it is renamed with all others
-    return with_imports(without(module, gone), needed)
-
-
-def _imported_of_theirs(module: cst.Module) -> set[str]:
-    found = m.findall(module, m.ImportFrom(names=[m.AtLeastN(m.ImportAlias(), n=1)]))
-    return {
-        text_of(alias.name)
-        for each in found
-        if is_theirs(text_of(cast("cst.ImportFrom", each).module))
-        for alias in cast("Any", each).names
-    }
 
 
 def _remarks(text: str, source: str) -> list[Remark]:
@@ -119,27 +85,19 @@ def _remarks(text: str, source: str) -> list[Remark]:
     return found
 
 
-_IN_LISTS: Final = (cst.Element, cst.List, cst.Tuple)
 _IN_ANNOTATIONS: Final = (
     cst.SimpleString,
     cst.Subscript,
     cst.SubscriptElement,
     cst.Index,
     cst.BinaryOperation,
+    cst.Element,
+    cst.List,
 )
 
 _Statement = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
 
 _ATTRIBUTES: Final = {"isError": "is_error", "structuredContent": "structured_content"}
-
-_OF_MIDDLEWARE: Final = (
-    "CallNext",
-    "ClientError",
-    "Middleware",
-    "MiddlewareContext",
-    "get_http_headers",
-)
-"""What only a class of middleware needs, once it has been rewritten."""
 
 
 class _Rewrite(Calls):
@@ -149,20 +107,6 @@ class _Rewrite(Calls):
         if self._importing or not self._stands_alone(original_node):
             return updated_node
         return self._converted(original_node, updated_node)
-
-    def leave_AssignTarget(
-        self, original_node: cst.AssignTarget, updated_node: cst.AssignTarget
-    ) -> cst.AssignTarget:
-        """Rename what a file puts in the place of a name of theirs that is not there."""
-        target = updated_node.target
-        if not isinstance(target, cst.Name) or target.value not in self._found.imported:
-            return updated_node
-        row = peer_name("import", self._found.in_text(target.value))
-        if row is None or row.how != "rename":
-            return updated_node
-        return updated_node.with_changes(
-            target=cst.Name(self._renamed.get(target.value) or self._ours(row))
-        )
 
     def leave_Attribute(
         self, original_node: cst.Attribute, updated_node: cst.Attribute
@@ -196,7 +140,7 @@ class _Rewrite(Calls):
 
     def _stands_alone(self, node: cst.Name) -> bool:
         """Return True if a name is an expression by itself."""
-        parent = self.get_metadata(meta.ParentNodeProvider, node, None)
+        parent = self._parent(node)
         if isinstance(parent, cst.Attribute):
             return parent.value is node
         if isinstance(parent, (cst.Arg, cst.Param)):
@@ -211,46 +155,33 @@ class _Rewrite(Calls):
     ) -> cst.BaseExpression:
         theirs = self._theirs(original)
         row = peer_name("import", theirs) if theirs else None
-        if isinstance(original, cst.Attribute) and (row is None or row.how == "hand"):
-            self._mark_in_module(original, theirs, row)
+        parent, written = self._parent(original), text_of(original)
+        is_by_hand = isinstance(original, cst.Attribute) and (row is None or row.how == "hand")
+        is_part = isinstance(parent, cst.Attribute) and parent.value is original
+        if theirs and is_by_hand and not is_part:
+            if written.partition(".")[0] in self._found.modules:
+                self._mark(written, row)
         if row is None:
             return updated
         if row.how == "rename":
-            name = self._renamed.get(text_of(original)) or self._ours(row)
-            return cst.Name(name, lpar=_pars(updated).lpar, rpar=_pars(updated).rpar)
+            name = self._renamed.get(written) or self._ours(row)
+            return cst.Name(name, lpar=updated.lpar, rpar=updated.rpar)
         if row.how == "rewrite" and theirs.isupper():
             return expression(f"{self._ours(row)}.CODE")
         if row.how == "rewrite" and theirs == "Client":
-            parent = self.get_metadata(meta.ParentNodeProvider, original, None)
             if not (isinstance(parent, cst.Call) and parent.func is original):
                 return cst.Name(self._ours(row))
         return updated
-
-    def _mark_in_module(self, node: cst.Attribute, theirs: str, row: PeerName | None) -> None:
-        """Mark a name of theirs that is reached by way of a module, unless more comes behind it."""
-        parent = self.get_metadata(meta.ParentNodeProvider, node, None)
-        text = text_of(node)
-        is_part = isinstance(parent, cst.Attribute) and parent.value is node
-        if theirs and not is_part and text.partition(".")[0] in self._found.modules:
-            self._mark(text, row)
 
     def leave_SimpleString(
         self, original_node: cst.SimpleString, updated_node: cst.SimpleString
     ) -> cst.BaseExpression:
         node: Any = original_node
-        while isinstance(node, (*_IN_ANNOTATIONS, *_IN_LISTS)):
-            node = self.get_metadata(meta.ParentNodeProvider, node, None)
-        if isinstance(node, cst.Annotation):
-            value = DOTTED.sub(self._in_text, updated_node.value)
-        elif (
-            isinstance(node, (cst.Assign, cst.AugAssign))
-            and text_of(node.targets[0].target if isinstance(node, cst.Assign) else node.target)
-            == "__all__"
-        ):
-            value = DOTTED.sub(self._exported, updated_node.value)
-        else:
+        while isinstance(node, _IN_ANNOTATIONS):
+            node = self._parent(node)
+        if not isinstance(node, cst.Annotation):
             return updated_node
-        return updated_node.with_changes(value=value)
+        return updated_node.with_changes(value=DOTTED.sub(self._in_text, updated_node.value))
 
     def _in_text(self, match: re.Match[str]) -> str:
         """Return what a name in a text is called here."""
@@ -260,9 +191,6 @@ class _Rewrite(Calls):
         if row is None or not is_renamed:
             return match[0]
         return self._renamed.get(match[0]) or self._ours(row)
-
-    def _exported(self, match: re.Match[str]) -> str:
-        return self._in_text(match) if match[0] in self._found.imported else match[0]
 
     # --- statements and their marks ---------------------------------------------------------------
 
@@ -319,7 +247,6 @@ class _Rewrite(Calls):
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> Any:
-        self._one_line(original_node)
         node = original_node.body[0]
         if len(original_node.body) > 1 or not isinstance(node, cst.ImportFrom) or node.relative:
             return updated_node
@@ -362,31 +289,11 @@ class _Rewrite(Calls):
         made[-1] = made[-1].with_changes(trailing_whitespace=updated_node.trailing_whitespace)
         return made[0] if len(made) == 1 else cst.FlattenSentinel(made)
 
-    def visit_SimpleStatementSuite(self, node: cst.SimpleStatementSuite) -> None:
-        for each in node.body:
-            self._left_on_line(each)
-
-    def _one_line(self, node: cst.SimpleStatementLine) -> None:
-        for each in node.body if len(node.body) > 1 else ():
-            self._left_on_line(each)
-
-    def _left_on_line(self, node: cst.CSTNode) -> None:
-        """Mark an import that shares its line with something else, and is left as it is."""
-        if (
-            isinstance(node, cst.ImportFrom)
-            and not node.relative
-            and is_theirs(text_of(node.module))
-        ):
-            self._mark(f"from {text_of(node.module)} import …", None, "give it a line of its own")
-
     def _imported(self, local: str, name: str, alias: cst.ImportAlias) -> str:
         """Return how a name of ours is imported instead of one of theirs, and remember it."""
+        mine = f"MCPKit{name}" if name in self._found.bound else name
         if alias.asname is not None:
             mine = local
-        elif name in self._found.bound:
-            mine = f"MCPKit{name}"
-        else:
-            mine = name
         self._renamed[local] = mine
         self.made[mine] = local
         return name if mine == name else f"{name} as {mine}"
@@ -441,8 +348,6 @@ class _Rewrite(Calls):
         made: list[Any] = []
         waiting: dict[str, list[tuple[Any, str, cst.BaseExpression]]] = {}
         for statement in body:
-            if self._is_version(made, statement):
-                continue
             setting = self._setting(statement)
             if setting is not None:
                 app, name, value = setting
@@ -458,25 +363,6 @@ class _Rewrite(Calls):
                 statement = statement.deep_replace(run, args.call())
             made.append(statement)
         return made
-
-    def _is_version(self, before: list[Any], statement: Any) -> bool:
-        """Put ``app._mcp_server.version = …`` into the call that has made the app."""
-        inner = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-        target = text_of(inner.targets[0].target) if isinstance(inner, cst.Assign) else ""
-        app = next((each for each in _VERSIONS if target.endswith(each)), None)
-        if app is None or not isinstance(inner, cst.Assign):
-            return False
-        name = target.removesuffix(app)
-        for place, each in enumerate(before):
-            made = each.body[0] if isinstance(each, cst.SimpleStatementLine) else None
-            if isinstance(made, cst.Assign) and text_of(made.targets[0].target) == name:
-                call = made.value
-                if isinstance(call, cst.Call) and text_of(call.func).endswith("MCPKit"):
-                    args = Args(call)
-                    args.add("version", inner.value)
-                    before[place] = each.deep_replace(call, args.call())
-                    return True
-        return False
 
     def _setting(self, statement: Any) -> tuple[str, str, cst.BaseExpression] | None:
         inner = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
@@ -508,14 +394,6 @@ class _Rewrite(Calls):
         is_session = isinstance(first, cst.Index) and self._theirs(first.value) == "ServerSession"
         kept = updated_node.slice[1 if is_session else 0]
         return updated_node.with_changes(slice=[kept.with_changes(comma=cst.MaybeSentinel.DEFAULT)])
-
-
-_VERSIONS: Final = ("._mcp_server.version", "._lowlevel_server.version")
-"""What is assigned to give an app a version, where there is no option for it."""
-
-
-def _pars(node: cst.BaseExpression) -> Any:
-    return node
 
 
 def _marked(statement: Any, marks: Sequence[str]) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import libcst as cst
+from libcst import matchers as m
 from libcst import metadata as meta
 
 from mcpkit._utils.names import LIBRARIES
@@ -55,35 +56,27 @@ def text_of(node: cst.CSTNode | None) -> str:
 
 
 class Found(cst.CSTVisitor):
-    """Reads a file before it is rewritten.
-
-    After the visit: ``apps`` has the dotted names of apps, ``contexts`` the names of parameters and
-    variables with a context, ``errors`` those that are bound to an error of the protocol, ``bound``
-    every name that the file gives to something that is not theirs, ``http_apps`` the apps that are
-    run over HTTP, ``imported`` the names that are imported of theirs with what they stand for,
-    ``modules`` those that stand for modules, and ``made`` the calls that make an app with the names
-    they are assigned to.
-    """
+    """Reads a file before it is rewritten."""
 
     METADATA_DEPENDENCIES = (meta.QualifiedNameProvider,)
 
     def __init__(self) -> None:
         super().__init__()
-        self.apps: set[str] = set()
-        self.contexts: set[str] = set()
-        self.errors: set[str] = set()
-        self.bound: set[str] = set()
-        self.http_apps: set[str] = set()
-        self.calls: set[str] = set()
-        self.imported: dict[str, str] = {}
-        self.modules: set[str] = set()
-        self.made: dict[cst.Call, str] = {}
+        self.apps: set[str] = set()  # the dotted names of apps
+        self.contexts: set[str] = set()  # parameters and variables with a context
+        self.errors: set[str] = set()  # names that are bound to an error of the protocol
+        self.bound: set[str] = set()  # names that the file gives to something of its own
+        self.http_apps: set[str] = set()  # apps that are run over HTTP
+        self.imported: dict[str, str] = {}  # local name of theirs → its whole name
+        self.modules: set[str] = set()  # those of them that stand for modules
+        self.made: dict[
+            cst.Call, str
+        ] = {}  # calls that make an app → the name they are assigned to
         self._app_classes: set[str] = set()
 
     def theirs(self, node: cst.CSTNode) -> str:
         """Return the last part of a name that is imported from another library; else empty."""
-        names = self.get_metadata(meta.QualifiedNameProvider, node, set())
-        return last_part(names)
+        return last_part(self.get_metadata(meta.QualifiedNameProvider, node, set()))
 
     def in_text(self, name: str) -> str:
         """Return the last part of a dotted name in an annotation that is a text, as `theirs`."""
@@ -152,10 +145,10 @@ class Found(cst.CSTVisitor):
         if self.theirs(node.func) in _APPS:
             self.made.setdefault(node, "")
         name = text_of(node.func)
-        self.calls.add(name)
         front, _, last = name.rpartition(".")
         if last == "run" and any(
-            "http" in _literal(each) or "sse" in _literal(each) for each in node.args
+            isinstance(each.value, cst.SimpleString) and re.search("http|sse", each.value.value)
+            for each in node.args
         ):
             self.http_apps.add(front)
 
@@ -164,9 +157,10 @@ class Found(cst.CSTVisitor):
         return value in self.contexts and ("." in name or "ctx" in name or "context" in name)
 
     def _annotated(self, name: str, annotation: cst.Annotation) -> None:
-        mentioned = {self.theirs(each) for each in _names_in(annotation)}
-        for text in _texts_in(annotation):
-            mentioned |= {self.in_text(each) for each in DOTTED.findall(text)}
+        mentioned = {self.theirs(each) for each in m.findall(annotation, m.Name() | m.Attribute())}
+        for text in m.findall(annotation, m.SimpleString()):
+            written = cst.ensure_type(text, cst.SimpleString).value
+            mentioned |= {self.in_text(each) for each in DOTTED.findall(written)}
         if "Context" in mentioned:
             self.contexts.add(name)
         if mentioned & _APPS:
@@ -201,32 +195,3 @@ def last_part(names: Any) -> str:
         ):
             return each.name.rpartition(".")[2]
     return ""
-
-
-def _literal(argument: cst.Arg) -> str:
-    return argument.value.value if isinstance(argument.value, cst.SimpleString) else ""
-
-
-def _texts_in(node: cst.CSTNode) -> list[str]:
-    found: list[str] = []
-
-    class Texts(cst.CSTVisitor):
-        def visit_SimpleString(self, node: cst.SimpleString) -> None:
-            found.append(node.value)
-
-    node.visit(Texts())
-    return found
-
-
-def _names_in(node: cst.CSTNode) -> list[cst.CSTNode]:
-    found: list[cst.CSTNode] = []
-
-    class Names(cst.CSTVisitor):
-        def visit_Name(self, node: cst.Name) -> None:
-            found.append(node)
-
-        def visit_Attribute(self, node: cst.Attribute) -> None:
-            found.append(node)
-
-    node.visit(Names())
-    return found

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, cast
+from itertools import takewhile
+from typing import Any, Final
 
 import libcst as cst
 from libcst import matchers as m
@@ -32,11 +33,7 @@ def string_of(node: cst.BaseExpression | None) -> str | None:
 
 
 class Args:
-    """The arguments of a call while it is rewritten.
-
-    Args:
-        call: With the arguments as they are.
-    """
+    """The arguments of a call while it is rewritten."""
 
     def __init__(self, call: cst.Call) -> None:
         self._call = call
@@ -46,12 +43,7 @@ class Args:
     @property
     def positional(self) -> list[cst.Arg]:
         """Those without a keyword, up to the first star."""
-        found: list[cst.Arg] = []
-        for each in self.all:
-            if each.keyword is not None or each.star:
-                break
-            found.append(each)
-        return found
+        return [*takewhile(lambda each: each.keyword is None and not each.star, self.all)]
 
     @property
     def keywords(self) -> list[str]:
@@ -95,13 +87,12 @@ class Args:
         found = self._find(name)
         if found is None:
             return
-        place = self.all.index(found)
         made = [_keyword(each, value) for each, value in new]
         if made:
             # The comma, the break and the comment behind it stay.
-            made[-1] = made[-1].with_changes(
-                comma=found.comma, whitespace_after_arg=found.whitespace_after_arg
-            )
+            kept = {"comma": found.comma, "whitespace_after_arg": found.whitespace_after_arg}
+            made[-1] = made[-1].with_changes(**kept)
+        place = self.all.index(found)
         self.all[place : place + 1] = made
 
     def first(self, value: cst.BaseExpression) -> None:
@@ -127,7 +118,8 @@ class Args:
         before = self._call.args
         comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
         if isinstance(self._call.whitespace_before_args, cst.ParenthesizedWhitespace):
-            comma = cst.Comma(whitespace_after=_break(self._call.whitespace_before_args))
+            space = _uncommented(self._call.whitespace_before_args)
+            comma = cst.Comma(whitespace_after=space.with_changes(empty_lines=()))
         end = before[-1].comma if before else None
         for place, each in enumerate(args[:-1]):
             if not isinstance(each.comma, cst.Comma) or each.comma is end:
@@ -148,24 +140,16 @@ class Args:
         return self._call.with_changes(**changes)
 
     def _find(self, name: str) -> cst.Arg | None:
-        for each in self.all:
-            if each.keyword is not None and each.keyword.value == name:
-                return each
-        return None
+        named = (each for each in self.all if each.keyword and each.keyword.value == name)
+        return next(named, None)
 
 
-def _uncommented(space: cst.BaseParenthesizableWhitespace) -> cst.BaseParenthesizableWhitespace:
-    """Return white space without the comment on what is gone."""
+def _uncommented(space: Any) -> Any:
+    """Return white space without the comment in its first line."""
     if not isinstance(space, cst.ParenthesizedWhitespace):
         return space
     line = space.first_line.with_changes(comment=None, whitespace=cst.SimpleWhitespace(""))
     return space.with_changes(first_line=line)
-
-
-def _break(before: cst.ParenthesizedWhitespace) -> cst.ParenthesizedWhitespace:
-    """Return the white space before the first argument, without a comment in it."""
-    line = before.first_line.with_changes(comment=None, whitespace=cst.SimpleWhitespace(""))
-    return before.with_changes(first_line=line, empty_lines=())
 
 
 def _keyword(name: str, value: cst.BaseExpression) -> cst.Arg:
@@ -257,25 +241,19 @@ def media(theirs: str, args: Args) -> cst.BaseExpression:
 def unfold_hints(args: Args) -> None:
     """Write the hints of a tool by themselves, if they are written out."""
     value = args.get("annotations")
-    if value is not None and m.findall(value, m.Comment()):
-        return  # they have no place among the options
-    hints: list[tuple[str, cst.BaseExpression]] = []
+    if value is None or m.findall(value, m.Comment()):
+        return  # comments have no place among the options
+    written: list[tuple[Any, cst.BaseExpression]]
     if isinstance(value, cst.Dict):
-        for element in value.elements:
-            name = string_of(element.key) if isinstance(element, cst.DictElement) else None
-            if name is None:
-                return
-            hints.append((name, cast("Any", element).value))
+        written = [(getattr(each, "key", None), each.value) for each in value.elements]
+        hints = [(string_of(key), each) for key, each in written]
     elif isinstance(value, cst.Call) and text_of(value.func) == "ToolAnnotations":
-        for each in value.args:
-            if each.keyword is None:
-                return
-            hints.append((each.keyword.value, each.value))
+        hints = [(text_of(each.keyword) or None, each.value) for each in value.args]
     else:
         return
     known = {"title", *_HINTS, *_HINTS.values()}
     if not all(name in known for name, _ in hints):
         return
-    named_hints = [(_HINTS.get(name, name), each) for name, each in hints]
+    named = [(_HINTS.get(name, name), each) for name, each in hints if name]
     taken = set(args.keywords)
-    args.put("annotations", [(name, each) for name, each in named_hints if name not in taken])
+    args.put("annotations", [(name, each) for name, each in named if name not in taken])
