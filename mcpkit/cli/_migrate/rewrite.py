@@ -158,9 +158,9 @@ class _Rewrite(Calls):
         parent, written = self._parent(original), text_of(original)
         is_by_hand = isinstance(original, cst.Attribute) and (row is None or row.how == "hand")
         is_part = isinstance(parent, cst.Attribute) and parent.value is original
-        if theirs and is_by_hand and not is_part:
-            if written.partition(".")[0] in self._found.modules:
-                self._mark(written, row)
+        is_in_module = written.partition(".")[0] in self._found.modules
+        if theirs and is_by_hand and is_in_module and not is_part:
+            self._mark(written, row)
         if row is None:
             return updated
         if row.how == "rename":
@@ -168,9 +168,9 @@ class _Rewrite(Calls):
             return cst.Name(name, lpar=updated.lpar, rpar=updated.rpar)
         if row.how == "rewrite" and theirs.isupper():
             return expression(f"{self._ours(row)}.CODE")
-        if row.how == "rewrite" and theirs == "Client":
-            if not (isinstance(parent, cst.Call) and parent.func is original):
-                return cst.Name(self._ours(row))
+        is_called = isinstance(parent, cst.Call) and parent.func is original
+        if row.how == "rewrite" and theirs == "Client" and not is_called:
+            return cst.Name(self._ours(row))
         return updated
 
     def leave_SimpleString(
