@@ -1,6 +1,6 @@
-"""URI templates (RFC 6570) in both directions: values to a URI, and a URI to values.
+"""URI templates (RFC 6570), matched with URIs.
 
-RFC 6570 defines expansion only. Matching is defined here:
+RFC 6570 defines expansion only, which is for clients. Matching is defined here:
 
 - A match covers the whole URI. Literal text must be equal, where ``%c3`` equals ``%C3`` and a raw
   non-ASCII character equals its percent-encoded UTF-8.
@@ -33,9 +33,9 @@ from __future__ import annotations
 
 # urllib.parse is imported where it is used, because few servers need it.
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from keyword import iskeyword
-from typing import Final, NamedTuple, NoReturn, TypeAlias, cast
+from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 Values: TypeAlias = "dict[str, str | list[str]]"
 """Values by the names of their variables."""
@@ -85,9 +85,15 @@ class UriTemplate:
         self._fragment = _pop_optional(head, "#")
         self._query = _pop_optional(head, "?&")
         leads = "#" if self._query or self._fragment else ""
+        absent = "((?!))?"
+        tail = absent
         if self._query is not None:
             leads += self._query.operator.first
-        self._prefix, self._runs = _plan(head, leads)
+            tail = f"(?:[{self._query.operator.first}]([^#]*))?"
+        tail += "(?:#(.*))?" if self._fragment else absent
+        self._tail = re.compile(tail, re.DOTALL)
+        self.prefix, self._runs = _plan(head, leads)
+        """The text before the first variable, percent-encoded."""
 
     def __repr__(self) -> str:
         return f"UriTemplate({self.template!r})"
@@ -110,20 +116,6 @@ class UriTemplate:
         except (_NoMatch, UnicodeError):
             return None
 
-    def expand(self, values: Mapping[str, str | Sequence[str]]) -> str:
-        """Return the URI for these values (RFC 6570, section 3).
-
-        A variable without a value, or with an empty list, expands to nothing; unknown names are
-        ignored. A list for a variable without ``*`` is joined with commas.
-
-        Raises:
-            TypeError: A value is neither a string nor a sequence of strings.
-            ValueError: A variable with a prefix (``{name:3}``) has a list.
-        """
-        return "".join(
-            part if isinstance(part, str) else _expand(part, values) for part in self._parts
-        )
-
     def _find_ends(self, uri: str) -> list[int] | None:
         """Return the end of each run, or None.
 
@@ -132,11 +124,11 @@ class UriTemplate:
         stays so. ``ceiling`` is the last end of each run that has not failed.
         """
         runs = self._runs
-        prefix = self._prefix
+        prefix = self.prefix
         if not uri.startswith(prefix):
             return None
         if not runs:
-            return [] if self._split_tail(uri, len(prefix))[2] == len(uri) else None
+            return [] if self._tail.fullmatch(uri, len(prefix)) else None
 
         starts = [len(prefix)] * len(runs)
         ends = [0] * len(runs)
@@ -168,27 +160,13 @@ class UriTemplate:
                 index += 1
                 starts[index] = following
                 entering = True
-            elif self._split_tail(uri, following)[2] == len(uri):
+            elif self._tail.fullmatch(uri, following):
                 return ends
         return None
 
-    def _split_tail(self, uri: str, start: int) -> tuple[str | None, str | None, int]:
-        """Return the raw query and fragment that begin at ``start``, and their end."""
-        query: str | None = None
-        fragment: str | None = None
-        if self._query is not None and uri.startswith(self._query.operator.first, start):
-            hash_at = uri.find("#", start)
-            end = len(uri) if hash_at < 0 else hash_at
-            query = uri[start + 1 : end]
-            start = end
-        if self._fragment is not None and uri.startswith("#", start):
-            fragment = uri[start + 1 :]
-            start = len(uri)
-        return query, fragment, start
-
     def _read(self, uri: str, ends: list[int]) -> Values:
         values: Values = {}
-        start = len(self._prefix)
+        start = len(self.prefix)
         for run, end in zip(self._runs, ends, strict=True):
             raw = uri[start:end]
             start = end + len(run.after)
@@ -196,7 +174,8 @@ class UriTemplate:
                 _read_named(run.variables, raw, run.operator.separator, values)
             else:
                 _read_positional(run.variables, raw, run.operator.separator, values)
-        query, fragment, _ = self._split_tail(uri, start)
+        tail = self._tail.fullmatch(uri, start)
+        query, fragment = tail.groups() if tail else (None, None)
         if self._query is not None and query is not None:
             _read_named(self._query.variables, query, "&", values)
         if self._fragment is not None and fragment is not None:
@@ -205,24 +184,23 @@ class UriTemplate:
 
 
 class _Operator(NamedTuple):
-    """A row of the table in RFC 6570, appendix A."""
+    """A row of the table in RFC 6570, appendix A, as far as matching needs it."""
 
     first: str
     separator: str
     named: bool
-    if_empty: str
     reserved: bool
 
 
 _OPERATORS: Final[dict[str, _Operator]] = {
-    "": _Operator("", ",", False, "", False),
-    "+": _Operator("", ",", False, "", True),
-    "#": _Operator("#", ",", False, "", True),
-    ".": _Operator(".", ".", False, "", False),
-    "/": _Operator("/", "/", False, "", False),
-    ";": _Operator(";", ";", True, "", False),
-    "?": _Operator("?", "&", True, "=", False),
-    "&": _Operator("&", "&", True, "=", False),
+    "": _Operator("", ",", False, False),
+    "+": _Operator("", ",", False, True),
+    "#": _Operator("#", ",", False, True),
+    ".": _Operator(".", ".", False, False),
+    "/": _Operator("/", "/", False, False),
+    ";": _Operator(";", ";", True, False),
+    "?": _Operator("?", "&", True, False),
+    "&": _Operator("&", "&", True, False),
 }
 
 
@@ -232,23 +210,25 @@ class _Expression(NamedTuple):
     variables: tuple[Variable, ...]
 
 
-def _with_whole(
-    parts: Iterable[str | _Expression], whole: Collection[str]
-) -> Iterator[str | _Expression]:
+def _with_whole(parts: Iterable[_Part], whole: Collection[str]) -> Iterator[_Part]:
     """Yield the parts, with lists named in `whole` as one text if alone in their expression."""
     for part in parts:
-        if (
-            isinstance(part, str)
-            or part.symbol not in ("", "+", "/")
-            or len(part.variables) > 1
-            or not any(each.multiple and each.name in whole for each in part.variables)
-        ):
+        is_text = (
+            isinstance(part, _Expression)
+            and part.symbol in ("", "+", "/")
+            and len(part.variables) == 1
+            and part.variables[0].multiple
+            and part.variables[0].name in whole
+        )
+        if isinstance(part, str) or not is_text:
             yield part
-            continue
-        if part.operator.first:
+        else:
             yield part.operator.first
-        texts = tuple(each._replace(multiple=False) for each in part.variables)
-        yield _Expression("+", _OPERATORS["+"], texts)
+            text = part.variables[0]._replace(multiple=False)
+            yield _Expression("+", _OPERATORS["+"], (text,))
+
+
+_Part: TypeAlias = "str | _Expression"
 
 
 class _Run(NamedTuple):
@@ -269,58 +249,40 @@ class _NoMatch(Exception):
 # --- template text → parts -------------------------------------------------------------------
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_VARIABLE: Final = re.compile(r"(?P<name>[^:*]*)(?P<modifier>.*)", re.DOTALL)
-_PREFIX: Final = re.compile(r":([1-9][0-9]{0,3})")
-_TRIPLET: Final = re.compile(r"%[0-9A-Fa-f]{2}")
-_NOT_LITERAL: Final = re.compile('[\x00-\x20\x7f"<>\\\\^`|\ud800-\udfff]|%(?![0-9A-Fa-f]{2})')
+_VARIABLE: Final = re.compile(r"([^:*]*)(\*|:([1-9][0-9]{0,3}))?(.*)", re.DOTALL)
+_NOT_LITERAL: Final = re.compile('[\x00-\x20\x7f"<>\\\\^`|}\ud800-\udfff]|%(?![0-9A-Fa-f]{2})')
 
 
 class _Parser:
     def __init__(self, template: str) -> None:
         self.template = template
         self.names: set[str] = set()
-        self.parts: list[str | _Expression] = []
+        self.parts: list[_Part] = []
 
-    def parse(self) -> tuple[str | _Expression, ...]:
-        template = self.template
-        position = 0
-        while position < len(template):
-            if template[position] == "{":
-                end = self.end_of_expression(position)
-                self.add_expression(position, template[position + 1 : end])
-                position = end + 1
+    def parse(self) -> tuple[_Part, ...]:
+        for found in re.finditer(r"[^{]+|\{[^{}]*(\}?)", self.template):
+            position = found.start()
+            if found[0][0] != "{":
+                self.add_literal(position, found[0])
+            elif found[1]:
+                self.add_expression(position, found[0][1:-1])
             else:
-                opening = template.find("{", position)
-                end = len(template) if opening < 0 else opening
-                self.add_literal(position, template[position:end])
-                position = end
+                self.refuse(
+                    position, "this '{' is never closed; write '{name}', or %7B for a brace"
+                )
         return tuple(self.parts)
 
     def refuse(self, position: int, problem: str) -> NoReturn:
         raise ValueError(f"URI template {self.template!r}, column {position + 1}: {problem}")
 
-    def end_of_expression(self, start: int) -> int:
-        closing = self.template.find("}", start)
-        nested = self.template.find("{", start + 1)
-        if closing < 0 or 0 <= nested < closing:
-            self.refuse(start, "this '{' is never closed; write '{name}', or %7B for a brace")
-        return closing
-
     def add_literal(self, start: int, text: str) -> None:
-        if "}" in text:
-            at = start + text.index("}")
-            self.refuse(at, "this '}' closes nothing; write '{name}', or %7D for a brace")
         bad = _NOT_LITERAL.search(text)
         if bad is not None:
-            at = start + bad.start()
-            char = bad.group()
-            if char == "%":
-                self.refuse(at, "'%' without two hex digits; write %25 for a percent sign")
-            if "\ud800" <= char <= "\udfff":
-                self.refuse(at, f"{char!r} is half a surrogate pair; write the whole character")
-            from urllib.parse import quote
-
-            self.refuse(at, f"{char!r} is not allowed in a URI; write {quote(char, safe='')}")
+            advice = {
+                "}": "this '}' closes nothing; write '{name}', or %7D for a brace",
+                "%": "'%' without two hex digits; write %25 for a percent sign",
+            }.get(bad[0], f"{bad[0]!r} is not allowed in a URI; percent-encode it")
+            self.refuse(start + bad.start(), advice)
         previous = self.previous()
         if previous is not None and previous.symbol in ("?", "&"):
             self.refuse(
@@ -346,33 +308,32 @@ class _Parser:
         for text in body[len(symbol) :].split(","):
             variables.append(self.variable(position, text, required))
             position += len(text) + 1
-        self.check_neighbours(start, symbol, body)
+        self.check_neighbours(start, symbol, body, closes)
         self.parts.append(_Expression(symbol, _OPERATORS[symbol], tuple(variables)))
 
-    def check_neighbours(self, start: int, symbol: str, body: str) -> None:
+    def check_neighbours(self, start: int, symbol: str, body: str, closes: bool) -> None:
         previous = self.previous()
-        joined = {"?": "?&", "&": "?&", ";": ";"}.get(previous.symbol, "") if previous else ""
-        if symbol and symbol in joined:
-            before = self.template[self.template.rindex("{", 0, start) : start - 1]
+        if symbol == "?" and any(isinstance(part, str) and "?" in part for part in self.parts):
+            self.refuse(start, f"the query has begun before; write '{{&{body[1:]}}}'")
+        if previous is None:
+            return
+        is_query = previous.symbol in ("?", "&")
+        if (symbol in ("?", "&") and is_query) or symbol == previous.symbol == ";":
             self.refuse(
-                start, f"a second expression of the same kind; write '{before},{body[1:]}}}'"
+                start, f"a second expression of the same kind; write '{body[1:]}' in the first"
             )
-        if previous is not None and previous.symbol in ("?", "&"):
-            closes = start + len(body) + 2 == len(self.template)
-            if symbol != "#" or not closes:
-                self.refuse(
-                    start,
-                    f"only a closing '{{#...}}' can follow '{{{previous.symbol}...}}', which reads "
-                    f"to the end of the query; write this expression before it",
-                )
-        if previous is not None and symbol in ("", "+"):
+        if is_query and not (symbol == "#" and closes):
+            self.refuse(
+                start,
+                f"only a closing '{{#...}}' can follow '{{{previous.symbol}...}}', which reads "
+                f"to the end of the query; write this expression before it",
+            )
+        if symbol in ("", "+"):
             self.refuse(
                 start,
                 f"nothing tells where the value before '{{{body}}}' ends; "
                 f"write a delimiter between them, such as '/{{{body}}}'",
             )
-        if symbol == "?" and any(isinstance(part, str) and "?" in part for part in self.parts):
-            self.refuse(start, f"the query has begun before; write '{{&{body[1:]}}}'")
 
     def previous(self) -> _Expression | None:
         """Return the expression directly before this position, if there is one."""
@@ -380,43 +341,26 @@ class _Parser:
         return last if isinstance(last, _Expression) else None
 
     def variable(self, position: int, text: str, required: bool) -> Variable:
-        match = _VARIABLE.fullmatch(text)
-        name, modifier = match.group("name", "modifier") if match else ("", "")
-        if not name:
-            self.refuse(position, "a variable name is missing; write '{name}'")
+        found = _VARIABLE.fullmatch(text)
+        name, modifier, length, rest = found.groups() if found else ("", "", "", "")
         if not _NAME.fullmatch(name) or iskeyword(name):
-            self.refuse(
-                position,
-                f"{name!r} cannot be the name of a Python parameter; write {_suggest(name)!r}",
-            )
+            self.refuse(position, f"{name!r} cannot be the name of a Python parameter")
         if name in self.names:
             self.refuse(position, f"variable {name!r} is used twice; write another name")
-        self.names.add(name)
-        prefix = _PREFIX.fullmatch(modifier)
-        if prefix is not None:
-            return Variable(name, required, False, int(prefix.group(1)))
-        if modifier not in ("", "*"):
+        if rest:
             self.refuse(
                 position + len(name),
-                f"no modifier {modifier!r}; write '*' for a list, or ':' and a length, 1 to 9999",
+                "unknown modifier; write '*' for a list, or ':' and a length, 1 to 9999",
             )
-        return Variable(name, required, modifier == "*")
-
-
-def _suggest(name: str) -> str:
-    plain = re.sub(r"[^A-Za-z0-9]+", "_", re.sub(r"%[0-9A-Fa-f]{2}", "_", name)).strip("_")
-    if not plain:
-        return "name"
-    if plain[0].isdigit():
-        return f"arg{plain}"
-    return f"{plain}_" if iskeyword(plain) else plain
+        self.names.add(name)
+        return Variable(name, required, modifier == "*", int(length) if length else None)
 
 
 # --- parts → what to look for in a URI -------------------------------------------------------
 
 
-def _pop_optional(parts: list[str | _Expression], symbols: str) -> _Expression | None:
-    """Remove and return the closing expression, if it has one of some operators."""
+def _pop_optional(parts: list[_Part], symbols: str) -> _Expression | None:
+    """Remove and return the closing expression, if it has one of these operators."""
     last = parts[-1] if parts else None
     if isinstance(last, _Expression) and last.symbol and last.symbol in symbols:
         parts.pop()
@@ -424,7 +368,7 @@ def _pop_optional(parts: list[str | _Expression], symbols: str) -> _Expression |
     return None
 
 
-def _plan(parts: list[str | _Expression], leads: str) -> tuple[str, tuple[_Run, ...]]:
+def _plan(parts: list[_Part], leads: str) -> tuple[str, tuple[_Run, ...]]:
     """Return the literal text up to the first run, and the runs.
 
     ``leads`` are the first characters of the optional expressions at the end. No run contains them,
@@ -467,9 +411,8 @@ def _plan(parts: list[str | _Expression], leads: str) -> tuple[str, tuple[_Run, 
 
 
 def _run_of_others(stop: set[str]) -> re.Pattern[str]:
-    if not stop:
-        return re.compile(r".*", re.DOTALL)
-    return re.compile(f"[^{re.escape(''.join(sorted(stop)))}]*")
+    others = f"[^{re.escape(''.join(sorted(stop)))}]" if stop else "."
+    return re.compile(others + "*", re.DOTALL)
 
 
 # --- raw text → values -----------------------------------------------------------------------
@@ -547,63 +490,7 @@ def _read_named(variables: tuple[Variable, ...], raw: str, separator: str, into:
         raise _NoMatch
 
 
-# --- values → text ---------------------------------------------------------------------------
-
-_RESERVED: Final = ":/?#[]@!$&'()*+,;="
-
-
-def _expand(expression: _Expression, values: Mapping[str, str | Sequence[str]]) -> str:
-    operator = expression.operator
-    texts: list[str] = []
-    for variable in expression.variables:
-        if variable.name not in values:
-            continue
-        value = _checked(variable, values[variable.name])
-        if isinstance(value, str):
-            text = _encode(value[: variable.max_length], operator)
-            texts.append(_named(operator, variable, text))
-            continue
-        items = [_encode(item, operator) for item in value]
-        if variable.multiple:
-            texts.extend(_named(operator, variable, item) for item in items)
-        elif items:
-            texts.append(_named(operator, variable, ",".join(items)))
-    return operator.first + operator.separator.join(texts) if texts else ""
-
-
-def _checked(variable: Variable, value: object) -> str | list[str]:
-    if isinstance(value, str):
-        return value
-    kind = type(value).__name__
-    items = list(cast("Sequence[object]", value)) if isinstance(value, Sequence) else [None]
-    texts = [item for item in items if isinstance(item, str)]
-    if len(texts) < len(items):
-        raise TypeError(
-            f"URI variable {variable.name!r} needs a string or a sequence of strings, got {kind}"
-        )
-    if variable.max_length is not None:
-        raise ValueError(
-            f"URI variable {variable.name!r} has a length limit and so needs a string, got a list"
-        )
-    return texts
-
-
-def _named(operator: _Operator, variable: Variable, text: str) -> str:
-    if not operator.named:
-        return text
-    return f"{variable.name}={text}" if text else variable.name + operator.if_empty
-
-
-def _encode(value: str, operator: _Operator) -> str:
-    from urllib.parse import quote
-
-    if not operator.reserved:
-        return quote(value, safe="")
-    # RFC 6570, section 3.2.3: reserved expansion keeps percent-encoded triplets.
-    kept = _TRIPLET.findall(value)
-    others = [quote(text, safe=_RESERVED) for text in _TRIPLET.split(value)]
-    return "".join(text for pair in zip(others, [*kept, ""], strict=True) for text in pair)
-
+# --- values as paths -------------------------------------------------------------------------
 
 _ABSOLUTE: Final = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")

@@ -217,8 +217,7 @@ class Directory:
     # --- one file ---------------------------------------------------------------------------------
 
     def _uri_of(self, relative: str) -> str:
-        # Expansion would keep the "%41" in a file's name as it is, which means "A".
-        return self._template.expand({"path": relative.replace("%", "%25")})
+        return self._template.prefix + quote(relative, safe=":/?#[]@!$&'()*+,;=")
 
     def _type_of(self, name: str) -> str:
         return self._mime_type or _guess(Path(name))
