@@ -46,7 +46,7 @@ _SECRET_FIELDS: Final = (
 
 
 class FetchError(Exception):
-    """A request failed; the message says where and why, and contains nothing that was sent."""
+    """A request failed. The message says where and why, without anything that was sent."""
 
 
 @dataclass(frozen=True)
@@ -161,11 +161,7 @@ def is_public(address: str) -> bool:
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """Return the addresses of a host.
-
-    Raises:
-        OSError: It has none.
-    """
+    """Return the addresses of a host; raise `OSError` if it has none."""
     import anyio
 
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -180,11 +176,7 @@ async def fetch_json(url: str, **options: Any) -> dict[str, Any]:
 
     Args:
         url: As `check_address` allows it.
-        options: Those of `fetch`.
-
-    Raises:
-        FetchError: There is none; the message says why, without anything that was sent.
-        ImportError: No HTTP client is installed.
+        options: Those of `fetch`, which raises the same exceptions.
     """
     response = await fetch(url, **options)
     if response.status != 200:
@@ -207,7 +199,6 @@ async def fetch_public(url: str, max_body: int) -> dict[str, Any]:
 
     Raises:
         FetchError: There is no such object, or the URL must not be requested.
-        ImportError: No HTTP client is installed.
     """
     import anyio
 
@@ -256,8 +247,7 @@ async def fetch(
             of the URL, and the proxies of the environment.
 
     Raises:
-        FetchError: There is no response, or one that is too large; the message says why, without
-            anything that was sent.
+        FetchError: There is no response, or one that is too large.
         ImportError: No HTTP client is installed.
     """
     import anyio
@@ -397,14 +387,8 @@ def tls_for(url: str) -> ssl.SSLContext:
 def reason_of(error: BaseException) -> str:
     """Return in plain words why a host could not be reached, without anything that was sent.
 
-    Event loops and HTTP clients wrap the system's error in errors that say less, and some in a
-    group with one error for each address.
-
-    Args:
-        error: Of the HTTP client.
-
-    Returns:
-        The rest of a sentence; empty if the system gives no reason.
+    It is the rest of a sentence; empty if the system gives no reason. Event loops and HTTP clients
+    wrap the system's error in errors that say less, and some in a group, one for each address.
     """
     errors = [error]
     for found in errors:  # which grows meanwhile

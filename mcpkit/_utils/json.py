@@ -84,12 +84,7 @@ def has_more_values(text: bytes, most: int) -> bool:
 
 
 def excess_of(text: bytes, most: int) -> str:
-    """Return which limit a JSON text exceeds, in words; an empty string if it exceeds none.
-
-    Args:
-        text: The text.
-        most: The number of values that it may have.
-    """
+    """Return which limit a JSON text exceeds, in words; empty if it has at most `most` values."""
     if has_more_values(text, most):
         return f"more than {most:,} values"
     return excess_of_digits(text)
@@ -123,11 +118,7 @@ def _without_escapes(text: bytes) -> bytes:
 def _count_separators(text: bytes, most: int, *, is_plain: bool) -> int:
     """Return the number of values, or a number above `most`.
 
-    Args:
-        text: The text.
-        most: The number up to which values are counted.
-        is_plain: True if the text has neither strings nor blanks; then the number is exact,
-            otherwise it is an upper bound.
+    It is exact if the text has neither strings nor blanks (`is_plain`), else an upper bound.
     """
     count = 1
     for start in range(0, len(text), _CHUNK):
@@ -233,9 +224,7 @@ def subschemas(
 ) -> list[tuple[Step, JsonSchema]]:
     """Return the schemas directly inside a schema, in the order of its keywords.
 
-    Args:
-        schema: Any schema.
-        unknown: Also return the objects in keywords that no draft defines.
+    Also those in keywords that no draft defines, if they are to be included (`unknown`).
     """
     found: list[tuple[Step, JsonSchema]] = []
     for keyword, value in schema.items():

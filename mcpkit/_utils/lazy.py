@@ -41,11 +41,7 @@ def importer(
             if is_enabled:
                 gc.enable()
         if present != name:
-            import warnings
-
-            warnings.warn(
-                f"{package}.{name} is now {package}.{present}", DeprecationWarning, stacklevel=2
-            )
+            _warn(f"{package}.{name} is now {package}.{present}")
         else:
             setattr(sys.modules[package], name, value)
         return value
@@ -60,9 +56,13 @@ def moved(module: str, present: str) -> Callable[[str], Any]:
         if name.startswith("__"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         value = getattr(import_module(present), name)
-        import warnings
-
-        warnings.warn(f"{module}.{name} is now {present}.{name}", DeprecationWarning, stacklevel=2)
+        _warn(f"{module}.{name} is now {present}.{name}")
         return value
 
     return load
+
+
+def _warn(message: str) -> None:
+    import warnings
+
+    warnings.warn(message, DeprecationWarning, stacklevel=3)

@@ -10,7 +10,6 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
 from typing import Final
 
 from mcpkit._utils.text import escape_control, single_line
@@ -35,8 +34,6 @@ LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
 def log_to_stderr(level: str | None = None, *, debug: bool = False) -> None:
     """Show log records on stderr, unless logging has been configured already.
-
-    An existing configuration is kept; only the level of mcpkit's own loggers changes.
 
     Args:
         level: The minimum level, one of `LEVELS`. None means ``"warning"``, or with `debug`
@@ -78,8 +75,14 @@ def _harmless(argument: object) -> object:
     return argument
 
 
-_FRAME: Final = re.compile(r'([ |+]*)  File "([^"]+)", line ')
 _OURS: Final = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+_FRAMES: Final = re.compile(
+    # A frame of this package, with the line of code, the marks below it and the number of
+    # repetitions, if another frame follows.
+    rf'^(?:([ |+]*)  File "{re.escape(_OURS)}[^"\n]*", line .*\n'
+    r'(?:\1(?:    |  \[).*\n)*(?=[ |+]*  File "))+',
+    re.MULTILINE,
+)
 
 
 def _folded(traceback: str) -> str:
@@ -87,54 +90,12 @@ def _folded(traceback: str) -> str:
 
     The frame that raised the exception is kept.
     """
-    made: list[str] = []
-    ours: list[list[str]] = []
-    margin = ""
-    for frame, is_ours in _frames(traceback):
-        if is_ours:
-            ours.append(frame)
-            margin = (_FRAME.match(frame[0]) or _NOWHERE)[1]
-            continue
-        if ours:
-            raised = _FRAME.match(frame[0]) is None
-            kept = ours.pop() if raised else []
-            if ours:
-                several = "s" if len(ours) > 1 else ""
-                made.append(f"{margin}  … {len(ours)} frame{several} of mcpkit")
-            made += kept
-            ours = []
-        made += frame
-    return "\n".join(made + [line for frame in ours for line in frame])
 
+    def summary(found: re.Match[str]) -> str:
+        count = found[0].count(f'{found[1]}  File "{_OURS}')
+        return f"{found[1]}  … {count} frame{'s' if count > 1 else ''} of mcpkit\n"
 
-_NOWHERE: Final = ("", "")
-
-
-def _frames(traceback: str) -> Iterator[tuple[list[str], bool]]:
-    """Yield the lines of each frame of a traceback, and True if it belongs to this package.
-
-    Lines between frames are yielded one by one.
-    """
-    frame: list[str] = []
-    ours = False
-    belongs = ("", "")
-    for line in traceback.split("\n"):
-        found = _FRAME.match(line)
-        # The line of code, the marks below it, and the number of repetitions.
-        if found is None and frame and line.startswith(belongs):
-            frame.append(line)
-            continue
-        if frame:
-            yield frame, ours
-            frame = []
-        if found is None:
-            yield [line], False
-            continue
-        frame = [line]
-        belongs = (f"{found[1]}    ", f"{found[1]}  [")
-        ours = found[2].startswith(_OURS)
-    if frame:
-        yield frame, ours
+    return _FRAMES.sub(summary, traceback)
 
 
 def _shortened(text: str) -> str:

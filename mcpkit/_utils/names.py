@@ -94,13 +94,7 @@ def library_of(found: Any) -> Library | None:
 
 
 def suggest(on: str, name: str, known: Iterable[str]) -> str:
-    """Return advice about an unknown name, as the rest of a sentence.
-
-    Args:
-        on: The owner of the name, as in `PeerName`.
-        name: The unknown name.
-        known: The names that exist.
-    """
+    """Return advice about an unknown name of an owner, as the rest of a sentence."""
     peer = peer_name(on, name)
     if peer is not None:
         return peer.advice
@@ -125,13 +119,7 @@ def caller() -> str:
 
 
 def unknown_attribute(found: object, on: str, name: str) -> AttributeError:
-    """Return the error for an unknown attribute of an object.
-
-    Args:
-        found: The object.
-        on: The object's name in the message, and the owner as in `PeerName`.
-        name: The attribute.
-    """
+    """Return the error for an unknown attribute of an object, whose name is `on`."""
     kind = type(found).__name__
     if name.startswith("__"):
         return AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=found)
@@ -145,13 +133,10 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def with_suggestions(on: str | None = None) -> Callable[[_F], _F]:
-    """Decorate a function so that it rejects unknown keywords with a suggestion.
+    """Return a decorator for functions that reject unknown keywords with a suggestion.
 
     Args:
         on: The function, as in `PeerName`; None for the class of its first argument.
-
-    Returns:
-        A decorator. The decorated function raises `TypeError`, with the file and line of the call.
     """
 
     def decorate(fn: _F) -> _F:
@@ -170,16 +155,12 @@ def with_suggestions(on: str | None = None) -> Callable[[_F], _F]:
 
 
 def check_keywords(on: str, options: Iterable[str], known: Iterable[str]) -> None:
-    """Reject unknown keywords.
+    """Raise `TypeError` for an unknown keyword, with the line of the call and a suggestion.
 
     Args:
         on: The callable, as in `PeerName`.
         options: The given keywords.
         known: The accepted keywords.
-
-    Raises:
-        TypeError: A keyword is unknown. The message has the file and line of the call, and a
-            suggestion.
     """
     for name in options:
         if name not in known:

@@ -22,7 +22,7 @@ class QuotaExceeded(Exception):
     """
 
     def __init__(self, own: bool) -> None:
-        super().__init__("the owner's share is used up" if own else "the quota is used up")
+        super().__init__(own)
         self.own = own
 
 
@@ -48,19 +48,12 @@ class Quota:
         """The amount that all owners hold together."""
         self._held: dict[str, int] = {}
 
-    def __repr__(self) -> str:
-        return f"<Quota {self.used} of {self.total} by {len(self._held)}>"
-
     def held(self, owner: str) -> int:
         """Return the amount that an owner holds."""
         return self._held.get(owner, 0)
 
     def check(self, owner: str, amount: int = 1) -> None:
-        """Check that an owner may take an amount.
-
-        Raises:
-            QuotaExceeded: It may not.
-        """
+        """Raise `QuotaExceeded` if an owner may not take an amount."""
         if not self.has_room(owner, amount):
             is_free = self.used + amount <= self.total
             raise QuotaExceeded(own=is_free and self.held(owner) + amount > self.each)

@@ -1,4 +1,4 @@
-"""Values that travel through someone else's hands: sealed, so that a change is noticed (MRTR-5).
+"""Values that travel through a client, sealed so that a change is noticed (MRTR-5).
 
 With the package ``cryptography`` they are encrypted (AES-256-GCM); without it they are readable,
 but signed (HMAC-SHA-256). A process opens only what it would seal itself: where values are
@@ -32,20 +32,19 @@ class SealBroken(Exception):
 
 
 def secrets_from_environment() -> list[str]:
-    """The secrets in ``MCPKIT_SECRET``, separated by blanks; the first one seals."""
+    """Return the secrets in ``MCPKIT_SECRET``, separated by blanks; the first one seals."""
     return os.environ.get(SECRET, "").split()
 
 
 def new_secret() -> str:
-    """A random secret."""
+    """Return a random secret."""
     return os.urandom(32).hex()
 
 
 def secret_weakness(secrets: Sequence[str]) -> str:
-    """Say of secrets that one can be guessed, and how to make another.
+    """Return that a secret can be guessed, and how to make another; empty if none can be.
 
-    Returns:
-        The rest of a sentence that begins with where they are from; empty if none can be guessed.
+    It is the rest of a sentence that begins with where the secrets are from.
     """
     if all(len(each.encode()) >= _SHORTEST_SECRET for each in secrets):
         return ""
@@ -73,7 +72,7 @@ class Sealer:
         ]
 
     def seal(self, value: bytes) -> str:
-        """A text of letters, digits, ``-`` and ``_``; a different one each time.
+        """Return a text of letters, digits, ``-`` and ``_``; a different one each time.
 
         Raises:
             ValueError: It is too long to travel with every request.
@@ -98,8 +97,7 @@ class Sealer:
             SealBroken: The text was not sealed with one of the secrets, or was changed.
         """
         try:
-            padding = "=" * (-len(text) % 4)
-            sealed = urlsafe_b64decode((text + padding).encode("ascii"))
+            sealed = urlsafe_b64decode((text + "=" * (-len(text) % 4)).encode("ascii"))
         except (ValueError, binascii.Error):
             raise SealBroken from None
         # The decoder skips characters that are not base64, but a sealed value has one spelling.
@@ -115,8 +113,10 @@ class Sealer:
         if sealed[:1] != self._algorithm:
             return None
         if self._aead is None:
+            import hmac  # as in `_mac`
+
             body, mac = sealed[:-_MAC_SIZE], sealed[-_MAC_SIZE:]
-            return body[1 + _NONCE_SIZE :] if _equal(_mac(key, body), mac) else None
+            return body[1 + _NONCE_SIZE :] if hmac.compare_digest(_mac(key, body), mac) else None
         nonce = sealed[1 : 1 + _NONCE_SIZE]
         try:
             opened: bytes = self._aead(key).decrypt(nonce, sealed[1 + _NONCE_SIZE :], _ENCRYPTED)
@@ -126,7 +126,7 @@ class Sealer:
 
 
 def _derive(secret: bytes, purpose: str, algorithm: bytes) -> bytes:
-    """A key for one purpose and algorithm (HKDF of RFC 5869 with an empty salt, one block)."""
+    """Derive a key for a purpose and algorithm (HKDF of RFC 5869, empty salt, one block)."""
     info = b"mcpkit " + purpose.encode() + b" " + algorithm
     return _mac(_mac(bytes(32), secret), info + b"\x01")
 
@@ -135,12 +135,6 @@ def _mac(key: bytes, text: bytes) -> bytes:
     import hmac  # loaded when needed: it brings OpenSSL along
 
     return hmac.digest(key, text, "sha256")
-
-
-def _equal(one: bytes, other: bytes) -> bool:
-    import hmac  # as above
-
-    return hmac.compare_digest(one, other)
 
 
 def _load_aead() -> Any:

@@ -29,12 +29,7 @@ def names_file(target: str) -> bool:
 
 
 def run_command(target: str, *options: str) -> list[str]:
-    """Return the command that serves a Python file or module on stdio, with this interpreter.
-
-    Args:
-        target: A file or module, with or without an app.
-        options: Of the interpreter.
-    """
+    """Return the command that serves a target on stdio, with options of this interpreter."""
     return [sys.executable, *options, "-m", "mcpkit", "run", target]
 
 
