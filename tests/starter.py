@@ -1,30 +1,24 @@
 """A process that has imported what commands import, and forks a child to start another.
 
-Starting Python and importing takes a command longer than most of what it is started for. Here that
-is done once, and whoever asks (`tests.warm`, and ``tests/relay.py`` for those who can only start
-programs) gets a process that is from then on what the interpreter would have made of the same
-arguments: a process of its own with the descriptors, the folder, the environment and the signals
-it was to have, whose end is that of the real interpreter too.
+Starting Python and importing takes a command four times as long as a fork. `tests.warm` asks for
+processes, and so does ``tests/relay.py`` where only a program can be named. Each gets a process of
+its own with the descriptors, the folder, the environment and the signals that it was to have. It
+ends as the interpreter does, except that only the main module is taken apart.
 
-It has one thread and no event loop, and knows three things: a Unix socket on which it is asked, its
-children, and its stdin, whose end means that nobody needs it any more.
-
-A request is one message: a dictionary in the format of `marshal`, with the descriptors of the child
-beside it, which are 0, 1 and 2 if it names no others. It is answered with the child's process id,
-by the child once it is all it is to be, and in the end with its exit code (see `told`); or refused,
-if a fork cannot be what Python would be with these arguments and variables. If whoever has asked
-leaves, the child is killed.
+A request is one message on a Unix socket: a dictionary in the format of `marshal`, with the
+descriptors of the child beside it, which are 0, 1 and 2 if it names no others. The child responds
+with its process id once it is ready, and the starter with its exit code in the end (see `told`); or
+the starter refuses, if a fork cannot be what Python would be with these arguments and variables. If
+the connection is closed, the child is killed. At the end of its stdin, the starter ends.
 """
 
 from __future__ import annotations
 
 import atexit
-import errno
 import fcntl
 import gc
 import importlib
 import io
-import linecache
 import marshal
 import os
 import pkgutil
@@ -34,17 +28,17 @@ import shutil
 import signal
 import socket
 import sys
+import threading
 import time
 import warnings
-import weakref
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.machinery import PathFinder
-from itertools import pairwise, takewhile
+from importlib.machinery import PathFinder, SourceFileLoader
+from itertools import pairwise
+from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
-from typing import Any, Final, NamedTuple, NoReturn, cast
+from typing import Any, Final, NamedTuple, NoReturn
 
 PRELOADED: Final = (
     "annotated_types",
@@ -151,11 +145,7 @@ class _Starter:
         self._locale = _locale(os.environ)
 
     def serve(self) -> Callable[[], object]:
-        """Start whatever is asked for.
-
-        Returns:
-            In a child only: what that has to do.
-        """
+        """Start what is asked for; return, in a child only, what that has to do."""
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _nothing)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests
@@ -210,7 +200,7 @@ class _Starter:
             data, descriptors, _, _ = socket.recv_fds(asked_on, LONGEST, MOST)
         request = marshal.loads(data) if data else {"args": [], "env": {}}
         found = self._installed or _ROOT in (request.get("cwd"), *_folders(request["env"]))
-        parsed = self._parsed(request["args"], request["env"]) if found else None
+        parsed = self._parsed(request["args"], request["env"], request["cwd"]) if found else None
         pid = None if parsed is None else os.fork()
         if parsed is not None and pid == 0:
             for each in self._children.values():
@@ -226,7 +216,7 @@ class _Starter:
             self._children[pid] = _Child(pid, asked_on)
         return None
 
-    def _parsed(self, args: list[str], env: dict[str, str]) -> _Program | None:
+    def _parsed(self, args: list[str], env: dict[str, str], cwd: str) -> _Program | None:
         """What Python is asked to run; None if it has to be executed for that."""
         own = {name for name in env if name.startswith("PYTHON")}
         if _locale(env) != self._locale or not own <= IMITATED:
@@ -241,7 +231,7 @@ class _Starter:
                 args = args[2:]
         if len(args) > 1 and args[0] in ("-m", "-c"):
             return _Program(options, writes, args[0], args[1], [args[0], *args[2:]])
-        if args and args[0].endswith(".py") and not args[0].startswith("-"):
+        if args and args[0].endswith(".py") and os.path.isfile(os.path.join(cwd, args[0])):
             return _Program(options, writes, "file", args[0], args)
         return None
 
@@ -313,118 +303,51 @@ def _child(
         os.closerange(last + 1, number)
     os.closerange(above, 65536)
 
-    def run() -> None:
+    def run() -> NoReturn:
+        code: object = 0
         try:
             if program.kind == "-m":
                 runpy._run_module_as_main(program.name)  # type: ignore[attr-defined]
-            elif program.kind == "-c":
-                _run_code(program.name, space)
             else:
-                _run_file(program.name, space)
-            _END.code = 0
+                _run_source(program, space)
         except SystemExit as left:
-            _END.code = 0 if left.code is None else left.code
-            raise
+            code = left.code
         except BaseException as error:
-            _END.code = None if isinstance(error, KeyboardInterrupt) else 1
             own = _own(error.__traceback__)
             sys.excepthook(type(error), error.with_traceback(own), own)
-            sys.excepthook = _shown
-            raise
+            code = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+        _end(code, space)
 
     return run
 
 
-class _End:
-    """Ends a child as the interpreter would, without what nobody could see of that.
+def _end(code: object, space: dict[str, Any]) -> NoReturn:
+    """End as the interpreter does, but leave the modules alone.
 
-    The interpreter takes apart every module, and gives back its memory piece by piece. Most of
-    both is there since before the fork and shared with the starter: to touch it is to copy it,
-    page by page, which takes longer than all else. So only what the child itself has imported is
-    taken apart here, and then the process ends.
-
-    Attributes:
-        code: What the process ends with. If it is not a number from 0 to 255, the end is left to
-            the interpreter, as it is if something cannot be written.
+    They are shared with the starter: to touch them is to copy them, which takes longer than the
+    rest.
     """
-
-    def __init__(self) -> None:
-        self.code: object = None
-        self._before: dict[str, Any] = {}
-        self._last = ""
-        self._names: list[str] = []
-        self._left: list[weakref.ref[ModuleType]] = []
-        self._spaces: list[dict[str, Any]] = []
-        self._nothings: list[dict[str, None]] = []
-        self._generations: list[int] = []
-
-    def prepare(self) -> None:
-        """Have it come after everything else that is left to do when a process ends."""
-        # Whatever else has something to do at the end is imported later.
-        assert not atexit._ncallbacks()  # type: ignore[attr-defined, unused-ignore]
-        # The last is called first. What is freed here is freed by functions in C, as it is by the
-        # interpreter: no line of this file is in the traceback of what fails then.
-        at_once = deque[object](maxlen=0).extend
-        atexit.register(self._leave)
-        atexit.register(at_once, map(gc.collect, self._generations))
-        atexit.register(at_once, map(dict[str, Any].update, self._spaces, self._nothings))
-        atexit.register(self._look)
-        atexit.register(gc.collect)
-        atexit.register(at_once, map(sys.modules.pop, self._names))
-        atexit.register(self._begin)
-
-    def know(self) -> None:
-        """The modules that are there now are there before every child."""
-        # In a cycle that is frozen, and so never collected.
-        self._before.update(sys.modules, itself=self._before)
-        for name in ("builtins", "sys"):
-            del self._before[name]
-        self._last = next(reversed(sys.modules))
-
-    def _begin(self) -> None:
-        """Find the modules of the child."""
-        if not isinstance(self.code, int) or not 0 <= self.code <= 255:
-            self._leave_alone()
-            return
-        sys.setswitchinterval(600)  # no other thread runs any more
-        vars(sys)["modules"]["io"] = None  # no traceback has lines of the source any more
-        for name in (*takewhile(self._last.__ne__, reversed(sys.modules)), *_MAIN):
-            module = sys.modules.get(name)
-            if isinstance(module, ModuleType) and self._before.get(name) is not module:
-                self._names.append(name)
-                self._left.append(weakref.ref(module))
-
-    def _look(self) -> None:
-        """Find those of them that something else holds."""
-        for each in self._left:
-            module = each()
-            if module is not None:
-                space = vars(module)
-                private = [name for name in space if name[:1] == "_" and name[1:2] != "_"]
-                public = [name for name in space if name != "__builtins__"]
-                self._spaces += space, space
-                self._nothings += dict.fromkeys(private), dict.fromkeys(public)
-                self._generations[:] = [2]
-
-    def _leave(self) -> None:
-        """End the process, unless that is left to the interpreter."""
-        if not self._names:
-            return
-        with suppress(Exception):
-            for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-                if stream is not None and not stream.closed:
-                    stream.flush()
-            os._exit(cast(int, self.code))
-        self._leave_alone()
-
-    def _leave_alone(self) -> None:
-        """Keep the interpreter from taking apart what was there before."""
-        for name, module in list(sys.modules.items()):
-            if self._before.get(name) is module:
-                del sys.modules[name]
-
-
-_END: Final = _End()
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    number = code or 0
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        number = 120
+    space.clear()
+    gc.collect()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    if "ctypes" in sys.modules:
+        sys.modules["ctypes"].CDLL(None).fflush(None)  # what C libraries have printed
+    if number == -signal.SIGINT:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(number & 0xFF)
 
 
 def _stream(number: int, name: str, unbuffered: bool) -> io.TextIOWrapper:
@@ -454,28 +377,14 @@ def _first(program: _Program) -> str:
     return os.getcwd() if program.kind == "-m" else ""
 
 
-def _run_code(source: str, space: dict[str, Any]) -> None:
-    code = compile(source, "<string>", "exec", dont_inherit=True)
-    register: Any = getattr(linecache, "_register_code", None)  # for tracebacks, since Python 3.13
-    if register is not None:
-        register(code if sys.version_info >= (3, 14) else "<string>", source, "<string>")
-    exec(code, space)
-
-
-def _run_file(file: str, space: dict[str, Any]) -> None:
-    from importlib.machinery import SourceFileLoader
-
-    whole = os.path.abspath(file)
-    try:
-        with io.open_code(whole) as opened:
-            source = opened.read()
-    except OSError as error:
-        said = f"[Errno {error.errno}] {os.strerror(error.errno or errno.EIO)}"
-        print(f"{sys.executable}: can't open file {whole!r}: {said}", file=sys.stderr)
-        raise SystemExit(2) from None
+def _run_source(program: _Program, space: dict[str, Any]) -> None:
+    if program.kind == "-c":
+        exec(compile(program.name, "<string>", "exec", dont_inherit=True), space)
+        return
+    whole = os.path.abspath(program.name)
     loader = SourceFileLoader("__main__", whole)
     space |= {"__file__": whole, "__cached__": None, "__loader__": loader}
-    exec(compile(source, whole, "exec", dont_inherit=True), space)
+    exec(compile(Path(whole).read_bytes(), whole, "exec", dont_inherit=True), space)
 
 
 def _own(traceback: TracebackType | None) -> TracebackType | None:
@@ -485,14 +394,11 @@ def _own(traceback: TracebackType | None) -> TracebackType | None:
     return traceback
 
 
-def _shown(*_: object) -> None:
-    """An exception that has been shown already, which the interpreter is to end with."""
-
-
 # --- before ---------------------------------------------------------------------------------------
 
 
-def _import() -> None:
+def main(address: str) -> Callable[[], object]:
+    """Listen, say so on stdout, and serve; return what is left to be called in a child."""
     import mcpkit
 
     own = [each.name for each in pkgutil.walk_packages(mcpkit.__path__, "mcpkit.")]
@@ -500,36 +406,6 @@ def _import() -> None:
         if name not in ("mcpkit.__main__", "mcpkit.pytest_plugin"):
             with suppress(ImportError):
                 importlib.import_module(name)
-
-
-def _practise() -> None:
-    """Do what every command begins with: what is found out and compiled by that is kept."""
-    import typer
-    from pydantic.plugin._loader import get_plugins
-
-    from mcpkit import cli
-    from mcpkit.cli import COMMANDS
-
-    get_plugins()
-    group: Any = typer.main.get_command(cli.app)
-    for name in COMMANDS:
-        with suppress(Exception):  # not every one takes such an argument
-            context = group.make_context("mcpkit", [name, "server.py"])
-            group.get_command(context, name).make_context(name, ["server.py"], parent=context)
-    runpy.run_path(os.path.join(os.path.dirname(__file__), "cli", "offering.py"))
-
-
-def main(address: str) -> Callable[[], object]:
-    """Listen, say so on stdout, and serve.
-
-    Returns:
-        In a child, what is left to be called by the program of the interpreter, so that its end is
-        that of the interpreter.
-    """
-    _END.prepare()
-    _import()
-    _practise()
-    _END.know()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(address)
     listener.listen(64)
