@@ -111,12 +111,7 @@ class InputRequestError(PublicError):
 
 
 class InputRequestRefused(InputRequestError):
-    """The client answered with an error instead, such as -1: the user rejected it.
-
-    Args:
-        message: The client's.
-        code: The client's.
-    """
+    """The client answered with an error instead, such as -1: the user rejected it."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(f"The client refused to answer: {message} ({code})")

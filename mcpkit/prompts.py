@@ -142,12 +142,6 @@ def make_prompt(
 ) -> Prompt:
     """Return a prompt that calls a function.
 
-    Args:
-        fn: The function.
-        prefix: Put before the name, with an underscore.
-        defaults: The settings of the app.
-        options: See `PromptOptions`.
-
     Raises:
         RegistrationError: The function or an option cannot be served; the message has the fix.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, cast, get_args, get_origin, overload
 
@@ -26,9 +26,8 @@ from mcpkit._protocol import wire
 from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.converters import Converters, NoConverter, refuse_infinities_in
-from mcpkit._signature.docstrings import Docs
 from mcpkit._signature.output import is_structured
-from mcpkit._utils.json import UNSET, is_binary
+from mcpkit._utils.json import UNSET, JsonSchema, is_binary
 from mcpkit._utils.text import truncate
 from mcpkit._utils.uri_template import UriTemplate, misleads
 from mcpkit.completion import Completable, Completer, completers_of
@@ -60,23 +59,14 @@ _CONTENTS: Final = (TextResourceContents, BlobResourceContents)
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Readable(Entry):
-    """The common part of resources and resource templates: functions that return contents.
-
-    Args:
-        plan: How the function is called.
-        converters: For the values that it returns.
-        mime_type: The MIME type of the contents.
-        annotations: Hints for clients.
-        ttl: Seconds for which clients may cache the contents; None: the setting of the server.
-        cache_scope: Who may share the cached contents; None: the setting of the server.
-    """
+    """The common part of resources and resource templates: functions that return contents."""
 
     plan: CallPlan
     converters: Converters = field(default_factory=Converters)
     mime_type: str | None = None
     annotations: Annotations | None = None
-    ttl: float | None = None
-    cache_scope: CacheScope | None = None
+    ttl: float | None = None  # seconds for which clients may cache the contents
+    cache_scope: CacheScope | None = None  # None, as for `ttl`: the setting of the server
 
     async def read(
         self, uri: str, variables: Mapping[str, Any], context: Context[Any]
@@ -143,12 +133,7 @@ class Readable(Entry):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Resource(Readable):
-    """A function that returns the contents at one URI.
-
-    Args:
-        uri: The URI.
-        size: In bytes, if known.
-    """
+    """A function that returns the contents at one URI."""
 
     listing = "resources"
 
@@ -259,13 +244,7 @@ def make_resource(
 ) -> Resource | ResourceTemplate:
     """Return a resource that calls a function, or a resource template if the URI has variables.
 
-    Args:
-        uri: The URI or template; if None, ``resource://`` with the name of the function and its
-            arguments as segments.
-        fn: The function.
-        prefix: Put before the name, and after the scheme of the URI.
-        defaults: The settings of the app.
-        options: See `ResourceOptions`.
+    Without a URI it is ``resource://`` with the name of the function and its arguments as segments.
 
     Raises:
         RegistrationError: The function, the URI or an option cannot be served.
@@ -279,7 +258,8 @@ def make_resource(
     if prefix:
         uri = prefixed_uri(prefix, uri)
     try:
-        template = UriTemplate(uri, whole=_texts_among(arguments))
+        texts = [each for each in arguments.fields if _is_text(each.form.schema("validation"))]
+        template = UriTemplate(uri, whole=[each.wire_name for each in texts])
     except ValueError as error:
         raise RegistrationError(f"{at}: {error}") from None
     if "://" not in uri and _SCHEME.match(uri) is None:
@@ -308,7 +288,11 @@ def make_resource(
         return Resource(**fields, uri=uri)
     _check_variables(template, arguments, at)
     if not options.get("description"):
-        fields["description"] = _with_variables(signature.docs, names)
+        # Templates have no members for the descriptions of their variables.
+        told = signature.docs.parameters
+        lines = ["Args:", *(f"- {name}: {told[name]}" for name in names if name in told)]
+        parts = [signature.docs.description, "\n".join(lines) if lines[1:] else None]
+        fields["description"] = "\n\n".join(filter(None, parts)) or None
     unchecked = options.get("unchecked") or ()
     variables = [each.name for each in template.variables]
     if isinstance(unchecked, str) or not set(unchecked) <= set(variables):
@@ -325,22 +309,10 @@ def make_resource(
     return ResourceTemplate(**fields)
 
 
-def _with_variables(docs: Docs, names: Iterable[str]) -> str | None:
-    """Return the description with those of the variables, for which templates have no members."""
-    lines = [f"- {name}: {docs.parameters[name]}" for name in names if name in docs.parameters]
-    parts = [docs.description, "Args:\n" + "\n".join(lines) if lines else None]
-    return "\n\n".join(filter(None, parts)) or None
-
-
-def _texts_among(arguments: Arguments) -> list[str]:
-    """Return the names of the arguments that are strings, or strings or null."""
-    found: list[str] = []
-    for each in arguments.fields:
-        schema = each.form.schema("validation")
-        choices = {str(part.get("type")) for part in schema.get("anyOf", [{}])}
-        if schema.get("type") == "string" or choices <= {"string", "null"}:
-            found.append(each.wire_name)
-    return found
+def _is_text(schema: JsonSchema) -> bool:
+    """Return True for a string, or a string or null."""
+    choices = {str(part.get("type")) for part in schema.get("anyOf", [{}])}
+    return schema.get("type") == "string" or choices <= {"string", "null"}
 
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")

@@ -44,20 +44,6 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 class Tool(Entry):
     """A function that a model may call.
 
-    Args:
-        plan: How the function is called.
-        accepts: The arguments of the function.
-        output: Renders the results of the function.
-        input_schema: The JSON Schema of the arguments, an object.
-        output_schema: The JSON Schema of the structured content; None if none is promised.
-        annotations: Hints for clients.
-        headers: The arguments that an HTTP request repeats in headers.
-        raw_output: True to wrap structured content that is not an object only where the revision
-            requires it.
-        task: Whether a call may become a task.
-        resumable: True if a task whose process ended may run again.
-        task_ttl: Seconds for which its tasks are stored; None: the setting of the server.
-
     Raises:
         RegistrationError: Hosts do not accept the name.
     """
@@ -70,11 +56,11 @@ class Tool(Entry):
     input_schema: JsonSchema
     output_schema: JsonSchema | None = None
     annotations: ToolAnnotations | None = None
-    headers: tuple[HeaderParameter, ...] = ()
-    raw_output: bool = False
+    headers: tuple[HeaderParameter, ...] = ()  # the arguments that HTTP requests repeat in headers
+    raw_output: bool = False  # wrap other values than objects only where the revision requires it
     task: TaskSupport = "forbidden"
-    resumable: bool = False
-    task_ttl: float | None = None
+    resumable: bool = False  # a task whose process ended may run again
+    task_ttl: float | None = None  # None: the setting of the server
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
@@ -179,12 +165,6 @@ def make_tool(
     **options: Unpack[ToolOptions],
 ) -> Tool:
     """Return a tool that calls a function.
-
-    Args:
-        fn: The function.
-        prefix: Put before the name, with an underscore.
-        defaults: The settings of the app.
-        options: See `ToolOptions`.
 
     Raises:
         RegistrationError: The function or an option cannot be served; the message has the fix.
