@@ -10,6 +10,7 @@ import pytest
 from mcpkit import Depends, Env, Header, MCPKit, RegistrationError
 from mcpkit.errors import MissingEnvironment
 from mcpkit.testing import TestClient
+from tests.authoring import handler
 
 SECRET = "sw0rdfish"
 
@@ -113,24 +114,13 @@ class Strange:
 
 
 @pytest.mark.parametrize(
-    ("annotation", "says"),
+    ("fn", "says"),
     [
-        (Annotated[Strange, Env("TEST_KEY")], "that Env cannot fill"),
-        (Annotated[str, Env("TEST_KEY"), Header("Key")], "no header can repeat it"),
+        (handler(Annotated[Strange, Env("TEST_KEY")]), "that Env cannot fill"),
+        (handler(Annotated[str, Env("TEST_KEY"), Header("Key")]), "no header can repeat it"),
+        (handler(str, Env("TEST_KEY")), r"Annotated\[<type>, Env"),
     ],
 )
-def test_what_no_variable_can_be_is_refused(annotation: Any, says: str) -> None:
-    def show(key: Any) -> str:
-        return str(key)
-
-    show.__annotations__["key"] = annotation
+def test_what_no_variable_can_be_is_refused(fn: Any, says: str) -> None:
     with pytest.raises(RegistrationError, match=says):
-        MCPKit("env").add_tool(show)
-
-
-def test_a_mark_is_no_default() -> None:
-    def show(key: str = Env("TEST_KEY")) -> str:  # type: ignore[assignment]
-        return key
-
-    with pytest.raises(RegistrationError, match=r"Annotated\[<type>, Env"):
-        MCPKit("env").add_tool(show)
+        MCPKit("env").add_tool(fn)

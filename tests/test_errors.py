@@ -36,9 +36,6 @@ def test_what_a_client_may_read_is_public(cls: type[Exception]) -> None:
 @pytest.mark.parametrize("cls", [ProtocolError, RegistrationError, errors.ConnectionClosed])
 def test_what_a_client_may_not_read_is_not_public(cls: type[Exception]) -> None:
     assert not issubclass(cls, PublicError)
-
-
-def test_a_bad_signature_is_a_type_error_too() -> None:
     assert issubclass(RegistrationError, TypeError)
 
 
@@ -64,22 +61,12 @@ class TestCodes:
         assert found.code == code
 
 
-def test_a_code_may_be_given() -> None:
-    assert ProtocolError("no", code=-32002).to_wire()["code"] == -32002
-
-
-def test_data_goes_along() -> None:
-    assert ProtocolError("no", data={"uri": "a:b"}).to_wire()["data"] == {"uri": "a:b"}
-
-
-def test_data_comes_along() -> None:
-    received = ProtocolError.from_wire({"code": -32602, "message": "no", "data": [1]})
-    assert received.data == [1]
-
-
-def test_a_foreign_code_is_kept() -> None:
-    received = ProtocolError.from_wire({"code": 17, "message": "odd"})
+def test_a_code_and_data_may_be_given() -> None:
+    sent = ProtocolError("no", code=-32002, data={"uri": "a:b"}).to_wire()
+    assert sent == {"code": -32002, "message": "no", "data": {"uri": "a:b"}}
+    received = ProtocolError.from_wire({"code": 17, "message": "odd", "data": [1]})
     assert (type(received), received.code, received.message) == (ProtocolError, 17, "odd")
+    assert received.data == [1]
 
 
 def test_a_code_finds_no_class_that_users_have_derived() -> None:
@@ -95,9 +82,6 @@ def test_a_code_finds_no_class_that_users_have_derived() -> None:
 @pytest.mark.parametrize("code", [{}, [], "-32602", 1.5, None])
 def test_a_code_that_is_none_is_that_of_an_internal_error(code: object) -> None:
     assert ProtocolError.from_wire({"code": code, "message": "odd"}).code == -32603
-
-
-def test_an_error_without_members_is_an_internal_error() -> None:
     assert ProtocolError.from_wire({}).code == -32603
 
 

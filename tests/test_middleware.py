@@ -59,24 +59,30 @@ def an_app() -> MCPKit[Any]:
 
 @every_version
 async def test_every_operation_goes_through_it(version: str) -> None:
+    """TOOL-7: a tool that failed has a result, and middleware sees that it says so."""
     app = an_app()
     seen: list[str] = []
+    failures: list[bool] = []
 
     async def note(ctx: Context, call_next: CallNext) -> Any:
         seen.append(ctx.method)
-        return await call_next()
+        value = await call_next()
+        if ctx.method == "tools/call":
+            failures.append(value.is_error)
+        return value
 
     app.middleware(note)
     async with AsyncTestClient(app, revision=version) as client:
         assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
         assert (await client.call_tool("shout", {"text": "a"})).text == "A"
+        assert (await client.call_tool("fail")).is_error
         assert [each.name for each in await client.list_tools()] == ["add", "shout", "fail"]
         assert await client.read_resource("notes://all")
         await client.get_prompt("greet", {"name": "Ann"})
     opening = [method for method in seen if method in ("initialize", "server/discover")]
+    assert failures == [False, False, True]
     assert seen[len(opening) :] == [
-        "tools/call",
-        "tools/call",
+        *["tools/call"] * 3,
         "tools/list",
         "resources/read",
         "prompts/get",
@@ -121,25 +127,6 @@ async def test_it_may_refuse(version: str) -> None:
             await client.call_tool("add", {"a": 1, "b": 2})
         assert caught.value.code == -32050
         assert len(await client.list_tools()) == 3, "the connection lives on"
-
-
-@every_version
-async def test_it_sees_the_value_of_a_result(version: str) -> None:
-    """TOOL-7: a tool that failed has a result, and middleware sees that it says so."""
-    app = an_app()
-    failures: list[bool] = []
-
-    async def look(ctx: Context, call_next: CallNext) -> Any:
-        value = await call_next()
-        if ctx.method == "tools/call":
-            failures.append(value.is_error)
-        return value
-
-    app.middleware(look)
-    async with AsyncTestClient(app, revision=version) as client:
-        await client.call_tool("add", {"a": 1, "b": 2})
-        assert (await client.call_tool("fail")).is_error
-    assert failures == [False, True]
 
 
 @every_version
@@ -193,21 +180,14 @@ async def test_it_may_change_the_result_of_a_tool(version: str) -> None:
         assert not (await client.call_tool("shout", {"text": "a"})).content
 
 
-def test_middleware_of_another_library_is_refused_at_once() -> None:
-    kind = type("Timing", (), {"__module__": "fastmcp.server.middleware"})
-    with pytest.raises(
-        RegistrationError, match=r"Timing is middleware of FastMCP, .* write @app\.m"
-    ):
-        an_app().middleware(kind())
-
-
-def test_a_plain_function_is_refused_at_once() -> None:
+def test_what_is_no_middleware_is_refused_at_once() -> None:
     def wrong(ctx: Context, call_next: CallNext) -> Any:
         return call_next()
 
-    with pytest.raises(
-        RegistrationError, match=r"test_middleware.py:\d+: wrong\(\) is not async; write async def"
-    ):
+    kind = type("Timing", (), {"__module__": "fastmcp.server.middleware"})
+    with pytest.raises(RegistrationError, match=r"Timing is middleware of FastMCP, .* write @app"):
+        an_app().middleware(kind())
+    with pytest.raises(RegistrationError, match=r"wrong\(\) is not async; write async def"):
         an_app().middleware(wrong)
 
 

@@ -81,8 +81,8 @@ def sync_bare(city: str, nights: int = 2) -> list[str]:
 
 
 @app.tool()
-def sync_called(city: str, nights: int = 2) -> list[str]:
-    return [city] * nights
+async def async_called(city: str, *, ctx: Context) -> int:
+    return len(city)
 
 
 @app.tool(
@@ -129,26 +129,9 @@ async def asks(ctx: Context) -> int:
     return answer.data
 
 
-@app.tool
-async def async_bare(city: str, *, ctx: Context) -> int:
-    return len(city)
-
-
-@app.tool(title="Async")
-async def async_called(city: str, *, ctx: Context) -> int:
-    return len(city)
-
-
 assert_type(sync_bare("Oslo"), list[str])
 assert_type(sync_bare(city="Oslo", nights=3), list[str])
-assert_type(sync_called("Oslo", 3), list[str])
 assert_type(sync_options("a", limit=2), ToolResult)
-
-
-async def call_the_decorated(ctx: Context) -> None:
-    assert_type(await async_bare("Oslo", ctx=ctx), int)
-    assert_type(await async_called("Oslo", ctx=ctx), int)
-
 
 whole = partial(sync_bare, nights=1)
 app.add_tool(whole, name="whole")
@@ -191,58 +174,25 @@ app.include(shop, prefix="shop")
 app.include(Shop)
 
 
-async def call_the_marked() -> None:
-    assert_type(await shop.sell("bread"), float)
-
-
 # --- module-level marks ---------------------------------------------------------------------------
 
 
 @mcpkit.tool
-def marked_tool(a: int) -> str:
+@mcpkit.prompt
+@mcpkit.resource
+def marked(a: int) -> str:
     return str(a)
 
 
 @mcpkit.tool(name="marked", tags={"x"})
-def marked_tool_called(a: int) -> str:
-    return str(a)
-
-
-@mcpkit.resource
-def marked_resource(day: str) -> str:
-    return day
-
-
-@mcpkit.resource("notes://{day}")
-def marked_resource_uri(day: str) -> str:
-    return day
-
-
-@mcpkit.resource(mime_type="text/markdown")
-async def marked_resource_called(day: str) -> str:
-    return day
-
-
-@mcpkit.prompt
-def marked_prompt(a: int) -> str:
-    return str(a)
-
-
 @mcpkit.prompt(title="Marked")
-def marked_prompt_called(a: int) -> str:
-    return str(a)
+@mcpkit.resource("notes://{day}")
+@mcpkit.resource(mime_type="text/markdown")
+async def marked_called(day: str) -> str:
+    return day
 
 
-assert_type(marked_tool(1), str)
-assert_type(marked_tool_called(1), str)
-assert_type(marked_resource("monday"), str)
-assert_type(marked_resource_uri("monday"), str)
-assert_type(marked_prompt(1), str)
-assert_type(marked_prompt_called(1), str)
-
-
-async def call_the_marked_resource() -> None:
-    assert_type(await marked_resource_called("monday"), str)
+assert_type(marked(1), str)
 
 
 # --- resources ------------------------------------------------------------------------------------
@@ -277,10 +227,6 @@ assert_type(resource_options(), str)
 app.files("notes", "files://notes", pattern="*.md")
 
 
-async def read_the_decorated() -> None:
-    assert_type(await resource_uri("monday", part=2), bytes)
-
-
 # --- prompts --------------------------------------------------------------------------------------
 
 
@@ -297,7 +243,11 @@ async def prompt_called(topic: str, days: int = 3) -> PromptResult:
 assert_type(prompt_bare("cats"), list[Message])
 
 
-async def get_the_decorated() -> None:
+async def call_the_decorated(ctx: Context) -> None:
+    assert_type(await async_called("Oslo", ctx=ctx), int)
+    assert_type(await shop.sell("bread"), float)
+    assert_type(await marked_called("monday"), str)
+    assert_type(await resource_uri("monday", part=2), bytes)
     assert_type(await prompt_called("cats"), PromptResult)
 
 
