@@ -30,7 +30,7 @@ from mcpkit._signature.output import Output
 from mcpkit.errors import RegistrationError
 from mcpkit.testing import TestClient
 from mcpkit.types import BlobResourceContents, ImageContent, TextContent, TextResourceContents
-from tests.authoring import output_of
+from tests.authoring import handler, output_of
 
 T = TypeVar("T")
 UNANNOTATED: Final = output_of(Any)
@@ -380,34 +380,34 @@ class TestStandIns:
         assert UNANNOTATED.render(["see", value]).blocks() == [TextContent("see"), picture]
 
     @pytest.mark.parametrize(
-        ("annotation", "kind"),
+        ("annotation", "value", "text", "schema"),
         [
-            (int64, {"type": "integer"}),
-            (list[int64], {"items": {"type": "integer"}, "type": "array"}),
-            (Annotated[int64, "A number."], {"type": "integer"}),
-            (dict[str, int64], {"additionalProperties": {"type": "integer"}, "type": "object"}),
-            (ndarray, {"items": {}, "type": "array"}),
+            (int64, int64(3), b"3", {"type": "integer"}),
+            (list[int64], [int64(3)], b"[3]", {"items": {"type": "integer"}, "type": "array"}),
+            (Annotated[int64, "A number."], int64(3), b"3", {"type": "integer"}),
+            (
+                dict[str, int64],
+                {"a": int64(3)},
+                b'{"a":3}',
+                {"additionalProperties": {"type": "integer"}, "type": "object"},
+            ),
+            (ndarray, ndarray([1, 2]), b"[1,2]", {"items": {}, "type": "array"}),
+            (int, int64(3), b"3", None),
+            (dict[str, float], {"a": float32(0.5, "f")}, b'{"a":0.5}', None),
+            (list[int], [int64(1)], b"[1]", None),
+            (list[int], ndarray([1, 2]), b"[1,2]", None),
+            (Holder, Holder(int64(3)), b'{"room":3}', None),
+            (list[dict[str, Any]], FRAME, ROWS.encode(), None),
+            (DataFrame, FRAME, ROWS.encode(), None),
         ],
         ids=named,
     )
-    def test_schemas(self, annotation: Any, kind: Mapping[str, Any]) -> None:
-        assert output_of(annotation).schema == kind
-
-    @pytest.mark.parametrize(
-        ("annotation", "value", "text"),
-        [
-            (int, int64(3), b"3"),
-            (dict[str, float], {"a": float32(0.5, "f")}, b'{"a":0.5}'),
-            (list[int], [int64(1)], b"[1]"),
-            (list[int], ndarray([1, 2]), b"[1,2]"),
-            (Holder, Holder(int64(3)), b'{"room":3}'),
-            (list[dict[str, Any]], FRAME, ROWS.encode()),
-            (DataFrame, FRAME, ROWS.encode()),
-        ],
-        ids=named,
-    )
-    def test_values_of_other_annotations(self, annotation: Any, value: Any, text: bytes) -> None:
-        assert output_of(annotation).render(value).structured == text
+    def test_annotations(
+        self, annotation: Any, value: Any, text: bytes, schema: Mapping[str, Any] | None
+    ) -> None:
+        output = output_of(annotation)
+        assert schema is None or output.schema == schema
+        assert output.render(value).structured == text
 
     def test_none_of_them_is_imported(self) -> None:
         tops = {module for module, _ in BUILT_IN_CONVERTERS} - {"builtins", "sqlite3"}
@@ -436,74 +436,58 @@ def test_pictures_of_pillow() -> None:
     assert output_of(pil.Image).schema is None
 
 
-class TestNumpy:
-    @pytest.fixture
-    def np(self) -> Any:
-        return pytest.importorskip("numpy")
-
-    def test_scalars(self, np: Any) -> None:
-        assert text_of(np.int64(3)) == "3"
-        assert text_of(np.float32(0.5)) == "0.5"
-        assert text_of(np.longdouble(0.5)) == "0.5"
-        assert text_of(np.bool_(True)) == "true"
-        assert text_of(np.str_("a")) == "a"
-        assert text_of(np.datetime64("2026-01-02T03:04:05")) == "2026-01-02T03:04:05"
-        assert text_of({"a": np.int8(1), "b": [np.float64(0.5)]}) == '{"a":1,"b":[0.5]}'
-
-    def test_arrays(self, np: Any) -> None:
-        assert text_of(np.array([[1, 2], [3, 4]])) == "[[1,2],[3,4]]"
-        assert text_of({"a": np.array([1.5])}) == '{"a":[1.5]}'
-        days = np.array(["2026-01-02", "NaT"], "datetime64[D]")
-        assert text_of(days) == '["2026-01-02T00:00:00",null]'
-        assert text_of(np.array([(1, 2.5)], [("a", int), ("b", float)])) == '[{"a":1,"b":2.5}]'
-
-    def test_annotations(self, np: Any) -> None:
-        assert output_of(np.int64).schema == {"type": "integer"}
-        assert output_of(np.float32).render(np.float32(0.5)).structured == b"0.5"
-        assert output_of(np.ndarray).render(np.array([1])).structured == b"[1]"
-        assert output_of(dict[str, float]).render({"a": np.float32(0.5)}).structured == b'{"a":0.5}'
-
-    def test_nan(self, np: Any) -> None:
-        assert refusal_of({"a": np.float64("nan")}) == "result.a is NaN" + SAID
-        assert refusal_of({"a": np.float32("nan")}) == "result.a is NaN" + SAID
-        assert refusal_of(np.array([1, np.inf])) == "result[1] is Infinity" + SAID
+def test_values_of_numpy() -> None:
+    np = pytest.importorskip("numpy")
+    for value, text in (
+        (np.int64(3), "3"),
+        (np.float32(0.5), "0.5"),
+        (np.longdouble(0.5), "0.5"),
+        (np.bool_(True), "true"),
+        (np.str_("a"), "a"),
+        (np.datetime64("2026-01-02T03:04:05"), "2026-01-02T03:04:05"),
+        ({"a": np.int8(1), "b": [np.float64(0.5)]}, '{"a":1,"b":[0.5]}'),
+        (np.array([[1, 2], [3, 4]]), "[[1,2],[3,4]]"),
+        ({"a": np.array([1.5])}, '{"a":[1.5]}'),
+        (
+            np.array(["2026-01-02", "NaT"], "datetime64[D]"),
+            '["2026-01-02T00:00:00",null]',
+        ),
+        (np.array([(1, 2.5)], [("a", int), ("b", float)]), '[{"a":1,"b":2.5}]'),
+    ):
+        assert text_of(value) == text
+    assert output_of(np.int64).schema == {"type": "integer"}
+    assert output_of(np.float32).render(np.float32(0.5)).structured == b"0.5"
+    assert output_of(np.ndarray).render(np.array([1])).structured == b"[1]"
+    assert output_of(dict[str, float]).render({"a": np.float32(0.5)}).structured == b'{"a":0.5}'
+    for nan in (np.float64("nan"), np.float32("nan")):
+        assert refusal_of({"a": nan}) == "result.a is NaN" + SAID
+    assert refusal_of(np.array([1, np.inf])) == "result[1] is Infinity" + SAID
 
 
-class TestPandas:
-    @pytest.fixture
-    def pd(self) -> Any:
-        return pytest.importorskip("pandas")
-
-    def test_what_is_missing_is_null(self, pd: Any) -> None:
-        frame = pd.DataFrame({"a": [1, 2], "b": [0.5, None], "c": ["x", None]})
-        assert text_of(frame) == '[{"a":1,"b":0.5,"c":"x"},{"a":2,"b":null,"c":null}]'
-        dates = pd.DataFrame({"d": pd.to_datetime(["2026-01-02", None])})
-        assert text_of(dates) == '[{"d":"2026-01-02T00:00:00"},{"d":null}]'
-        assert text_of({"a": pd.NA, "b": pd.NaT}) == '{"a":null,"b":null}'
-
-    def test_infinity_is_refused(self, pd: Any) -> None:
-        said = refusal_of({"t": pd.DataFrame({"a": [math.inf]})})
-        assert said == "result.t[0].a is Infinity" + SAID
-
-    def test_an_index_that_says_something_is_a_column(self, pd: Any) -> None:
-        frame = pd.DataFrame({"n": [1, 2]}, index=pd.Index(["x", "y"], name="key"))
-        assert text_of(frame) == '[{"key":"x","n":1},{"key":"y","n":2}]'
-        assert text_of(pd.DataFrame({"n": [1, 2]})[1:]) == '[{"n":2}]'
-        assert text_of(pd.DataFrame([[1, 2]], columns=[("a", "b"), 3])) == '[{"a b":1,"3":2}]'
-
-    def test_names_that_are_there_twice_are_refused(self, pd: Any) -> None:
-        assert "same name: a" in refusal_of(pd.DataFrame([[1, 2]], columns=["a", "a"]))
-
-    def test_series(self, pd: Any) -> None:
-        assert text_of(pd.Series([1, None])) == "[1.0,null]"
-        assert text_of(pd.Series([1, 2], index=["x", "y"])) == '{"x":1,"y":2}'
-        assert "same label" in refusal_of(pd.Series([1, 2], index=["x", "x"]))
-
-    def test_annotations(self, pd: Any) -> None:
-        output = output_of(pd.DataFrame)
-        assert output.schema is not None
-        assert output.schema["type"] == "array"
-        assert output.render(pd.DataFrame({"a": [1]})).structured == b'[{"a":1}]'
+def test_frames_and_series_of_pandas() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1, 2], "b": [0.5, None], "c": ["x", None]})
+    dates = pd.DataFrame({"d": pd.to_datetime(["2026-01-02", None])})
+    keyed = pd.DataFrame({"n": [1, 2]}, index=pd.Index(["x", "y"], name="key"))
+    for value, text in (
+        (frame, '[{"a":1,"b":0.5,"c":"x"},{"a":2,"b":null,"c":null}]'),
+        (dates, '[{"d":"2026-01-02T00:00:00"},{"d":null}]'),
+        ({"a": pd.NA, "b": pd.NaT}, '{"a":null,"b":null}'),
+        (keyed, '[{"key":"x","n":1},{"key":"y","n":2}]'),
+        (pd.DataFrame({"n": [1, 2]})[1:], '[{"n":2}]'),
+        (pd.DataFrame([[1, 2]], columns=[("a", "b"), 3]), '[{"a b":1,"3":2}]'),
+        (pd.Series([1, None]), "[1.0,null]"),
+        (pd.Series([1, 2], index=["x", "y"]), '{"x":1,"y":2}'),
+    ):
+        assert text_of(value) == text
+    said = refusal_of({"t": pd.DataFrame({"a": [math.inf]})})
+    assert said == "result.t[0].a is Infinity" + SAID
+    assert "same name: a" in refusal_of(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+    assert "same label" in refusal_of(pd.Series([1, 2], index=["x", "x"]))
+    output = output_of(pd.DataFrame)
+    assert output.schema is not None
+    assert output.schema["type"] == "array"
+    assert output.render(pd.DataFrame({"a": [1]})).structured == b'[{"a":1}]'
 
 
 def test_frames_of_polars() -> None:
@@ -546,9 +530,7 @@ def with_own(annotation: Any, kind: type, convert: Callable[[Any], Any]) -> Outp
     converters = Converters()
     converters.add(kind, convert)
 
-    def fn() -> Any: ...
-
-    fn.__annotations__["return"] = annotation
+    fn = handler(Any, returns=annotation)
     return Output(inspect_handler(fn), None, converters)
 
 
@@ -650,18 +632,12 @@ def test_an_app_has_converters_for_all_that_it_offers() -> None:
         assert texts == [TextContent("1.50 EUR"), TextContent("hollow"), TextContent("a")]
 
 
-def test_a_converter_is_for_a_class() -> None:
+def test_what_cannot_be_converted_or_read_is_refused() -> None:
     with pytest.raises(RegistrationError, match="is not a class"):
         MCPKit("a").converter("Money", str)  # type: ignore[call-overload]
-
-
-def test_a_resource_that_nothing_can_be_read_of_is_refused() -> None:
-    def hollow() -> Hollow:
-        return Hollow()
-
     assert Hollow.__annotations__ == {}  # which leaves them in the class, up to 3.13
     with pytest.raises(RegistrationError, match="the return type Hollow cannot be read"):
-        MCPKit("a").add_resource(hollow, "a://b")
+        MCPKit("a").add_resource(handler(int, returns=Hollow), "a://{x}")
 
 
 def test_prompt_results_are_converted_too() -> None:
