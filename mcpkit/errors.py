@@ -342,17 +342,6 @@ class ConnectionClosed(MCPKitError):
 
 
 _BY_CODE: Final[Mapping[int, type[ProtocolError]]] = {
-    each.CODE: each
-    for each in (
-        ParseError,
-        InvalidRequest,
-        MethodNotFound,
-        InvalidParams,
-        InternalError,
-        HeaderMismatch,
-        MissingClientCapability,
-        UnsupportedProtocolVersion,
-        UrlElicitationRequired,
-    )
+    each.CODE: each for each in reversed(ProtocolError.__subclasses__())
 }
 """The classes that own a code. Those that others derive from them mean something to them alone."""

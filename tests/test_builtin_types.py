@@ -257,4 +257,4 @@ def test_a_validator_is_made_when_it_is_first_used(monkeypatch: pytest.MonkeyPat
     assert form.validate([7, "8"]) == [7, 8]
     with pytest.raises(ValidationError):
         form.validate(["a"])
-    assert form.dumper()([9]) == b"[9]"
+    assert form.dump([9]) == b"[9]"

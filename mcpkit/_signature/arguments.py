@@ -121,23 +121,20 @@ class _Texts:
 
     def check(self, check: Callable[[Any], Any], raw: Any) -> Any:
         """Return the value of an argument that is JSON inside of a string."""
-        if not isinstance(raw, str) or not self._is_worth_reading(raw):
-            raise ValueError("not JSON")
+        first = raw[:_MAX_BLANKS].lstrip()[:1] if isinstance(raw, str) else ""
+        if first in _CONTAINER_STARTS:
+            if self._values <= 0 or len(raw) > MAX_JSON_LENGTH:
+                raise ValueError("too long")
+            written = raw.encode()
+            self._values -= count_values(written, self._values)
+            if self._values < 0 or excess_of_digits(written):
+                raise ValueError("too much")
+        elif first not in _NUMBER_STARTS or len(raw) > _MAX_NUMBER:
+            raise ValueError("neither an array, nor an object, nor a number")
         return check(from_json(raw, allow_inf_nan=False))
 
-    def _is_worth_reading(self, text: str) -> bool:
-        """Return True if a text begins like an array, an object or a number within the limits."""
-        first = text[:_MAX_BLANKS].lstrip()[:1]
-        if first not in _CONTAINER_STARTS:
-            return first in _NUMBER_STARTS and len(text) <= _MAX_NUMBER
-        if self._values <= 0 or len(text) > MAX_JSON_LENGTH:
-            return False
-        written = text.encode()
-        self._values -= count_values(written, self._values)
-        return self._values >= 0 and not excess_of_digits(written)
 
-
-_CONTAINER_STARTS: Final = frozenset("[{")
+_CONTAINER_STARTS: Final = ("[", "{")
 _NUMBER_STARTS: Final = frozenset("-0123456789")
 _MAX_NUMBER: Final = 5000
 _MAX_BLANKS: Final = 100
@@ -186,7 +183,7 @@ class Arguments:
         known = 0
         if not self._checks:
             self._checks = [
-                (each.wire_name, each.name, each.form.checker(), each) for each in self.fields
+                (each.wire_name, each.name, each.form.validate, each) for each in self.fields
             ]
         for wire_name, name, check, field in self._checks:
             if wire_name in raw:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
@@ -104,8 +104,6 @@ class Output:
         RegistrationError: The return type cannot be serialized or described.
     """
 
-    __slots__ = ("_converters", "_dump", "_form", "_is_converted", "is_object", "is_raw", "schema")
-
     def __init__(
         self,
         signature: Signature,
@@ -115,7 +113,6 @@ class Output:
         self._converters = converters
         self._is_converted = False
         self._form: TypeForm | None = None
-        self._dump: Callable[[Any], bytes] | None = None
         self.schema: JsonSchema | None = None
         self.is_object = False
         self.is_raw = structured == "raw"
@@ -190,17 +187,11 @@ class Output:
         return Rendered(blocks, structured, value.is_error, value.meta, is_object, self.is_raw)
 
     def _json_of(self, value: Any) -> bytes:
-        dump = self._dump
-        if dump is None:
-            dump = self._dump = self._make_dump()
+        assert self._form is not None
         try:
-            return dump(value)
+            return self._dump_converted(value) if self._is_converted else self._form.dump(value)
         except (ValidationError, PydanticSerializationError) as error:
             return self._converted(value, error)
-
-    def _make_dump(self) -> Callable[[Any], bytes]:
-        assert self._form is not None
-        return self._dump_converted if self._is_converted else self._form.dumper()
 
     def _dump_converted(self, value: Any) -> bytes:
         assert self._form is not None
@@ -214,7 +205,7 @@ class Output:
         text, was_converted = self._converters.json_if_converted(value)
         if was_converted and not self._is_converted:
             try:
-                return self._form.dumper()(self._form.validate(from_json(text)))
+                return self._form.dump(self._form.validate(from_json(text)))
             except (ValidationError, PydanticSerializationError) as again:
                 error = again
         raise OutputMismatch(str(error)) from error

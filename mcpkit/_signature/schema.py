@@ -64,30 +64,20 @@ class TypeForm:
     is_built_in: ClassVar[bool] = True
     """True if `read_built_in` made the type; then no schema inside its schema has a default."""
 
-    # Class attributes, because a registration makes thousands of forms.
-    _checker: Callable[[Any], Any] | None = None
-    _dumper: Callable[[Any], bytes] | None = None
-    _validator: SchemaValidator | None = None
-    _serializer: SchemaSerializer | None = None
-    _limited_validator: SchemaValidator | None = None
     _config: CoreConfig | None = _CORE_CONFIG
 
     def __init__(self, read: BuiltIn) -> None:
         self._core, self._schema = cast("tuple[CoreSchema, JsonSchema]", read)
 
-    @property
+    @functools.cached_property
     def validator(self) -> SchemaValidator:
         """The validator of pydantic-core."""
-        if self._validator is None:
-            self._validator = SchemaValidator(self._core, _CORE_CONFIG)
-        return self._validator
+        return SchemaValidator(self._core, _CORE_CONFIG)
 
-    @property
+    @functools.cached_property
     def serializer(self) -> SchemaSerializer:
         """The serializer of pydantic-core."""
-        if self._serializer is None:
-            self._serializer = SchemaSerializer(self._core, _CORE_CONFIG)
-        return self._serializer
+        return SchemaSerializer(self._core, _CORE_CONFIG)
 
     def schema(self, mode: Mode) -> JsonSchema:
         """Return the JSON Schema of the type alone, with ``$defs`` where it has any.
@@ -96,27 +86,17 @@ class TypeForm:
         """
         return self._schema
 
-    def validate(self, value: Any) -> Any:
-        """Return the value that a JSON value becomes.
+    @functools.cached_property
+    def validate(self) -> Callable[[Any], Any]:
+        """A function from a JSON value to the value that it becomes.
 
-        Raises:
-            pydantic_core.ValidationError: It does not fit.
+        It raises `pydantic_core.ValidationError` if the JSON value does not fit.
         """
-        return self.checker()(value)
-
-    def checker(self) -> Callable[[Any], Any]:
-        """Return the function behind `validate`, to be called often."""
-        if self._checker is None:
-            if self._core["type"] == "any":
-                self._checker = _check_any
-            elif self._core["type"] in _PLAIN:
-                self._checker = self.validator.validate_python
-            else:
-                # Only JSON mode accepts dates, bytes, sets and tuples as JSON has them.
-                self._checker = self._text_checker()
-        return self._checker
-
-    def _text_checker(self) -> Callable[[Any], Any]:
+        if self._core["type"] == "any":
+            return _check_any
+        if self._core["type"] in _PLAIN:
+            return self.validator.validate_python
+        # Only JSON mode accepts dates, bytes, sets and tuples as JSON has them.
         validator = self.validator
         # The configuration of a model may accept text such as "inf" as a number.
         if not self.is_built_in and "float" in types_of(self._core):
@@ -130,34 +110,27 @@ class TypeForm:
             text = to_json(value)
             if _INFINITY in text:
                 _check_finite(value, text)
-            return self._validate_large(text) if is_large(text) else validate_json(text)
+            if not is_large(text):
+                return validate_json(text)
+            with CollectorPause():  # a hundred thousand models would start it again and again
+                return validate_limited(self._limited_validator, text)
 
         return check
 
-    def _validate_large(self, text: bytes) -> Any:
-        if self._limited_validator is None:
-            made = make_validator(self._core, self._config, limited=True)
-            self._limited_validator = made or self.validator
-        with CollectorPause():  # a hundred thousand models would start it again and again
-            return validate_limited(self._limited_validator, text)
+    @functools.cached_property
+    def _limited_validator(self) -> SchemaValidator:
+        return make_validator(self._core, self._config, limited=True) or self.validator
 
-    def dumper(self) -> Callable[[Any], bytes]:
-        """Return a function from a value to its JSON text, checked against the type.
+    @functools.cached_property
+    def dump(self) -> Callable[[Any], bytes]:
+        """A function from a value to its JSON text, checked against the type.
 
         It raises `pydantic_core.ValidationError` if the value does not fit, and
         `pydantic_core.PydanticSerializationError` if something inside it does not.
         """
-        if self._dumper is None:
-            validate = self.validator.validate_python
-            if self._core["type"] in _PLAIN and self._core["type"] != "any":
-                self._dumper = lambda value: to_json(validate(value))
-            else:
-                self._dumper = self._checked_dumper(validate, self.serializer)
-        return self._dumper
-
-    def _checked_dumper(
-        self, validate: Callable[..., Any], serializer: SchemaSerializer
-    ) -> Callable[[Any], bytes]:
+        validate, serializer = self.validator.validate_python, self.serializer
+        if self._core["type"] in _PLAIN and self._core["type"] != "any":
+            return lambda value: to_json(validate(value))
         has_floats = any(map(_allows_floats, every_schema(self.schema("serialization"))))
 
         def dump(value: Any) -> bytes:
@@ -199,8 +172,8 @@ class PydanticForm(TypeForm):
                 raise
             self.adapter = pydantic.TypeAdapter(annotation)  # a model has its own configuration
             self._config = _FINITE_CONFIG
-        self._validator = cast("SchemaValidator", self.adapter.validator)
-        self._serializer = self.adapter.serializer
+        self.validator = cast("SchemaValidator", self.adapter.validator)
+        self.serializer = self.adapter.serializer
         self._schemas: dict[Mode, JsonSchema] = {}
         self._core = self.adapter.core_schema
 

@@ -166,8 +166,10 @@ def _limit(made: dict[str, Any]) -> Any:
             made[_KEYS[kind]] = _checked("function-after", _check_hash, keys)
     elif kind == "json":
         return _checked("function-before", _check_json, made)
-    elif kind == "function-plain" and _is_pattern(made):
-        return _checked("function-before", _check_pattern, made)
+    elif kind == "function-plain":
+        made_by = getattr(made.get("function", {}).get("function"), "__name__", "")
+        if made_by.startswith("pattern_"):
+            return _checked("function-before", _check_pattern, made)
     return _without_infinities(made)
 
 
@@ -204,11 +206,6 @@ def _check_json(value: Any) -> Any:
         if excess := excess_of(value.encode(), MAX_JSON_VALUES):
             raise ValueError(f"expected JSON without {excess}")
     return value
-
-
-def _is_pattern(core: Mapping[str, Any]) -> bool:
-    made_by = getattr(core.get("function", {}).get("function"), "__name__", "")
-    return made_by.startswith("pattern_")
 
 
 def _check_pattern(value: Any) -> Any:
