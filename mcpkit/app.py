@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeGuard, overload
 
 from typing_extensions import TypeVar, Unpack
@@ -684,7 +685,7 @@ class MCPKit(Generic[StateT]):
                 answered.
             options: See `HttpSettings`; ``path`` is ignored here.
         """
-        return load("http")[0].make_route(self._make(path, None, options), path)
+        return _http().make_route(self._make(path, None, options), path)
 
     def metadata_route(self, path: str, /, **options: Unpack[HttpOptions]) -> Any:
         """Return a Starlette route with the OAuth metadata of this app, for the root of a host.
@@ -699,12 +700,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             ValueError: There is no ``auth``, or none that names an authorization server.
         """
-        from mcpkit.transports.http.options import make_settings
-
-        settings = make_settings({**self._http, **options}, self._server.settings.limits)
-        if settings.auth is None:
-            raise ValueError("metadata_route(…) is for apps with auth=")
-        return load("http")[0].make_metadata_route(settings, self._server, path)
+        return _http().make_metadata_route(self._server, {**self._http, **options}, path)
 
     def attach(self, host: Any, path: str, /, **options: Unpack[HttpOptions]) -> None:
         """Serve this app at a path of a Starlette or FastAPI application.
@@ -721,21 +717,21 @@ class MCPKit(Generic[StateT]):
                 would not run for the app, while it has neither ``principal=`` nor ``auth=``.
             ValueError: The host has a route at a path of the app's authorization server.
         """
-        load("http")[0].attach(self._make(path, None, options), host, path)
+        _http().attach(self._make(path, None, options), host, path)
 
     def _make(self, prefix: str | None, loopback: bool | None, options: HttpOptions) -> Any:
-        http = load("http")[0]
+        http = _http()
         if self._lifespans is None:
             self._lifespans = http.Lifespans(self._serving)
-        merged: HttpOptions = {**self._http, **options}
-        return http.make_application(
-            self._lifespans,
-            self.routes,
-            merged,
-            loopback=loopback,
-            prefix=prefix,
-            server=self._server,
+        merged = {**self._http, **options}
+        return http.Application(
+            self._server, self._lifespans, merged, self.routes, loopback=loopback, prefix=prefix
         )
+
+
+def _http() -> Any:
+    """Load the ASGI applications; making an app should load neither anyio nor sessions."""
+    return import_module("mcpkit.transports.http.app")
 
 
 def _handlers() -> Mapping[str, Handler]:

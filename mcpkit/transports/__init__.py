@@ -20,8 +20,8 @@ __all__ = ["TRANSPORTS", "Served", "check_options", "exit_now", "load", "stop_si
 
 TRANSPORTS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "stdio": ("mcpkit.transports.stdio.server", {}),
-    "http": ("mcpkit.transports.http.app", {}),
-    "sse": ("mcpkit.transports.http.app", {"sse": True}),
+    "http": ("mcpkit.transports.http.server", {}),
+    "sse": ("mcpkit.transports.http.server", {"sse": True}),
 }
 """Name → module, and options that the transport is served with.
 

@@ -1,4 +1,4 @@
-"""The ASGI application of an app: the paths of its endpoint, CORS, mounting, and `run`."""
+"""The ASGI application of an app: the paths of its endpoint, CORS, and mounting."""
 
 from __future__ import annotations
 
@@ -9,32 +9,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
-from typing_extensions import Unpack
-
-from mcpkit._server.server import Server, log
+from mcpkit._server.server import Server
+from mcpkit._utils.logs import log
 from mcpkit.http import Asgi, Receive, Scope, Send
-from mcpkit.transports import Served
 from mcpkit.transports.http.authorization import WELL_KNOWN, Authorization
-from mcpkit.transports.http.endpoint import Endpoint, Shortcut
+from mcpkit.transports.http.endpoint import Endpoint
 from mcpkit.transports.http.headers import strip_values
 from mcpkit.transports.http.http_error import JSON, HttpError, respond, send_error
 from mcpkit.transports.http.lifespan import Lifespan, Lifespans
 from mcpkit.transports.http.options import HttpOptions, HttpSettings, make_settings
+from mcpkit.transports.http.requests import Shortcut
 from mcpkit.transports.http.security import normalized_origin
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
-
-__all__ = [
-    "Application",
-    "Lifespans",
-    "attach",
-    "make_application",
-    "make_metadata_route",
-    "make_route",
-    "run",
-    "serve_here",
-]
 
 _EXPOSED: Final = ["Mcp-Session-Id", "MCP-Protocol-Version", "WWW-Authenticate", "Retry-After"]
 _LOOPBACK: Final = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
@@ -62,25 +50,26 @@ class Application:
     """The ASGI application of an app.
 
     Args:
-        lifespans: The lifespans of the app.
-        settings: The settings of the endpoint.
+        server: The server of the app, with its name, entries and limits.
+        lifespans: The lifespans of the app, which all its applications share.
+        options: The options of the endpoint.
         routes: Routes beside the endpoint; they may grow until the first request for one.
         loopback: True if the server listens on loopback addresses only; None if that is not known.
         prefix: The path that a host has put it at: the endpoint is exactly there, and not at
-            ``settings.path``.
-        server: The app's name and entries, for the metadata of a protected resource.
+            its ``path``.
     """
 
     def __init__(
         self,
+        server: Server,
         lifespans: Lifespans,
-        settings: HttpSettings,
+        options: HttpOptions,
         routes: Sequence[Any] = (),
         *,
         loopback: bool | None = None,
         prefix: str | None = None,
-        server: Server | None = None,
     ) -> None:
+        settings = make_settings(options, server.settings.limits)
         self.lifespans = lifespans
         self.settings = settings
         base = (settings.path if prefix is None else prefix).rstrip("/")
@@ -204,8 +193,7 @@ class Application:
 async def _healthy(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer that the process serves."""
     if scope["method"] not in ("GET", "HEAD"):
-        allow = ((b"allow", b"GET"),)
-        await send_error(send, HttpError(405, "Only GET is answered here", headers=allow))
+        await send_error(send, HttpError(405, "Only GET is answered here", [(b"allow", b"GET")]))
         return
     await respond(send, 200, [JSON], b'{"status":"ok"}', head=scope["method"] == "HEAD")
 
@@ -233,67 +221,6 @@ def _with_cors(answer: Asgi, settings: HttpSettings) -> Asgi:
         max_age=_PREFLIGHT_AGE,
     )
     return cast("Asgi", middleware)
-
-
-def make_application(
-    lifespans: Lifespans,
-    routes: list[Any],
-    options: HttpOptions,
-    *,
-    loopback: bool | None = None,
-    prefix: str | None = None,
-    server: Server | None = None,
-) -> Application:
-    """Return an app as an ASGI application.
-
-    Args:
-        lifespans: The lifespans of the app, which all its applications share.
-        routes: Routes beside the endpoint.
-        options: The options of the endpoint.
-        loopback, prefix, server: As for `Application`.
-    """
-    settings = make_settings(options, None if server is None else server.settings.limits)
-    return Application(lifespans, settings, routes, loopback=loopback, prefix=prefix, server=server)
-
-
-def run(
-    served: Served, *, host: str = "127.0.0.1", port: int = 8000, **options: Unpack[HttpOptions]
-) -> None:
-    """Serve an app over HTTP, with uvicorn, until SIGTERM or SIGINT.
-
-    Args:
-        served: The app.
-        host: The address to listen on; loopback addresses answer to loopback names only.
-        port: The port; 0 takes any that is free.
-        options: The options of the endpoint.
-
-    Raises:
-        OSError: The address is in use, or not one of this machine; the message says which.
-        SystemExit: With 130 after SIGINT.
-    """
-    from mcpkit.transports.http import server
-
-    application = served.asgi(loopback=server.is_loopback(host), **options)
-    server.serve(application, served.name, host, port)
-
-
-async def serve_here(
-    served: Served, *, host: str = "127.0.0.1", port: int = 8000, **options: Unpack[HttpOptions]
-) -> None:
-    """Serve an app over HTTP in the running event loop, until the task is cancelled.
-
-    Args:
-        served: The app.
-        host, port, options: As for `run`.
-
-    Raises:
-        OSError: The address is in use, or not one of this machine; the message says which.
-        RuntimeError: The app could not be started; the log says why.
-    """
-    from mcpkit.transports.http import server
-
-    application = served.asgi(loopback=server.is_loopback(host), **options)
-    await server.serve_here(application, served.name, host, port)
 
 
 def make_route(application: Application, path: str) -> BaseRoute:
@@ -350,19 +277,22 @@ def _route(find: Callable[[Scope], Asgi | None], path: str | None = None) -> Bas
     return Route()
 
 
-def make_metadata_route(settings: HttpSettings, server: Server, path: str) -> BaseRoute:
+def make_metadata_route(server: Server, options: HttpOptions, path: str) -> BaseRoute:
     """Return a Starlette route with all metadata of an endpoint that is mounted elsewhere.
 
     They are those of the resource, and those of an authorization server beside it (RFC 8414, 3.1).
 
     Args:
-        settings: Of the endpoint; its ``auth`` is given.
-        server: The app's name and entries.
+        server: The server of the app.
+        options: The options of the endpoint.
         path: Of the endpoint, from the root of the host.
 
     Raises:
-        ValueError: There is no authorization server that the metadata could name.
+        ValueError: There is no ``auth``, or no authorization server that the metadata could name.
     """
+    settings = make_settings(options, server.settings.limits)
+    if settings.auth is None:
+        raise ValueError("metadata_route(…) is for apps with auth=")
     whole, own = path.rstrip("/"), settings.path.rstrip("/")
     if not whole.endswith(own):
         own = ""  # the endpoint is where the app is mounted

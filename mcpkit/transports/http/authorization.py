@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from mcpkit._protocol.messages import encode
-from mcpkit._server.server import log
 from mcpkit._utils.fetch import check_address, is_loopback_name
+from mcpkit._utils.logs import log
 from mcpkit.auth.verifiers import EmbeddedServer, EndpointUrls, VerifierUnavailable, resource_server
 from mcpkit.errors import Forbidden
 from mcpkit.http import HttpRequest, Scope
@@ -166,7 +166,7 @@ class Authorization:
                 self._known.popitem(last=False)
             return principal
         if away is not None:
-            raise HttpError(503, str(away), headers=retry_after(5))
+            raise HttpError(503, str(away), retry_after(5))
         challenge = self.challenge(http, "invalid_token")
         raise HttpError(401, "The token is not valid", headers=challenge)
 

@@ -133,7 +133,7 @@ class Bodies:
                         429 if full.own else 503,
                         "Too much is being sent at once; try again later "
                         "(the server's limits are max_body and max_bodies)",
-                        headers=retry_after(1),
+                        retry_after(1),
                     ) from None
             if not message.get("more_body"):
                 return b"".join(parts)

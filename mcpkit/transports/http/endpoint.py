@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import get_running_loop
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Coroutine
 from inspect import iscoroutinefunction
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal
 
 from anyio.lowlevel import checkpoint
 
-from mcpkit._protocol.messages import parse
-from mcpkit._server.server import log
+from mcpkit._protocol.messages import parse, readable_id
 from mcpkit._utils.json import is_array
+from mcpkit._utils.logs import log
 from mcpkit._utils.quota import RateLimit
 from mcpkit._utils.text import truncate
 from mcpkit.errors import Forbidden, ParseError
@@ -27,26 +27,10 @@ from mcpkit.transports.http.lifespan import Lifespan, Lifespans
 from mcpkit.transports.http.modern import ModernRequests
 from mcpkit.transports.http.options import HttpSettings
 from mcpkit.transports.http.quotas import owner_of
-from mcpkit.transports.http.requests import OpenRequests
-from mcpkit.transports.http.security import Guard, PendingAuthentication, authenticate, principal_of
-from mcpkit.transports.http.sessions import LocalStore
+from mcpkit.transports.http.requests import STARTED, OpenRequests, Responded
+from mcpkit.transports.http.security import Guard, authenticate, finish_authentication, principal_of
 from mcpkit.transports.http.sse import SseSessions
 from mcpkit.transports.http.streams import ClientNotReading
-
-STARTED: Final = "mcpkit.started"
-"""The member of a scope that holds the exchange that a shortcut has started."""
-
-Responded: TypeAlias = tuple[int, Sequence[tuple[bytes, bytes]], bytes]
-"""A response that is ready.
-
-It is the status; headers in addition to those of every response, and those of its body; and the
-body, which is JSON, or empty if there is none.
-"""
-
-Shortcut: TypeAlias = Callable[
-    [Scope, bytes, asyncio.AbstractEventLoop], "Responded | Exchange | None"
-]
-"""Starts a POST that has arrived whole: `Endpoint.start`."""
 
 _METHODS: Final = b"GET, POST, DELETE"
 
@@ -112,7 +96,7 @@ class Endpoint:
             http = HttpRequest(scope)
             pending = self._admit(http)
             if pending is not None:
-                await pending
+                await finish_authentication(http, pending)
                 self._check_rate(http)
             if state is None or not state.is_here():
                 state = await self._current_state()
@@ -127,9 +111,7 @@ class Endpoint:
             elif method == "DELETE":
                 await state.legacy.delete(http, send)
             else:
-                raise HttpError(
-                    405, f"There is no {truncate(method)} here", headers=((b"allow", _METHODS),)
-                )
+                raise HttpError(405, f"There is no {truncate(method)} here", [(b"allow", _METHODS)])
         except HttpError as error:
             await send_error(send, error)
         except ClientNotReading:
@@ -180,7 +162,8 @@ class Endpoint:
             pending = self._admit(http)
             if pending is not None:
                 # It may need a task of its own, as clients of databases do.
-                pending.close()
+                if isinstance(pending, Coroutine):
+                    pending.close()
                 # A token is verified once, and its principal is cached then.
                 self._waits = self._authorization is None
                 return None
@@ -201,14 +184,10 @@ class Endpoint:
             state.add_challenge(exchange)
         return exchange.status, exchange.headers, exchange.body or b""
 
-    def _admit(self, http: HttpRequest) -> PendingAuthentication | None:
+    def _admit(self, http: HttpRequest) -> Awaitable[Any] | None:
         """Check the caller of a request, before anything is read or kept.
 
-        Returns:
-            The rest of the authentication, if it has to be awaited; the rate is checked after it.
-
-        Raises:
-            HttpError: The caller may not send it, or not now.
+        The result is for `finish_authentication`, if that has to be awaited.
         """
         scope, raw = http.scope, http.raw
         server = scope.get("server")
@@ -225,7 +204,7 @@ class Endpoint:
 
     def _check_rate(self, http: HttpRequest) -> None:
         if self._rate is not None and (wait := self._rate.take(owner_of(http))):
-            raise HttpError(429, "Too many requests", headers=retry_after(wait))
+            raise HttpError(429, "Too many requests", retry_after(wait))
 
 
 class EndpointState:
@@ -233,8 +212,7 @@ class EndpointState:
 
     Args:
         lifespan: The lifespan of the app.
-        settings: The settings of the endpoint.
-        authorization, messages: As for `Endpoint`.
+        settings, authorization, messages: As for `Endpoint`.
     """
 
     def __init__(
@@ -252,7 +230,7 @@ class EndpointState:
         self.bodies = Bodies(settings.limits, self.open_requests.quotas, lifespan.token)
         shared = lifespan.server, lifespan.threads, self.open_requests
         self.modern = ModernRequests(*shared)
-        self.legacy = LegacySessions(*shared, LocalStore(settings))
+        self.legacy = LegacySessions(*shared)
         self.sse = SseSessions(*shared, self.bodies, messages)
         self._authorization = authorization
         self._limits = settings.limits
@@ -277,25 +255,21 @@ class EndpointState:
         body = await self.bodies.read(receive, http)
         if body is None:
             return  # the client has disconnected
-        if len(body) > LARGE_BODY:
-            exchange = await self._start_large(body, http)
-        else:
+        if len(body) <= LARGE_BODY:
             exchange = self.start(parse_body(body, self._limits.max_values), http)
+        else:
+            bodies = self.open_requests.quotas.bodies
+            arrived = bodies.charge(owner_of(http), len(body))
+            try:
+                message = parse_body(body, self._limits.max_values)
+                await checkpoint()  # others have their turn between the parts that take long
+                exchange = self.start(message, http)
+                exchange.keep_body(bodies, len(body))
+                del message
+            finally:
+                arrived.release()
         del body
         await self.finish(exchange, receive, send)
-
-    async def _start_large(self, body: bytes, http: HttpRequest) -> Exchange:
-        """Start to serve a large POST, with a turn for others between its parts that take long."""
-        bodies = self.open_requests.quotas.bodies
-        arrived = bodies.charge(owner_of(http), len(body))
-        try:
-            message = parse_body(body, self._limits.max_values)
-            await checkpoint()
-            exchange = self.start(message, http)
-            exchange.keep_body(bodies, len(body))
-            return exchange
-        finally:
-            arrived.release()
 
     def start(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
         """Start to serve the message of a POST, up to where it has to wait.
@@ -303,14 +277,19 @@ class EndpointState:
         Raises:
             HttpError: It is not served; nothing was done.
         """
-        if type(message) is not dict:
-            if not is_array(message):
-                raise HttpError(400, "A message is an object")
-            self.open_requests.check_batch(message)
-        elif is_announced(message):
-            return self.modern.start(message, http)
-        serving = self.modern if is_modern(message, http.raw) else self.legacy
-        return serving.start(message, http)
+        try:
+            if type(message) is not dict:
+                if not is_array(message):
+                    raise HttpError(400, "A message is an object")
+                self.open_requests.check_batch(message)
+            elif is_announced(message):
+                return self.modern.start(message, http)
+            serving = self.modern if is_modern(message, http.raw) else self.legacy
+            return serving.start(message, http)
+        except HttpError as error:
+            if isinstance(message, dict) and "method" in message:
+                error.id = readable_id(message)
+            raise
 
     async def finish(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         """Answer a POST that has been started."""
@@ -347,4 +326,4 @@ class EndpointState:
         """End all requests, streams and sessions."""
         self.open_requests.time_out_all()
         self.open_requests.close_responses()
-        await self.legacy.aclose()
+        await self.legacy.table.aclose()

@@ -14,10 +14,9 @@ import anyio
 from mcpkit._protocol.connection import Ignored, Rejected, Request, RequestSource
 from mcpkit._protocol.messages import error_text
 from mcpkit._server.channel import Channel
-from mcpkit._server.session import Session
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.quota import QuotaExceeded, Reservation
-from mcpkit.errors import Forbidden, InternalError, ProtocolError
+from mcpkit.errors import Forbidden, ProtocolError
 from mcpkit.http import HttpRequest, Receive, Send
 from mcpkit.transports.http.http_error import JSON, HttpError, retry_after
 from mcpkit.transports.http.quotas import watch
@@ -86,8 +85,7 @@ class ExchangeChannel(Channel):
     def is_congested(self, request: Request) -> bool:
         """Return True if the client does not read the messages of a request."""
         exchange: Any = request.origin
-        stream: Stream | None = exchange.stream
-        return stream is not None and stream.is_congested
+        return exchange.stream is not None and exchange.stream.is_congested
 
     def reserve(self, size: int, request: Request) -> None:
         """Count bytes that are kept for the client of a request."""
@@ -102,10 +100,12 @@ class ExchangeChannel(Channel):
 
     async def drain(self, request: Request | None = None) -> None:
         """Wait until the client has read."""
-        if request is not None:
-            exchange: Any = request.origin
-            if exchange.stream is not None:
-                await exchange.stream.drain()
+        exchange: Any = None if request is None else request.origin
+        if exchange is not None and exchange.stream is not None:
+            await exchange.stream.drain()
+
+
+CHANNEL: Final = ExchangeChannel()
 
 
 class Exchange(OpenRequest):
@@ -131,7 +131,7 @@ class Exchange(OpenRequest):
     def __init__(
         self,
         http: HttpRequest,
-        session: Session,
+        session: Any,
         open_requests: OpenRequests,
         count: int,
         *,
@@ -158,7 +158,7 @@ class Exchange(OpenRequest):
         self.on_close: Callable[[], None] | None = None
         """Called when the client has its response, or has disconnected."""
         self._wake: anyio.Event | None = None
-        self._stop_deadline: Callable[[], object] | None = None
+        self.stop_deadline: Callable[[], object] | None = None
 
     def open_stream(self) -> Stream:
         """Return a stream for the response, which the client cannot resume."""
@@ -212,18 +212,16 @@ class Exchange(OpenRequest):
             if text is not None:
                 self.status = status or 200
                 if error is not None:
-                    self._set_error_status(error, text, status)
-        if self._stop_deadline is not None:
-            self._stop_deadline()
+                    status = status or error_status(error, modern=self._modern, served=True)
+                    # In a batch, other requests are allowed.
+                    is_batch = isinstance(error, Forbidden) and text.startswith(b"[")
+                    self.status = 200 if is_batch else status
+        if self.stop_deadline is not None:
+            self.stop_deadline()
         if self._wake is not None:
             self._wake.set()
         if self.on_done is not None:
             self.on_done()
-
-    def _set_error_status(self, error: ProtocolError, text: bytes, status: int | None) -> None:
-        self.status = status or error_status(error, modern=self._modern, served=True)
-        if isinstance(error, Forbidden) and text.startswith(b"["):
-            self.status = 200  # others in the batch are allowed
 
     def reject(self, event: Rejected | Ignored) -> None:
         """Take the error of a message that is not served."""
@@ -287,21 +285,10 @@ class Exchange(OpenRequest):
     def _first_tick(self, receive: Receive) -> None:
         self._start_watching(receive)
         rest = self.open_requests.settings.stream_after - _WATCH_AFTER
-        self._stop_timer = self.open_requests.loop.later(max(rest, 0), self._second_tick)
-        self._set_deadline(_WATCH_AFTER)
-
-    def _second_tick(self) -> None:
-        self._stop_timer = None
-        if not self.done:
-            self._streaming()
-
-    def _set_deadline(self, elapsed: float = 0) -> None:
-        limit = self.open_requests.limits.request_timeout
-        if limit is not None and self._stop_deadline is None and not self.done:
-            self._stop_deadline = self.open_requests.loop.later(
-                max(limit - elapsed, 0),
-                lambda: self.time_out(f"The request took longer than {limit:g} seconds"),
-            )
+        self._stop_timer = self.open_requests.loop.later(
+            max(rest, 0), lambda: None if self.done else self._streaming()
+        )
+        self.set_deadline(_WATCH_AFTER)
 
     def _start_watching(self, receive: Receive) -> None:
         if self._unwatch is None:
@@ -342,7 +329,7 @@ class Exchange(OpenRequest):
         if self.disconnected:
             response.close()
         self._start_watching(receive)
-        self._set_deadline()
+        self.set_deadline()
         try:
             await response.serve(send, list(self.headers))
         except BaseException:
@@ -374,7 +361,7 @@ class Exchange(OpenRequest):
                 503,
                 "Too many responses wait to be read; try again later "
                 "(the server's limit is max_unread)",
-                headers=retry_after(1),
+                retry_after(1),
             ) from None
         try:
             await send(start)
@@ -397,13 +384,3 @@ class Exchange(OpenRequest):
             self.stream.discard()
         if self.on_close is not None:
             self.on_close()
-
-    def end_listens(self) -> None:
-        """End a stream of changes, if it is one."""
-        self.session.end_listens(announce=False)
-
-    def time_out(self, why: str) -> None:
-        """Stop the work, and respond with the reason."""
-        for request in self.session.requests_in(self):
-            if request.known.operation != "listen":
-                self.session.end(request, InternalError(why))

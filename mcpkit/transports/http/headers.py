@@ -181,7 +181,6 @@ def is_modern(message: dict[str, Any] | list[Any], raw: Mapping[bytes, bytes]) -
                 # Some clients look for these three words.
                 f"Unsupported protocol version in MCP-Protocol-Version: "
                 f"{quote(version.decode('latin-1'))}",
-                readable_id(message),
             )
         return True
     return isinstance(method, str) and announces_itself(method, _NO_META)
@@ -230,7 +229,7 @@ def check_request(raw: Mapping[bytes, bytes], request: Request, catalog: Catalog
         headers.check_version(raw, request.revision.version)
         _compare(raw, request.method, known, params, catalog)
     except HeaderMismatch as error:
-        raise HttpError(400, error, request.id) from None
+        raise HttpError(400, error) from None
 
 
 def check_repeated(
@@ -261,7 +260,9 @@ def check_repeated(
             check_envelope(message)
         except InvalidRequest:
             return
-        raise HttpError(400, error, readable_id(message)) from None
+        refusal = HttpError(400, error)
+        refusal.id = readable_id(message)  # it may be in a batch
+        raise refusal from None
 
 
 def _compare_unread(

@@ -23,7 +23,6 @@ class HttpError(Exception):
     Args:
         status: The HTTP status.
         error: The error in the body.
-        id: The id of the request, if it is known by then (ERR-5).
         headers: Headers of the response, in addition.
     """
 
@@ -31,7 +30,6 @@ class HttpError(Exception):
         self,
         status: int,
         error: ProtocolError | str,
-        id: Id | Unset = UNSET,
         headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
         if isinstance(error, str):
@@ -39,7 +37,8 @@ class HttpError(Exception):
         super().__init__(str(error))
         self.status = status
         self.error = error
-        self.id = id
+        self.id: Id | Unset = UNSET
+        """The id of the request, once its body is read (ERR-5)."""
         self.headers = headers
 
     @property

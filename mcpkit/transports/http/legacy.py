@@ -23,7 +23,7 @@ from mcpkit._utils.sealing import SealBroken
 from mcpkit.errors import InvalidRequest
 from mcpkit.http import HttpRequest, Receive, Send
 from mcpkit.tasks.protocol import take_answer
-from mcpkit.transports.http.exchange import Exchange, ExchangeChannel
+from mcpkit.transports.http.exchange import CHANNEL, Exchange
 from mcpkit.transports.http.headers import (
     accepts,
     check_repeated,
@@ -31,22 +31,14 @@ from mcpkit.transports.http.headers import (
     is_announced,
     read_token,
 )
-from mcpkit.transports.http.http_error import HttpError, respond, retry_after
-from mcpkit.transports.http.modern import stateless_session
+from mcpkit.transports.http.http_error import HttpError, respond
 from mcpkit.transports.http.quotas import owner_of
 from mcpkit.transports.http.requests import OpenRequests
 from mcpkit.transports.http.security import principal_id
 from mcpkit.transports.http.session_ids import SessionId, SessionIds
-from mcpkit.transports.http.sessions import (
-    LiveSession,
-    LocalStore,
-    SessionTable,
-    TooManyEnds,
-    Unknown,
-)
+from mcpkit.transports.http.sessions import LiveSession, LocalStore, SessionTable, stateless_session
 from mcpkit.transports.http.streams import Stream
 
-_CHANNEL: Final = ExchangeChannel()
 _UNKNOWN_SESSION: Final = SessionId("", HANDSHAKE[0], Connection().client, None, 0)
 _WORKERS: Final = "MCPKIT_WORKERS"
 """The number of processes that serve the app, if more than one: set by the one that starts them."""
@@ -78,13 +70,11 @@ class LegacySessions:
         server: The server that answers.
         threads: The worker threads that all sessions share.
         open_requests: The requests of the endpoint.
-        store: The store of facts about sessions that are not held here.
     """
 
-    def __init__(
-        self, server: Server, threads: Threads, open_requests: OpenRequests, store: LocalStore
-    ) -> None:
+    def __init__(self, server: Server, threads: Threads, open_requests: OpenRequests) -> None:
         settings, loop = open_requests.settings, open_requests.loop
+        store = LocalStore(settings)
         self.table = SessionTable(server, settings, loop, threads, store, open_requests.quotas)
         self._store = store
         self._ended = store.ended
@@ -95,10 +85,6 @@ class LegacySessions:
         self._workers = int(os.environ.get(_WORKERS) or 1)
         self._stateless = stateless_session(server, loop, threads)
         """The session of messages that are accepted, and need nothing else."""
-        self._unsubscribe = (
-            server.changes.subscribe(store.publish),
-            store.subscribe(server.changes.tell),
-        )
 
     # --- POST -------------------------------------------------------------------------------------
 
@@ -116,10 +102,16 @@ class LegacySessions:
             if holds_initialize(message):
                 raise HttpError(400, INITIALIZE_IN_BATCH)  # MSG-10
         token = read_token(sent)
-        id, live = self._session_of(http, token, message)
+        id, live = self._session_of(http, token)
         if isinstance(message, list):
-            count = self._check_batch(message, id, raw)
-            self._open_requests.quotas.check_request(http, max(1, count))
+            if not id.revision.batching:
+                raise HttpError(400, "Batches do not exist in this revision")  # MSG-11
+            for part in message:
+                if is_object(part) and is_announced(part):
+                    # HTTPM-1: a batch has no headers of its own.
+                    check_repeated(raw, part, self._server.registry)
+            count = sum(map(wants_answer, message))
+            self._open_requests.quotas.check("requests", http, max(1, count))
         else:
             if message.get("method") == "initialize":
                 # LIFE-11: some bridges begin a session, and their client then begins one in it.
@@ -128,7 +120,7 @@ class LegacySessions:
             if count == 0 and self._is_taken(message, id, live):
                 return Exchange(http, self._stateless, self._open_requests, 0, modern=True)
         if live is None:
-            live = self._open(id, token, message, http)
+            live = self.table.open(id, token, owner_of(http))
         if self._workers > 1 and isinstance(message, dict):
             self._check_worker(message, live)
         exchange = SessionExchange(http, live.session, self._open_requests, count, modern=False)
@@ -144,17 +136,11 @@ class LegacySessions:
                 400,
                 "The header Mcp-Session-Id is missing: begin with initialize, or send a request "
                 "that carries its own _meta",
-                readable_id(message),
             )
         if "id" not in message:
             raise HttpError(400, "initialize is a request, and needs an id")
-        session = Session(
-            self._server,
-            _CHANNEL,
-            self._open_requests.loop,
-            threads=self._threads,
-            attached=False,
-        )
+        loop = self._open_requests.loop
+        session = Session(self._server, CHANNEL, loop, threads=self._threads, attached=False)
         exchange = Exchange(http, session, self._open_requests, 1, modern=False)
         session.take(message, exchange)
         revision = session.revision
@@ -163,52 +149,29 @@ class LegacySessions:
             exchange.headers = ((b"mcp-session-id", token.encode("ascii")),)
         return exchange
 
-    def _check_batch(self, batch: list[Any], id: SessionId, raw: Mapping[bytes, bytes]) -> int:
-        """Return the number of responses that a batch wants."""
-        if not id.revision.batching:
-            raise HttpError(400, "Batches do not exist in this revision")  # MSG-11
-        for part in batch:
-            if is_object(part) and is_announced(part):
-                # HTTPM-1: a batch has no headers of its own.
-                check_repeated(raw, part, self._server.registry)
-        return sum(map(wants_answer, batch))
-
     def _is_taken(
         self, message: Mapping[str, Any], id: SessionId, live: LiveSession | None
     ) -> bool:
         """Take an answer or a notification that no session here waits for; False if one does."""
-        if "method" not in message:
-            request = readable_id(message)
-            if live is not None and not isinstance(request, Unset) and live.session.awaits(request):
-                return False
-            self._take_answer(message, id)
-            return True
-        if live is not None:
+        is_answer, answer = "method" not in message, readable_id(message)
+        if live is not None and (
+            not is_answer or (not isinstance(answer, Unset) and live.session.awaits(answer))
+        ):
             return False
-        # Nothing is kept of the session that a notification could change.
+        tasks = self._server.tasks
         try:
             check_envelope(message)
-        except InvalidRequest as error:
-            raise HttpError(400, error) from None
-        return True
-
-    def _take_answer(self, message: Mapping[str, Any], id: SessionId) -> None:
-        """Take an answer to a question that no session here has asked."""
-        try:
-            check_envelope(message)
-            answer = message.get("id")
-            if answer is None:
+            if is_answer and isinstance(answer, Unset):
                 raise InvalidRequest("An answer without an id")
-            tasks = self._server.tasks
-            if tasks is not None and take_answer(
-                tasks.answer_later, id.revision, id.principal, message
-            ):
-                return
-            self.table.check_answer(answer)
         except InvalidRequest as error:
             raise HttpError(400, error) from None
-        except Unknown as why:
-            raise HttpError(409, str(why)) from None
+        # Nothing is kept of the session that a notification could change.
+        if is_answer and not (
+            tasks is not None
+            and take_answer(tasks.answer_later, id.revision, id.principal, message)
+        ):
+            self.table.check_answer(str(answer))
+        return True
 
     def _check_worker(self, message: Mapping[str, Any], live: LiveSession) -> None:
         """Refuse to subscribe where no stream could carry the changes."""
@@ -219,39 +182,28 @@ class LegacySessions:
                 409,
                 f"This is one of {self._workers} workers, and not the one that holds the session's "
                 f"stream: route sessions to workers by Mcp-Session-Id, or run one worker",
-                readable_id(message),
             )
 
     # --- sessions ---------------------------------------------------------------------------------
 
-    def _session_of(
-        self, http: HttpRequest, token: str, message: Any
-    ) -> tuple[SessionId, LiveSession | None]:
+    def _session_of(self, http: HttpRequest, token: str) -> tuple[SessionId, LiveSession | None]:
         """Return the content of the session id of a request, and the session if it is held here."""
         live = self.table.find(token)
-        id = self._read(token, message) if live is None else live.id
+        if live is not None:
+            id = live.id
+        elif not token:
+            raise HttpError(400, "The header Mcp-Session-Id is missing")
+        else:
+            try:
+                id = self._ids.read(token)
+            except SealBroken:
+                id = _UNKNOWN_SESSION
         principal = http.principal
         caller = None if principal is None else principal.id
         # One response for every cause (SEC-6): it must not reveal which ids exist.
         if id.expires <= time.time() or self._ended(id.key) or id.principal != caller:
-            raise HttpError(
-                404, "Session not found: begin again with initialize", readable_id(message)
-            )
+            raise HttpError(404, "Session not found: begin again with initialize")
         return id, live
-
-    def _read(self, token: str, message: Any) -> SessionId:
-        if not token:
-            raise HttpError(400, "The header Mcp-Session-Id is missing", readable_id(message))
-        try:
-            return self._ids.read(token)
-        except SealBroken:
-            return _UNKNOWN_SESSION
-
-    def _open(self, id: SessionId, token: str, message: Any, http: HttpRequest) -> LiveSession:
-        try:
-            return self.table.open(id, token, owner_of(http))
-        except Unknown as why:
-            raise HttpError(503, str(why), readable_id(message), retry_after(10)) from None
 
     # --- GET and DELETE ---------------------------------------------------------------------------
 
@@ -259,19 +211,16 @@ class LegacySessions:
         """Open the stream of a session, or resume one that was lost (HTTPL-8, HTTPL-13)."""
         raw = http.raw
         if not has_session_version(raw):
-            raise HttpError(405, "This revision has no GET", headers=((b"allow", b"POST"),))
+            raise HttpError(405, "This revision has no GET", [(b"allow", b"POST")])
         if not accepts(raw.get(b"accept"), b"text/event-stream"):
             raise HttpError(406, "The Accept header must list text/event-stream")
         token = read_token(raw.get(b"mcp-session-id"))
-        id, live = self._session_of(http, token, None)
-        self._open_requests.check_streams(http)
+        id, live = self._session_of(http, token)
+        self._open_requests.check_room(http, "streams")
         if live is None:
-            live = self._open(id, token, None, http)
+            live = self.table.open(id, token, owner_of(http))
         last = raw.get(b"last-event-id")
-        try:
-            stream = live.open_standalone() if last is None else live.resume(last.decode("latin-1"))
-        except Unknown as why:
-            raise HttpError(400, str(why)) from None
+        stream = live.open_standalone() if last is None else live.resume(last.decode("latin-1"))
         response = self._open_requests.open_response(stream, http)
         try:
             await response.serve(send, [], receive)
@@ -284,21 +233,8 @@ class LegacySessions:
     async def delete(self, http: HttpRequest, send: Send) -> None:
         """End a session (HTTPL-17)."""
         if not has_session_version(http.raw):
-            raise HttpError(405, "This revision has no DELETE", headers=((b"allow", b"POST"),))
-        id, _ = self._session_of(http, read_token(http.raw.get(b"mcp-session-id")), None)
-        try:
-            await self._store.end(id.key, id.expires, owner_of(http))
-        except TooManyEnds as error:
-            raise HttpError(
-                429 if error.own else 503,
-                "The session has not ended: the server remembers as many that have as it can",
-                headers=retry_after(error.retry),
-            ) from None
+            raise HttpError(405, "This revision has no DELETE", [(b"allow", b"POST")])
+        id, _ = self._session_of(http, read_token(http.raw.get(b"mcp-session-id")))
+        self._store.end(id.key, id.expires, owner_of(http))
         await self.table.close(id)
         await respond(send, 204, [])
-
-    async def aclose(self) -> None:
-        """End all sessions."""
-        for unsubscribe in self._unsubscribe:
-            unsubscribe()
-        await self.table.aclose()

@@ -22,8 +22,9 @@ import anyio
 
 from mcpkit._concurrency.loop import Loop, open_loop
 from mcpkit._concurrency.threads import Threads
-from mcpkit._server.server import Server, log
+from mcpkit._server.server import Server
 from mcpkit._server.task_runs import serving_tasks
+from mcpkit._utils.logs import log
 
 Running = Callable[[], AbstractAsyncContextManager[Server]]
 

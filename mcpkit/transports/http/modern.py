@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-from mcpkit._concurrency.loop import Loop
 from mcpkit._concurrency.threads import Threads
-from mcpkit._protocol.connection import Connection, Request
+from mcpkit._protocol.connection import Request
 from mcpkit._server.server import Server
 from mcpkit._server.session import Session
 from mcpkit.http import HttpRequest
-from mcpkit.transports.http.exchange import Exchange, ExchangeChannel
+from mcpkit.transports.http.exchange import Exchange
 from mcpkit.transports.http.headers import check_repeated, check_request
 from mcpkit.transports.http.http_error import HttpError
 from mcpkit.transports.http.requests import OpenRequests
-
-_CHANNEL: Final = ExchangeChannel()
-
-
-def stateless_session(server: Server, loop: Loop, threads: Threads) -> Session:
-    """Return a session that knows no client, for requests that announce themselves."""
-    connection = Connection(announced=True)
-    return Session(server, _CHANNEL, loop, connection=connection, threads=threads, attached=False)
+from mcpkit.transports.http.sessions import stateless_session
 
 
 class ModernRequests:
@@ -64,9 +56,9 @@ class ModernRequests:
             check_request(http.raw, event, self._registry)
             if event.known.operation == "listen":
                 # A stream of changes is counted for as long as its client listens.
-                open_requests.check_streams(http, event.id)
+                open_requests.check_room(http, "streams")
                 exchange.lasts = True
-                exchange.end_on_expiry(open_requests.loop, exchange.end_listens)
+                exchange.end_on_expiry(exchange.end_listens)
                 exchange.on_close = session.detach
         session.act_on(event, exchange)
         if wants_answer and exchange.done and session.is_unused:

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import ipaddress
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
-from mcpkit._protocol.messages import Id
-from mcpkit._utils.json import UNSET, Unset
 from mcpkit._utils.quota import Quota, QuotaExceeded, Reservation
 from mcpkit.errors import InternalError
 from mcpkit.http import HttpRequest
@@ -25,6 +23,15 @@ _NETWORK_BITS: Final = 64
 
 MAX_ADDRESS: Final = 64
 """Characters of an address; a server that trusts a proxy's headers may pass on any text."""
+
+
+Kind: TypeAlias = Literal["requests", "streams"]
+
+_KINDS: Final[dict[Kind, tuple[str, str, float]]] = {
+    "requests": ("max_requests", "requests are being served", 1),
+    "streams": ("max_streams", "streams are open", 10),
+}
+"""For each quota that refuses requests: its limit, its message, and when to try again."""
 
 
 class TooManyWatched(InternalError):
@@ -65,46 +72,26 @@ class EndpointQuotas:
         self.replay = quota(limits.replay_buffer)
         """Bytes of events that are kept for clients that reconnect."""
 
-    def check_request(self, http: HttpRequest, amount: int = 1) -> None:
-        """Refuse one more request, or as many as a batch has, if there are enough.
+    def check(self, kind: Kind, http: HttpRequest, amount: int = 1) -> None:
+        """Refuse one more request or stream, or as many as a batch has, if there are enough.
 
         Raises:
             HttpError: There is no room for it.
         """
-        settings = "max_requests", "requests are being served"
-        _check(self.requests, http, *settings, amount=amount)
-
-    def check_stream(self, http: HttpRequest, id: Id | Unset = UNSET) -> None:
-        """Refuse one more stream that a client would hold open, if there are enough.
-
-        Raises:
-            HttpError: There is no room for it.
-        """
-        _check(self.streams, http, "max_streams", "streams are open", id=id, wait=10)
-
-
-def _check(
-    quota: Quota,
-    http: HttpRequest,
-    setting: str,
-    held: str,
-    *,
-    id: Id | Unset = UNSET,
-    amount: int = 1,
-    wait: float = 1,
-) -> None:
-    owner = owner_of(http)
-    try:
-        quota.check(owner, amount)
-    except QuotaExceeded as full:
-        if full.own:
-            status, count = 429, f"{quota.held(owner)} of your"
-            limits = f"limits are {setting} and max_each"
-        else:
-            status, count = 503, str(quota.total)
-            limits = f"limit is {setting}"
-        text = f"{count} {held}; try again later (the server's {limits})"
-        raise HttpError(status, text, id, retry_after(wait)) from None
+        quota: Quota = getattr(self, kind)
+        setting, held, wait = _KINDS[kind]
+        owner = owner_of(http)
+        try:
+            quota.check(owner, amount)
+        except QuotaExceeded as full:
+            if full.own:
+                status, count = 429, f"{quota.held(owner)} of your"
+                limits = f"limits are {setting} and max_each"
+            else:
+                status, count = 503, str(quota.total)
+                limits = f"limit is {setting}"
+            text = f"{count} {held}; try again later (the server's {limits})"
+            raise HttpError(status, text, retry_after(wait)) from None
 
 
 def watch(watched: Reservation, size: int) -> None:

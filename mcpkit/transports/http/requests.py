@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 from mcpkit._concurrency.loop import Loop
-from mcpkit._protocol.messages import Id
-from mcpkit._server.server import log
-from mcpkit._utils.json import UNSET, Unset
+from mcpkit._utils.logs import log
 from mcpkit._utils.quota import Quota, Reservation
-from mcpkit.errors import InputRequestError
-from mcpkit.http import HttpRequest
+from mcpkit.errors import InputRequestError, InternalError
+from mcpkit.http import HttpRequest, Scope
 from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.options import HttpSettings
-from mcpkit.transports.http.quotas import EndpointQuotas, owner_of
+from mcpkit.transports.http.quotas import EndpointQuotas, Kind, owner_of
 from mcpkit.transports.http.streams import Stream, StreamResponse
 from mcpkit.types import Principal
+
+STARTED: Final = "mcpkit.started"
+"""The member of a scope that holds the exchange that a shortcut has started."""
+
+Responded: TypeAlias = tuple[int, Sequence[tuple[bytes, bytes]], bytes]
+"""A response that is ready: its status; its headers, in addition to those of every response and of
+its body; and its body, which is JSON, or empty if there is none."""
+
+Shortcut: TypeAlias = (
+    "Callable[[Scope, bytes, asyncio.AbstractEventLoop], Responded | OpenRequest | None]"
+)
+"""Starts a POST that has arrived whole: `Endpoint.start`."""
 
 MAX_STREAM_TIME: Final = 30 * 24 * 3600.0
 """Seconds after which a stream ends in any case that ends with an authentication."""
@@ -28,8 +39,11 @@ class OpenRequest:
 
     Args:
         http: The HTTP request.
+        open_requests: The requests of the endpoint.
+        session: The session that serves it; None for a stream that belongs to no request.
     """
 
+    # Class attributes, because most requests never change them.
     place: Reservation | None = None
     """Its place in one of the quotas; None if it holds none."""
     size = 1
@@ -46,12 +60,15 @@ class OpenRequest:
     """True if it continues when its client disconnects, who may reconnect for the response."""
     on_done: Callable[[], None] | None = None
     """Called when the response is complete."""
+    stop_deadline: Callable[[], object] | None = None
     _owner: str | None = None
     _body: Reservation | None = None
     _stop_expiry: Callable[[], object] | None = None
 
-    def __init__(self, http: HttpRequest) -> None:
+    def __init__(self, http: HttpRequest, open_requests: OpenRequests, session: Any = None) -> None:
         self.http = http
+        self.open_requests = open_requests
+        self.session = session
 
     @property
     def principal(self) -> Principal | None:
@@ -78,18 +95,31 @@ class OpenRequest:
         """Count the bytes of its body until it is closed."""
         self._body = quota.charge(self.owner, size)
 
-    def end_on_expiry(self, loop: Loop, end: Callable[[], object]) -> None:
+    def end_on_expiry(self, end: Callable[[], object]) -> None:
         """Call a function when the authentication of its client expires (AUTH-17)."""
         principal = self.http.principal
         if principal is not None and principal.expires_at is not None:
-            left = principal.expires_at - time.time()
-            self._stop_expiry = loop.later(min(max(left, 0), MAX_STREAM_TIME), end)
+            left = min(max(principal.expires_at - time.time(), 0), MAX_STREAM_TIME)
+            self._stop_expiry = self.open_requests.loop.later(left, end)
+
+    def set_deadline(self, elapsed: float = 0) -> None:
+        """Time out when it has taken as long as a request may."""
+        limit = self.open_requests.limits.request_timeout
+        if limit is not None and self.stop_deadline is None and not self.done:
+            why = f"The request took longer than {limit:g} seconds"
+            self.stop_deadline = self.open_requests.loop.later(
+                max(limit - elapsed, 0), lambda: self.time_out(why)
+            )
 
     def time_out(self, why: str) -> None:
-        """Stop the work, and tell the client the reason."""
+        """Stop the work, and respond with the reason."""
+        for request in self.session.requests_in(self):
+            if request.known.operation != "listen":
+                self.session.end(request, InternalError(why))
 
     def end_listens(self) -> None:
         """End a stream of changes, if it is one."""
+        self.session.end_listens(announce=False)
 
     def close(self) -> None:
         """Give back everything that it holds: its client has the response, or has disconnected."""
@@ -122,15 +152,11 @@ class OpenRequests:
         self.draining = False
         """True if the server is about to stop."""
 
-    # --- limits -----------------------------------------------------------------------------------
-
-    def check_room(self, http: HttpRequest) -> None:
-        """Refuse one more request, if there are enough."""
+    def check_room(self, http: HttpRequest, kind: Kind = "requests") -> None:
+        """Refuse one more request or stream, if there are enough."""
         if self.draining:
-            raise HttpError(503, "The server is about to stop", headers=retry_after(1))
-        requests = self.quotas.requests
-        if requests.used >= requests.each:
-            self.quotas.check_request(http)
+            raise HttpError(503, "The server is about to stop", retry_after(1))
+        self.quotas.check(kind, http)
 
     def check_batch(self, message: list[object]) -> None:
         """Refuse a batch that is too long."""
@@ -141,20 +167,12 @@ class OpenRequests:
                 f"(the server's limit is max_batch)",
             )
 
-    def check_streams(self, http: HttpRequest, id: Id | Unset = UNSET) -> None:
-        """Refuse one more stream that a client would hold open, if there are enough."""
-        if self.draining:
-            raise HttpError(503, "The server is about to stop", id, retry_after(1))
-        self.quotas.check_stream(http, id)
-
-    # --- open requests ----------------------------------------------------------------------------
-
     def open_response(self, stream: Stream, http: HttpRequest) -> StreamResponse:
         """Return a response that a client holds open; `close_response` ends that."""
         response = self.make_response(stream)
-        place = self.responses[response] = OpenRequest(http)
+        place = self.responses[response] = OpenRequest(http, self)
         place.occupy(self.quotas.streams)
-        place.end_on_expiry(self.loop, response.close)
+        place.end_on_expiry(response.close)
         return response
 
     def make_response(self, stream: Stream) -> StreamResponse:
@@ -191,23 +209,21 @@ class OpenRequests:
         Raises:
             InputRequestError: There are too many.
         """
-        if not self._has_parking(request):
+        if not self._may_wait(request):
             raise InputRequestError("Too many questions wait for an answer; ask again later")
-        request.asking += 1
-        if request.place is not None:
-            self._place(request)
 
-        def unpark() -> None:
-            request.asking -= 1
+        def count(change: int) -> None:
+            request.asking += change
             if request.place is not None:
                 self._place(request)
 
-        return unpark
+        count(1)
+        return lambda: count(-1)
 
-    def _has_parking(self, request: OpenRequest) -> bool:
+    def _may_wait(self, request: OpenRequest) -> bool:
         waiting = self.quotas.waiting
-        is_parked = request.place is not None and request.place.quota is waiting
-        return is_parked or waiting.has_room(request.owner)
+        is_waiting = request.place is not None and request.place.quota is waiting
+        return is_waiting or waiting.has_room(request.owner)
 
     def end(self, request: OpenRequest) -> None:
         """Forget a request whose client has its response or has disconnected.
@@ -216,7 +232,7 @@ class OpenRequests:
         """
         if not request.done and request.outlasts:
             request.is_detached = True
-            if self._has_parking(request):
+            if self._may_wait(request):
                 self._place(request)
                 request.on_done = lambda: self.end(request)
             else:

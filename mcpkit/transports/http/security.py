@@ -5,12 +5,12 @@ from __future__ import annotations
 import ipaddress
 import re
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable
 from functools import lru_cache
 from inspect import isawaitable
 from typing import Any, Final, TypeAlias
 
-from mcpkit._server.server import log
+from mcpkit._utils.logs import log
 from mcpkit._utils.text import quote
 from mcpkit.errors import AccessDenied
 from mcpkit.http import HttpRequest
@@ -93,9 +93,8 @@ class Guard(dict[_Arrival, "str | None"]):
                 return None
             if parsed in self._origins or (scheme, name, "*") in self._origins:
                 return None
-        setting = (
-            "*" if parsed is None else said
-        )  # a value that names no page cannot be allowed by name
+        # A value that names no page cannot be allowed by name.
+        setting = "*" if parsed is None else said
         return (
             f"Pages of the origin {quote(said)} may not call this server; "
             f"to allow them, set allowed_origins=[{quote(setting)}]"
@@ -169,7 +168,7 @@ def _names_loopback(name: str) -> bool:
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
-def authenticate(http: HttpRequest, find: FindPrincipal) -> PendingAuthentication | None:
+def authenticate(http: HttpRequest, find: FindPrincipal) -> Awaitable[Any] | None:
     """Find the principal of a request, and note it there.
 
     Args:
@@ -177,7 +176,7 @@ def authenticate(http: HttpRequest, find: FindPrincipal) -> PendingAuthenticatio
         find: The function that finds the principal.
 
     Returns:
-        The rest, to be awaited, if the function is async.
+        The result of the function for `finish_authentication`, if it has to be awaited.
 
     Raises:
         HttpError: The function refuses, or the authentication has expired.
@@ -191,42 +190,21 @@ def authenticate(http: HttpRequest, find: FindPrincipal) -> PendingAuthenticatio
     if not found or isinstance(found, (str, Principal)) or not isawaitable(found):
         _note(http, found)
         return None
-    return PendingAuthentication(http, found)
+    return found
 
 
-class PendingAuthentication:
-    """An authentication whose function has to be awaited.
-
-    Args:
-        http: The request, which gets the principal.
-        found: The awaitable that the function has returned.
-    """
-
-    def __init__(self, http: HttpRequest, found: Awaitable[str | Principal | None]) -> None:
-        self._http = http
-        self._found = found
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        try:
-            found = yield from self._found.__await__()
-        except Exception as error:
-            _refuse(error)
-            raise
-        _note(self._http, found)
-
-    def close(self) -> None:
-        """Do not await it."""
-        close: Callable[[], object] | None = getattr(self._found, "close", None)
-        if close is not None:
-            close()
+async def finish_authentication(http: HttpRequest, found: Awaitable[Any]) -> None:
+    """Await the principal of a request, and note it there; see `authenticate`."""
+    try:
+        principal = await found
+    except Exception as error:
+        _refuse(error)
+        raise
+    _note(http, principal)
 
 
 def _refuse(error: Any) -> None:
-    """Translate an exception of a function that finds principals.
-
-    Raises:
-        HttpError: It refuses the request.
-    """
+    """Raise an `HttpError` for an exception with which a function refuses a request."""
     status: Any = getattr(error, "status_code", None)
     if isinstance(error, AccessDenied):
         status, said, challenge = error.status, str(error), error.challenge

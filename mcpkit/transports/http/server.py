@@ -11,20 +11,19 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import uvicorn
 from anyio import CancelScope
+from typing_extensions import Unpack
 
-from mcpkit._server.server import log
+from mcpkit._utils.logs import log
 from mcpkit._utils.text import single_line
-from mcpkit.http import Receive, Scope, Send
-from mcpkit.transports import exit_now, stop_signals
-from mcpkit.transports.http.endpoint import Shortcut
-from mcpkit.transports.http.options import HttpSettings
+from mcpkit.transports import Served, exit_now, stop_signals
+from mcpkit.transports.http.options import HttpOptions
 from mcpkit.transports.http.uvicorn import connection_class
 from mcpkit.transports.stdio.redirect import never_block
 
@@ -41,21 +40,6 @@ _CANNOT_START: Final = 3
 _BACKLOG: Final = 2048
 _DESCRIPTORS: Final = 65_536
 _HOSTS: Final = "choose 127.0.0.1 for this machine alone, 0.0.0.0 for all that can reach it"
-
-
-class Application(Protocol):
-    """The ASGI application of an app, which `mcpkit.transports.http.app` makes."""
-
-    settings: HttpSettings
-
-    @property
-    def shortcuts(self) -> Mapping[bytes, Shortcut]:
-        """The functions that start requests where they arrive, by URL."""
-        ...
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection, or the lifespan events of the process."""
-        ...
 
 
 class Server(uvicorn.Server):
@@ -245,29 +229,60 @@ def where(bound: socket.socket, host: str, path: str) -> str:
     return f"{url} and every other address of this machine" if host in anywhere else url
 
 
-def serve(application: Application, name: str, host: str, port: int) -> None:
-    """Serve an app until SIGTERM or SIGINT; see `mcpkit.transports.http.app.run`."""
+def run(
+    served: Served, *, host: str = "127.0.0.1", port: int = 8000, **options: Unpack[HttpOptions]
+) -> None:
+    """Serve an app over HTTP, with uvicorn, until SIGTERM or SIGINT.
+
+    Args:
+        served: The app.
+        host: The address to listen on; loopback addresses answer to loopback names only.
+        port: The port; 0 takes any that is free.
+        options: The options of the endpoint.
+
+    Raises:
+        OSError: The address is in use, or not one of this machine; the message says which.
+        SystemExit: With 130 after SIGINT.
+    """
+    application = served.asgi(loopback=is_loopback(host), **options)
     never_block()
     bound = bind(host, port)
     place = where(bound, host, application.settings.path)
 
     def announce() -> None:
-        sys.stderr.write(f"{single_line(name)} listens on {place}  (Ctrl-C stops it)\n")
+        sys.stderr.write(f"{single_line(served.name)} listens on {place}  (Ctrl-C stops it)\n")
         sys.stderr.flush()
 
     serve_on(application, bound, announce)
 
 
-async def serve_here(application: Application, name: str, host: str, port: int) -> None:
-    """Serve an app in the running event loop; see `mcpkit.transports.http.app.serve_here`."""
+async def serve_here(
+    served: Served, *, host: str = "127.0.0.1", port: int = 8000, **options: Unpack[HttpOptions]
+) -> None:
+    """Serve an app over HTTP in the running event loop, until the task is cancelled.
+
+    Args:
+        served: The app.
+        host, port, options: As for `run`.
+
+    Raises:
+        OSError: The address is in use, or not one of this machine; the message says which.
+        RuntimeError: The app could not be started; the log says why.
+    """
+    application = served.asgi(loopback=is_loopback(host), **options)
     bound = bind(host, port)
     place = where(bound, host, application.settings.path)
 
     def announce() -> None:
-        log.info("%s listens on %s", name, place)
+        log.info("%s listens on %s", served.name, place)
 
     server = Server(_config_for(application), announce, [], is_guest=True)
-    serving = asyncio.ensure_future(_serve_as_guest(server, bound))
+
+    async def serve() -> None:
+        with suppress(SystemExit):  # of uvicorn, if the app cannot be started
+            await server.serve([bound])
+
+    serving = asyncio.ensure_future(serve())
     try:
         await asyncio.shield(serving)
     except asyncio.CancelledError:
@@ -281,25 +296,8 @@ async def serve_here(application: Application, name: str, host: str, port: int) 
         raise RuntimeError("the server could not begin; its log says why")
 
 
-async def _serve_as_guest(server: Server, bound: socket.socket) -> None:
-    with suppress(SystemExit):  # of uvicorn, if the app cannot be started
-        await server.serve([bound])
-
-
-def allow_descriptors() -> None:
-    """Raise the limit on file descriptors, so that the endpoint's own limits apply first."""
-    if sys.platform == "win32":
-        return
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 def serve_on(
-    application: Application,
+    application: Any,
     bound: socket.socket,
     announce: Callable[[], object],
     numbers: Sequence[signal.Signals] | None = None,
@@ -309,7 +307,7 @@ def serve_on(
     """Serve an application on a socket, and end the process as the signal says.
 
     Args:
-        application: The application of an app.
+        application: The ASGI application of an app, as `mcpkit.transports.http.app` makes it.
         bound: The socket, which listens already.
         announce: Called when the server listens.
         numbers: The signals that stop it; None for all that there are.
@@ -318,7 +316,14 @@ def serve_on(
     Raises:
         SystemExit: With 130 after SIGINT, 3 if the app could not be started.
     """
-    allow_descriptors()
+    if sys.platform != "win32":
+        import resource
+
+        # As many file descriptors as possible, so that the endpoint's own limits apply first.
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+        if soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     server = Server(_config_for(application), announce, numbers, is_last=is_last)
     try:
         server.run([bound])
@@ -329,7 +334,7 @@ def serve_on(
         raise SystemExit(server.code)
 
 
-def _config_for(application: Application) -> uvicorn.Config:
+def _config_for(application: Any) -> uvicorn.Config:
     debug = log.isEnabledFor(logging.DEBUG)
     limits = application.settings.limits
     return uvicorn.Config(

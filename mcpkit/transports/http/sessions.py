@@ -19,13 +19,13 @@ from typing import Final
 from mcpkit._concurrency.loop import Loop
 from mcpkit._concurrency.threads import Threads
 from mcpkit._protocol.connection import Connection, Request
-from mcpkit._protocol.messages import Id
-from mcpkit._server.changes import Change
-from mcpkit._server.channel import NO_STATE, SessionState
-from mcpkit._server.server import Server, log
+from mcpkit._server.channel import NO_STATE, SessionState, do_nothing
+from mcpkit._server.server import Server
 from mcpkit._server.session import Session
+from mcpkit._utils.logs import log
 from mcpkit._utils.text import quote
-from mcpkit.transports.http.exchange import ExchangeChannel
+from mcpkit.transports.http.exchange import CHANNEL, ExchangeChannel
+from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.options import HttpSettings
 from mcpkit.transports.http.quotas import EndpointQuotas, TooManyWatched, watch
 from mcpkit.transports.http.session_ids import SessionId
@@ -56,29 +56,11 @@ _RETRY_END: Final = 60.0
 """Seconds after which it is worth trying again, where the exact time would take long to find."""
 
 
-# --- facts that processes could share -------------------------------------------------------------
-
-
-class TooManyEnds(Exception):
-    """The end of one more session cannot be remembered.
-
-    Args:
-        own: True if the owner has ended too many sessions, not all owners together.
-        retry: Seconds after which one can be.
-    """
-
-    def __init__(self, own: bool, retry: float) -> None:
-        super().__init__("too many sessions have been ended")
-        self.own = own
-        self.retry = retry
+# --- sessions that are not held -------------------------------------------------------------------
 
 
 class LocalStore:
-    """The store of the facts that processes which serve the same sessions could share; in memory.
-
-    `ended` and `take` answer at once, because requests wait for them. A store that spans processes
-    would cache the facts of the others, and tell them of changes. All methods but `publish` are
-    called on the event loop's thread.
+    """The facts about sessions that are not held, kept in memory: their ends and their states.
 
     Args:
         settings: The settings of the endpoint.
@@ -97,7 +79,7 @@ class LocalStore:
         """Return True if the session of a key has been ended (HTTPL-17)."""
         return key in self._ended
 
-    async def end(self, key: str, expires: float, owner: str) -> None:
+    def end(self, key: str, expires: float, owner: str) -> None:
         """Remember for as long as its id is valid that a session has ended, and drop its state.
 
         Args:
@@ -106,18 +88,21 @@ class LocalStore:
             owner: The owner who ends it; the ends of one owner are bounded.
 
         Raises:
-            TooManyEnds: The end cannot be remembered, so the session has not ended.
+            HttpError: The end cannot be remembered, so the session has not ended.
         """
         if key in self._ended:
             return
         ends = self._by_owner.get(owner, [])
         now = time.time()
         self._drop_ends(ends, now)
-        if len(ends) >= MAX_ENDS_EACH:
+        is_own = len(ends) >= MAX_ENDS_EACH
+        if is_own or len(self._ended) >= MAX_ENDS:
             # To forget an end before its id expires would make an ended session valid again.
-            raise TooManyEnds(True, ends[0][0] - now)
-        if len(self._ended) >= MAX_ENDS:
-            raise TooManyEnds(False, _RETRY_END)
+            raise HttpError(
+                429 if is_own else 503,
+                "The session has not ended: the server remembers as many that have as it can",
+                retry_after(ends[0][0] - now if is_own else _RETRY_END),
+            )
         heapq.heappush(ends, (expires, key))
         self._by_owner[owner] = ends
         self._ended.add(key)
@@ -145,13 +130,6 @@ class LocalStore:
         self._size -= found[0].size
         return found
 
-    def publish(self, change: Change) -> None:
-        """Notify the other processes of a change in this one, from any thread: there are none."""
-
-    def subscribe(self, listener: Callable[[Change], object]) -> Callable[[], None]:
-        """Call a function with every change in the other processes; the result ends that."""
-        return _do_nothing
-
     def drop_expired(self) -> None:
         """Forget ends whose ids are not valid any more, and states that were kept long enough."""
         now = time.time()
@@ -164,15 +142,7 @@ class LocalStore:
                 self._drop_state(key)
 
 
-def _do_nothing() -> None:
-    """Do nothing: there is nothing to end."""
-
-
 # --- sessions that are held -----------------------------------------------------------------------
-
-
-class Unknown(Exception):
-    """A client refers to something that this process does not know; the message says what to do."""
 
 
 class LiveSession(ExchangeChannel):
@@ -197,7 +167,7 @@ class LiveSession(ExchangeChannel):
         self.ordered = -math.inf
         """The time at which it was put behind all that were used before it."""
         self._streams: dict[int, Stream] = {}
-        self._stop_waiting: Callable[[], object] = _do_nothing
+        self._stop_waiting: Callable[[], object] = do_nothing
         """Ends the wait for a client that has disconnected from its standalone stream."""
         self._limits = table.settings.limits
         self._table = table
@@ -259,7 +229,7 @@ class LiveSession(ExchangeChannel):
             last: The id of the event.
 
         Raises:
-            Unknown: The event is not, or no longer, known here.
+            HttpError: The event is not, or no longer, known here.
         """
         tag, _, rest = last.partition(".")
         name, _, number = rest.partition(".")
@@ -272,12 +242,13 @@ class LiveSession(ExchangeChannel):
         stream = self._streams.get(int(name)) if name.isdecimal() and len(name) < 16 else None
         if tag != self._table.tag or stream is None:
             where = "is no longer kept" if tag == self._table.tag else "is held by another worker"
-            raise Unknown(
+            raise HttpError(
+                400,
                 f"The stream of event {quote(last)} {where}: send the request again, "
-                f"or route sessions to workers by Mcp-Session-Id"
+                f"or route sessions to workers by Mcp-Session-Id",
             )
         if not (known and stream.rewind(int(number))):
-            raise Unknown(f"What followed event {quote(last)} is no longer kept")
+            raise HttpError(400, f"What followed event {quote(last)} is no longer kept")
         return stream
 
     def retire(self, stream: Stream) -> None:
@@ -342,6 +313,12 @@ class LiveSession(ExchangeChannel):
         self.standalone = None
 
 
+def stateless_session(server: Server, loop: Loop, threads: Threads) -> Session:
+    """Return a session that knows no client, for requests that announce themselves."""
+    connection = Connection(announced=True)
+    return Session(server, CHANNEL, loop, connection=connection, threads=threads, attached=False)
+
+
 class SessionTable:
     """The sessions that one process holds.
 
@@ -392,7 +369,7 @@ class SessionTable:
             owner: The owner that it is counted to.
 
         Raises:
-            Unknown: There is no room, because all sessions are in use.
+            HttpError: There is no room, because all sessions are in use.
         """
         while not self.quotas.sessions.has_room(owner):
             self._make_room(owner)
@@ -454,7 +431,7 @@ class SessionTable:
         It is one of an owner who has as many as it may, so that no owner can evict others'.
 
         Raises:
-            Unknown: All sessions are in use.
+            HttpError: All sessions are in use.
         """
         if self._drop_idle():
             return
@@ -469,8 +446,11 @@ class SessionTable:
         if longest is None:
             whose = "of your sessions" if own else "sessions"
             number = sessions.held(owner) if own else sessions.total
-            raise Unknown(
-                f"{number} {whose} are in use; try again later (the server's limit is max_sessions)"
+            raise HttpError(
+                503,
+                f"{number} {whose} are in use; try again later (the server's limit is "
+                f"max_sessions)",
+                retry_after(10),
             )
         live = self._remove(longest)
         state = live.session.state
@@ -508,16 +488,17 @@ class SessionTable:
         self._store.drop_expired()
         self._stop_sweeping = self.loop.later(_SWEEP, self._sweep)
 
-    def check_answer(self, answer: Id) -> None:
+    def check_answer(self, answer: str) -> None:
         """Accept an answer that came too late for a question of this process.
 
         Raises:
-            Unknown: The question was asked by another process, which waits for the answer.
+            HttpError: The question was asked by another process, which waits for the answer.
         """
-        if not str(answer).startswith(f"{self.tag}."):
-            raise Unknown(
+        if not answer.startswith(f"{self.tag}."):
+            raise HttpError(
+                409,
                 f"The question {quote(answer)} was put by another worker, which waits for its "
-                f"answer: route sessions to workers by Mcp-Session-Id, or run one worker"
+                f"answer: route sessions to workers by Mcp-Session-Id, or run one worker",
             )
 
     async def aclose(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 from urllib.parse import parse_qs, quote
 
 from mcpkit._concurrency.threads import Threads
@@ -17,7 +17,7 @@ from mcpkit._server.server import Server
 from mcpkit._server.session import Session
 from mcpkit._utils.json import is_array
 from mcpkit._utils.quota import Reservation
-from mcpkit.errors import InternalError, ProtocolError
+from mcpkit.errors import ProtocolError
 from mcpkit.http import HttpRequest, Receive, Send
 from mcpkit.transports.http.bodies import LARGE_BODY, Bodies, parse_body
 from mcpkit.transports.http.headers import check_coding, check_length
@@ -66,54 +66,28 @@ class _StreamChannel(Channel):
         await self._stream.drain()
 
 
-class _SseSession(NamedTuple):
-    """A session over the two endpoints, and the id of the principal that it belongs to."""
-
-    session: Session
-    principal: str | None
-
-
 class _Posted(OpenRequest):
-    """A POST, until all requests in its message are answered.
+    """A POST, until all requests in its message are answered."""
 
-    Args:
-        http: The POST.
-        open_requests: The requests of the endpoint.
-        session: The session that serves it.
-    """
-
-    def __init__(self, http: HttpRequest, open_requests: OpenRequests, session: Session) -> None:
-        super().__init__(http)
-        self.open_requests = open_requests
-        self._session = session
-        self._stop_deadline: Callable[[], object] | None = None
-        self._left = 0
-        """The number of its requests that are not answered, once it has started."""
+    _left = 0
+    """The number of its requests that are not answered, once it has started."""
 
     def start(self) -> None:
         """Count the POST, unless all of its requests are answered already."""
-        self._left = len(self._session.requests_in(self))
-        if not self._left:
+        self._left = len(self.session.requests_in(self))
+        if self._left:
+            self.open_requests.add(self)
+            self.set_deadline()
+        else:
             self.close()
-            return
-        self.open_requests.add(self)
-        limit = self.open_requests.limits.request_timeout
-        if limit is not None:
-            why = f"The request took longer than {limit:g} seconds"
-            self._stop_deadline = self.open_requests.loop.later(limit, lambda: self.time_out(why))
 
     def finish_one(self) -> None:
         """Note that one of its requests is answered."""
         self._left -= 1
         if self._left == 0:
             self.open_requests.end(self)
-            if self._stop_deadline is not None:
-                self._stop_deadline()
-
-    def time_out(self, why: str) -> None:
-        """Stop the work, and respond with the reason."""
-        for request in self._session.requests_in(self):
-            self._session.end(request, InternalError(why))
+            if self.stop_deadline is not None:
+                self.stop_deadline()
 
 
 class SseSessions:
@@ -140,14 +114,15 @@ class SseSessions:
         self._open_requests = open_requests
         self._bodies = bodies
         self._messages = messages
-        self._sessions: dict[str, _SseSession] = {}
+        self._sessions: dict[str, tuple[Session, str | None]] = {}
+        """The open sessions by id, each with the id of its principal."""
 
     async def get(self, http: HttpRequest, receive: Receive, send: Send) -> None:
         """Open a session: the first event is the address to send messages to (SSE-2)."""
         if http.method != "GET":
-            raise HttpError(405, "Only GET is answered here", headers=((b"allow", b"GET"),))
+            raise HttpError(405, "Only GET is answered here", [(b"allow", b"GET")])
         open_requests = self._open_requests
-        open_requests.check_streams(http)
+        open_requests.check_room(http, "streams")
         owner, quotas = owner_of(http), open_requests.quotas
         stream = Stream(kind="message", owner=owner, unread=quotas.unread)
         watched = quotas.watched.charge(owner)
@@ -157,7 +132,7 @@ class SseSessions:
         root: str = http.scope.get("root_path", "")
         stream.put_address(f"{quote(root)}{self._messages}?{_PARAMETER}={id}")
         response = open_requests.open_response(stream, http)
-        self._sessions[id] = _SseSession(session, principal_id(http))
+        self._sessions[id] = session, principal_id(http)
         try:
             await response.serve(send, [], receive)
         finally:
@@ -170,11 +145,11 @@ class SseSessions:
     async def post(self, http: HttpRequest, receive: Receive, send: Send) -> None:
         """Take a message, whose response goes to the stream (SSE-3, SSE-4)."""
         if http.method != "POST":
-            raise HttpError(405, "Only POST is answered here", headers=((b"allow", b"POST"),))
+            raise HttpError(405, "Only POST is answered here", [(b"allow", b"POST")])
         query: bytes = http.scope["query_string"]
         [id, *_] = parse_qs(query.decode("latin-1")).get(_PARAMETER, [""])
-        found = self._sessions.get(id)
-        if found is None or found.principal != principal_id(http):  # SSE-6
+        session, principal = self._sessions.get(id, (None, None))
+        if session is None or principal != principal_id(http):  # SSE-6
             raise HttpError(404, "Session not found: open the stream first")
         open_requests, limits = self._open_requests, self._open_requests.limits
         check_coding(http.raw)
@@ -186,9 +161,9 @@ class SseSessions:
         message = parse_body(body, limits.max_values)
         if is_array(message):
             open_requests.check_batch(message)
-        posted = _Posted(http, open_requests, found.session)
+        posted = _Posted(http, open_requests, session)
         if len(body) > LARGE_BODY:
             posted.keep_body(open_requests.quotas.bodies, len(body))
-        found.session.take(message, posted)
+        session.take(message, posted)
         posted.start()
         await respond(send, 202, [])

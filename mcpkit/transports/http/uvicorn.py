@@ -22,14 +22,12 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
-from mcpkit._server.server import log
-from mcpkit.transports.http.endpoint import STARTED, Shortcut
+from mcpkit._utils.logs import log
 from mcpkit.transports.http.headers import strip_values
+from mcpkit.transports.http.requests import STARTED, OpenRequest, Shortcut
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as Base
-
-    from mcpkit.transports.http.exchange import Exchange
 else:
     Base = object  # joined with uvicorn's class when a server starts
 
@@ -388,7 +386,7 @@ class Connection(Base):
                     self._proxy(scope, None, None).send(None)
                 return
 
-    def _continue(self, started: Exchange | None) -> None:
+    def _continue(self, started: OpenRequest | None) -> None:
         """Serve a request that was held back in a task, as far as it has arrived."""
         held, self._held = self._held or (), None
         if started is not None:

@@ -19,7 +19,6 @@ import uvicorn
 
 from mcpkit import MCPKit
 from mcpkit.transports.http import server as serve
-from mcpkit.transports.http.app import Lifespans, make_application
 from mcpkit.transports.http.uvicorn import connection_class
 from tests.messages import (
     MODERN,
@@ -403,7 +402,7 @@ def test_told_to_stop_while_it_starts_a_server_still_leaves_the_lifespan() -> No
 @pytest.mark.parametrize("method", ["POST", "GET"])
 async def test_what_arrives_while_it_ends_is_turned_away(anyio_backend: str, method: str) -> None:
     app: MCPKit[None] = MCPKit("ending")
-    application = make_application(Lifespans(app.running), [], {})
+    application = app.asgi()
     transport = httpx2.ASGITransport(application)
     async with (
         application.lifespans.hold() as lifespan,

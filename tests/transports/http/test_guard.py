@@ -11,10 +11,10 @@ import pytest
 from mcpkit import MCPKit
 from mcpkit.http import HttpRequest
 from mcpkit.transports.http import security as access
-from mcpkit.transports.http.app import run
 from mcpkit.transports.http.http_error import HttpError
 from mcpkit.transports.http.options import HttpSettings
 from mcpkit.transports.http.security import Guard, principal_of
+from mcpkit.transports.http.server import run
 from tests.messages import MODERN, announced, initialize
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import Site

@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from mcpkit import MCPKit
-from mcpkit.transports.http.endpoint import Shortcut
 from mcpkit.transports.http.headers import ACCEPTS_BOTH, IS_JSON, VerdictCache, accepts
+from mcpkit.transports.http.requests import Shortcut
 from tests.messages import LEGACY, MODERN, announced, called, initialize, request
 from tests.transports.http.wire import EVENTS, JSON
 

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import anyio
 
 from mcpkit import Limits, MCPKit
-from mcpkit.transports.http.endpoint import Shortcut
+from mcpkit.transports.http.requests import Shortcut
 from mcpkit.transports.http.uvicorn import connection_class
 from tests.messages import (
     BATCHES,
