@@ -41,32 +41,22 @@ class RecordExists(Exception):
 
 
 class _Record(Protocol):
-    """The part of a record that a store reads. Times are in seconds of the store's clock.
-
-    Attributes:
-        id: The key.
-        owner: The owner, by which records are listed and counted.
-        created: When it was created.
-        expires: When it is gone, and may be swept; None: never.
-        due: When it may be claimed; None: not in its present state.
-        worker: The worker that has the lease.
-        is_over: True if it no longer counts as unfinished.
-    """
+    """The part of a record that a store reads. Times are in seconds of the store's clock."""
 
     @property
     def id(self) -> str: ...
     @property
-    def owner(self) -> str: ...
+    def owner(self) -> str: ...  # by which records are listed and counted
     @property
     def created(self) -> float: ...
     @property
-    def expires(self) -> float | None: ...
+    def expires(self) -> float | None: ...  # when it is gone, and may be swept; None: never
     @property
-    def due(self) -> float | None: ...
+    def due(self) -> float | None: ...  # when it may be claimed; None: not in its present state
     @property
-    def worker(self) -> str | None: ...
+    def worker(self) -> str | None: ...  # the one that has the lease
     @property
-    def is_over(self) -> bool: ...
+    def is_over(self) -> bool: ...  # it no longer counts as unfinished
 
 
 @dataclass(frozen=True)
@@ -115,11 +105,7 @@ class RecordStore(ABC, Generic[R]):
         self.is_open = True
 
     async def aclose(self, release: Edit[R] | None = None) -> None:
-        """Close the store, if it is open.
-
-        Args:
-            release: Releases a record that this worker still has a lease on, for others to claim.
-        """
+        """Close the store, if it is open; `release` returns the records of this worker."""
         if not self.is_open:
             return
         with anyio.CancelScope(shield=True):
@@ -135,26 +121,15 @@ class RecordStore(ABC, Generic[R]):
         return (await self._find([id])).get(id)
 
     async def change(self, id: str, edit: Edit[R]) -> R | None:
-        """Change a record.
-
-        Returns:
-            The changed record; None if the change does not apply.
+        """Return the changed record, or None if the change does not apply.
 
         Raises:
-            KeyError: There is none.
+            KeyError: There is no such record.
         """
         return (await self._edit([id], edit))[id]
 
     async def keep(self, ids: Collection[str], renew: Edit[R]) -> Sequence[R]:
-        """Renew leases of this worker. Other workers are not notified.
-
-        Args:
-            ids: The records.
-            renew: Renews the lease of one, if this worker still has it.
-
-        Returns:
-            The records whose leases were renewed.
-        """
+        """Return the records whose leases `renew` has renewed. Other workers are not notified."""
         renewed = await self._edit(ids, renew, notify=False)
         return [each for each in renewed.values() if each is not None]
 
@@ -173,52 +148,29 @@ class RecordStore(ABC, Generic[R]):
     async def _edit(
         self, ids: Collection[str] | None, edit: Edit[R], *, notify: bool = True
     ) -> Mapping[str, R | None]:
-        """Change records, each atomically.
+        """Change records, each atomically; without ids, those that this worker has a lease on.
 
-        Args:
-            ids: The records; None for those that this worker has a lease on.
-            edit: Changes one.
-            notify: True to notify other workers.
-
-        Returns:
-            By id, what became of those that are there; None if the change does not apply.
+        Returns by id what became of those that are there; None if the change does not apply.
         """
 
     @abstractmethod
     async def add(self, make: Callable[[float], R], *, limit: int, limit_per_owner: int) -> R:
-        """Store a new record.
-
-        Args:
-            make: Makes it, given the time.
-            limit: The unfinished records that there may be.
-            limit_per_owner: Those of its owner.
+        """Store the record that `make` returns, given the time.
 
         Raises:
-            TooManyRecords: There are as many.
+            TooManyRecords: There are `limit` unfinished records, or `limit_per_owner` of its owner.
             RecordExists: There is one of its id.
         """
 
     @abstractmethod
     async def claim(self, limit: int, start: Edit[R]) -> Sequence[R]:
-        """Take the lease of records that are due, or whose worker has died; the oldest first.
-
-        Args:
-            limit: How many at most.
-            start: Takes the lease of one.
-        """
+        """Take the lease of records that are due, or whose worker has died; the oldest first."""
 
     @abstractmethod
     async def remember(self, id: str, edit: Edit[R], key: str, value: bytes) -> bytes | None:
-        """Store a value beside a record, once: the first value of a key stays.
+        """Change a record, and store a value beside it: the first value of a key stays.
 
-        Args:
-            id: The record.
-            edit: Changes it at the same time. If that does not apply, nothing is stored.
-            key: The key.
-            value: The value.
-
-        Returns:
-            The value that is stored; None if there is no record, or the change does not apply.
+        Returns the value that is stored; None if there is no record, or the change does not apply.
         """
 
     @abstractmethod
@@ -227,13 +179,7 @@ class RecordStore(ABC, Generic[R]):
 
     @abstractmethod
     async def list(self, owner: str, after: Position | None, limit: int) -> Sequence[R]:
-        """Return records of an owner, the oldest first.
-
-        Args:
-            owner: The owner.
-            after: The position after which the list begins.
-            limit: How many at most.
-        """
+        """Return records of an owner behind a position, the oldest first."""
 
     @abstractmethod
     async def sweep(self) -> int:

@@ -14,9 +14,8 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import anyio
 
@@ -35,9 +34,8 @@ _PAUSE_S: Final = 0.1
 """Seconds between two attempts to connect."""
 
 
-@dataclass(frozen=True)
-class _Job(Generic[W]):
-    work: W
+class _Job(NamedTuple):
+    work: Any
     done: asyncio.Future[Any]
 
 
@@ -74,7 +72,7 @@ class Connections(Generic[C, W]):
         self._batch = batch
         self._name = secrets.token_hex(8)
         self._numbers = count()
-        self._waiting: asyncio.Queue[_Job[W] | None] = asyncio.Queue()
+        self._waiting: asyncio.Queue[_Job | None] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._background: list[asyncio.Task[None]] = []
         self._error: Exception | None = None
@@ -134,13 +132,13 @@ class Connections(Generic[C, W]):
         finally:
             timer.cancel()
 
-    def _time_out(self, job: _Job[W]) -> None:
+    def _time_out(self, job: _Job) -> None:
         if not job.done.done():
             job.done.set_exception(self._unavailable(self._error))
 
     async def _work(self, connection: C | None) -> None:
         """Do the jobs that wait, until the connections are closed."""
-        jobs: list[_Job[W]] = []
+        jobs: list[_Job] = []
         try:
             while jobs or (jobs := await self._next()):
                 try:
@@ -170,9 +168,9 @@ class Connections(Generic[C, W]):
             if connection is not None:
                 await self._disconnect(connection)
 
-    async def _next(self) -> list[_Job[W]]:
+    async def _next(self) -> list[_Job]:
         """Wait for jobs; none if the connections are closed."""
-        jobs: list[_Job[W]] = []
+        jobs: list[_Job] = []
         while not jobs or (len(jobs) < self._batch and not self._waiting.empty()):
             job = await self._waiting.get()
             if job is None:
@@ -194,13 +192,10 @@ class Connections(Generic[C, W]):
     ) -> None:
         """Use another connection in the background, and reconnect when it is lost.
 
-        Args:
-            connect: Opens and prepares it. The first attempt must succeed.
-            use: Does not return.
-            reconnected: Called after each reconnection.
+        `use` does not return; `reconnected` is called after each reconnection.
 
         Raises:
-            StoreUnavailable: The first attempt failed.
+            StoreUnavailable: The first attempt to connect failed.
         """
         first = await self._once(connect)
 

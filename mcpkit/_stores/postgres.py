@@ -114,34 +114,17 @@ class _Connection(Protocol):
 
 
 class _Row(NamedTuple):
-    """A row.
-
-    Args:
-        now: The time.
-        v: The name of its last write.
-        record: Its record, decoded.
-    """
-
     now: float
-    v: str
+    v: str  # the name of its last write
     record: Any
 
 
 @dataclass(slots=True)
 class _Job:
-    """Work for a connection.
-
-    Args:
-        do: Reads and writes.
-        writes: True for a transaction.
-        attempts: How often it was attempted; each may have been done.
-        changed: The ids to announce, which `do` fills in.
-    """
-
     do: Callable[[_Connection, _Job], Awaitable[Any]]
-    writes: bool
-    attempts: int = 0
-    changed: list[str] = field(default_factory=list[str])
+    writes: bool  # needs a transaction
+    attempts: int = 0  # each may have been done
+    changed: list[str] = field(default_factory=list[str])  # ids to announce, from `do`
 
 
 _LOST: Final[tuple[type[Exception], ...]] = (
@@ -248,9 +231,7 @@ class PostgresStore(RecordStore[R]):
             )
 
     async def _carry_out(self, connection: _Connection, jobs: Sequence[_Job]) -> Sequence[Any]:
-        return [await self._carry_out_one(connection, job) for job in jobs]
-
-    async def _carry_out_one(self, connection: _Connection, job: _Job) -> Any:
+        (job,) = jobs  # they are not batched
         job.attempts += 1
         job.changed.clear()
         try:
@@ -262,13 +243,13 @@ class PostgresStore(RecordStore[R]):
         except _LOST:
             raise
         except asyncpg.PostgresError as error:
-            return StoreUnavailable(f"{self._connections.server}: {error}")
+            return [StoreUnavailable(f"{self._connections.server}: {error}")]
         except Exception as error:  # it was rolled back
-            return error
+            return [error]
         if job.changed:
             self._to_announce.extend(job.changed)
             self._wake.set()
-        return outcome
+        return [outcome]
 
     async def _run(
         self, do: Callable[[_Connection, _Job], Awaitable[T]], *, writes: bool = False

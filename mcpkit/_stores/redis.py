@@ -20,6 +20,7 @@ import asyncio
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from hashlib import sha1
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -83,8 +84,8 @@ _TEMPORARY: Final = (
 )
 """Errors after which the command may succeed on another connection."""
 
-_Script: TypeAlias = str
-_Command: TypeAlias = "tuple[_Script, tuple[Any, ...]]"
+_Command: TypeAlias = "tuple[str, tuple[Any, ...]]"
+"""A script, and its arguments."""
 
 # --- scripts --------------------------------------------------------------------------------------
 
@@ -287,9 +288,7 @@ class _Connection(Protocol):
 
 
 class _Found(NamedTuple):
-    """A record, and the name of its last write."""
-
-    v: bytes
+    v: bytes  # the name of its last write
     record: Any
 
 
@@ -350,8 +349,9 @@ class RedisStore(RecordStore[R]):
             self._connections.in_background(self._keep_beating())
             on_change = self._on_change
             if on_change is not None:
+                subscribe = partial(self._prepared, ("SUBSCRIBE", f"{self._tag}:heard"))
                 await self._connections.stay_connected(
-                    self._subscribe, self._listen, lambda: on_change(None)
+                    subscribe, self._listen, lambda: on_change(None)
                 )
         except BaseException:
             await self._connections.aclose()
@@ -397,14 +397,19 @@ class RedisStore(RecordStore[R]):
         if not self._has_warned:
             self._has_warned = True
             try:
-                await self._warn(connection)
+                wanted = {"appendonly": "yes", "maxmemory-policy": "noeviction"}
+                found = await _ask(connection, [("CONFIG", "GET", each) for each in wanted])
             except BaseException:
                 await _disconnect(connection)
                 raise
+            for (name, value), pair in zip(wanted.items(), found, strict=True):
+                # Many servers do not permit the question.
+                if not isinstance(pair, Exception) and len(pair) == 2 and pair[1] != value.encode():
+                    _log.warning(
+                        "%s may lose tasks: %s is %s and should be %s",
+                        *(self._connections.server, name, pair[1].decode(), value),
+                    )
         return connection
-
-    async def _subscribe(self) -> _Connection:
-        return await self._prepared(("SUBSCRIBE", f"{self._tag}:heard"))
 
     async def _prepared(self, *commands: tuple[str, ...]) -> _Connection:
         """Return a connection over which commands have succeeded."""
@@ -417,18 +422,6 @@ class RedisStore(RecordStore[R]):
             await _disconnect(connection)
             raise
         return connection
-
-    async def _warn(self, connection: _Connection) -> None:
-        """Log if the server may lose records."""
-        wanted = {"appendonly": "yes", "maxmemory-policy": "noeviction"}
-        found = await _ask(connection, [("CONFIG", "GET", each) for each in wanted])
-        for (name, value), pair in zip(wanted.items(), found, strict=True):
-            # Many servers do not permit the question.
-            if not isinstance(pair, Exception) and len(pair) == 2 and pair[1] != value.encode():
-                _log.warning(
-                    "%s may lose tasks: %s is %s and should be %s",
-                    *(self._connections.server, name, pair[1].decode(), value),
-                )
 
     async def _carry_out(
         self, connection: _Connection, works: Sequence[Sequence[_Command]]
@@ -471,11 +464,8 @@ class RedisStore(RecordStore[R]):
                     self._on_change(id)
             is_quiet = message is None
 
-    async def _do(self, *commands: _Command) -> Any:
-        return await self._connections.do(commands)
-
-    async def _one(self, script: _Script, *values: Any) -> Any:
-        (answer,) = await self._do((script, values))
+    async def _one(self, script: str, *values: Any) -> Any:
+        (answer,) = await self._connections.do([(script, values)])
         return answer
 
     # --- records ----------------------------------------------------------------------------------
@@ -489,16 +479,10 @@ class RedisStore(RecordStore[R]):
         is_new: bool = True,
         notify: bool = True,
     ) -> _Command:
-        """Return the command that stores a record.
+        """Return the command that stores a record in the place of the write `known`.
 
-        Args:
-            now: The time.
-            known: The name of the write that it replaces; empty if there is none.
-            record: The record.
-            more: The limits of unfinished records, of all and of its owner; a key and a value
-                to store beside it.
-            is_new: False if the record has not changed.
-            notify: True to notify other workers.
+        `more` are the limits of unfinished records, of all and of its owner, and a key and a value
+        to store beside it. `is_new` is False if the record has not changed.
         """
         keep = None if record.expires is None else max(0.0, record.expires - now) + _SLACK_S
         return _PUT, (
@@ -542,17 +526,14 @@ class RedisStore(RecordStore[R]):
             return done
         now, found = self._found(await self._one(_READ, *ids))
         while found:
-            changed: dict[str, R] = {}
-            for id, (_, record) in found.items():
-                done[id] = edited = edit(record, now)
-                if edited is not None:
-                    changed[id] = edited
+            done |= {id: edit(record, now) for id, (_, record) in found.items()}
+            changed = {id: each for id in found if (each := done[id]) is not None}
             if not changed:
                 break
             puts = [
                 self._put(now, found[id].v, each, notify=notify) for id, each in changed.items()
             ]
-            answers: list[Any] = await self._do(*puts)
+            answers: list[Any] = await self._connections.do(puts)
             found = dict[str, _Found]()
             for id, answer in zip(changed, answers, strict=True):
                 if answer != 1:  # another write came first
@@ -565,7 +546,9 @@ class RedisStore(RecordStore[R]):
         """Store a new record."""
         now, _ = self._found(await self._one(_READ))
         record = make(now)
-        (answer,) = await self._do(self._put(now, b"", record, limit, limit_per_owner))
+        (answer,) = await self._connections.do(
+            [self._put(now, b"", record, limit, limit_per_owner)]
+        )
         if answer == 0:
             raise TooManyRecords
         if answer != 1:
@@ -583,7 +566,7 @@ class RedisStore(RecordStore[R]):
             if started is not None:
                 claimed.append(started)
                 puts.append(self._put(now, v, started))
-        answers: Sequence[Any] = await self._do(*puts) if puts else ()
+        answers: Sequence[Any] = await self._connections.do(puts) if puts else ()
         return [each for each, answer in zip(claimed, answers, strict=True) if answer == 1]
 
     async def remember(self, id: str, edit: Edit[R], key: str, value: bytes) -> bytes | None:
@@ -596,7 +579,7 @@ class RedisStore(RecordStore[R]):
                 break
             more, is_new = ("", "", key, value), changed is not record
             put = self._put(now, v, changed, *more, is_new=is_new, notify=False)
-            (answer,) = await self._do(put)
+            (answer,) = await self._connections.do([put])
             if isinstance(answer, bytes):
                 return answer
             now, found = self._found(answer)  # another write came first

@@ -130,20 +130,16 @@ class SqliteStore(RecordStore[R]):
                 os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
                 if self.worker:
                     lock = Lock(self._lock_of(self.worker))
-                    self._remove_dead_locks()
+                    for path in iglob(f"{escape(self.path)}-*.lock"):
+                        with suppress(OSError):  # of a worker that died without a lease
+                            # The maker of a younger one may not have locked it yet.
+                            if time.time() - os.stat(path).st_mtime > _LOCKED_BY_S:
+                                is_held(path)
                 self._file = _File(self._connect, lock, self._on_change)
             except (OSError, sqlite3.Error) as error:
                 if lock is not None:
                     lock.release()
                 raise self._unavailable(error) from error
-
-    def _remove_dead_locks(self) -> None:
-        """Remove the locks of workers that died without a lease."""
-        for path in iglob(f"{escape(self.path)}-*.lock"):
-            with suppress(OSError):
-                # The process that has made a younger one may not have locked it yet.
-                if time.time() - os.stat(path).st_mtime > _LOCKED_BY_S:
-                    is_held(path)
 
     def _lock_of(self, worker: str) -> str:
         return f"{self.path}-{worker}.lock"
@@ -356,27 +352,13 @@ def _marks(values: Collection[object]) -> str:
 
 
 class _Job(NamedTuple):
-    """Something to do with the database.
-
-    Args:
-        do: Reads and writes; if it raises, it has not written anything.
-        writes: True if it may write.
-        done: Gets the result of `do`, once that is committed.
-    """
-
-    do: Callable[[sqlite3.Connection], Any]
+    do: Callable[[sqlite3.Connection], Any]  # if it raises, it has not written anything
     writes: bool
-    done: Future[Any]
+    done: Future[Any]  # gets the result of `do` once that is committed
 
 
 class _File:
-    """An open file, and the thread that owns it.
-
-    Args:
-        connect: Opens the connection.
-        lock: Shows that the worker lives; released when the file is closed.
-        on_change: Called when another process has changed the file.
-    """
+    """An open file, and the thread that owns it; the lock shows that the worker lives."""
 
     def __init__(
         self,
@@ -422,7 +404,15 @@ class _File:
                     job.done.set_exception(sqlite3.ProgrammingError("it is closed"))
 
     def _work(self) -> None:
-        while (job := self._next_job()) is not None:
+        wait = None if self._on_change is None else _POLL_S
+        while True:
+            try:
+                job = self._jobs.get(timeout=wait)
+            except Empty:
+                self._look()
+                continue
+            if job is None:
+                break
             jobs = [job]
             with suppress(Empty):
                 while len(jobs) < MAX_BATCH and (job := self._jobs.get_nowait()) is not None:
@@ -430,14 +420,6 @@ class _File:
             do_together(self._connection, jobs)
             if job is None:
                 break
-            self._look()
-
-    def _next_job(self) -> _Job | None:
-        if self._on_change is None:
-            return self._jobs.get()
-        while True:
-            with suppress(Empty):
-                return self._jobs.get(timeout=_POLL_S)
             self._look()
 
     def _look(self) -> None:
@@ -505,10 +487,7 @@ _OWN: Final[set[str]] = set()
 
 
 class Lock:
-    """A lock on a file: held until it is released, or the process ends.
-
-    Args:
-        path: The file; made for the lock, and removed with it.
+    """A lock on a file, made and removed with it: held until its release or the process's end.
 
     Raises:
         OSError: The file cannot be made, or another process holds the lock.

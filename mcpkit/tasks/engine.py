@@ -1,14 +1,12 @@
-"""Engine: runs tasks that are due; LeaseEngine, the default, claims them from the store.
+"""LeaseEngine: claims due tasks from the store, and runs them.
 
 The record of a task is the truth, and the number of its attempt fences off all others: whatever an
-engine does wrong, an attempt without the lease changes nothing. So the queue of another library may
-take the place of `LeaseEngine`.
+engine does wrong, an attempt without the lease changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from functools import partial
 from time import monotonic
 from typing import Final, Protocol
 
@@ -57,26 +55,6 @@ class RunningTask(Protocol):
         ...
 
 
-class Engine(Protocol):
-    """Runs tasks that are due, here or anywhere."""
-
-    def due(self, id: str) -> None:
-        """Take the hint that a task was created, answered or released, and may be due."""
-        ...
-
-    def stop(self, task: Task) -> None:
-        """Take the hint that a task has changed: attempts that have lost it should stop."""
-        ...
-
-    async def serve(self, run: Callable[[Task], RunningTask]) -> None:
-        """Run tasks in this process until cancelled.
-
-        Args:
-            run: Makes the attempt of a claimed task, to be started.
-        """
-        ...
-
-
 class LeaseEngine:
     """Claims due tasks from the store, and renews the leases of those that run.
 
@@ -108,9 +86,8 @@ class LeaseEngine:
         """The tasks that run here."""
         return {each.id for each in self._running}
 
-    def due(self, id: str) -> None:
+    def due(self) -> None:
         """Claim due tasks at once."""
-        del id
         self._wake.set()
 
     def stop(self, task: Task) -> None:
@@ -141,7 +118,16 @@ class LeaseEngine:
                 try:
                     due = await self._store.claim(room, self._settings.lease) if room > 0 else ()
                     self._reached(None)
-                    await self._start(due, run)
+                    for task in due:
+                        if self._is_closing:
+                            number = task.attempt
+                            await self._store.change(
+                                task.id, lambda task, _, number=number: record.release(task, number)
+                            )
+                        else:
+                            running = run(task)
+                            self._running[running] = None
+                            running.start()  # which may also end it
                 except StoreUnavailable as error:
                     self._reached(error)
                     wait = POLL_S
@@ -152,15 +138,6 @@ class LeaseEngine:
                     await self._wake.wait()
         finally:
             self._served.set()
-
-    async def _start(self, due: Sequence[Task], run: Callable[[Task], RunningTask]) -> None:
-        for task in due:
-            if self._is_closing:
-                await self._store.change(task.id, partial(_released, task.attempt))
-            else:
-                running = run(task)
-                self._running[running] = None
-                running.start()  # which may also end it
 
     async def keep(self) -> None:
         """Renew leases and delete expired tasks, until cancelled."""
@@ -192,35 +169,20 @@ class LeaseEngine:
                     each.lose()
 
     async def finish(self, grace: float) -> None:
-        """Start no more tasks, and let those end that no other process can continue.
-
-        Args:
-            grace: Seconds that they have.
-        """
-        self._is_closing = True
-        self._wake.set()
-        for each in list(self._running):
-            if each.may_go_on:
-                each.stop()
-        with anyio.move_on_after(grace):
-            await self._all_ended()
+        """Start no more tasks, and let those end that no other process can continue."""
+        await self._end([each for each in self._running if each.may_go_on], grace)
 
     async def aclose(self) -> None:
         """Stop all attempts, and wait a moment until they have ended."""
+        await self._end([*self._running], _CLEAN_UP_S)
+
+    async def _end(self, stopped: Sequence[RunningTask], grace: float) -> None:
         self._is_closing = True
         self._wake.set()
-        for each in list(self._running):
+        for each in stopped:
             each.stop()
-        with anyio.move_on_after(_CLEAN_UP_S):
-            await self._all_ended()
-
-    async def _all_ended(self) -> None:
-        if self._served is not None:
-            await self._served.wait()
-        while self._running:
-            await next(iter(self._running)).ended.wait()
-
-
-def _released(attempt: int, task: Task, now: float) -> Task | None:
-    del now
-    return record.release(task, attempt)
+        with anyio.move_on_after(grace):
+            if self._served is not None:
+                await self._served.wait()
+            while self._running:
+                await next(iter(self._running)).ended.wait()

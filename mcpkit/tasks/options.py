@@ -72,12 +72,7 @@ class TaskSettings(NamedTuple):
     lease: float = 30.0
 
     def granted(self, requested: float | None, default: float | None) -> float | None:
-        """Return the ``ttl`` of a task in seconds.
-
-        Args:
-            requested: The seconds that its client requests, if any.
-            default: Those that its tool sets.
-        """
+        """Return the ``ttl`` of a task, from that of its client or else of its tool."""
         if requested is None:
             return default
         requested = max(requested, MIN_TTL)
@@ -85,11 +80,7 @@ class TaskSettings(NamedTuple):
 
 
 def settings_of(given: TaskOptions | Store | None, environment: Mapping[str, str]) -> TaskSettings:
-    """Return settings from an author's options.
-
-    Args:
-        given: Options, or the location of the tasks.
-        environment: Has the location if the author does not set it.
+    """Return settings from an author's options, or the location in the environment.
 
     Raises:
         TypeError: There is no such option.

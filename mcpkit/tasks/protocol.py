@@ -51,12 +51,7 @@ def declares(client: ClientProfile) -> bool:
 
 
 def task_capabilities(revision: Revision, *, lists: bool) -> dict[str, Any]:
-    """Return the capabilities of a server with tasks, in a revision (TASKL-1, TASKX-1).
-
-    Args:
-        revision: The revision.
-        lists: True if the client may list its tasks.
-    """
+    """Return the capabilities of a server whose client may list its tasks (TASKL-1, TASKX-1)."""
     if revision.tasks == "extension":
         return {"extensions": {EXTENSION: {}}}
     found: dict[str, Any] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
@@ -90,13 +85,7 @@ def requested_ttl(task: object) -> float | None:
 
 
 def task_members(task: Task, revision: Revision, poll_interval: float) -> dict[str, Any]:
-    """Return the members that every message about a task has (TASKL-10).
-
-    Args:
-        task: The task.
-        revision: The revision of the message.
-        poll_interval: Seconds that a client should wait before it asks again.
-    """
+    """Return the members that every message about a task has (TASKL-10)."""
     suffix = "Ms" if revision.tasks == "extension" else ""
     found: dict[str, Any] = {"taskId": task.id, "status": task.status}
     if task.message is not None:
@@ -123,14 +112,8 @@ def detailed(
 ) -> bytes:
     """Return the encoded members of a task with its questions and its outcome (2026-07-28).
 
-    Args:
-        task: The task.
-        revision: The revision of the message.
-        poll_interval: Seconds that a client should wait before it asks again.
-        open: Unseals bytes of the record.
-
     Raises:
-        SealBroken: They were sealed with another secret, or changed.
+        SealBroken: `open` cannot unseal the record: it was sealed with another secret, or changed.
     """
     found = task_members(task, revision, poll_interval)
     if task.status == "input_required":  # TASKX-7
@@ -159,14 +142,8 @@ def take_answer(
 ) -> bool:
     """Take the client's answer to a question of a task, wherever that was asked (TASKL-9).
 
-    Args:
-        answer_later: Given the id of the task, its owner and the answer by key.
-        revision: The revision of the session that the answer belongs to.
-        principal: The id of its principal, if any.
-        message: The response.
-
-    Returns:
-        True if it answers a task; `answer_later` finds out if that exists, and is the client's.
+    Returns True if the message answers a task. `answer_later` is given the id of the task, its
+    owner and the answer by key, and finds out if the task exists, and is the client's.
     """
     found = read_question_id(message.get("id"))
     if found is None:

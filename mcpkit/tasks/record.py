@@ -118,18 +118,9 @@ def park(
     now: float,
     message: str | None = None,
 ) -> Task | None:
-    """End an attempt that waits for answers.
+    """End an attempt that waits for answers; if all have been given meanwhile, the task is due.
 
-    Args:
-        task: The record.
-        attempt: The attempt.
-        input_requests: All questions that it waits for. A key that was used before keeps its
-            question.
-        now: The time.
-        message: The new status message; None to keep it.
-
-    Returns:
-        A record that waits for answers; if all have been given meanwhile, one that is due.
+    A key that was used before keeps its question.
     """
     if not task.runs(attempt):
         return None
@@ -193,15 +184,9 @@ def finish(
 
 
 def answer(task: Task, answers: Mapping[str, bytes], now: float) -> Task | None:
-    """Answer questions.
+    """Answer questions; the task is due when none is open any more.
 
-    Args:
-        task: The record.
-        answers: The answers, by key. Those without an open question are ignored (TASKX-9).
-        now: The time.
-
-    Returns:
-        A record that is due if no question is open any more; None if no question was answered.
+    Answers without an open question are ignored (TASKX-9).
     """
     new = {key: answers[key] for key in task.open if key in answers}
     if not new or task.is_over:

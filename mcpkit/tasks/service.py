@@ -10,9 +10,8 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import anyio
 from pydantic_core import to_json, to_jsonable_python
@@ -92,19 +91,12 @@ class TaskWaiter:
         self._changed = anyio.Event()
 
 
-class StoredSource:
-    """The origin of a task's call, read from the store.
+class StoredSource(NamedTuple):
+    """The origin of a task's call, read from the store."""
 
-    Args:
-        principal: The caller.
-        owner: The owner of what it makes the server keep.
-    """
-
+    principal: Principal | None
+    owner: str
     http: Any = None
-
-    def __init__(self, principal: Principal | None, owner: str) -> None:
-        self.principal = principal
-        self.owner = owner
 
 
 class _Opening:
@@ -218,7 +210,8 @@ class TaskService:
             self._store = store
             self._note_reached(None)
             engine = self._engine = LeaseEngine(
-                store, self.settings, self._note_reached, self._refresh_listeners
+                *(store, self.settings, self._note_reached),
+                lambda: self._read_again([*self._listeners]),
             )
             self._cancel.append(self.loop.start(engine.serve(self._run_task)))
             self._cancel.append(self.loop.start(engine.keep()))
@@ -227,11 +220,7 @@ class TaskService:
             opening.done.set()
 
     async def aclose(self, grace: float = 0) -> None:
-        """Stop the tasks that run, for other processes to continue.
-
-        Args:
-            grace: Seconds for those that no other process can continue.
-        """
+        """Stop the tasks that run; those that no other process can continue have some seconds."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -288,8 +277,7 @@ class TaskService:
             tool_name: The tool that is called.
             arguments: As they were sent.
             request: The call.
-            ttl: Seconds for which the client wants the task to be stored; None if it does not say.
-            tool_ttl: Those that the tool says.
+            ttl, tool_ttl: Seconds for which the client, and the tool, want the task to be stored.
             given: Answers that came with the call, by key: the fingerprint of the question, and the
                 result.
 
@@ -331,61 +319,47 @@ class TaskService:
             call=self.seal(call),
             ttl=self.settings.granted(ttl, default),
         )
+        limits = {
+            "limit": self.settings.max_tasks,
+            "limit_per_owner": self.settings.max_tasks_each,
+        }
         async with self._reached() as store:
-            add = partial(
-                store.add,
-                task,
-                limit=self.settings.max_tasks,
-                limit_per_owner=self.settings.max_tasks_each,
-            )
             try:
                 try:
-                    added = await add()
+                    added = await store.add(task, **limits)
                 except TooManyRecords:
                     if not await store.sweep():  # expired tasks count until then
                         raise
-                    added = await add()
+                    added = await store.add(task, **limits)
             except TooManyRecords:
                 raise InternalError("Too many tasks are unfinished; try again later") from None
         if self._engine is not None:
-            self._engine.due(added.id)
+            self._engine.due()
         return added
 
     async def get(self, id: str, owner: str, *, polled: bool = False) -> Task:
-        """Return a task.
-
-        Args:
-            id: Its id.
-            owner: The caller.
-            polled: True to count this as a poll of the client.
+        """Return a task; `polled` counts this as a poll of the client.
 
         Raises:
             InvalidParams: There is none, it has expired, or it has another owner (TASKL-12).
-            ProtocolError: The client polls too often, or the store is unavailable.
+            ProtocolError: The client polls far too often, or the store is unavailable (TASKX-17).
         """
         if polled:
-            self._count_poll(id)
+            now = monotonic()
+            interval = self.settings.poll_interval
+            left, seen = self._polls.pop(id, (float(_POLL_BURST), now))
+            left = min(_POLL_BURST, left + _POLLS * (now - seen) / interval)
+            self._polls[id] = max(0.0, left - 1), now
+            if len(self._polls) > 2 * self.settings.max_tasks:
+                del self._polls[next(iter(self._polls))]
+            if left < 1:
+                said = f"The task was polled too often; wait {interval:g} s between polls"
+                raise InternalError(said)
         async with self._reached() as store:
             task = await store.get(id)
         if task is None or task.owner != owner:
             raise InvalidParams(f"Unknown task: {quote_name(id)}")
         return task
-
-    def _count_poll(self, id: str) -> None:
-        """Count a poll of a task. The limit is far above what clients have a use for.
-
-        Raises:
-            ProtocolError: There were too many (TASKX-17).
-        """
-        now = monotonic()
-        interval = self.settings.poll_interval
-        left, seen = self._polls.pop(id, (float(_POLL_BURST), now))
-        left = min(_POLL_BURST, left + _POLLS * (now - seen) / interval)
-        self._polls[id] = max(0.0, left - 1), now
-        if len(self._polls) > 2 * self.settings.max_tasks:
-            del self._polls[next(iter(self._polls))]
-        if left < 1:
-            raise InternalError(f"The task was polled too often; wait {interval:g} s between polls")
 
     async def answer(self, id: str, owner: str, answers: Mapping[str, bytes]) -> None:
         """Answer questions of a task. Answers without an open question are ignored (TASKX-9).
@@ -495,7 +469,7 @@ class TaskService:
         if self._engine is not None:
             self._engine.stop(task)
             if task.due is not None and task.worker is None:
-                self._engine.due(task.id)
+                self._engine.due()
         listeners = self._listeners.get(task.id)
         if listeners and _is_news(task, self._notified.get(task.id)):
             self._notified[task.id] = task
@@ -515,7 +489,7 @@ class TaskService:
         if self.is_closing:
             return
         if self._engine is not None:
-            self._engine.due(id or "")
+            self._engine.due()
         known = self._known()
         if known if id is None else id in known:
             self._refresh_again = True
@@ -555,9 +529,6 @@ class TaskService:
                 for listener in self._forget(id):
                     listener.task_gone(id)
 
-    async def _refresh_listeners(self) -> None:
-        await self._read_again([*self._listeners])
-
     # --- runs -------------------------------------------------------------------------------------
 
     def ended(self, running: RunningTask) -> None:
@@ -572,13 +543,11 @@ def _is_news(task: Task, known: Task | None) -> bool:
     They should not if they see no difference, or know a later state: two answers of a store may
     arrive in another order than they were given in.
     """
-    if known is None:
-        return True
-    if _stage(task) < _stage(known):
-        return False
+
+    def stage(task: Task) -> tuple[bool, int, bool, int]:
+        """Return the progress of a task, which only grows, whatever the clock says."""
+        return task.is_over, task.attempt, task.worker is None, -len(task.open)
+
+    if known is None or stage(task) < stage(known):
+        return known is None
     return any(getattr(task, name) != getattr(known, name) for name in _VISIBLE)
-
-
-def _stage(task: Task) -> tuple[bool, int, bool, int]:
-    """Return the progress of a task, which only grows, whatever the clock says."""
-    return task.is_over, task.attempt, task.worker is None, -len(task.open)

@@ -21,9 +21,6 @@ class TaskStore:
     """The tasks of a server. Every method is one atomic change, durable when it returns.
 
     All may be cancelled, and have then been done or not; and all may raise `StoreUnavailable`.
-
-    Args:
-        records: Stores them.
     """
 
     def __init__(self, records: RecordStore[Task]) -> None:
@@ -35,16 +32,7 @@ class TaskStore:
         return self._records.is_shared
 
     async def open(self, worker: str, on_change: OnChange | None = None) -> None:
-        """Open the store.
-
-        Args:
-            worker: The name of this process, which no other has, or had.
-            on_change: Called in any thread when other processes change a task: its id, or None for
-                any. A hint: calls may be missing, or unfounded.
-
-        Raises:
-            StoreUnavailable: It cannot be used; the message says why.
-        """
+        """Open the store under a name that no other process has, or had; see `RecordStore`."""
         await self._records.open(TASKS, worker, on_change)
 
     async def aclose(self) -> None:
@@ -58,18 +46,10 @@ class TaskStore:
         await self._records.aclose(release)
 
     async def add(self, task: Task, *, limit: int, limit_per_owner: int) -> Task:
-        """Store a new task, which is due at once (TASKX-6).
-
-        Args:
-            task: Without its times.
-            limit: The tasks that may be unfinished.
-            limit_per_owner: Those of one owner.
-
-        Returns:
-            The task with its times.
+        """Store a new task, which is due at once, and return it with its times (TASKX-6).
 
         Raises:
-            TooManyRecords: As many are.
+            TooManyRecords: There are `limit` unfinished tasks, or `limit_per_owner` of its owner.
         """
 
         def made(now: float) -> Task:
@@ -82,23 +62,15 @@ class TaskStore:
         return await self._records.get(id)
 
     async def change(self, id: str, edit: Change) -> Task | None:
-        """Change a task.
-
-        Returns:
-            The changed task; None if the change does not apply.
+        """Return the changed task; None if the change does not apply.
 
         Raises:
-            KeyError: There is none, or it has expired.
+            KeyError: There is no such task, or it has expired.
         """
         return await self._records.change(id, edit)
 
     async def claim(self, limit: int, lease: float) -> Sequence[Task]:
-        """Start an attempt of tasks that are due; those first that have waited longest.
-
-        Args:
-            limit: How many at most.
-            lease: Seconds during which no other process starts one, unless this one dies.
-        """
+        """Start an attempt of tasks that are due, with a lease; the oldest first."""
         worker = self._records.worker
         return await self._records.claim(
             limit, lambda task, now: record.claim(task, worker, now + lease)
@@ -107,14 +79,9 @@ class TaskStore:
     async def keep(
         self, attempts: Collection[tuple[str, int]], lease: float
     ) -> Collection[tuple[str, int]]:
-        """Renew the leases of attempts of this process.
+        """Renew the leases of attempts of this process, each a task and a number.
 
-        Args:
-            attempts: Task and number of each.
-            lease: Seconds from now on.
-
-        Returns:
-            Those that go on; the others were cancelled, or another process has the task.
+        Returns those that go on; the others were cancelled, or another process has the task.
         """
         wanted = {*attempts}
 
@@ -127,11 +94,7 @@ class TaskStore:
         return {(task.id, task.attempt) for task in kept}
 
     async def remember(self, id: str, attempt: int, key: str, value: bytes) -> bytes | None:
-        """Store the result of a step; the first result of a key stays.
-
-        Returns:
-            The result that is stored; None if the attempt was given up.
-        """
+        """Store the result of a step, and return the first one of its key; None if fenced off."""
         return await self._records.remember(
             id, lambda task, now: record.advance(task, attempt), key, value
         )
@@ -141,13 +104,7 @@ class TaskStore:
         return await self._records.values(id)
 
     async def list(self, owner: str, after: Position | None, limit: int) -> Sequence[Task]:
-        """Return tasks of an owner, the oldest first.
-
-        Args:
-            owner: The owner.
-            after: The position after which the list begins.
-            limit: How many at most.
-        """
+        """Return tasks of an owner behind a position, the oldest first."""
         return await self._records.list(owner, after, limit)
 
     async def sweep(self) -> int:
