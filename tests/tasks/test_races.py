@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpkit import Context, MCPKit, SyncContext, TaskOptions
+from mcpkit import Context, MCPKit, SyncContext
 from mcpkit._stores import sqlite
 from mcpkit._stores.base import StoreUnavailable
 from mcpkit._stores.memory import MemoryStore, Table
@@ -32,6 +32,7 @@ from tests.tasks.test_serving import (
     QUICK,
     answered,
     connected,
+    make_app,
     start,
     text_of,
     until,
@@ -78,14 +79,8 @@ async def reached(condition: Callable[[], object]) -> None:
 
 async def test_an_older_state_does_not_stop_a_newer_attempt() -> None:
     """Answers of a store may come in another order than they were given in."""
-    app: MCPKit = MCPKit("late", tasks=QUICK)
     go_on = anyio.Event()
-
-    @app.tool(task="optional")
-    async def wait() -> str:
-        await go_on.wait()
-        return "done"
-
+    app = make_app(go_on=go_on)
     async with connected(app) as client:
         id = await start(client, "wait")
         tasks = tasks_of(app)
@@ -100,7 +95,7 @@ async def test_an_older_state_does_not_stop_a_newer_attempt() -> None:
 @pytest.mark.parametrize("in_thread", [False, True])
 async def test_a_step_of_a_cancelled_handler_blocks_nothing(in_thread: bool) -> None:
     """Its result is not stored, and a handler that cleans up in a step ends all the same."""
-    app: MCPKit = MCPKit("undo", tasks={**QUICK, "max_running": 1})
+    app = make_app(max_running=1)
     begun, ended = threading.Event(), threading.Event()
 
     @app.tool(task="optional")
@@ -125,16 +120,12 @@ async def test_a_step_of_a_cancelled_handler_blocks_nothing(in_thread: bool) -> 
         finally:
             ended.set()
 
-    @app.tool(task="optional")
-    async def next_one() -> str:
-        return "next"
-
     async with connected(app) as client:
         id = await start(client, "undo_in_thread" if in_thread else "undo")
         await reached(begun.is_set)
         await client.request("tasks/cancel", {"taskId": id})
         await reached(ended.is_set)
-        assert text_of(await until(client, await start(client, "next_one"), "completed")) == "next"
+        assert text_of(await until(client, await start(client, "give"), "completed")) == "x"
         assert (await until(client, id, "cancelled"))["status"] == "cancelled"
 
 
@@ -184,16 +175,8 @@ class Recording(MemoryStore[Task]):
 
 async def test_the_lease_of_a_running_task_is_renewed() -> None:
     """Or another process would take it for lost, and begin it again."""
-    store = Recording()
-    app: MCPKit = MCPKit("long", tasks={**QUICK, "lease": 0.06, "store": lambda: store})
-    go_on = anyio.Event()
-
-    @app.tool(task="optional")
-    async def wait() -> str:
-        await go_on.wait()
-        return "done"
-
-    async with connected(app) as client:
+    store, go_on = Recording(), anyio.Event()
+    async with connected(make_app(lambda: store, go_on=go_on, lease=0.06)) as client:
         id = await start(client, "wait")
         await reached(lambda: id in store.kept)
         go_on.set()
@@ -201,28 +184,6 @@ async def test_the_lease_of_a_running_task_is_renewed() -> None:
 
 
 # --- those who follow -----------------------------------------------------------------------------
-
-
-def waiting_app(store: Any = None, **options: Any) -> MCPKit[Any]:
-    kept: TaskOptions = QUICK if store is None else {**QUICK, "store": store}
-    app: MCPKit = MCPKit("waiting", tasks=kept, **options)
-
-    @app.tool(task="optional")
-    async def ask(ctx: Context) -> str:
-        return str((await ctx.elicit("And?", str)).data)
-
-    @app.tool(task="optional")
-    async def quick() -> str:
-        return "quick"
-
-    @app.tool(task="optional")
-    async def say(ctx: Context) -> str:
-        for _ in range(2):
-            ctx.debug("details")
-            ctx.warning("attention")
-        return "said"
-
-    return app
 
 
 class Told:
@@ -243,7 +204,7 @@ class Told:
 
 
 async def test_listeners_are_notified_of_changes_in_order() -> None:
-    app = waiting_app()
+    app = make_app()
     async with connected(app) as client:
         id = await start(client, "ask")
         await until(client, id, "input_required")
@@ -269,14 +230,14 @@ async def test_listeners_are_notified_of_changes_in_order() -> None:
 async def test_clients_are_not_notified_of_the_tasks_of_others(tmp_path: Path) -> None:
     """Every change of a file is heard; clients are told of those of their tasks."""
     heard: list[Any] = []
-    app = waiting_app(str(tmp_path / "tasks.db"))
+    app = make_app(str(tmp_path / "tasks.db"))
     async with connected(app, CORE, on_notification=lambda *each: heard.append(each)) as client:
         id = await start(client, "ask")
         await reached(lambda: any(each[1].get("status") == "input_required" for each in heard))
         before = len(heard)
-        async with connected(waiting_app(str(tmp_path / "tasks.db"))) as other:
+        async with connected(make_app(str(tmp_path / "tasks.db"))) as other:
             for _ in range(5):
-                await until(other, await start(other, "quick"), "completed")
+                await until(other, await start(other, "give"), "completed")
                 await anyio.sleep(0.03)
         assert len(heard) == before
         await client.request("tasks/cancel", {"taskId": id})
@@ -284,7 +245,7 @@ async def test_clients_are_not_notified_of_the_tasks_of_others(tmp_path: Path) -
 
 async def test_an_expired_task_has_no_listeners() -> None:
     store = Recording()
-    app = waiting_app(lambda: store)
+    app = make_app(lambda: store)
     async with connected(app, CORE) as client:
         id = await start(client, "ask")
         tasks = tasks_of(app)
@@ -300,7 +261,7 @@ async def test_an_expired_task_has_no_listeners() -> None:
 
 async def test_a_task_of_two_streams_is_followed_until_both_have_ended() -> None:
     """The tasks of other clients are ignored."""
-    app = waiting_app()
+    app = make_app()
     async with connected(app) as client:
         id = await start(client, "ask")
         tasks = tasks_of(app)
@@ -311,21 +272,21 @@ async def test_a_task_of_two_streams_is_followed_until_both_have_ended() -> None
 
 async def test_a_task_that_cannot_be_unsealed_does_no_harm(tmp_path: Path) -> None:
     """SEC-8: the secret was changed."""
-    async with connected(waiting_app(str(tmp_path / "tasks.db"), secret="s" * 32)) as client:
+    async with connected(make_app(str(tmp_path / "tasks.db"), secret="s" * 32)) as client:
         id = await start(client, "ask")
         await until(client, id, "input_required")
-    async with connected(waiting_app(str(tmp_path / "tasks.db"), secret="t" * 32)) as client:
+    async with connected(make_app(str(tmp_path / "tasks.db"), secret="t" * 32)) as client:
         async with listening(client, id):
-            await until(client, await start(client, "quick"), "completed")
+            await until(client, await start(client, "give"), "completed")
             await client.request("tasks/cancel", {"taskId": id})
-        await until(client, await start(client, "quick"), "completed")
+        await until(client, await start(client, "give"), "completed")
 
 
 @pytest.mark.parametrize(("level", "count"), [("debug", 4), ("warning", 2), ("error", 0)])
 async def test_a_session_has_its_own_log_level(level: str, count: int) -> None:
     """LOG-2."""
     logged: list[Any] = []
-    async with connected(waiting_app(), CORE, on_log=lambda *each: logged.append(each)) as client:
+    async with connected(make_app(), CORE, on_log=lambda *each: logged.append(each)) as client:
         await client.request("logging/setLevel", {"level": level})
         id = await start(client, "say")
         await client.request("tasks/result", {"taskId": id})
@@ -333,10 +294,13 @@ async def test_a_session_has_its_own_log_level(level: str, count: int) -> None:
 
 
 async def test_a_malformed_answer_is_requested_again() -> None:
-    async with Asked(waiting_app(), revision=CORE) as client:
+    async with Asked(make_app(), revision=CORE) as client:
         client.script({"action": "shrug"}, accept("well"))
         id = await start(client, "ask")
-        assert text_of({"result": await client.request("tasks/result", {"taskId": id})}) == "well"
+        assert (
+            text_of({"result": await client.request("tasks/result", {"taskId": id})})
+            == "yes first well"
+        )
 
 
 # --- when it begins and ends ----------------------------------------------------------------------
@@ -365,10 +329,9 @@ class Slow(MemoryStore[Task]):
 async def test_a_task_that_was_only_claimed_is_released_as_it_was() -> None:
     """Its handler has not run, so that any tool may be run by the next process."""
     store = Slow()
-    app: MCPKit = MCPKit("claimed", tasks={"store": lambda: store, **QUICK})
-    app.tool(task="optional")(_done)
+    app = make_app(lambda: store)
     async with connected(app) as client:
-        id = await start(client, "_done")
+        id = await start(client, "give")
         with anyio.fail_after(PATIENCE):
             await store.is_claimed.wait()
         tasks = tasks_of(app)
@@ -387,16 +350,9 @@ async def test_tasks_run_after_an_unexpected_error(
     store = Slow()
     store.go_on.set()
     store.fails = 1
-    app: MCPKit = MCPKit("unforeseen", tasks={"store": lambda: store, **QUICK})
-    app.tool(task="optional")(_done)
-    async with connected(app) as client:
-        id = await start(client, "_done")
-        assert text_of(await until(client, id, "completed")) == "done"
+    async with connected(make_app(lambda: store)) as client:
+        assert text_of(await until(client, await start(client, "give"), "completed")) == "x"
     assert "a record that is unreadable" in caplog.text
-
-
-async def _done() -> str:
-    return "done"
 
 
 # --- limits ---------------------------------------------------------------------------------------
@@ -408,7 +364,7 @@ async def _done() -> str:
 )
 async def test_odd_requests_for_a_ttl(wish: float, kept: int | None) -> None:
     """TASKL-4, TASKL-10: a task is there when its client hears of it."""
-    app = waiting_app()
+    app = make_app()
     week = 7 * 24 * 3600 * 1000
     async with connected(app, CORE) as client:
         call = {"name": "ask", "arguments": {}, "task": {"ttl": wish}}

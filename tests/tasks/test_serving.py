@@ -107,31 +107,64 @@ def _nothing() -> None:
 # --- what outlives a process ----------------------------------------------------------------------
 
 
-def asking_app(file: Path, happened: list[str], **options: Any) -> MCPKit[Any]:
-    app: MCPKit = MCPKit("asking", tasks={"store": str(file), **QUICK}, **options)
+def make_app(
+    store: Any = None,
+    happened: list[str] | None = None,
+    go_on: anyio.Event | None = None,
+    *,
+    secret: str | None = None,
+    **tasks: Any,
+) -> MCPKit[Any]:
+    """An app whose tools run as tasks."""
+    options: Any = {**QUICK, **tasks} if store is None else {**QUICK, "store": store, **tasks}
+    app: MCPKit = MCPKit("served", tasks=options, secret=secret)
+    happened = [] if happened is None else happened
 
     @app.tool(task="optional")
-    async def ask(word: str, ctx: Context) -> str:
+    async def ask(ctx: Context, word: str = "yes") -> str:
         def note(what: str) -> str:
             happened.append(what)
             return what
 
         first = await ctx.step("begin", note, "first")
-        answer = await ctx.elicit("And?", str)
-        return f"{word} {first} {answer.data}"
+        return f"{word} {first} {(await ctx.elicit('And?', str)).data}"
+
+    @app.tool(task="optional")
+    async def say(ctx: Context) -> str:
+        for _ in range(2):
+            ctx.debug("details")
+            ctx.warning("attention")
+        return "said"
+
+    @app.tool(task="optional")
+    async def wait() -> str:
+        await (go_on or anyio.Event()).wait()
+        return "done"
+
+    @app.tool(task="optional")
+    async def give(size: int = 1) -> str:
+        return "x" * size
+
+    @app.tool(task="optional")
+    async def echo(text: str) -> str:
+        return text
+
+    @app.tool(task="optional")
+    async def keep(size: int, ctx: Context) -> int:
+        return len(await ctx.step("long", lambda: "x" * size))
 
     return app
 
 
 async def test_a_task_continues_in_another_process(tmp_path: Path) -> None:
     happened: list[str] = []
-    async with connected(asking_app(tmp_path / "tasks.db", happened)) as client:
+    async with connected(make_app(str(tmp_path / "tasks.db"), happened)) as client:
         id = await start(client, "ask", word="well")
         await until(client, id, "input_required")
-        done = await start(client, "ask", word="yes")
+        done = await start(client, "ask")
         await answered(client, done, "fine")
         await until(client, done, "completed")
-    async with connected(asking_app(tmp_path / "tasks.db", happened)) as client:
+    async with connected(make_app(str(tmp_path / "tasks.db"), happened)) as client:
         assert text_of(await until(client, done, "completed")) == "yes first fine"
         await answered(client, id, "then")
         assert text_of(await until(client, id, "completed")) == "well first then"
@@ -226,10 +259,10 @@ async def test_tasks_that_are_not_resumable_get_the_grace_of_a_shutdown(tmp_path
 
 
 async def test_a_tool_that_is_gone_fails_its_tasks(tmp_path: Path) -> None:
-    async with connected(asking_app(tmp_path / "tasks.db", [])) as client:
-        id = await start(client, "ask", word="well")
+    async with connected(make_app(str(tmp_path / "tasks.db"))) as client:
+        id = await start(client, "ask")
         await until(client, id, "input_required")
-    other: MCPKit = MCPKit("asking", tasks={"store": str(tmp_path / "tasks.db"), **QUICK})
+    other: MCPKit = MCPKit("served", tasks={"store": str(tmp_path / "tasks.db"), **QUICK})
     other.tool(task="optional")(_nothing)
     async with connected(other) as client:
         await answered(client, id, "then")
@@ -239,8 +272,8 @@ async def test_a_tool_that_is_gone_fails_its_tasks(tmp_path: Path) -> None:
 
 async def test_stored_tasks_are_sealed_with_the_secret(tmp_path: Path) -> None:
     """SEC-8: also from a reader of the file."""
-    file = tmp_path / "tasks.db"
-    async with connected(asking_app(file, [], secret="s" * 32)) as client:
+    file = str(tmp_path / "tasks.db")
+    async with connected(make_app(file, secret="s" * 32)) as client:
         id = await start(client, "ask", word="confidential")
         await answered(client, id, "discreet")
         assert "confidential" in text_of(await until(client, id, "completed"))
@@ -250,7 +283,7 @@ async def test_stored_tasks_are_sealed_with_the_secret(tmp_path: Path) -> None:
         assert id.encode() in kept
         for secret in (b"confidential", b"discreet", b"And?", b"first"):
             assert secret not in kept
-    async with connected(asking_app(file, [], secret="t" * 32)) as client:
+    async with connected(make_app(file, secret="t" * 32)) as client:
         with pytest.raises(ProtocolError):
             await client.request("tasks/get", {"taskId": other})
 
@@ -258,33 +291,9 @@ async def test_stored_tasks_are_sealed_with_the_secret(tmp_path: Path) -> None:
 # --- limits ---------------------------------------------------------------------------------------
 
 
-def limited_app(**tasks: Any) -> MCPKit[Any]:
-    options: TaskOptions = {**QUICK, **tasks}  # type: ignore[typeddict-item]
-    app: MCPKit = MCPKit("limited", tasks=options)
-
-    @app.tool(task="optional")
-    async def wait() -> str:
-        await anyio.sleep_forever()
-        return ""
-
-    @app.tool(task="optional")
-    async def give(size: int) -> str:
-        return "x" * size
-
-    @app.tool(task="optional")
-    async def echo(text: str) -> str:
-        return text
-
-    @app.tool(task="optional")
-    async def keep(size: int, ctx: Context) -> int:
-        return len(await ctx.step("long", lambda: "x" * size))
-
-    return app
-
-
 async def test_unfinished_and_running_tasks_have_a_limit() -> None:
     """TASKL-15, SEC-17: the client is told, and nothing else is lost; connections share both."""
-    app = limited_app(max_tasks_each=3, max_running=2)
+    app = make_app(max_tasks_each=3, max_running=2)
     async with connected(app) as client, connected(app) as other:
         ids = [await start(client, "wait") for _ in range(2)]
         later = await start(client, "give", size=1)
@@ -324,7 +333,7 @@ async def test_tasks_in_threads_leave_the_threads_of_calls_alone(revision: str) 
 
 async def test_results_steps_and_calls_have_a_size_limit() -> None:
     """SEC-17."""
-    async with connected(limited_app(max_bytes=2000)) as client:
+    async with connected(make_app(max_bytes=2000)) as client:
         assert len(
             text_of(await until(client, await start(client, "give", size=1000), "completed"))
         )
@@ -338,7 +347,7 @@ async def test_results_steps_and_calls_have_a_size_limit() -> None:
 
 async def test_polling_has_a_rate_limit() -> None:
     """TASKX-17: after a number of looks that no client needs."""
-    async with connected(limited_app(poll_interval=1000.0)) as client:
+    async with connected(make_app(poll_interval=1000.0)) as client:
         id = await start(client, "wait")
         for _ in range(100):
             await client.request("tasks/get", {"taskId": id})
@@ -354,7 +363,7 @@ async def test_polling_has_a_rate_limit() -> None:
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """An endpoint that knows who is there by a header."""
-    app = limited_app()
+    app = make_app()
     listener = listen()
     asgi = app.asgi(principal=lambda http: http.headers.get("x-user"))
     with running(asgi, listener):
@@ -419,29 +428,23 @@ async def test_a_header_names_the_task(url: str, method: str) -> None:
 
 
 async def test_an_app_starts_tasks_itself() -> None:
-    app: MCPKit = MCPKit("own", tasks=QUICK)
-    found: list[str] = []
-
-    @app.tool(task="optional")
-    async def report(about: str, ctx: Context) -> str:
-        answer = await ctx.elicit("How long?", str)
-        return f"{about}: {answer.data}"
+    app = make_app()
 
     @app.tool
     async def begin(ctx: Context) -> str:
-        return await app.tasks.start(report, {"about": "rain"}, ctx=ctx)
+        return await app.tasks.start("ask", {"word": "rain:"}, ctx=ctx)
 
     @app.tool
     async def plain() -> None:
         """Never a task."""
 
     with pytest.raises(RuntimeError, match="not served on this event loop"):
-        await app.tasks.start(report, {"about": "snow"})
+        await app.tasks.start("ask")
     async with connected(app) as client:
-        found.append((await client.call_tool("begin")).text)
-        await answered(client, found[0], "short")
-        assert text_of(await until(client, found[0], "completed")) == "rain: short"
-        nobodys = await app.tasks.start("report", {"about": "snow"}, principal="cron")
+        id = (await client.call_tool("begin")).text
+        await answered(client, id, "short")
+        assert text_of(await until(client, id, "completed")) == "rain: first short"
+        nobodys = await app.tasks.start("ask", principal="cron")
         with pytest.raises(InvalidParams):
             await client.request("tasks/get", {"taskId": nobodys})
         for wrong, said in (("nothing", "no tool"), (plain, "does not run as a task")):
@@ -457,40 +460,17 @@ class Fickle(MemoryStore[Any]):
 
     away = False
 
-    async def open(self, *args: Any) -> None:
-        self.check()
-        await super().open(*args)
-
-    def check(self) -> None:
-        if self.away:
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("open", "add", "change", "claim") and self.away:
             raise StoreUnavailable("out to lunch")
-
-    async def add(self, *args: Any, **options: Any) -> Any:
-        self.check()
-        return await super().add(*args, **options)
-
-    async def change(self, *args: Any) -> Any:
-        self.check()
-        return await super().change(*args)
-
-    async def claim(self, *args: Any) -> Any:
-        self.check()
-        return await super().claim(*args)
+        return super().__getattribute__(name)
 
 
 async def test_an_unavailable_store_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """A task is refused that could not be kept; a result waits until it can be."""
-    store = Fickle()
-    app: MCPKit = MCPKit("fickle", tasks={"store": lambda: store, **QUICK})
-    go_on = anyio.Event()
-
-    @app.tool(task="optional")
-    async def wait() -> str:
-        await go_on.wait()
-        return "done"
-
+    store, go_on = Fickle(), anyio.Event()
     store.away = True
-    async with connected(app) as client:
+    async with connected(make_app(lambda: store, go_on=go_on)) as client:
         with pytest.raises(InternalError, match="unavailable at the moment"):
             await start(client, "wait")
         store.away = False
@@ -511,24 +491,20 @@ async def test_an_unavailable_store_loses_nothing(caplog: pytest.LogCaptureFixtu
 
 
 async def test_middleware_is_around_each_attempt() -> None:
-    app: MCPKit = MCPKit("between", tasks=QUICK)
-    seen: list[tuple[str, bool]] = []
+    app = make_app()
+    seen: list[bool] = []
 
     @app.middleware
     async def note(ctx: Context, call_next: Callable[[], Any]) -> Any:
-        seen.append((ctx.method, ctx.task is not None))
+        if ctx.method == "tools/call":
+            seen.append(ctx.task is not None)
         return await call_next()
-
-    @app.tool(task="optional")
-    async def ask(ctx: Context) -> str:
-        return str((await ctx.elicit("And?", str)).data)
 
     async with connected(app) as client:
         id = await start(client, "ask")
         await answered(client, id, "so")
         await until(client, id, "completed")
-    calls = [is_task for method, is_task in seen if method == "tools/call"]
-    assert calls == [False, True, True]
+    assert seen == [False, True, True]
 
 
 # --- places ---------------------------------------------------------------------------------------
