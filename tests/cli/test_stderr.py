@@ -9,21 +9,15 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import pytest
 
 from mcpkit.transports.stdio import redirect as stderr
-from tests.transports.processes import (
-    TIMEOUT,
-    Process,
-    call,
-    environment,
-    started,
-    until,
-)
+from tests.transports.processes import TIMEOUT, call, environment, started, until
 from tests.warm import Popen, run
 
 COMMAND = [sys.executable, "-m", "mcpkit", "run", "server.py"]
@@ -80,23 +74,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-class Host:
-    """Starts a server, and reads its stderr only when told to."""
+class Host(NamedTuple):
+    """A client that reads the stderr of its server only when told to."""
 
-    def __init__(
-        self, folder: Path, how: str, err: int, *more: str, env: Mapping[str, str] = {}
-    ) -> None:
-        self.popen = Popen(
-            [*COMMAND, *more],
-            cwd=folder,
-            env=environment(HOW=how, **env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=err,
-        )
-        # So that a server which waits fails a test instead of holding it up.
-        self._guard = threading.Timer(TIMEOUT, self.popen.kill)
-        self._guard.start()
+    popen: Popen
+    unread: IO[bytes]
 
     def ask(self, message: dict[str, Any]) -> Any:
         stdin, stdout = self.popen.stdin, self.popen.stdout
@@ -113,112 +95,93 @@ class Host:
         self.popen.stdin.close()
         return self.popen.wait(TIMEOUT)
 
-    def end(self) -> None:
-        self._guard.cancel()
-        self.popen.kill()
-        self.popen.wait(TIMEOUT)
-        for stream in (self.popen.stdin, self.popen.stdout):
-            if stream is not None:
-                stream.close()
+    def read(self) -> tuple[list[bytes], threading.Thread]:
+        """The lines that a thread reads from now on."""
+        found: list[bytes] = []
+        reading = threading.Thread(target=lambda: found.extend(self.unread), daemon=True)
+        reading.start()
+        return found, reading
 
 
-class ClientNotReading:
-    """A pipe or a pair of sockets for stderr."""
+@contextmanager
+def hosting(
+    folder: Path,
+    how: str = "log",
+    *more: str,
+    kind: str = "pipe",
+    stderr: IO[bytes] | None = None,
+    **variables: str,
+) -> Iterator[Host]:
+    """A server whose stderr is a file, or else a pipe or a socket that is not read."""
+    if kind == "socket":  # as of hosts on Node
+        near, far = socket.socketpair()
+        theirs, unread = far.detach(), near.makefile("rb")
+        near.close()
+    else:
+        ours, theirs = os.pipe()
+        unread = open(ours, "rb")  # noqa: SIM115
+    popen = Popen(
+        [*COMMAND, *more],
+        cwd=folder,
+        env=environment(HOW=how, **variables),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=theirs if stderr is None else stderr.fileno(),
+    )
+    os.close(theirs)
+    # So that a server which waits fails a test instead of holding it up.
+    guard = threading.Timer(TIMEOUT, popen.kill)
+    guard.start()
+    with unread, popen:
+        try:
+            yield Host(popen, unread)
+        finally:
+            guard.cancel()
+            popen.kill()
 
-    def __init__(self, kind: str) -> None:
-        if kind == "pipe":
-            ours, self._theirs = os.pipe()
-            self.ours: IO[bytes] = open(ours, "rb")  # noqa: SIM115
-        else:
-            near, far = socket.socketpair()
-            self.ours = near.makefile("rb")
-            near.close()
-            self._theirs = far.detach()
 
-    @property
-    def theirs(self) -> int:
-        return self._theirs
-
-    def give_away(self) -> None:
-        os.close(self._theirs)
-
-
-SOCKET = pytest.param(
-    ("log", "socket"),
-    marks=pytest.mark.skipif(sys.platform == "win32", reason="sockets are no descriptors"),
-)
-"""As hosts on Node have it."""
-
-
-@pytest.fixture
-def variables() -> dict[str, str]:
-    """For the server."""
-    return {}
-
-
-@pytest.fixture(params=[*((how, "pipe") for how in HOW), SOCKET], ids="-".join)
-def ends(
-    request: pytest.FixtureRequest, folder: Path, variables: dict[str, str]
-) -> Iterator[tuple[Host, ClientNotReading]]:
-    how, kind = request.param
-    unread = ClientNotReading(kind)
-    host = Host(folder, how, unread.theirs, env=variables)
-    unread.give_away()
-    yield host, unread
-    host.end()
-    unread.ours.close()
-
+KINDS = [*((how, "pipe") for how in HOW), ("log", "socket")]
+if sys.platform == "win32":  # where sockets are no descriptors
+    KINDS.pop()
 
 MUCH = 20_000
 """Lines, of which neither a pipe nor what waits in memory holds all."""
 
 
-class TestAHostThatDoesNotReadStderr:
-    @pytest.mark.parametrize("variables", [{"FINISH": "0.05"}], ids=["hurried"])
-    def test_calls_are_answered_and_the_end_is_as_ever(
-        self, ends: tuple[Host, ClientNotReading]
-    ) -> None:
-        host, _ = ends
-        assert host.ask(call(1, "noise", lines=MUCH))["result"]["structuredContent"] == {
-            "result": MUCH
-        }
+@pytest.mark.parametrize(("how", "kind"), KINDS)
+def test_a_host_that_does_not_read_stderr_is_served(folder: Path, how: str, kind: str) -> None:
+    with hosting(folder, how, kind=kind, FINISH="0.05") as host:
+        answer = host.ask(call(1, "noise", lines=MUCH))
+        assert answer["result"]["structuredContent"] == {"result": MUCH}
         assert host.leave() == 0
 
-    def test_what_is_left_out_is_counted(self, ends: tuple[Host, ClientNotReading]) -> None:
-        host, unread = ends
+
+@pytest.mark.parametrize(("how", "kind"), KINDS)
+def test_what_is_left_out_is_counted(folder: Path, how: str, kind: str) -> None:
+    with hosting(folder, how, kind=kind) as host:
         host.ask(call(1, "noise", lines=MUCH))
-        found: list[bytes] = []
-        reading = threading.Thread(target=lambda: found.extend(unread.ours), daemon=True)
-        reading.start()
+        found, reading = host.read()
         until(lambda: any(NOTE.encode() in line for line in tuple(found)))
         host.ask(call(2, "noise", lines=1, text="again"))
         host.leave()
         reading.join(TIMEOUT)
-        lines = [line.decode() for line in found if b"printed to stdout" not in line]
-        [place] = [index for index, line in enumerate(lines) if NOTE in line]
-        count = int(lines[place].split()[1])
-        assert lines[place] == f"mcpkit: {count} lines {NOTE}\n"
-        assert place + count == MUCH
-        assert lines[-1].endswith("0 again\n")
+    lines = [line.decode() for line in found if b"printed to stdout" not in line]
+    [place] = [index for index, line in enumerate(lines) if NOTE in line]
+    count = int(lines[place].split()[1])
+    assert lines[place] == f"mcpkit: {count} lines {NOTE}\n"
+    assert place + count == MUCH
+    assert lines[-1].endswith("0 again\n")
 
 
 def test_the_first_print_after_many_log_records_does_not_wait(folder: Path) -> None:
-    unread = ClientNotReading("pipe")
-    host = Host(folder, "log", unread.theirs)
-    unread.give_away()
-    try:
+    with hosting(folder) as host:
         host.ask(call(1, "noise", lines=700))  # more than a pipe takes
         host.ask(call(2, "printed"))
-        found: list[bytes] = []
-        reading = threading.Thread(target=lambda: found.extend(unread.ours), daemon=True)
-        reading.start()
+        found, reading = host.read()
         host.leave()
         reading.join(TIMEOUT)
-        assert b"server.py:" in found[-2]
-        assert found[-1] == b"printed\n"
-    finally:
-        host.end()
-        unread.ours.close()
+    assert b"server.py:" in found[-2]
+    assert found[-1] == b"printed\n"
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -240,66 +203,47 @@ def test_nothing_is_lost_when_a_process_ends_at_once(folder: Path) -> None:
         server.wait_for_stderr("the last words\n")
 
 
-def test_a_traceback_is_shown(folder: Path) -> None:
+def test_what_others_write_is_shown(folder: Path) -> None:
+    """A traceback, and the output of a process that the server starts."""
+    (folder / "server.py").write_text(
+        SERVER + "\nimport subprocess\n@app.tool\ndef other() -> None:\n"
+        "    subprocess.run(['echo', 'from another'], stdout=sys.stderr, check=True)\n"
+    )
     with started(COMMAND, cwd=folder) as server:
         server.ask(call(1, "fail"))
         server.wait_for_stderr("ValueError: on purpose")
-
-
-def test_a_host_that_has_closed_stderr_is_served(folder: Path) -> None:
-    unread = ClientNotReading("pipe")
-    host = Host(folder, "log", unread.theirs)
-    unread.give_away()
-    unread.ours.close()
-    try:
-        assert host.ask(call(1, "noise", lines=10))["result"]["structuredContent"] == {"result": 10}
-        assert host.leave() == 0
-    finally:
-        host.end()
+        server.ask(call(2, "other"))
+        server.wait_for_stderr("from another\n")
 
 
 def test_a_server_behind_reload_is_not_held_up_either(folder: Path) -> None:
-    unread = ClientNotReading("pipe")
-    host = Host(folder, "log", unread.theirs, "--reload")
-    unread.give_away()
-    try:
+    more = "\n@app.tool\ndef more() -> int:\n    return 1\n"
+    with hosting(folder, "log", "--reload") as host:
         host.ask(call(1, "noise", lines=MUCH))
-        (folder / "server.py").write_text(
-            SERVER + "\n@app.tool\ndef more() -> int:\n    return 1\n"
-        )
+        (folder / "server.py").write_text(SERVER + more)
         number = iter(range(2, 10_000))
-        until(lambda: "result" in host.ask(call(next(number), "more")) and _found(host, number))
+
+        def is_reloaded() -> bool:
+            result = host.ask(call(next(number), "more")).get("result", {"isError": True})
+            return result.get("isError") is not True
+
+        until(is_reloaded)
         assert host.leave() == 0
-    finally:
-        host.end()
-        unread.ours.close()
 
 
-def _found(host: Host, number: Iterator[int]) -> bool:
-    return host.ask(call(next(number), "more"))["result"].get("isError") is not True
-
-
-def test_a_file_is_written_as_ever(folder: Path) -> None:
-    log = folder / "log"
-    with log.open("wb") as file:
-        host = Host(folder, "log", file.fileno())
-        host.ask(call(1, "noise", lines=3, text="a"))
-        host.leave()
-        host.end()
-    assert len(log.read_text().splitlines()) == 3
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full device there")
-@pytest.mark.parametrize("how", HOW)
-def test_a_full_disk_is_served_from(folder: Path, how: str) -> None:
-    with open("/dev/full", "wb") as full:
-        host = Host(folder, how, full.fileno())
-    try:
+@pytest.mark.parametrize("how", [*HOW, "closed"])
+def test_a_stderr_that_takes_nothing(folder: Path, how: str) -> None:
+    """A full disk, or a host that has closed it."""
+    if how != "closed" and not os.path.exists("/dev/full"):
+        pytest.skip("no full device there")
+    full = None if how == "closed" else open("/dev/full", "wb")  # noqa: SIM115
+    with hosting(folder, "log" if how == "closed" else how, stderr=full) as host:
+        host.unread.close()
         answer = host.ask(call(1, "noise", lines=10))
         assert answer["result"]["structuredContent"] == {"result": 10}
         assert host.leave() == 0
-    finally:
-        host.end()
+    if full is not None:
+        full.close()
 
 
 # --- by itself ------------------------------------------------------------------------------------
@@ -359,17 +303,6 @@ def test_a_stream_that_the_program_has_replaced_is_left_alone(
     monkeypatch.setattr(sys, "stderr", mine)
     stderr.never_block()
     assert sys.stderr is mine
-
-
-def test_a_process_started_by_the_server_inherits_stderr(folder: Path) -> None:
-    (folder / "server.py").write_text(
-        SERVER + "\nimport subprocess\n@app.tool\ndef other() -> None:\n"
-        "    subprocess.run(['echo', 'from another'], stdout=sys.stderr, check=True)\n"
-    )
-    with started(COMMAND, cwd=folder) as server:
-        assert isinstance(server, Process)
-        server.ask(call(1, "other"))
-        server.wait_for_stderr("from another\n")
 
 
 def test_the_line_that_prints_to_stdout_is_named_on_a_pipe_too(folder: Path) -> None:
