@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import distribution, version
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -31,56 +31,44 @@ _NO_DESCRIPTION: Final = "An MCP server."
 
 
 class Template(NamedTuple):
-    """A kind of project.
+    """A kind of project."""
 
-    Args:
-        about: A description, in one line.
-        install: The arguments of ``pip install``.
-        steps: The next steps after the installation: a remark and a command of the environment.
-    """
-
-    about: str
-    install: str
-    steps: tuple[tuple[str, str], ...]
+    about: str  # in one line
+    install: str = '-e ".[dev]"'  # the arguments of pip install
+    steps: tuple[tuple[str, str], ...] = ()  # a remark, and a command of the environment
 
 
-_DEVELOPED: Final = '-e ".[dev]"'
 _TESTED: Final = ("test it", "python -m pytest")
 
 
-def _server(target: str) -> tuple[tuple[str, str], ...]:
+def _served(target: str, test: tuple[str, str] = _TESTED) -> tuple[tuple[str, str], ...]:
+    install = f"mcpkit install {target} --client cursor"
     return (
+        test,
         ("serve it on stdio, as hosts do", f"mcpkit run {target}"),
-        (
-            "let Cursor use it (mcpkit install --list names other hosts)",
-            f"mcpkit install {target} --client cursor",
-        ),
+        ("let Cursor use it (mcpkit install --list names other hosts)", install),
     )
 
 
-_PACKAGED: Final = (_TESTED, *_server("__PACKAGE__.server:app"))
+_PACKAGED: Final = _served("__PACKAGE__.server:app")
 
 TEMPLATES: Final[dict[str, Template]] = {
     "minimal": Template(
         "one file, nothing else",
         '"__MCPKIT_REQUIREMENT__"',
-        (("test it", "mcpkit check server.py"), *_server("server.py")),
+        _served("server.py", ("test it", "mcpkit check server.py")),
     ),
-    "package": Template(
-        "a package with tests, CI, Docker and client settings", _DEVELOPED, _PACKAGED
-    ),
+    "package": Template("a package with tests, CI, Docker and client settings", steps=_PACKAGED),
     "fastapi": Template(
         "a web API and a server for models, over the same functions",
-        _DEVELOPED,
-        (_TESTED, ("serve it at http://127.0.0.1:8000", "python -m __PACKAGE__")),
+        steps=(_TESTED, ("serve it at http://127.0.0.1:8000", "python -m __PACKAGE__")),
     ),
-    "agent": Template("asks the user and the model while it works", _DEVELOPED, _PACKAGED),
-    "database": Template("SQLite: tools, resources, and safe queries", _DEVELOPED, _PACKAGED),
-    "worker": Template("slow work, as tasks that survive a restart", _DEVELOPED, _PACKAGED),
+    "agent": Template("asks the user and the model while it works", steps=_PACKAGED),
+    "database": Template("SQLite: tools, resources, and safe queries", steps=_PACKAGED),
+    "worker": Template("slow work, as tasks that survive a restart", steps=_PACKAGED),
     "oauth": Template(
         "a login in front: users, scopes, and data of their own",
-        _DEVELOPED,
-        (
+        steps=(
             _TESTED,
             ("create a user", "python -m __PACKAGE__.users ada"),
             ("serve it at http://127.0.0.1:8000/mcp", "python -m __PACKAGE__"),
@@ -118,16 +106,7 @@ def new(
 ) -> None:
     """Write a project to start from; existing files are not overwritten.
 
-    In a terminal it asks for missing values. The templates:
-
-    \b
-      minimal   one file, nothing else
-      package   a package with tests, CI, Docker and client settings
-      fastapi   a web API and a server for models, over the same functions
-      agent     asks the user and the model while it works
-      database  SQLite: tools, resources, and safe queries
-      worker    slow work, as tasks that survive a restart
-      oauth     a login in front: users, scopes, and data of their own
+    In a terminal it asks for missing values, and lists the templates.
 
     \b
     Examples:
@@ -136,26 +115,21 @@ def new(
     """
     asking = is_interactive() and not yes
     try:
-        if name is None:
-            if not asking:
-                fail("a project needs a name: mcpkit new NAME")
-            name = _ask("Name of the project", None, problem_of_name)
-        _check(problem_of_name(name))
-        folder = Path(name) if directory is None else directory
+        if name is None and not asking:
+            fail("a project needs a name: mcpkit new NAME")
+        name = _value(name, asking, "Name of the project", None, problem_of_name)
+        folder = directory or Path(name)
         if folder.is_dir() and any(folder.iterdir()):
             fail(f"{folder} exists and is not empty; choose another folder with --directory")
         if template is None and asking:
             say("Templates:", err=True)
             for each, found in TEMPLATES.items():
                 say(f"  {each:{max(map(len, TEMPLATES))}}  {found.about}", err=True)
-            template = _ask("Template", _DEFAULT, _problem_of_template)
-        template = template or _DEFAULT
-        _check(_problem_of_template(template))
-        if description is None and asking:
-            question = "What is the server for, in a sentence"
-            description = _ask(question, _NO_DESCRIPTION, _problem_of_description)
-        description = description or _NO_DESCRIPTION
-        _check(_problem_of_description(description))
+        template = _value(template, asking, "Template", _DEFAULT, _problem_of_template)
+        question = "What is the server for, in a sentence"
+        description = _value(
+            description, asking, question, _NO_DESCRIPTION, _problem_of_description
+        )
         files = project(name, template, description)
         write(folder, files)
         say(_report(name, template, folder, list(files)))
@@ -166,18 +140,25 @@ def new(
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _check(problem: str | None) -> None:
-    if problem is not None:
-        fail(problem)
-
-
-def _ask(question: str, default: str | None, problem_of: Callable[[str], str | None]) -> str:
-    while True:
+def _value(
+    given: str | None,
+    asking: bool,
+    question: str,
+    default: str | None,
+    problem_of: Callable[[str], str | None],
+) -> str:
+    """Return a value that is given, or typed by the user, or else its default."""
+    while given is None and asking:
         answer = prompt(question, default)
         problem = problem_of(answer)
         if problem is None:
             return answer
         say(f"  {problem}", err=True)
+    value = given or default or ""
+    problem = problem_of(value)
+    if problem is not None:
+        fail(problem)
+    return value
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -197,12 +178,12 @@ def problem_of_name(name: str) -> str | None:
             "letter; --directory chooses the folder"
         )
     if keyword.iskeyword(package):
-        return f"{name!r} is a Python keyword; choose another name, such as {name}-server"
-    if package in sys.stdlib_module_names or package == "mcpkit":
-        return (
-            f"{name!r} would hide the module {package}; choose another name, such as {name}-server"
-        )
-    return None
+        why = "is a Python keyword"
+    elif package in sys.stdlib_module_names or package == "mcpkit":
+        why = f"would hide the module {package}"
+    else:
+        return None
+    return f"{name!r} {why}; choose another name, such as {name}-server"
 
 
 def _problem_of_template(template: str) -> str | None:
@@ -223,16 +204,7 @@ _PLACEHOLDER: Final = re.compile(r"(\"?)__([A-Z]+(?:_[A-Z]+)*)__(\"?)")
 
 
 def project(name: str, template: str, description: str = _NO_DESCRIPTION) -> dict[str, str]:
-    """Return the texts of the files of a new project, by their paths with slashes.
-
-    Args:
-        name: An allowed name.
-        template: A name in `TEMPLATES`.
-        description: A sentence.
-
-    Raises:
-        ValueError: A template has an unknown placeholder.
-    """
+    """Return the texts of the files of a new project, by their paths with slashes."""
     values = {
         "PROJECT": name,
         "PACKAGE": package_of(name),
@@ -241,14 +213,19 @@ def project(name: str, template: str, description: str = _NO_DESCRIPTION) -> dic
         "MCPKIT_AUTH_REQUIREMENT": _requirement("[auth]"),
         "VENV_PYTHON": ".venv/Scripts/python.exe" if _WINDOWS else ".venv/bin/python",
     }
-    sources: dict[PurePosixPath, str] = {}
-    for each in [template] if template == _DEFAULT else ["shared", template]:
-        sources |= _sources(each)
+    folder = Path(__file__).parents[1] / "templates"
+    if not folder.is_dir():  # in a checkout
+        folder = Path(__file__).parents[2] / "templates"
     files: dict[str, str] = {}
-    for path, text in sorted(sources.items()):
-        parts = [re.sub(r"^dot_", ".", part) for part in path.parts]
-        filled = _filled("/".join(parts), values, str(path))
-        files[filled] = _filled(text, values, str(path), path.suffix)
+    for root in (
+        [folder / template] if template == _DEFAULT else [folder / "shared", folder / template]
+    ):
+        for path in sorted(root.rglob("*")):
+            # Installers compile Python files.
+            if path.is_file() and "__pycache__" not in path.parts:
+                parts = [re.sub(r"^dot_", ".", each) for each in path.relative_to(root).parts]
+                text = path.read_text(encoding="utf-8")
+                files[_filled("/".join(parts), values)] = _filled(text, values, path.suffix)
     if _origin() is not None and "pyproject.toml" in files:
         # Hatchling rejects a requirement with a URL otherwise.
         section = "[tool.hatch.metadata]\nallow-direct-references = true\n\n[tool.hatch.version]"
@@ -260,7 +237,11 @@ def project(name: str, template: str, description: str = _NO_DESCRIPTION) -> dic
 def _requirement(extras: str = "") -> str:
     """Return the requirement of a project for this mcpkit: its release series, or its URL."""
     origin = _origin()
-    return f"mcpkit{extras}>={_release()}" if origin is None else f"mcpkit{extras} @ {origin}"
+    if origin is not None:
+        return f"mcpkit{extras} @ {origin}"
+    installed = version("mcpkit")
+    released = re.fullmatch(r"(\d+\.\d+)(?:\.\d+)*", installed)
+    return f"mcpkit{extras}>={released[1] if released else installed}"
 
 
 def _origin() -> str | None:
@@ -277,33 +258,11 @@ def _origin() -> str | None:
     return f"{url}#subdirectory={found['subdirectory']}" if "subdirectory" in found else url
 
 
-def _release() -> str:
-    installed = version("mcpkit")
-    released = re.fullmatch(r"(\d+\.\d+)(?:\.\d+)*", installed)
-    return released[1] if released else installed
-
-
-def _sources(name: str) -> dict[PurePosixPath, str]:
-    """Return the texts of the files of a template, by their paths."""
-    package = Path(__file__).parent.parent
-    folder = package / "templates" / name
-    if not folder.is_dir():  # in a checkout
-        folder = package.parent / "templates" / name
-    return {
-        PurePosixPath(path.relative_to(folder).as_posix()): path.read_text(encoding="utf-8")
-        for path in folder.rglob("*")
-        # Installers compile Python files.
-        if path.is_file() and "__pycache__" not in path.parts
-    }
-
-
-def _filled(text: str, values: Mapping[str, str], path: str, suffix: str = "") -> str:
+def _filled(text: str, values: Mapping[str, str], suffix: str = "") -> str:
     """Fill in the placeholders of a text; one that is a whole string is quoted as a string."""
 
     def fill(match: re.Match[str]) -> str:
         before, name, after = match.groups()
-        if name not in values:
-            raise ValueError(f"{path}: there is no placeholder __{name}__")
         value = values[name]
         if not (before and after and suffix):
             return before + value + after
@@ -317,11 +276,7 @@ def _filled(text: str, values: Mapping[str, str], path: str, suffix: str = "") -
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
-    """Write files to a folder, all of them or none.
-
-    Args:
-        folder: The folder; created if it does not exist, with its parents.
-        files: Text by path, with slashes.
+    """Write files to a folder, which is created if needed: all of them or none.
 
     Raises:
         OSError: A file cannot be written or exists; the others have been deleted again.
@@ -352,7 +307,7 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
 def _report(name: str, template: str, folder: Path, files: list[str]) -> str:
     number = "1 file" if len(files) == 1 else f"{len(files)} files"
     here = folder.resolve() == Path.cwd()
-    where = "this folder" if here else _quoted(folder)
+    where = "this folder" if here else str(folder) if _WINDOWS else shlex.quote(str(folder))
     lines = [f"Wrote {name} from the template {template}: {number} in {where}.", "", "Next:"]
     if not here:
         lines.append(f"  cd {where}")
@@ -367,15 +322,7 @@ def _report(name: str, template: str, folder: Path, files: list[str]) -> str:
     origin = _origin()
     if origin is not None:
         lines += ["", f"It requires mcpkit from the origin of this installation, {origin}."]
-        lines += [f"Once mcpkit is on your index, write mcpkit>={_release()} instead."]
+        lines += [f"Once mcpkit is on your index, write mcpkit>={version('mcpkit')} instead."]
     if "README.md" in files:
         lines += ["", "See README.md for more."]
     return "\n".join(lines)
-
-
-def _quoted(path: Path) -> str:
-    """Quote a path for a shell."""
-    text = str(path)
-    if _WINDOWS:
-        return f'"{text}"' if " " in text else text
-    return shlex.quote(f"./{text}" if text.startswith("-") else text)

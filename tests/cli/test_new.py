@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
-from pathlib import Path, PurePosixPath
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from mcpkit.cli import new
-from tests import warm
-from tests.transports.processes import (
-    TIMEOUT,
-    environment,
-)
-
-NEW = [sys.executable, "-m", "mcpkit", "new"]
+from tests.cli.commands import Ended, Step, at_terminal, interrupt, mcpkit, single_line
 
 
-def run(folder: Path, *arguments: str, cold: bool = False) -> subprocess.CompletedProcess[str]:
-    return warm.run(
-        [*NEW, *arguments],
-        cold=cold,
-        cwd=folder,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=TIMEOUT,
-    )
+def run(folder: Path, *arguments: str, cold: bool = False) -> Ended:
+    return mcpkit("new", *arguments, cwd=folder, cold=cold)
 
 
 def tree(folder: Path) -> list[str]:
@@ -42,11 +26,9 @@ def refused(folder: Path, *arguments: str) -> str:
     """The one line with the reason of the failure."""
     before = tree(folder)
     ended = run(folder, *arguments)
-    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.code == 2
     assert tree(folder) == before
-    (line,) = ended.stderr.splitlines()
-    assert line.startswith("mcpkit: ")
-    return line.removeprefix("mcpkit: ")
+    return single_line(ended)
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -54,7 +36,7 @@ def refused(folder: Path, *arguments: str) -> str:
 
 def test_without_a_terminal_the_defaults_are_taken(tmp_path: Path) -> None:
     ended = run(tmp_path, "trips", cold=True)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (ended.code, ended.stderr) == (0, "")
     assert tree(tmp_path) == ["trips", "trips/server.py"]
     assert "An MCP server." in (tmp_path / "trips" / "server.py").read_text("utf-8")
 
@@ -74,7 +56,7 @@ def test_names_that_are_allowed(name: str) -> None:
 
 def test_an_empty_folder_may_be_used(tmp_path: Path) -> None:
     ended = run(tmp_path, "trips", "--directory", ".")
-    assert ended.returncode == 0
+    assert ended.code == 0
     assert tree(tmp_path) == ["server.py"]
     assert "cd " not in ended.stdout
 
@@ -116,57 +98,32 @@ def test_a_name_that_is_not_allowed_has_a_reason(name: str, message: str) -> Non
     assert message in (new.problem_of_name(name) or "")
 
 
-@pytest.mark.parametrize("name", ["My Server!", "../x"])
-def test_an_invalid_name_is_rejected_in_one_line(tmp_path: Path, name: str) -> None:
-    assert refused(tmp_path, name) == new.problem_of_name(name)
-
-
-def test_no_name(tmp_path: Path) -> None:
-    assert refused(tmp_path) == "a project needs a name: mcpkit new NAME"
-
-
-def test_the_help_describes_every_template(tmp_path: Path) -> None:
-    shown = run(tmp_path, "--help").stdout
-    for name, each in new.TEMPLATES.items():
-        assert re.search(rf"  {name} +{re.escape(each.about)}\n", shown)
-
-
-def test_no_such_template(tmp_path: Path) -> None:
-    assert refused(tmp_path, "trips", "-t", "flask") == (
-        "there is no template 'flask'; "
-        "there are minimal, package, fastapi, agent, database, worker, oauth"
-    )
-
-
-def test_a_description_that_is_not_allowed(tmp_path: Path) -> None:
-    reason = refused(tmp_path, "trips", "--description", "\x1b[31mred")
-    assert "cannot be printed" in reason
-
-
-def test_a_folder_that_is_not_empty(tmp_path: Path) -> None:
-    (tmp_path / "trips").mkdir()
-    (tmp_path / "trips" / "mine").write_text("precious")
-    assert refused(tmp_path, "trips") == (
-        "trips exists and is not empty; choose another folder with --directory"
-    )
-    assert (tmp_path / "trips" / "mine").read_text() == "precious"
-
-
-def test_a_file_in_the_way(tmp_path: Path) -> None:
-    (tmp_path / "trips").write_text("precious")
-    assert refused(tmp_path, "trips").startswith("cannot write trips")
-    assert refused(tmp_path, "x", "-d", "trips/x").startswith("cannot write trips")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["../x"], "'../x' is not a name: "),
+        ([], "a project needs a name: mcpkit new NAME"),
+        (
+            ["trips", "-t", "flask"],
+            "there is no template 'flask'; there are minimal, package, fastapi, agent, database,",
+        ),
+        (["trips", "--description", "\x1b[31mred"], "the description has characters that cannot"),
+        (["full"], "full exists and is not empty; choose another folder with --directory"),
+        (["file"], "cannot write file"),
+        (["x", "-d", "file/x"], "cannot write file"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_an_error_is_one_line_and_changes_nothing(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    (tmp_path / "full" / "mine").mkdir(parents=True)
+    (tmp_path / "file").write_text("precious")
+    assert refused(tmp_path, *arguments).startswith(message)
+    assert (tmp_path / "file").read_text() == "precious"
 
 
 # --- rendering ------------------------------------------------------------------------------------
-
-
-def test_an_unknown_placeholder_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(new, "_sources", lambda name: {PurePosixPath("a.py"): "__NOTHING__"})
-    with pytest.raises(ValueError, match=r"a\.py: there is no placeholder __NOTHING__"):
-        new.project("trips", "minimal")
 
 
 @pytest.mark.parametrize(
@@ -220,146 +177,52 @@ def test_an_existing_file_is_not_touched(tmp_path: Path) -> None:
 
 # --- in a terminal --------------------------------------------------------------------------------
 
-if sys.platform != "win32":
-    import pty
-    import select
-    import time
 
-    TAKE_IT = (
-        "import fcntl, runpy, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-        "runpy.run_module('mcpkit', run_name='__main__', alter_sys=True)"
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
+class TestInATerminal:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        return tmp_path / "it"
+
+    def asked(self, folder: Path, *arguments: str, steps: Sequence[Step] = ()) -> tuple[int, str]:
+        return at_terminal("new", "-d", str(folder), *arguments, steps=steps)
+
+    def test_it_asks_for_everything_again_after_a_wrong_answer(self, folder: Path) -> None:
+        steps = [
+            Step("Name of the project: ", "My Server!\n"),
+            Step("is not a name"),
+            Step("Name of the project: ", "trips\n"),
+            Step("[minimal]: ", "8\n"),
+            Step("there is no template '8'"),
+            Step("[minimal]: ", "package\n"),
+            Step("[An MCP server.]: ", "Plans trips.\n"),
+        ]
+        code, shown = self.asked(folder, steps=steps)
+        assert code == 0
+        assert all(each.about in shown for each in new.TEMPLATES.values())
+        assert "Plans trips." in (folder / "README.md").read_text("utf-8")
+
+    @pytest.mark.parametrize(
+        "step",
+        [Step("Name of the project: ", done=interrupt), Step("Name of the project: ", "\x04")],
+        ids=["Ctrl-C", "Ctrl-D"],
     )
-    """Makes the terminal one whose Ctrl-C is a signal, then is ``mcpkit``."""
+    def test_stopping_it_leaves_nothing_behind(self, folder: Path, step: Step) -> None:
+        code, shown = self.asked(folder, steps=[step])
+        assert code == 130
+        assert "stopped, nothing was written" in shown
+        assert not folder.exists()
 
-    class Terminal:
-        """``mcpkit new`` in a terminal of its own; what it prints is `shown`."""
+    def test_a_taken_folder_is_rejected_before_the_next_question(self, folder: Path) -> None:
+        (folder / "mine").mkdir(parents=True)
+        code, shown = self.asked(folder, "trips")
+        assert code == 2
+        assert "exists and is not empty" in shown
+        assert "Templates" not in shown
 
-        def __init__(self, folder: Path, *arguments: str) -> None:
-            self.descriptor, theirs = pty.openpty()
-            self._process = warm.Popen(
-                [sys.executable, "-c", TAKE_IT, "new", *arguments],
-                cwd=folder,
-                env=environment(TERM="dumb"),
-                stdin=theirs,
-                stdout=theirs,
-                stderr=theirs,
-                start_new_session=True,
-            )
-            os.close(theirs)
-            self.shown = ""
-            self._unread = ""
-
-        def until(self, text: str) -> None:
-            """Read on until it has printed a text."""
-            deadline = time.monotonic() + TIMEOUT
-            while text not in self._unread:
-                assert self._waits(deadline), f"{text!r} does not come after {self.shown!r}"
-                self._read()
-            self._unread = self._unread.partition(text)[2]
-
-        def type(self, text: str) -> None:
-            os.write(self.descriptor, text.encode())
-
-        def interrupt(self) -> int:
-            """Press Ctrl-C until it is heard; the exit code.
-
-            Python may miss one that comes while it gets ready to read a line.
-            """
-            for _ in range(int(TIMEOUT)):
-                self.type("\x03")
-                soon = time.monotonic() + 1
-                while self._waits(soon):
-                    self._read()
-                    if "stopped" in self.shown:
-                        return self.ended()
-            raise AssertionError(f"it does not stop after {self.shown!r}")
-
-        def ended(self) -> int:
-            """Its exit code, after all that it prints."""
-            deadline = time.monotonic() + TIMEOUT
-            while True:
-                assert self._waits(deadline), f"it does not end after {self.shown!r}"
-                try:
-                    self._read()
-                except OSError:  # the other side is closed
-                    break
-            os.close(self.descriptor)
-            return self._process.wait(TIMEOUT)
-
-        def _waits(self, deadline: float) -> bool:
-            left = max(0, deadline - time.monotonic())
-            return bool(select.select([self.descriptor], [], [], left)[0])
-
-        def _read(self) -> None:
-            data = os.read(self.descriptor, 4096)
-            if not data:
-                raise OSError("the end")
-            self.shown += data.decode()
-            self._unread += data.decode()
-
-    class TestInATerminal:
-        def test_it_asks_for_everything(self, tmp_path: Path) -> None:
-            terminal = Terminal(tmp_path)
-            terminal.until("Name of the project: ")
-            terminal.type("trips\n")
-            terminal.until("[minimal]: ")
-            terminal.type("package\n")
-            terminal.until("[An MCP server.]: ")
-            terminal.type("Plans trips.\n")
-            assert terminal.ended() == 0
-            assert "Plans trips." in (tmp_path / "trips" / "README.md").read_text("utf-8")
-
-        def test_it_describes_each_template(self, tmp_path: Path) -> None:
-            terminal = Terminal(tmp_path, "trips")
-            terminal.until("[minimal]: ")
-            assert all(each.about in terminal.shown for each in new.TEMPLATES.values())
-            assert terminal.interrupt() == 130
-
-        def test_it_asks_again_after_a_wrong_answer(self, tmp_path: Path) -> None:
-            terminal = Terminal(tmp_path)
-            terminal.until("Name of the project: ")
-            terminal.type("My Server!\n")
-            terminal.until("is not a name")
-            terminal.until("Name of the project: ")
-            terminal.type("trips\n")
-            terminal.until("[minimal]: ")
-            terminal.type("8\n")
-            terminal.until("there is no template '8'")
-            terminal.until("[minimal]: ")
-            terminal.type("agent\n")
-            terminal.until("[An MCP server.]: ")
-            terminal.type("\n")
-            assert terminal.ended() == 0
-
-        def test_ctrl_c_leaves_nothing_behind(self, tmp_path: Path) -> None:
-            terminal = Terminal(tmp_path, "trips")
-            terminal.until("[minimal]: ")
-            assert terminal.interrupt() == 130
-            assert "stopped, nothing was written" in terminal.shown
-            assert tree(tmp_path) == []
-
-        def test_the_end_of_the_input_stops_it_as_well(self, tmp_path: Path) -> None:
-            terminal = Terminal(tmp_path)
-            terminal.until("Name of the project: ")
-            terminal.type("\x04")
-            assert terminal.ended() == 130
-            assert tree(tmp_path) == []
-
-        def test_a_taken_folder_is_rejected_before_the_next_question(self, tmp_path: Path) -> None:
-            (tmp_path / "trips" / "mine").mkdir(parents=True)
-            terminal = Terminal(tmp_path, "trips")
-            assert terminal.ended() == 2
-            assert "exists and is not empty" in terminal.shown
-            assert "Templates" not in terminal.shown
-
-        def test_given_values_are_not_asked_for(self, tmp_path: Path) -> None:
-            terminal = Terminal(tmp_path, "trips", "-t", "agent", "--description", "Helps.")
-            assert terminal.ended() == 0
-
-        def test_with_yes_nothing_is_asked(self, tmp_path: Path) -> None:
-            terminal = Terminal(tmp_path, "trips", "--yes")
-            assert terminal.ended() == 0
-            assert tree(tmp_path) == ["trips", "trips/server.py"]
+    @pytest.mark.parametrize("arguments", ["-t agent --description Helps.", "--yes"])
+    def test_given_values_are_not_asked_for(self, folder: Path, arguments: str) -> None:
+        assert self.asked(folder, "trips", *arguments.split())[0] == 0
 
 
 # --- where mcpkit comes from ----------------------------------------------------------------------
