@@ -16,6 +16,7 @@ from typing_extensions import TypeVar, get_type_hints
 from mcpkit._protocol.input_request import InputRequest, digest
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import ClientProfile, Revision
+from mcpkit._protocol.wire import some
 from mcpkit._signature.schema import TypeForm, form_of, optional_instead_of_null, settle_references
 from mcpkit._signature.validation import explain
 from mcpkit._utils.json import UNSET, JsonSchema, copy_schema, every_schema, is_object
@@ -125,12 +126,7 @@ class Choices:
             one = many = {"type": "string", "enum": list(self.values)}
         if not self.multiple:
             return one
-        schema: JsonSchema = {"type": "array", "items": many}
-        if self.least is not None:
-            schema["minItems"] = self.least
-        if self.most is not None:
-            schema["maxItems"] = self.most
-        return schema
+        return {"type": "array", "items": many, **some(minItems=self.least, maxItems=self.most)}
 
 
 _LONE: Final = "value"

@@ -25,8 +25,8 @@ from pydantic_core import (
 
 from mcpkit._signature.builtin_types import BuiltIn, is_plain, read_built_in, with_one_enum
 from mcpkit._signature.validation import (
-    find_ambiguity,
     is_large,
+    limit_of_depth,
     make_validator,
     too_deep,
     types_of,
@@ -102,10 +102,10 @@ class TypeForm:
         if not self.is_built_in and "float" in types_of(self._core):
             validator = make_validator(self._core, self._config) or validator
         validate_json = validator.validate_json
-        ambiguity = None if self.is_built_in else find_ambiguity(self._core)
+        is_too_deep = None if self.is_built_in else limit_of_depth(self._core)
 
         def check(value: Any) -> Any:
-            if ambiguity is not None and ambiguity.is_too_deep(value):
+            if is_too_deep is not None and is_too_deep(value):
                 raise too_deep(value, _AMBIGUOUS)
             text = to_json(value)
             if _INFINITY in text:

@@ -224,40 +224,6 @@ _WRAPPERS: Final = frozenset(
 """The schemas whose ``schema`` receives the same JSON value."""
 
 
-class Ambiguity:
-    """The fact that a type has recursive unions in which several choices look alike.
-
-    Only the innermost values tell which choice fits, so the time grows with the number of choices
-    to the power of the depth.
-    """
-
-    def __init__(self, choices: int, containers: tuple[type, ...]) -> None:
-        self._choices = choices
-        self._containers = containers
-
-    def is_too_deep(self, value: Any) -> bool:
-        """Return True if a JSON value would be compared with choices too often."""
-        tried = 0
-        level: list[Any] = [value]
-        each_tried = 1
-        while level:
-            deeper: list[Any] = []
-            # One level after the other: all values of a level are tried equally often.
-            while level:
-                each = level.pop()
-                inner = each.values() if is_object(each) else each if is_array(each) else ()
-                if isinstance(each, self._containers):
-                    tried += each_tried
-                    if tried > _MAX_TRIED:
-                        return True
-                    deeper.extend(inner)
-                else:
-                    level.extend(inner)
-            level = deeper
-            each_tried *= self._choices
-        return False
-
-
 def too_deep(value: Any, problem: str = "nested too deeply") -> ValidationError:
     """Return the error of a value that is nested too deeply."""
     kind = PydanticCustomError("too_deep", "{problem}", {"problem": problem})
@@ -265,13 +231,18 @@ def too_deep(value: Any, problem: str = "nested too deeply") -> ValidationError:
     return ValidationError.from_exception_data("value", [found])
 
 
-def find_ambiguity(core: CoreSchema) -> Ambiguity | None:
-    """Return the ambiguity of a type; None if it has none."""
+def limit_of_depth(core: CoreSchema) -> Callable[[Any], bool] | None:
+    """Return a test for values that are too deep for a type.
+
+    It is for types with recursive unions in which several choices look alike: only the innermost
+    values tell which one fits, so the time grows with the number of choices to the power of the
+    depth. None for other types.
+    """
     if type(core) is not dict or not types_of(core) >= {"union", "definition-ref"}:
         return None
     definitions = {each["ref"]: each for each in within(core) if isinstance(each.get("ref"), str)}
     most = 1
-    containers: set[type] = set()
+    containers: tuple[type, ...] = ()
     for union in within(core):
         if union.get("type") != "union" or "choices" not in union:
             continue
@@ -282,8 +253,30 @@ def find_ambiguity(core: CoreSchema) -> Ambiguity | None:
             alike = sum(kind not in others for kind in kinds)
             if alike > 1:
                 most = max(most, alike)
-                containers.add(container)
-    return Ambiguity(most, tuple(containers)) if containers else None
+                containers += (container,)
+
+    def is_too_deep(value: Any) -> bool:
+        tried = 0
+        level: list[Any] = [value]
+        each_tried = 1
+        while level:
+            deeper: list[Any] = []
+            # One level after the other: all values of a level are tried equally often.
+            while level:
+                each = level.pop()
+                inner = each.values() if is_object(each) else each if is_array(each) else ()
+                if not isinstance(each, containers):
+                    level.extend(inner)
+                    continue
+                tried += each_tried
+                if tried > _MAX_TRIED:
+                    return True
+                deeper.extend(inner)
+            level = deeper
+            each_tried *= most
+        return False
+
+    return is_too_deep if containers else None
 
 
 def _kind(core: Any, definitions: Mapping[str, Any]) -> Any:
