@@ -19,7 +19,7 @@ from pydantic_core import ValidationError
 from typing_extensions import TypedDict
 
 from mcpkit._signature import schema
-from mcpkit._signature.arguments import HOST_ARGUMENTS, Arguments
+from mcpkit._signature.arguments import HOST_ARGUMENTS
 from mcpkit._signature.schema import form_of
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.text import summarize
@@ -61,11 +61,7 @@ ACCEPTED: list[tuple[Any, Any, Any]] = [
     (dt.datetime, "2026-07-28T10:00:00Z", dt.datetime(2026, 7, 28, 10, tzinfo=dt.timezone.utc)),
     (dt.time, "10:30", dt.time(10, 30)),
     (dt.timedelta, "PT90S", dt.timedelta(seconds=90)),
-    (
-        uuid.UUID,
-        "12345678123456781234567812345678",
-        uuid.UUID(int=0x12345678123456781234567812345678),
-    ),
+    (uuid.UUID, f"{0x12345678:032x}", uuid.UUID(int=0x12345678)),
     (Decimal, "0.10", Decimal("0.10")),
     (Path, "a/b", Path("a/b")),
     (set[int], [1, 1, 2], {1, 2}),
@@ -291,12 +287,6 @@ class TestProblems:
         assert collects == {False}
         assert gc.isenabled()
 
-    def test_of_a_long_value_may_be_more_than_are_told(self) -> None:
-        assert problems(list[int], ["a"] * 10_000).splitlines() == [
-            'x[0]: expected an integer, got "a"',
-            "there may be more: a long list is checked up to its first problem only",
-        ]
-
     def test_of_a_long_value_that_has_none_are_none(self) -> None:
         assert accepted(list[Point], [{"x": 1}] * 10_000) == [Point(x=1)] * 10_000
         assert accepted(Tree, {"value": 1, "children": [{"value": "2"}] * 10_000}).value == 1
@@ -307,6 +297,8 @@ class TestProblems:
         lines = problems(Strict, {"x": 1, **more}).splitlines()
         assert lines[:2] == ["x.more0: unknown member", "x.more1: unknown member"]
         assert lines[20:] == ["and 4,980 more problems", said]
+        lines = problems(list[int], ["a"] * 10_000).splitlines()
+        assert lines == ['x[0]: expected an integer, got "a"', said]
 
     def test_with_unknown_arguments_are_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         compared: list[str] = []
@@ -409,13 +401,10 @@ class TestProblems:
     def test_are_none_if_a_model_says_that_its_numbers_may_be_infinite(self) -> None:
         assert accepted(Unbounded, {"size": "inf"}).size == math.inf
 
-    @pytest.mark.parametrize("values", [50_000, 49_990])
-    def test_are_texts_with_more_values_than_a_message_may_have(self, values: int) -> None:
-        text = json.dumps([0] * values)
-        if values < 50_000:
-            assert len(accepted(list[int], text)) == values
-        else:
-            assert problems(list[int], text).startswith("x: expected an array, got ")
+    def test_are_texts_with_more_values_than_a_message_may_have(self) -> None:
+        assert len(accepted(list[int], json.dumps([0] * 49_990))) == 49_990
+        found = problems(list[int], json.dumps([0] * 50_000))
+        assert found.startswith("x: expected an array, got ")
 
 
 class TestHostQuirks:
@@ -456,25 +445,17 @@ class TestAbsent:
     def test_a_default_is_filled_in(self, annotation: Any, default: Any, values: Any) -> None:
         assert arguments_of(handler(annotation, default)).validate({}) == values
 
-    def test_a_factory_makes_a_new_value_each_time(self) -> None:
-        arguments = arguments_of(handler(list[int], Field(default_factory=list)))
-        first, second = arguments.validate({})["x"], arguments.validate({})["x"]
-        assert first == []
-        assert first is not second
-
-    @pytest.mark.parametrize(
-        "arguments",
-        [
-            arguments_of(handler(list[int], Field([7]))),
-            arguments_of(handler(Annotated[list[int], Field(default=[7])])),
-        ],
-    )
-    def test_what_one_call_does_to_a_default_is_not_seen_by_the_next(
-        self, arguments: Arguments
-    ) -> None:
-        arguments.validate({})["x"].append(8)
-        assert arguments.validate({}) == {"x": [7]}
-        assert arguments.schema()["properties"]["x"]["default"] == [7]
+    def test_what_one_call_does_to_a_default_is_not_seen_by_the_next(self) -> None:
+        for annotation, default in (
+            (list[int], Field([7])),
+            (Annotated[list[int], Field(default=[7])], UNSET),
+            (list[int], Field(default_factory=lambda: [7])),
+        ):
+            arguments = arguments_of(handler(annotation, default))
+            arguments.validate({})["x"].append(8)
+            assert arguments.validate({}) == {"x": [7]}
+            shown = arguments.schema()["properties"]["x"].get("default", [7])
+            assert shown == [7]
 
     @pytest.mark.filterwarnings("ignore:Default value")
     def test_a_default_that_cannot_be_copied_is_used_as_it_is(self) -> None:
@@ -483,7 +464,5 @@ class TestAbsent:
 
     def test_null_is_accepted_though_it_is_not_advertised(self) -> None:
         assert arguments_of(handler(int | None, None)).validate({"x": None}) == {"x": None}
-
-    def test_an_alias_becomes_the_parameters_name(self) -> None:
         arguments = arguments_of(handler(Annotated[int, Field(alias="in")]))
         assert arguments.validate({"in": 3}) == {"x": 3}

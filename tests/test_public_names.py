@@ -28,23 +28,20 @@ MODULES = sorted(
 )
 
 
-def test_nothing_is_listed_twice() -> None:
+def test_what_is_listed_is_what_is_there() -> None:
     assert len(NAMES) == len(set(NAMES))
-
-
-def test_everything_that_is_listed_is_there() -> None:
     for name in NAMES:
         assert getattr(mcpkit, name) is not None
-
-
-def test_everything_that_is_there_is_listed() -> None:
     importlib.import_module("mcpkit.client")
     there = {
         name
         for name, value in vars(mcpkit).items()
         if not name.startswith("_") and not isinstance(value, types.ModuleType)
     }
-    assert there - OWN <= set(NAMES)
+    assert there - OWN <= set(NAMES) <= set(dir(mcpkit))
+    found: dict[str, Any] = {}
+    exec("from mcpkit import *", found)
+    assert set(NAMES) <= found.keys()
 
 
 def imported_for_type_checkers() -> dict[str, str]:
@@ -62,16 +59,6 @@ def imported_for_type_checkers() -> dict[str, str]:
 
 def test_type_checkers_and_the_interpreter_see_the_same_names() -> None:
     assert imported_for_type_checkers() == HOME_OF
-
-
-def test_a_star_import_brings_all_names() -> None:
-    found: dict[str, Any] = {}
-    exec("from mcpkit import *", found)
-    assert set(NAMES) <= found.keys()
-
-
-def test_all_names_are_shown_to_who_asks_for_them() -> None:
-    assert set(NAMES) <= set(dir(mcpkit))
 
 
 def test_a_name_that_is_not_there_says_so() -> None:
