@@ -86,16 +86,6 @@ class TestStart:
         loop.start(work())
         assert probe.said == ["begun"]
 
-    async def test_many_at_once_all_run(self, loop: Loop, probe: Probe) -> None:
-        async def work(number: int) -> None:
-            for _ in range(number % 4):
-                await anyio.lowlevel.checkpoint()
-            probe.say(number)
-
-        for number in range(100):
-            loop.start(work(number))
-        await probe.has(*range(100))
-
     async def test_work_may_start_work(self, loop: Loop, probe: Probe) -> None:
         """Also in its first step, where it ends as well."""
 
@@ -144,16 +134,6 @@ class TestCurrentTask:
         loop.start(work())
         await probe.has(True)
 
-    async def test_it_is_not_the_one_that_started(self, loop: Loop, probe: Probe) -> None:
-        outside = asyncio.current_task()
-
-        async def work() -> None:
-            probe.say(asyncio.current_task() is not outside)
-
-        loop.start(work())
-        await probe.has(True)
-        assert asyncio.current_task() is outside
-
     async def test_two_that_wait_have_different_ones(self, loop: Loop, probe: Probe) -> None:
         found: set[int] = set()
 
@@ -195,16 +175,6 @@ class TestCurrentTask:
             loop.start(work())
             await probe.has("ExceptionGroup")
 
-    async def test_wait_for(self, loop: Loop, probe: Probe) -> None:
-        async def work() -> None:
-            try:
-                await asyncio.wait_for(asyncio.sleep(TIMEOUT), 0.01)
-            except asyncio.TimeoutError:
-                probe.say("timed out")
-
-        loop.start(work())
-        await probe.has("timed out")
-
     @pytest.mark.parametrize("waits", [True, False])
     async def test_work_that_cancels_itself(self, loop: Loop, probe: Probe, waits: bool) -> None:
         """The next work is not touched by it, wherever it runs."""
@@ -238,19 +208,6 @@ class TestInside:
         loop.start(work())
         await probe.has("moved on")
 
-    async def test_a_cancel_scope_that_is_cancelled_before_the_first_wait(
-        self, loop: Loop, probe: Probe
-    ) -> None:
-        async def work() -> None:
-            with anyio.CancelScope() as scope:
-                scope.cancel()
-                await anyio.sleep(TIMEOUT)
-            await anyio.lowlevel.checkpoint()
-            probe.say("left")
-
-        loop.start(work())
-        await probe.has("left")
-
     async def test_a_task_group(self, loop: Loop, probe: Probe) -> None:
         async def work() -> None:
             async with anyio.create_task_group() as group:
@@ -262,31 +219,6 @@ class TestInside:
 
         loop.start(work())
         await probe.has("left")
-
-    async def test_a_thread(self, loop: Loop, probe: Probe) -> None:
-        async def work() -> None:
-            probe.say(await anyio.to_thread.run_sync(threading.get_ident))
-
-        loop.start(work())
-        await turns()
-        while not probe.said:
-            await anyio.sleep(0.01)
-        assert probe.said != [threading.get_ident()]
-
-    async def test_scopes_of_work_that_ended_do_not_reach_the_next(
-        self, loop: Loop, probe: Probe
-    ) -> None:
-        async def first() -> None:
-            with anyio.CancelScope() as scope:
-                scope.cancel()
-
-        async def second() -> None:
-            await anyio.sleep(0.01)
-            probe.say("undisturbed")
-
-        loop.start(first())
-        loop.start(second())
-        await probe.has("undisturbed")
 
 
 class TestContextVariables:
@@ -361,18 +293,6 @@ class TestCancel:
         loop.start(self.wait(probe))()
         await probe.has("cleaned up")
 
-    async def test_at_once_when_others_have_run(self, loop: Loop, probe: Probe) -> None:
-        loop.start(anyio.lowlevel.checkpoint())
-        await turns()
-        loop.start(self.wait(probe))()
-        await probe.has("cleaned up")
-
-    async def test_later(self, loop: Loop, probe: Probe) -> None:
-        cancel = loop.start(self.wait(probe))
-        await turns()
-        cancel()
-        await probe.has("cleaned up")
-
     @only_asyncio
     @pytest.mark.parametrize("later", [False, True])
     async def test_reaches_what_is_awaited(self, loop: Loop, probe: Probe, later: bool) -> None:
@@ -430,12 +350,6 @@ class TestEnd:
             await turns()
         assert probe.said == ["cleaned up"]
 
-    async def test_what_was_started_last(self, anyio_backend: str) -> None:
-        probe = Probe()
-        async with open_loop() as loop:
-            loop.start(TestCancel.wait(probe))
-        assert probe.said == ["cleaned up"]
-
     @only_asyncio
     async def test_nothing_is_left_behind(self, anyio_backend: str) -> None:
         before = asyncio.all_tasks()
@@ -459,21 +373,6 @@ class TestEnd:
 
 
 class TestSoon:
-    async def test_in_the_next_turn(self, loop: Loop, probe: Probe) -> None:
-        loop.soon(lambda: probe.say("called"))
-        assert probe.said == []
-        await probe.has("called")
-
-    async def test_from_a_thread(self, loop: Loop, probe: Probe) -> None:
-        thread = threading.get_ident()
-
-        def work() -> None:
-            assert not loop.on_loop()
-            loop.soon(lambda: probe.say(threading.get_ident() == thread))
-
-        threading.Thread(target=work).start()
-        await probe.has(True)
-
     async def test_in_order(self, loop: Loop, probe: Probe) -> None:
         def work() -> None:
             for number in range(100):
@@ -482,9 +381,6 @@ class TestSoon:
         await anyio.to_thread.run_sync(work)
         await probe.has(*range(100))
         assert probe.said == list(range(100))
-
-    async def test_this_thread_is_the_loop(self, loop: Loop) -> None:
-        assert loop.on_loop()
 
     async def test_it_will_be_called(self, loop: Loop, probe: Probe) -> None:
         assert loop.soon(lambda: probe.say("on the loop"))
@@ -503,13 +399,6 @@ class TestSoon:
             thread.start()
             thread.join(TIMEOUT)
             assert told == [False]
-
-
-class TestBeforeWaiting:
-    async def test_it_is_called_before_the_loop_waits(self, loop: Loop, probe: Probe) -> None:
-        loop.before_waiting(lambda: probe.say("called"))
-        await turns(1)
-        assert probe.said == ["called"]
 
 
 class TestFuture:

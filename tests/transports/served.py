@@ -16,7 +16,6 @@ from mcpkit.transports.stdio import server as serve
 
 settings = os.environ
 app = MCPKit("served", max_in_flight=int(settings.get("MAX_IN_FLIGHT", "1000")))
-released: dict[str, anyio.Event] = {}
 variable = contextvars.ContextVar("variable", default="unset")
 
 
@@ -52,15 +51,9 @@ async def large_later(size: int) -> str:
 
 @app.tool
 async def wait(name: str) -> str:
-    """Wait until `release` is called with the same name."""
     tell(f"{name} waits")
-    await released.setdefault(name, anyio.Event()).wait()
+    await anyio.sleep_forever()
     return name
-
-
-@app.tool
-async def release(name: str) -> None:
-    released.setdefault(name, anyio.Event()).set()
 
 
 @app.tool
@@ -127,43 +120,11 @@ def flood_from_thread(count: int, ctx: SyncContext) -> str:
 
 
 @app.tool
-async def pour(count: int, ctx: Context) -> str:
-    """Log and wait for the client each time."""
-    for number in range(count):
-        await ctx.info(f"{number} " + "x" * 1000)
-    return "poured"
-
-
-@app.tool
-async def timed(seconds: float) -> str:
-    """Limit a wait, with what the event loop offers."""
-    with anyio.move_on_after(seconds):
-        await anyio.sleep_forever()
-    return "timed out"
-
-
-@app.tool
 async def exchange_variable(value: str) -> str:
     """Set a context variable; what it was before."""
     before = variable.get()
     variable.set(value)
     return before
-
-
-@app.tool
-async def offer(name: str) -> None:
-    """Add a tool."""
-
-    def added() -> None:
-        """Was added."""
-
-    app.add_tool(added, name=name)
-
-
-@app.tool
-async def touch(uri: str) -> None:
-    """Say that a resource has changed."""
-    app.changed(uri)
 
 
 @app.tool

@@ -24,7 +24,6 @@ from tests.messages import (
     request,
 )
 from tests.transports.processes import (
-    LEGACY,
     SERVED,
     TIMEOUT,
     Process,
@@ -100,15 +99,6 @@ def ends_promptly(server: Process) -> int:
 
 
 class TestLines:
-    def test_several_messages_in_one_write(self, shared: Process) -> None:
-        shared.send(*(call(id, "echo", text=str(id)) for id in range(100)))
-        assert [shared.answer(id)["id"] for id in range(100)] == list(range(100))
-
-    def test_a_message_in_many_writes(self, shared: Process) -> None:
-        for byte in encoded(echo()) + b"\n":
-            shared.send_bytes(bytes([byte]))
-        assert shared.answer(1)["result"]["content"] == [{"type": "text", "text": "hello"}]
-
     def test_a_character_cut_in_two(self, shared: Process) -> None:
         line = json.dumps(call(1, "echo", text="né€😀"), ensure_ascii=False).encode()
         for at in range(len(line)):
@@ -117,21 +107,14 @@ class TestLines:
                 shared.send_bytes(line[at:] + b"\n")
                 assert shared.answer(1)["result"]["content"][0]["text"] == "né€😀"
 
-    def test_a_line_that_ends_like_on_windows(self, shared: Process) -> None:
-        shared.send_bytes(encoded(echo()) + b"\r\n")
-        assert shared.answer(1)["id"] == 1
-
-    def test_blank_lines_mean_nothing(self, shared: Process) -> None:
-        shared.send_bytes(b"\n\r\n  \t\n\n" + encoded(echo()) + b"\n\n")
+    def test_blank_lines_and_returns_mean_nothing(self, shared: Process) -> None:
+        shared.send_bytes(b"\n\r\n  \t\n\n" + encoded(echo()) + b"\r\n\n")
         assert shared.receive()["id"] == 1
 
     def test_a_line_separator_inside_a_string_ends_no_line(self, shared: Process) -> None:
         """Only the newline does; U+2028, U+0085 and a carriage return stay where they are."""
         text = "a\u2028b\u0085c\rd\x0be"
         assert shared.text(call(1, "echo", text=text)) == text
-
-    def test_a_newline_in_an_answer_is_escaped(self, shared: Process) -> None:
-        assert shared.text(call(1, "echo", text="a\nb")) == "a\nb"
 
     def test_a_last_line_without_its_end_is_served(self, server: Process) -> None:
         """JSON text tells by itself where it ends; a shell's ``printf`` writes just this."""
@@ -208,12 +191,6 @@ BROKEN = {
 class TestBrokenLines:
     """MSG-8: answered without an id where the revision has a shape for that, else dropped."""
 
-    def test_answered_without_a_handshake(self, shared: Process, line: bytes) -> None:
-        shared.send(line, echo())
-        refusal = shared.receive()
-        assert (refusal["error"]["code"], "id" in refusal) == (-32700, False)
-        assert shared.receive()["id"] == 1
-
     def test_answered_after_a_handshake(self, server: Process, line: bytes) -> None:
         server.shake_hands("2025-11-25")
         server.send(line, request(1, "ping"))
@@ -227,16 +204,6 @@ class TestBrokenLines:
             server.shake_hands(version)
             server.send(line, request(1, "ping"))
             assert server.receive()["id"] == 1
-
-
-def test_a_dropped_line_is_logged_when_debugging(tmp_path: Path) -> None:
-    """MSG-8, STDIO-3."""
-    command = [sys.executable, "-m", "mcpkit", "run", "--debug", str(SERVED)]
-    with started(command, cwd=tmp_path) as server:
-        server.shake_hands("2025-06-18")
-        server.send(b"broken", request(1, "ping"))
-        assert server.receive()["id"] == 1
-        server.wait_for_stderr("Not a JSON message")
 
 
 # --- kinds of streams -----------------------------------------------------------------------------
@@ -268,16 +235,6 @@ class TestStreams:
             assert [each["id"] for each in server.rest()] == [1]
             assert ends_promptly(server) == 0
 
-    def test_a_socket_each(self, backend: str) -> None:
-        (to_server, unused), stdin = sockets()
-        (also_unused, from_server), stdout = sockets()
-        assert unused is not None
-        assert also_unused is not None
-        with unused, also_unused:
-            ends = (to_server, from_server)
-            with served(backend, stdin=stdin, stdout=stdout, ends=ends) as server:
-                assert server.ask(echo())["id"] == 1
-
     def test_a_named_pipe_as_stdin(self, backend: str, tmp_path: Path) -> None:
         path = tmp_path / "fifo"
         os.mkfifo(path)
@@ -286,11 +243,6 @@ class TestStreams:
         with both, served(backend, stdin=path.open("rb"), ends=(both, None)) as server:
             assert server.ask(echo())["id"] == 1
             server.close_stdin()
-            assert ends_promptly(server) == 0
-
-    def test_the_null_device_as_stdin(self, backend: str) -> None:
-        with served(backend, stdin=subprocess.DEVNULL) as server:
-            assert server.rest() == []
             assert ends_promptly(server) == 0
 
     def test_stdin_closed(self, backend: str) -> None:
@@ -324,12 +276,6 @@ class TestStreams:
 
 
 class TestEnd:
-    def test_end_of_input_ends_the_process(self, server: Process) -> None:
-        server.ask(echo())
-        server.close_stdin()
-        assert ends_promptly(server) == 0
-        assert server.rest() == []
-
     def test_calls_that_run_are_cancelled_and_clean_up(self, server: Process) -> None:
         server.send(call(1, "forever", name="A"), call(2, "forever", name="B"))
         server.wait_for_stderr("B waits")
@@ -365,14 +311,6 @@ class TestEnd:
         assert server.rest() == []
         server.wait_for_stderr("A has cleaned up")
         assert "Traceback" not in server.stderr
-
-    def test_a_call_that_is_about_to_finish_is_answered_after_sigterm(self, backend: str) -> None:
-        with served(backend, env={"GRACE": "10"}) as server:
-            server.send(call(1, "soon", seconds=0.2))
-            server.wait_for_stderr("soon waits")
-            server.signal(signal.SIGTERM)
-            assert [each["id"] for each in server.rest()] == [1]
-            assert ends_promptly(server) == 0
 
     @pytest.mark.parametrize(
         ("end", "code"),
@@ -562,12 +500,6 @@ class TestBackPressure:
             assert server.answer(1)["result"]["content"][0]["text"] == "flooded"
             server.wait_for_stderr("left out")
 
-    def test_a_handler_that_awaits_its_log_messages_loses_none(self, server: Process) -> None:
-        message = modern(1, "tools/call", level="info", name="pour", arguments={"count": 2000})
-        server.ask(message)
-        numbers = [int(each["params"]["data"].split()[0]) for each in server.others]
-        assert numbers == list(range(2000))
-
     def test_a_ping_flood(self, backend: str) -> None:
         with served(backend, reading=False, cold=True) as server:
             line = encoded(request("p" * 500, "ping")) + b"\n"
@@ -591,19 +523,6 @@ class TestBackPressure:
 
 
 class TestConcurrency:
-    def test_a_ping_overtakes_a_handler(self, server: Process) -> None:
-        server.shake_hands()
-        waits = request(1, "tools/call", name="wait", arguments={"name": "A"})
-        server.send(waits, request(2, "ping"))
-        assert server.receive()["id"] == 2
-
-    def test_handlers_run_at_the_same_time(self, shared: Process) -> None:
-        shared.send(call(1, "wait", name="one"), call(2, "wait", name="other"))
-        shared.send(call(3, "release", name="other"))
-        assert [shared.receive()["id"] for _ in range(2)] in ([2, 3], [3, 2])
-        shared.send(call(4, "release", name="one"))
-        assert {shared.receive()["id"], shared.receive()["id"]} == {1, 4}
-
     def test_a_ping_overtakes_handlers_that_block_every_thread(self, server: Process) -> None:
         server.shake_hands()
         server.send(
@@ -621,15 +540,6 @@ class TestConcurrency:
             server.send(*waits, request(3, "ping"))
             assert server.receive()["id"] == 3
 
-    def test_more_requests_than_may_run_are_all_answered(self, backend: str) -> None:
-        with served(backend, env={"MAX_IN_FLIGHT": "3"}) as server:
-            server.send(*(call(id, "soon", seconds=0.001) for id in range(50)))
-            assert sorted(server.receive()["id"] for _ in range(50)) == list(range(50))
-
-    def test_a_context_variable_stays_in_its_call(self, shared: Process) -> None:
-        assert shared.text(call(1, "exchange_variable", value="mine")) == "unset"
-        assert shared.text(call(2, "exchange_variable", value="yours")) == "unset"
-
     def test_a_context_variable_does_not_reach_a_call_that_waited(self, backend: str) -> None:
         """A handler's end makes room for the next; that does not begin in its context."""
         with served(backend, env={"MAX_IN_FLIGHT": "1"}) as server:
@@ -644,24 +554,11 @@ class TestConcurrency:
             texts = [server.answer(id)["result"]["content"][0]["text"] for id in ids]
             assert texts == ["unset"] * len(ids)
 
-    @pytest.mark.parametrize("seconds", [0, 0.05])
-    def test_a_handler_limits_its_own_wait(self, shared: Process, seconds: float) -> None:
-        assert shared.text(call(1, "timed", seconds=seconds)) == "timed out"
-
 
 # --- cancellation ---------------------------------------------------------------------------------
 
 
 class TestCancellation:
-    def test_an_async_handler_is_stopped_and_not_answered(self, server: Process) -> None:
-        """CANC-1, CANC-4."""
-        server.send(call(1, "forever", name="A"))
-        server.wait_for_stderr("A waits")
-        server.send(cancelled(1))
-        server.wait_for_stderr("A has cleaned up")
-        server.close_stdin()
-        assert server.rest() == []
-
     def test_in_the_same_write_as_the_request(self, server: Process) -> None:
         server.send(call(1, "forever", name="A"), cancelled(1), echo(2))
         server.wait_for_stderr("A has cleaned up")
@@ -686,65 +583,8 @@ class TestCancellation:
         assert server.rest() == []
         assert ends_promptly(server) == 0
 
-    def test_the_id_may_be_used_again(self, shared: Process) -> None:
-        """MSG-4."""
-        shared.send(call(1, "forever", name="A"), cancelled(1), echo(1))
-        assert shared.receive()["result"]["content"][0]["text"] == "hello"
-
-    def test_an_id_in_use_is_refused(self, server: Process) -> None:
-        server.send(call(1, "wait", name="A"), echo(1))
-        assert server.receive()["error"]["code"] == -32600
-
-    @pytest.mark.parametrize("id", [99, "1", None, 1.5, [1]], ids=repr)
-    def test_of_nothing_that_runs_is_ignored(self, shared: Process, id: Any) -> None:
-        """CANC-2."""
-        name = f"{id!r} cancels nothing"
-        shared.send(call(1, "wait", name=name), cancelled(id), call(2, "release", name=name))
-        assert {shared.receive()["id"], shared.receive()["id"]} == {1, 2}
-
-    def test_across_the_eras(self, server: Process) -> None:
-        """ERA-3: the notification has no mark of its era."""
-        server.shake_hands()
-        server.send(call(1, "forever", name="A"))
-        server.send(request(2, "tools/call", name="forever", arguments={"name": "B"}))
-        server.wait_for_stderr("B waits")
-        server.send(cancelled(1), cancelled(2))
-        server.wait_for_stderr("A has cleaned up")
-        server.wait_for_stderr("B has cleaned up")
-
 
 # --- both eras ------------------------------------------------------------------------------------
-
-
-class TestEras:
-    """PROTOCOL 3.3: both in one process, at the same time."""
-
-    def test_side_by_side(self, server: Process) -> None:
-        assert server.shake_hands()["protocolVersion"] == LEGACY
-        assert "resultType" not in server.ask(request(1, "tools/list"))["result"]
-        assert server.ask(modern(2, "tools/list"))["result"]["resultType"] == "complete"
-
-    def test_a_request_of_neither_era(self, shared: Process) -> None:
-        """Row 6, LIFE-7."""
-        assert shared.ask(request(1, "tools/list"))["error"]["code"] == -32600
-
-    def test_a_method_of_one_era_without_its_marks(self, server: Process) -> None:
-        """Row 4."""
-        server.shake_hands()
-        assert server.ask(request(1, "server/discover"))["error"]["code"] == -32602
-
-    def test_a_removed_method(self, server: Process) -> None:
-        """ERA-1."""
-        server.shake_hands()
-        assert server.ask(modern(1, "ping"))["error"]["code"] == -32601
-
-    def test_a_batch_is_one_line(self, server: Process) -> None:
-        """MSG-12."""
-        server.shake_hands("2025-03-26")
-        server.send(json.dumps([request(1, "ping"), request(2, "ping")]).encode())
-        line = server.line()
-        assert line is not None
-        assert [each["id"] for each in json.loads(line)] == [1, 2]
 
 
 # --- streams of changes ---------------------------------------------------------------------------
@@ -756,33 +596,6 @@ class TestListening:
         server.version = MODERN
         server.send(modern(id, "subscriptions/listen", notifications=wanted))
         return server.receive()
-
-    def test_the_acknowledgement_comes_first(self, server: Process) -> None:
-        """SUB-1, SUB-2, SUB-4."""
-        asked = {"toolsListChanged": True, "resourceSubscriptions": ["served://fixed", "x://y"]}
-        ack = self.listen(server, "L", **asked)
-        assert ack["method"] == "notifications/subscriptions/acknowledged"
-        assert ack["params"]["_meta"] == {SUBSCRIPTION: "L"}
-        honoured = {"toolsListChanged": True, "resourceSubscriptions": ["served://fixed"]}
-        assert ack["params"]["notifications"] == honoured
-
-    def test_a_change_goes_to_each_stream_that_asked(self, server: Process) -> None:
-        """SUB-3, SUB-8."""
-        self.listen(server, 1, toolsListChanged=True)
-        self.listen(server, "1", toolsListChanged=True)
-        self.listen(server, 2, promptsListChanged=True)
-        server.ask(call(3, "offer", name="new"))
-        changes = [*server.others, *(server.receive() for _ in range(2 - len(server.others)))]
-        assert {each["method"] for each in changes} == {"notifications/tools/list_changed"}
-        assert [each["params"]["_meta"][SUBSCRIPTION] for each in changes] == [1, "1"]
-
-    def test_an_update_of_a_resource(self, server: Process) -> None:
-        self.listen(server, 1, resourceSubscriptions=["served://fixed"])
-        server.send(call(2, "touch", uri="served://other"), call(3, "touch", uri="served://fixed"))
-        server.answer(2)
-        server.answer(3)
-        (update,) = server.others or [server.receive()]
-        assert update["params"] == {"uri": "served://fixed", "_meta": {SUBSCRIPTION: 1}}
 
     @pytest.mark.parametrize(
         "end",
@@ -810,31 +623,21 @@ class TestListening:
             assert result["result"]["_meta"][SUBSCRIPTION] == id
         assert ends_promptly(server) == 0
 
-    def test_a_client_ends_one(self, server: Process) -> None:
-        """SUB-9: nothing more is sent for it, not even a result."""
-        self.listen(server, 1, toolsListChanged=True)
-        server.send(cancelled(1))
-        server.ask(call(2, "offer", name="new"))
-        server.close_stdin()
-        assert [*server.others, *server.rest()] == []
-
 
 # --- nothing but messages on stdout (STDIO-2) -----------------------------------------------------
 
 PRINTS = {
     "at import": ("print('stray')", ""),
-    "at import, to the descriptor": ("os.write(1, b'stray\\n')", ""),
     "in a C library, at import": ("ctypes.CDLL(None).puts(b'stray')", ""),
-    "in a child process, at import": ("subprocess.run(['echo', 'stray'], check=True)", ""),
     "in a tool": ("", "print('stray')"),
     "in a C library": ("", "ctypes.CDLL(None).puts(b'stray'); ctypes.CDLL(None).fflush(None)"),
-    "in a child process": ("", "subprocess.run(['echo', 'stray'], check=True)"),
     "in a child process that reads": ("", "subprocess.run('cat; echo stray', shell=True)"),
 }
 
 
 @pytest.mark.parametrize(("at_import", "in_tool"), PRINTS.values(), ids=PRINTS.keys())
 def test_what_is_printed_lands_on_stderr(tmp_path: Path, at_import: str, in_tool: str) -> None:
+    """STDIO-2, STDIO-3."""
     (tmp_path / "server.py").write_text(
         "import ctypes, os, subprocess\n"
         f"{at_import}\n"

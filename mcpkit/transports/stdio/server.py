@@ -160,8 +160,10 @@ async def serve(
 
         # A handler may call this, and reading must not run in the handler's context.
         output.on_writable = session.on_writable = lambda: context.copy().run(go_on)
+        watching = anyio.Event()
+        loop.start(_watch_signals(watching, ended, signals))
+        await watching.wait()  # before a client can know that it is served
         reader = make_reader(streams.reader, loop, take)
-        loop.start(_watch_signals(ended, signals))
         try:
             await ended.wait()
         except anyio.get_cancelled_exc_class():
@@ -195,12 +197,16 @@ def _do_nothing() -> None:
     """Cancel nothing: reading is not paused."""
 
 
-async def _watch_signals(ended: anyio.Event, signals: list[int] | None) -> None:
-    if signals is None or threading.current_thread() is not threading.main_thread():
+async def _watch_signals(
+    watching: anyio.Event, ended: anyio.Event, signals: list[int] | None
+) -> None:
+    is_main = threading.current_thread() is threading.main_thread()
+    # On Windows, Ctrl-C arrives as KeyboardInterrupt.
+    if signals is None or not is_main or sys.platform == "win32":
+        watching.set()
         return
-    if sys.platform == "win32":
-        return  # Ctrl-C arrives as KeyboardInterrupt there
     with anyio.open_signal_receiver(*stop_signals()) as received:
+        watching.set()
         async for number in received:
             signals.append(number)
             ended.set()
