@@ -97,6 +97,18 @@ def test_the_windows_package_of_claude_desktop_has_its_own_file(tmp_path: Path) 
     assert found == package / "LocalCache/Roaming/Claude/claude_desktop_config.json"
 
 
+def test_some_hosts_have_files_for_projects() -> None:
+    assert {name: host.project_file for name, host in HOSTS.items() if host.project_file} == {
+        "claude-code": ".mcp.json",
+        "cursor": ".cursor/mcp.json",
+        "vscode": ".vscode/mcp.json",
+        "gemini-cli": ".gemini/settings.json",
+        "codex": ".codex/config.toml",
+        "zed": ".zed/settings.json",
+        "copilot-cli": ".mcp.json",
+    }
+
+
 # --- how entries look -----------------------------------------------------------------------------
 
 START = {"command": "/bin/it", "args": ["a"]}
@@ -419,23 +431,17 @@ class TestWriting:
         assert [each.name for each in tmp_path.iterdir()] == ["f"]
         assert file.read_text() == "theirs"
 
-    def test_there_is_one_backup(self, tmp_path: Path) -> None:
-        file = tmp_path / "f"
-        file.write_text("0")
-        backups = [write(file, str(n + 1), str(n), private=False) for n in range(3)]
-        assert backups == [tmp_path / "f.bak"] * 3
-        assert (tmp_path / "f.bak").read_text() == "2"
-        assert len(list(tmp_path.iterdir())) == 2
-
-    @pytest.mark.skipif(sys.platform == "win32", reason="has other permissions")
     @pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
-    def test_permissions_are_kept_also_by_the_backup(self, tmp_path: Path, mode: int) -> None:
-        file = tmp_path / "f"
-        file.write_text("old")
+    def test_there_is_one_backup_with_the_same_permissions(self, tmp_path: Path, mode: int) -> None:
+        file, backup = tmp_path / "f", tmp_path / "f.bak"
+        file.write_text("0")
         file.chmod(mode)
-        backup = write(file, "new", "old", private=False)
-        assert backup is not None
-        assert [stat.S_IMODE(each.stat().st_mode) for each in (file, backup)] == [mode, mode]
+        for n in range(3):
+            assert write(file, str(n + 1), str(n), private=False) == backup
+        assert backup.read_text() == "2"
+        assert len(list(tmp_path.iterdir())) == 2
+        if sys.platform != "win32":
+            assert [stat.S_IMODE(each.stat().st_mode) for each in (file, backup)] == [mode, mode]
 
     @pytest.mark.skipif(sys.platform == "win32", reason="has other permissions")
     @pytest.mark.parametrize(("private", "mode"), [(True, 0o600), (False, 0o644)])
@@ -450,34 +456,22 @@ class TestWriting:
         assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == mode
 
 
-class TestSeveralAtOnce:
+@pytest.fixture
+def readers(tmp_path: Path) -> list[InFile]:
     """Each has read the file before any of them writes."""
+    (tmp_path / "f").write_text(json.dumps({"mcpServers": {"a": ENTRY, "b": ENTRY}}))
+    return [InFile(HOSTS["cursor"], tmp_path / "f", private=False) for _ in range(3)]
 
-    def test_entries_of_all_survive(self, tmp_path: Path) -> None:
-        file = tmp_path / "f"
-        file.write_text('{"other": 1}')
-        readers = [InFile(HOSTS["cursor"], file, private=False) for _ in range(3)]
-        for number, config in enumerate(readers):
-            config.change(f"n{number}", ENTRY).make()
-        found = json.loads(file.read_text())
-        assert found == {"other": 1, "mcpServers": {f"n{number}": ENTRY for number in range(3)}}
 
-    def test_an_entry_that_another_removed_stays_removed(self, tmp_path: Path) -> None:
-        file = tmp_path / "f"
-        file.write_text(json.dumps({"mcpServers": {"a": ENTRY, "b": ENTRY}}))
-        first, second = (InFile(HOSTS["cursor"], file, private=False) for _ in range(2))
-        first.change("a", None).make()
-        second.change("b", None).make()
-        assert json.loads(file.read_text())["mcpServers"] == {}
-
-    def test_an_entry_that_another_changed_is_not_replaced(self, tmp_path: Path) -> None:
-        file = tmp_path / "f"
-        file.write_text("{}")
-        first, second = (InFile(HOSTS["cursor"], file, private=False) for _ in range(2))
-        first.change("n", ENTRY).make()
-        with pytest.raises(Unsupported, match="another process has just changed n; try again"):
-            second.change("n", {"command": "other"}).make()
-        assert json.loads(file.read_text())["mcpServers"] == {"n": ENTRY}
+def test_changes_of_several_survive(readers: list[InFile]) -> None:
+    first, second, third = readers
+    first.change("a", None).make()
+    second.change("b", None).make()
+    assert third.change("n", ENTRY).make() is not None
+    assert second.change("n", ENTRY).make() is None
+    with pytest.raises(Unsupported, match="another process has just changed n; try again"):
+        first.change("n", {"command": "other"}).make()
+    assert json.loads(third.file.read_text())["mcpServers"] == {"n": ENTRY}
 
 
 class TestLargeFiles:

@@ -264,24 +264,20 @@ class Calls(cst.CSTTransformer):
 
     def _middleware(self, original: cst.Call, args: Args, row: PeerName) -> None:
         """Register middleware behind the app, in the same order."""
-        value = args.get(row.theirs)
+        value: Any = args.get(row.theirs)
         app = self._assigned_to(original)
         before = Args(original).get(row.theirs)
-        if value is None or before is None or not app or not self._is_ours_now(before):
+        is_listed = isinstance(value, cst.List) and all(
+            type(each) is cst.Element for each in value.elements
+        )
+        if not is_listed or before is None or not app or not self._is_ours_now(before):
             self._mark(f"{row.theirs}=", row)
             return
         args.take(row.theirs)
-        if isinstance(value, cst.List) and all(type(x) is cst.Element for x in value.elements):
-            for each in value.elements:
-                made = cst.parse_statement(f"{app}.middleware(x)\n")
-                self._around[-1][1].append(
-                    made.with_deep_changes(
-                        cast("Any", made).body[0].value.args[0], value=each.value
-                    )
-                )
-            return
-        loop = cst.parse_statement(f"for each in x:\n    {app}.middleware(each)\n")
-        self._around[-1][1].append(cast("Any", loop).with_changes(iter=value))
+        for each in value.elements:
+            made: Any = cst.parse_statement(f"{app}.middleware(x)\n")
+            argument = made.body[0].value.args[0]
+            self._around[-1][1].append(made.with_deep_changes(argument, value=each.value))
 
     def _is_ours_now(self, value: cst.BaseExpression) -> bool:
         """Return True if no middleware is theirs, or of a class that is left to the user."""

@@ -42,12 +42,10 @@ class Args:
 
     @property
     def positional(self) -> list[cst.Arg]:
-        """Those without a keyword, up to the first star."""
         return [*takewhile(lambda each: each.keyword is None and not each.star, self.all)]
 
     @property
     def keywords(self) -> list[str]:
-        """The keywords, in order."""
         return [each.keyword.value for each in self.all if each.keyword is not None]
 
     def get(self, name: str) -> cst.BaseExpression | None:
@@ -64,18 +62,15 @@ class Args:
         return None if found is None else found.value
 
     def rename(self, name: str, ours: str) -> None:
-        """Give a keyword another name."""
-        found = self._find(name)
-        if found is not None and found.keyword is not None:
-            place = self.all.index(found)
-            keyword = found.keyword.with_changes(value=ours)
-            self.all[place] = found.with_changes(keyword=keyword)
+        self._change(name, keyword=cst.Name(ours))
 
     def replace(self, name: str, value: cst.BaseExpression) -> None:
-        """Give a keyword another value."""
+        self._change(name, value=value)
+
+    def _change(self, name: str, **changes: cst.CSTNode) -> None:
         found = self._find(name)
         if found is not None:
-            self.all[self.all.index(found)] = found.with_changes(value=value)
+            self.all[self.all.index(found)] = found.with_changes(**changes)
 
     def add(self, name: str, value: cst.BaseExpression) -> None:
         """Add a keyword at the end, unless it is there."""
@@ -96,11 +91,9 @@ class Args:
         self.all[place : place + 1] = made
 
     def first(self, value: cst.BaseExpression) -> None:
-        """Put a value before all others."""
         self.all.insert(0, cst.Arg(value))
 
     def swap(self) -> None:
-        """Have the first two change places."""
         self.all[:2] = reversed(self.all[:2])
 
     def positional_as(self, names: Iterable[str]) -> None:

@@ -18,15 +18,10 @@ TEXT: Final = {"type": "string", "description": "Such as A-17."}
 
 
 class Case(NamedTuple):
-    """Servers for one rule.
+    """Servers for one rule."""
 
-    Args:
-        found: Servers with one finding of the rule each, and a part of its message.
-        missed: Similar servers without a finding.
-    """
-
-    found: list[tuple[Listing, str]]
-    missed: list[Listing]
+    found: list[tuple[Listing, str]]  # with one finding each, and a part of its message
+    missed: list[Listing]  # similar, without a finding
 
 
 def one(schema: Any, name: str = "order_id") -> Listing:
