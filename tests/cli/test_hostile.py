@@ -73,6 +73,12 @@ ANSWERS: Final[dict[str, Any]] = {
 CALLED: Final = {"tools/call": result(content=[])}
 
 
+def telling(kind: str, **params: Any) -> dict[str, Any]:
+    """A call with a notification before its result."""
+    told = {"method": f"notifications/{kind}", "params": params}
+    return {"tools/call": {"before": [told], **result(content=[])}}
+
+
 def stub(**answers: Any) -> str:
     """The command of a server that answers these methods so."""
     return shlex.join([sys.executable, "-c", STUB, json.dumps({**ANSWERS, **answers})])
@@ -122,34 +128,10 @@ SAID: Final[dict[str, tuple[list[str], dict[str, Any], str]]] = {
     ),
     "a log message": (
         ["call", "t"],
-        {
-            "tools/call": {
-                "before": [
-                    {
-                        "method": "notifications/message",
-                        "params": {"level": EVIL, "logger": EVIL, "data": "a\nerror   forged"},
-                    }
-                ],
-                **result(content=[]),
-            }
-        },
+        telling("message", level=EVIL, logger=EVIL, data="a\nerror   forged"),
         f"{SEEN} {SEEN}: a\n        error   forged\n",
     ),
-    "progress": (
-        ["call", "t"],
-        {
-            "tools/call": {
-                "before": [
-                    {
-                        "method": "notifications/progress",
-                        "params": {"progress": 1, "message": f"m{EVIL}"},
-                    }
-                ],
-                **result(content=[]),
-            }
-        },
-        f"m{SEEN}",
-    ),
+    "progress": (["call", "t"], telling("progress", progress=1, message=f"m{EVIL}"), f"m{SEEN}"),
     "what is no message": (
         ["call", "t"],
         {"tools/call": {"before": [{"method": 5, EVIL: EVIL}], **result(content=[])}},
@@ -313,11 +295,7 @@ def test_files_without_number(tmp_path: Path) -> None:
 def test_no_file_is_called_like_a_device_of_windows(name: str) -> None:
     assert Binary(b"", "text/plain", name).name.startswith("_")
     assert name_from(f"file:///{name}").startswith("_")
-
-
-@pytest.mark.parametrize("name", ["console", "com10", "nulls.txt", "a.con"])
-def test_a_file_may_be_called_nearly_so(name: str) -> None:
-    assert name_from(f"file:///{name}") == name
+    assert name_from("file:///console") == "console"
 
 
 def test_an_error_that_is_long() -> None:

@@ -144,126 +144,63 @@ def others_in(name: str) -> str:
     return texts.get(name, JSON) % host.key
 
 
-def backups_of(file: Path) -> list[Path]:
-    return [each for each in file.parent.iterdir() if each.name.endswith(".bak")]
-
-
-class Story:
-    """The changes to a file of a host, step by step."""
-
-    def __init__(self, name: str, root: Path) -> None:
-        self.name = name
-        person = Person(root)
-        server = f"{Path(sys.executable).as_posix()} --version"
-        here = [server, "--client", name, "--config"]
-        self.new = root / "deep" / "config"
-        self.newly = person.installs(*here, self.new, "--name", "weather")
-        self.file = root / "kept" / "config"
-        self.file.parent.mkdir()
-        self.found = others_in(name)
-        self.file.write_text(self.found)
-        self.refused = person.installs(*here, self.file, "--name", "other")
-        self.after_refusal = self.file.read_text()
-        self.added = person.installs(*here, self.file, "--name", "weather")
-        self.after = self.file.read_text()
-        self.again = person.installs(*here, self.file, "--name", "weather")
-        self.after_again = self.file.read_text()
-        self.backups = backups_of(self.file)
-        self.copy = [each.read_text() for each in self.backups]
-        self.removed = person.installs("weather", *here[1:], self.file, "--remove")
-
-    def entries(self, file: Path) -> dict[str, Any]:
-        return entries_in(self.name, file.read_text())
-
-
-def entries_in(name: str, text: str) -> dict[str, Any]:
-    data: dict[str, Any] = HOSTS[name].format.load(text)
+def entries_in(name: str, file: Path) -> dict[str, Any]:
+    data: dict[str, Any] = HOSTS[name].format.load(file.read_text())
     entries: dict[str, Any] = data[HOSTS[name].key]
     return entries
 
 
-@pytest.fixture(scope="module", params=NAMED)
-def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    return Story(request.param, tmp_path_factory.mktemp("story").resolve())
+@pytest.mark.parametrize("name", NAMED)
+def test_the_file_of_a_host_is_edited_and_nothing_else_in_it(person: Person, name: str) -> None:
+    found, file = others_in(name), person.home / "config"
+    backup = person.home / "config.bak"
+    file.write_text(found)
+    command = f"{Path(sys.executable).as_posix()} --version"
 
+    def install(*arguments: str, at: Path = file) -> Outcome:
+        return person.installs(*arguments, "--client", name, "--config", at)
 
-class TestEveryHost:
-    def test_a_new_file_has_the_entry(self, story: Story) -> None:
-        entry = story.entries(story.new)["weather"]
-        assert Path(entry["command"]) == Path(sys.executable)
-        assert entry["args"] == ["--version"]
-        next = f"Next: {HOSTS[story.name].after}\n"
-        assert story.newly.stdout == f"Added weather in {story.new}\n{next}"
-        assert (story.newly.code, story.newly.stderr) == (0, "")
-        assert backups_of(story.new) == []
+    assert install(command, "--name", "other").refusal == (
+        f"{file} has another other; --force replaces it, --dry-run shows the difference, "
+        "--name gives this one another name"
+    )
+    shown = install(command, "--name", "weather", "--dry-run")
+    assert (shown.code, shown.stderr) == (0, "mcpkit: nothing has been changed\n")
+    assert shown.stdout.startswith(f"--- {file}\n+++ {file}\n@@ ")
+    assert re.search(r"^\+.*weather", shown.stdout, re.MULTILINE)
+    assert file.read_text() == found
+    assert not backup.exists()
 
-    def test_everything_else_is_unchanged(self, story: Story) -> None:
-        assert set(entries_in(story.name, story.after)) == {"other", "weather"}
-        kept = iter(story.after.splitlines())
-        # A comma may have come to the end of a line.
-        lines = [re.escape(line.rstrip(",")) + ",?" for line in story.found.splitlines()]
-        assert all(any(re.fullmatch(line, each) for each in kept) for line in lines)
+    added = install(command, "--name", "weather")
+    assert (added.code, added.stderr) == (0, "")
+    next = f"Next: {HOSTS[name].after}\n"
+    assert added.stdout == f"Added weather in {file}\nBackup: {backup}\n{next}"
+    assert backup.read_text() == found
+    assert entries_in(name, file).keys() == {"other", "weather"}
+    after = file.read_text()
+    kept = iter(after.splitlines())
+    # A comma may have come to the end of a line.
+    lines = [re.escape(line.rstrip(",")) + ",?" for line in found.splitlines()]
+    assert all(any(re.fullmatch(line, each) for each in kept) for line in lines)
 
-    def test_a_backup_of_the_old_file_is_beside_it(self, story: Story) -> None:
-        assert story.copy == [story.found]
-        assert f"Backup: {story.backups[0]}\n" in story.added.stdout
+    again = install(command, "--name", "weather")
+    assert (again.code, again.stderr) == (0, "")
+    assert again.stdout == f"weather is already in {file}. Nothing to do.\n"
+    assert file.read_text() == after
+    assert install("weather", "--remove").stdout.startswith(f"Removed weather from {file}\n")
+    assert file.read_text().rstrip() == found.rstrip()
+    replaced = install(command, "--name", "other", "--force")
+    assert replaced.stdout.startswith(f"Replaced other in {file}\n")
+    assert entries_in(name, file)["other"]["args"] == ["--version"]
 
-    def test_installing_again_changes_nothing(self, story: Story) -> None:
-        assert (story.again.code, story.again.stderr) == (0, "")
-        assert story.again.stdout == (f"weather is already in {story.file}. Nothing to do.\n")
-        assert story.after_again == story.after
-
-    def test_another_server_of_that_name_is_not_replaced_without_asking(self, story: Story) -> None:
-        assert story.refused.refusal == (
-            f"{story.file} has another other; --force replaces it, --dry-run shows the "
-            "difference, --name gives this one another name"
-        )
-        assert story.after_refusal == story.found
-
-    def test_removing_leaves_no_trace(self, story: Story) -> None:
-        assert story.removed.stdout.startswith(f"Removed weather from {story.file}\n")
-        assert story.file.read_text().rstrip() == story.found.rstrip()
-
-
-@pytest.mark.parametrize("name", ["cursor", "vscode", "codex"])
-class TestEveryFormat:
-    @pytest.fixture
-    def file(self, person: Person, name: str) -> Path:
-        file = person.project / "config"
-        file.write_text(others_in(name))
-        return file
-
-    @pytest.fixture
-    def options(self, name: str, file: Path) -> list[str]:
-        return ["--client", name, "--config", str(file)]
-
-    def test_force_replaces_another_server_of_that_name(
-        self, person: Person, name: str, file: Path, options: list[str]
-    ) -> None:
-        done = person.installs("weather.py", "--name", "other", "--force", *options)
-        assert (done.code, done.stderr) == (0, "")
-        assert done.stdout.startswith(f"Replaced other in {file}\n")
-        [entry] = entries_in(name, file.read_text()).values()
-        assert entry["command"] == this_python()
-
-    def test_a_dry_run_shows_the_difference_and_changes_nothing(
-        self, person: Person, name: str, file: Path, options: list[str]
-    ) -> None:
-        done = person.installs("weather.py", "--dry-run", *options)
-        assert (done.code, done.stderr) == (0, "mcpkit: nothing has been changed\n")
-        assert done.stdout.startswith(f"--- {file}\n+++ {file}\n@@ ")
-        assert re.search(r"^\+.*My-Weather", done.stdout, re.MULTILINE)
-        assert file.read_text() == others_in(name)
-        assert backups_of(file) == []
-
-    def test_a_broken_file_is_left_alone(
-        self, person: Person, file: Path, options: list[str]
-    ) -> None:
-        file.write_text("{ = broken")
-        refusal = person.installs("weather.py", "--force", *options).refusal
-        assert refusal.startswith(f"{file} is invalid, so nothing was changed: ")
-        assert file.read_text() == "{ = broken"
-        assert backups_of(file) == []
+    file.write_text("{ = broken")
+    refusal = install(command, "--name", "other", "--force").refusal
+    assert refusal.startswith(f"{file} is invalid, so nothing was changed: ")
+    assert file.read_text() == "{ = broken"
+    new = person.home / "deep" / "config"
+    newly = install(command, "--name", "weather", at=new)
+    assert newly.stdout == f"Added weather in {new}\n{next}"
+    assert Path(entries_in(name, new)["weather"]["command"]) == Path(sys.executable)
 
 
 @pytest.mark.parametrize("name", ["cursor", "codex"])

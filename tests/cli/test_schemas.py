@@ -93,15 +93,10 @@ HUGE: Final = {
 }
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(20)
 @pytest.mark.parametrize("schema", HUGE.values(), ids=HUGE.keys())
 def test_no_schema_takes_long_to_describe(schema: Any) -> None:
     assert len(in_words(schema, schema)) < 20_000
-
-
-@pytest.mark.timeout(10)
-@pytest.mark.parametrize("schema", HUGE.values(), ids=HUGE.keys())
-def test_nor_to_find_its_types(schema: Any) -> None:
     kinds_of(schema, schema)
 
 

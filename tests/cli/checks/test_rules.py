@@ -34,9 +34,19 @@ def root(**members: Any) -> Listing:
     return server(tool(schema=members))
 
 
+def defining(properties: Any, **definitions: Any) -> Listing:
+    """A server with a tool whose input schema has these properties and definitions."""
+    return server(tool(properties=properties, schema={"$defs": definitions}))
+
+
 def say(description: str | None, name: str = "cancel_order", **members: Any) -> Listing:
     """A server with a tool of this description."""
     return server(tool(name, description=description, **members))
+
+
+def hinted(name: str, **hints: bool) -> Listing:
+    """A server with a tool of these hints."""
+    return server(tool(name, annotations=hints))
 
 
 def many(count: int) -> Listing:
@@ -162,51 +172,23 @@ CASES: Final[dict[str, Case]] = {
         [(one({"type": ["string", "null"]}), "'order_id'")], [one({"type": "string"})]
     ),
     "SCHEMA007": Case(
-        [
-            (
-                server(
-                    tool(
-                        properties={"order": {"$ref": "#/$defs/Order"}},
-                        schema={"$defs": {"Order": TEXT}},
-                    )
-                ),
-                "'order'",
-            )
-        ],
+        [(defining({"order": {"$ref": "#/$defs/Order"}}, Order=TEXT), "'order'")],
         [
             root(**{"$defs": {"Order": TEXT}}),
-            server(
-                tool(
-                    properties={"tree": {"$ref": "#/$defs/Tree"}}, schema={"$defs": {"Tree": TREE}}
-                )
-            ),
+            defining({"tree": {"$ref": "#/$defs/Tree"}}, Tree=TREE),
         ],
     ),
     "SCHEMA008": Case(
         [
-            (
-                server(
-                    tool(
-                        properties={"tree": {"$ref": "#/$defs/Tree"}},
-                        schema={"$defs": {"Tree": TREE}},
-                    )
-                ),
-                "contains itself",
-            ),
+            (defining({"tree": {"$ref": "#/$defs/Tree"}}, Tree=TREE), "contains itself"),
             (one({"type": "object", "properties": {"again": {"$ref": "#"}}}), "contains itself"),
-            (
-                one({"type": "array", "items": {"$ref": "#/properties/order_id"}}),
-                "contains itself",
-            ),
+            (one({"type": "array", "items": {"$ref": "#/properties/order_id"}}), "contains itself"),
         ],
         [
-            server(
-                tool(
-                    properties={"a": {"$ref": "#/$defs/A"}, "b": {"$ref": "#/$defs/A"}},
-                    schema={
-                        "$defs": {"A": {"properties": {"b": {"$ref": "#/$defs/B"}}}, "B": TEXT}
-                    },
-                )
+            defining(
+                {"a": {"$ref": "#/$defs/A"}, "b": {"$ref": "#/$defs/A"}},
+                A={"properties": {"b": {"$ref": "#/$defs/B"}}},
+                B=TEXT,
             ),
         ],
     ),
@@ -216,11 +198,9 @@ CASES: Final[dict[str, Case]] = {
             (one({"$ref": "https://example.com/order.json"}), "example.com"),
         ],
         [
-            server(
-                tool(
-                    properties={"a": {"$ref": "#/$defs/An%20order"}, "b": {"$ref": "#here"}},
-                    schema={"$defs": {"An order": TEXT, "b": {"$anchor": "here", **TEXT}}},
-                )
+            defining(
+                {"a": {"$ref": "#/$defs/An%20order"}, "b": {"$ref": "#here"}},
+                **{"An order": TEXT, "b": {"$anchor": "here", **TEXT}},
             ),
         ],
     ),
@@ -300,26 +280,17 @@ CASES: Final[dict[str, Case]] = {
             (server(tool("shop-delete-order")), "destructive"),
         ],
         [
-            server(tool("delete_order", annotations={"destructiveHint": False})),
+            hinted("delete_order", destructiveHint=False),
             server(tool("get_deleted_orders")),
             server(tool("list_delete_requests")),
         ],
     ),
     "HINT003": Case(
         [
-            (
-                server(tool("delete_order", annotations={"readOnlyHint": True})),
-                "its name is",
-            ),
-            (
-                server(tool(annotations={"readOnlyHint": True, "destructiveHint": True})),
-                "as read-only and as destructive",
-            ),
+            (hinted("delete_order", readOnlyHint=True), "its name is"),
+            (hinted("pay", readOnlyHint=True, destructiveHint=True), "read-only and as destruct"),
         ],
-        [
-            server(tool("delete_order", annotations={"readOnlyHint": False})),
-            server(tool("get_order", annotations={"readOnlyHint": True})),
-        ],
+        [hinted("delete_order", readOnlyHint=False), hinted("get_order", readOnlyHint=True)],
     ),
     "OUT003": Case(
         [(server(tool(outputSchema={"type": "array"}), modern=False), "'array'")],
@@ -464,20 +435,17 @@ def test_a_good_server_has_no_findings() -> None:
 # --- the table ------------------------------------------------------------------------------------
 
 
-def test_ids_are_a_theme_and_a_number_and_belong_to_one_rule() -> None:
+def test_rules_have_an_id_of_their_own_a_reason_a_fix_and_a_source() -> None:
     ids = [rule.id for rule in RULES]
     assert len(set(ids)) == len(ids)
-    assert {each.rstrip("0123456789") for each in ids} == set(THEMES)
-    assert all(each[-3:].isdigit() for each in ids)
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_a_rule_has_a_reason_a_fix_and_a_source(rule: Any) -> None:
-    assert rule.severity in SEVERITIES
-    assert rule.title
-    assert rule.reason.endswith(".")
-    assert not rule.fix.endswith(".")  # it is printed on its own line
-    assert rule.source.startswith("https://")
+    assert {rule.theme for rule in RULES} == set(THEMES)
+    for rule in RULES:
+        assert rule.id[-3:].isdigit()
+        assert rule.severity in SEVERITIES
+        assert rule.title
+        assert rule.reason.endswith(".")
+        assert not rule.fix.endswith(".")  # it is printed on its own line
+        assert rule.source.startswith("https://")
 
 
 def test_rules_are_chosen_by_prefixes_of_ids() -> None:
