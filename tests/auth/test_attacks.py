@@ -47,9 +47,7 @@ def code_of(answer: Exchange) -> int | None:
 
 
 @pytest.mark.parametrize("attack", attacks_on_resources.ATTACKS.values(), ids=str)
-def test_it_is_refused_as_documented(
-    ground: Ground, attack: Attack, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_attacks(ground: Ground, attack: Attack, caplog: pytest.LogCaptureFixture) -> None:
     """AUTH-1, AUTH-6, AUTH-8, AUTH-9, AUTH-10, AUTH-12, AUTH-16, AUTH-17.
 
     SEC-1, SEC-5…9, SEC-13, SEC-16, SEC-18.
@@ -108,9 +106,7 @@ def error_said(page: Page) -> str | None:
 
 
 @pytest.mark.parametrize("attack", attacks_on_logins.ATTACKS.values(), ids=str)
-def test_what_is_tried_at_logins_is_refused(
-    site: Site, attack: Attack, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_attacks_on_logins(site: Site, attack: Attack, caplog: pytest.LogCaptureFixture) -> None:
     """AUTH-8, AUTH-15, AUTH-16, SEC-13, SEC-16, SEC-18, and RFC 9700."""
     caplog.set_level("DEBUG")
     honest = site.tokens(victim())

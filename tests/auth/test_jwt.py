@@ -58,9 +58,7 @@ async def test_a_token_of_the_issuer_names_a_principal(issuer: Issuer, algorithm
         ({"scope": {"a": 1}}, set[str]()),
     ],
 )
-async def test_scopes_are_read_as_issuers_write_them(
-    issuer: Issuer, claims: Any, scopes: set[str]
-) -> None:
+async def test_scopes_of_all_issuers(issuer: Issuer, claims: Any, scopes: set[str]) -> None:
     principal = await found(issuer, issuer.token(**claims))
     assert principal is not None
     assert principal.scopes == scopes
@@ -122,9 +120,7 @@ async def test_many_who_come_at_once_fetch_them_once(issuer: Issuer) -> None:
     assert issuer.times("/keys") == 1
 
 
-async def test_a_new_key_is_fetched_when_it_is_used(
-    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_new_key_is_fetched(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jwks_module, "_AGAIN_S", 0.0)
     one = verifier(issuer, jwks_url=issuer.jwks_url)
     assert await one.verify(issuer.token(), RESOURCE) is not None
@@ -173,7 +169,7 @@ async def test_an_issuer_that_is_away_makes_no_token_bad(
 
 
 @pytest.mark.parametrize("answer", [[], {}, {"keys": {}}, {"keys": [7]}, {"keys": [{"kty": "?"}]}])
-async def test_keys_that_are_none_verify_nothing(
+async def test_bad_keys_verify_nothing(
     issuer: Issuer, answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(issuer, "answer", lambda path, form: answer)

@@ -116,9 +116,7 @@ PUBLIC, LOCAL, INSIDE = (
         ("", "http://login.example.com/token", False),
     ],
 )
-def test_a_server_sends_a_client_only_where_it_might_be_itself(
-    server: str, url: str, is_allowed: bool
-) -> None:
+def test_addresses_that_a_server_may_name(server: str, url: str, is_allowed: bool) -> None:
     """SEC-16, and SSRF: nobody elsewhere reaches this machine, or its network, through a client.
 
     A server on this machine can have its issuer anywhere; so can one in a private network, but
@@ -283,9 +281,7 @@ async def test_a_whole_login_says_nothing_secret(
 
 
 @pytest.mark.parametrize("status", [400, 401, 500])
-async def test_an_error_says_nothing_secret_that_an_issuer_repeats(
-    world: World, status: int
-) -> None:
+async def test_an_error_repeats_nothing_secret(world: World, status: int) -> None:
     """SEC-13: some write into their errors what they were sent."""
 
     def token(seen: Seen) -> Reply:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Client
-from mcpkit.client.auth import AuthorizationFailed, MemoryTokenStore, OAuth
+from mcpkit.client.auth import AuthorizationFailed, ClientCredentials, MemoryTokenStore, OAuth
 from tests.auth.client.world import (
     OPENID,
     READ,
@@ -20,15 +20,14 @@ from tests.auth.client.world import (
     User,
     World,
     call,
+    kept,
 )
-from tests.auth.server.conftest import serving
+from tests.auth.server.conftest import MACHINE_SECRET, serving
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_user_logs_in_once_and_the_client_calls_what_it_wants(
-    world: World, user: User
-) -> None:
+async def test_a_user_logs_in_once_for_all_calls(world: World, user: User) -> None:
     """AUTH-3: the challenge leads to the metadata, and these to the issuer."""
     async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
         assert (await client.call_tool("read")).text == READ
@@ -54,6 +53,8 @@ async def test_the_same_with_a_whole_server_of_mcpkit(user: User) -> None:
         async with Client(site.url, auth=OAuth(show=user.show)) as client:
             assert (await client.call_tool("whoami")).text.startswith("ada ")
             assert (await client.call_tool("write_notes")).text == "written"
+        machine = ClientCredentials("machine", MACHINE_SECRET)
+        assert await call(site.url, machine, "read_notes") == "notes"
     assert len(user.shown) <= 2
 
 
@@ -63,9 +64,7 @@ async def test_the_same_with_a_whole_server_of_mcpkit(user: User) -> None:
 @pytest.mark.parametrize(
     ("path", "tried"), [(f"{RESOURCE}/mcp", 1), (RESOURCE, 2), ("/described/here", 1)]
 )
-async def test_the_metadata_of_a_server_are_found(
-    world: World, user: User, path: str, tried: int
-) -> None:
+async def test_server_metadata(world: World, user: User, path: str, tried: int) -> None:
     """AUTH-3, AUTH-4: where the challenge says, else with the path of the server, else without."""
     world.routes[path] = world.routes.pop(f"{RESOURCE}/mcp")
     told = path.startswith("/described")
@@ -89,9 +88,7 @@ async def test_the_metadata_of_a_server_are_found(
         ("/tenant/", [f"{SERVER}/tenant"]),
     ],
 )
-async def test_the_metadata_of_an_issuer_are_found(
-    world: World, user: User, issuer: str, tried: list[str]
-) -> None:
+async def test_issuer_metadata(world: World, user: User, issuer: str, tried: list[str]) -> None:
     """RFC 8414, 3.1 and 5, and OpenID Connect Discovery, 4; in the order of the specification."""
     world.routes[tried[-1]] = world.routes.pop(SERVER)
     world.resource["authorization_servers"] = [world.origin + issuer]
@@ -102,23 +99,8 @@ async def test_the_metadata_of_an_issuer_are_found(
     assert user.asked()["tenant"] == "a&b", "RFC 6749, 3.1"
 
 
-async def test_an_issuer_may_write_its_name_with_a_slash_or_without(
-    world: World, user: User
-) -> None:
-    """An empty path and "/" are the same URL (RFC 3986, 6.2.3), and older libraries add one."""
-    world.resource["authorization_servers"] = [f"{world.origin}/"]
-    assert await call(world.url, OAuth(show=user.show)) == READ
-    world.end_tokens()
-    world.refreshing.clear()
-    world.metadata["issuer"] = f"{world.origin}/"
-    world.resource["authorization_servers"] = [world.origin]
-    assert await call(world.url, OAuth(show=user.show)) == READ
-
-
 @pytest.mark.parametrize("name", ["", "/", None], ids=["plain", "slash", "no metadata"])
-async def test_a_server_of_2025_03_26_is_its_own_issuer(
-    world: World, user: User, name: str | None
-) -> None:
+async def test_2025_03_26_is_its_own_issuer(world: World, user: User, name: str | None) -> None:
     """Without metadata, ``/authorize``, ``/token`` and ``/register`` are where they always were."""
     del world.routes[f"{RESOURCE}/mcp"]
     if name is None:
@@ -134,9 +116,7 @@ async def test_a_server_of_2025_03_26_is_its_own_issuer(
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_metadata_that_cannot_be_had_now_are_not_missing(
-    world: World, user: User, status: int
-) -> None:
+async def test_metadata_of_a_busy_server_exist(world: World, user: User, status: int) -> None:
     """Or a server that is busy would have its users log in elsewhere."""
     world.challenge = "Bearer"
     world.routes[f"{RESOURCE}/mcp"] = lambda _: Reply(status)
@@ -148,9 +128,7 @@ async def test_metadata_that_cannot_be_had_now_are_not_missing(
 # --- who the client is ----------------------------------------------------------------------------
 
 
-async def test_it_registers_itself_as_what_it_is(
-    world: World, user: User, free_tcp_port: int
-) -> None:
+async def test_it_registers_itself_as_native(world: World, user: User, free_tcp_port: int) -> None:
     """RFC 7591: a native program, whose answers come back to this machine."""
     await call(
         world.url, OAuth(show=user.show, client_name="An editor", redirect_port=free_tcp_port)
@@ -204,9 +182,7 @@ async def test_a_secret_that_comes_with_a_registration_is_used(world: World, use
 
 
 @pytest.mark.parametrize("taken", [True, False])
-async def test_a_document_describes_the_client_to_issuers_that_read_it(
-    world: World, user: User, taken: bool
-) -> None:
+async def test_a_document_describes_the_client(world: World, user: User, taken: bool) -> None:
     """Elsewhere it registers itself."""
     document = "https://client.example.com/client.json"
     world.metadata["client_id_metadata_document_supported"] = taken
@@ -251,8 +227,7 @@ async def test_a_registration_is_kept_for_the_next_login(world: World, user: Use
     store = MemoryTokenStore()
     for _ in range(2):
         await call(world.url, OAuth(show=user.show, store=store))
-        world.end_tokens()
-        world.refreshing.clear()
+        world.end_logins()
     assert len(world.at("/register")) == 1
     one, other = user.asked(0), user.asked(1)
     assert one["redirect_uri"] == other["redirect_uri"]
@@ -265,9 +240,7 @@ async def test_a_registration_is_kept_for_the_next_login(world: World, user: Use
     assert [len(each) >= 43 for each in verifiers] == [True, True]
 
 
-async def test_a_registration_that_the_issuer_has_forgotten_is_made_anew(
-    world: World, user: User
-) -> None:
+async def test_a_forgotten_registration_is_repeated(world: World, user: User) -> None:
     """It says so itself; or it tells the user, who does not come back, and nobody else."""
     store = MemoryTokenStore()
     await call(world.url, OAuth(show=user.show, store=store))
@@ -282,8 +255,7 @@ async def test_a_registration_that_the_issuer_has_forgotten_is_made_anew(
     assert await call(world.url, OAuth(show=user.show, store=store)) == READ
     assert len(world.at("/register")) == 2
     assert world.faults == []
-    world.end_tokens()
-    world.refreshing.clear()
+    world.end_logins()
     with pytest.raises(AuthorizationFailed, match="no login within"):
         await call(world.url, OAuth(show=lambda url: None, store=store, timeout=0.05))
     world.clients.clear()
@@ -321,9 +293,7 @@ async def test_scopes_are_asked_for_as_the_server_says(
     assert ("scope" in user.asked()) is bool(asked)
 
 
-async def test_offline_access_is_between_the_client_and_the_issuer(
-    world: World, user: User
-) -> None:
+async def test_offline_access_is_requested_of_the_issuer(world: World, user: User) -> None:
     """AUTH-11: no server asks for it."""
     world.metadata["scopes_supported"] = [READ, "offline_access"]
     await call(world.url, OAuth(show=user.show))
@@ -344,9 +314,7 @@ async def test_nobody_is_asked_where_that_is_not_wanted(world: World, user: User
 # --- issuers change -------------------------------------------------------------------------------
 
 
-async def test_nothing_of_one_issuer_is_used_at_another(
-    world: World, elsewhere: World, user: User
-) -> None:
+async def test_each_issuer_gets_only_its_own(world: World, elsewhere: World, user: User) -> None:
     """AUTH-17: neither refresh token nor registration."""
     store = MemoryTokenStore()
     await call(world.url, OAuth(show=user.show, store=store))
@@ -359,14 +327,11 @@ async def test_nothing_of_one_issuer_is_used_at_another(
     assert "'refresh-1'" not in said
     assert "'token-1'" not in said
     assert (world.grants(), elsewhere.grants()) == (["authorization_code"], ["authorization_code"])
-    now = await store.get(world.url)
-    assert now is not None
+    now = await kept(store, world)
     assert now.issuer == elsewhere.origin
 
 
-async def test_a_client_that_was_given_is_not_taken_to_another_issuer(
-    world: World, elsewhere: World, user: User
-) -> None:
+async def test_a_known_client_has_one_issuer(world: World, elsewhere: World, user: User) -> None:
     """AUTH-17: its secret is of ``issuer=``, or of the issuer of its first token."""
     world.clients.add("id")
     elsewhere.clients.add("id")
@@ -384,11 +349,12 @@ async def test_a_client_that_was_given_is_not_taken_to_another_issuer(
     assert elsewhere.at("/token") == []
 
 
-async def test_of_several_issuers_the_one_that_was_named_is_taken(
-    world: World, elsewhere: World, user: User
-) -> None:
-    """RFC 9728, 2: the choice is the client's."""
-    world.resource["authorization_servers"] = [elsewhere.origin, world.origin]
+async def test_one_of_several_issuers_is_chosen(world: World, elsewhere: World, user: User) -> None:
+    """RFC 9728, 2: the choice is the client's.
+
+    The name of an issuer may end with a slash (RFC 3986, 6.2.3): older libraries add one.
+    """
+    world.resource["authorization_servers"] = [elsewhere.origin, f"{world.origin}/"]
     assert await call(world.url, OAuth(show=user.show, issuer=world.origin)) == READ
     assert elsewhere.seen == []
 

@@ -16,9 +16,7 @@ from tests.auth.client.world import READ, WRITE, Reply, User, World, call
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_scope_that_is_missing_is_asked_for_with_those_that_were_there(
-    world: World, user: User
-) -> None:
+async def test_a_missing_scope_is_requested_with_the_others(world: World, user: User) -> None:
     """AUTH-6: the challenge names what is missing; the new token has to do for the rest as well."""
     world.needs = {"write": WRITE, "share": "notes:share"}
     async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
@@ -46,9 +44,7 @@ async def test_they_are_not_lost_with_the_token(world: World, user: User) -> Non
     assert user.scopes() == [{READ}, {READ, WRITE}, {READ, WRITE}]
 
 
-async def test_a_scope_that_the_user_does_not_give_is_not_asked_for_again(
-    world: World, user: User
-) -> None:
+async def test_a_scope_is_not_requested_twice(world: World, user: User) -> None:
     """AUTH-6: the same challenge after the login ends it, and later calls have the answer."""
     give = world.give
     world.give = lambda scopes: give((READ,))  # type: ignore[method-assign]
@@ -85,9 +81,7 @@ async def test_many_calls_that_need_more_have_one_login(world: World, user: User
     assert len(user.shown) == 2
 
 
-async def test_logins_are_counted_anew_after_a_while(
-    world: World, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_logins_are_rated(world: World, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-17: a server cannot have its user log in without end, nor shut them out for good."""
     needs = {f"tool-{each}": f"scope-{each}" for each in range(6)}
     world.needs = needs
@@ -125,9 +119,7 @@ async def test_a_program_asks_for_more_by_itself(world: World) -> None:
     ],
     ids=["nothing", "another error", "another scheme"],
 )
-async def test_a_refusal_that_no_scope_would_change_is_the_answer(
-    world: World, user: User, reply: Reply
-) -> None:
+async def test_another_403_is_the_answer(world: World, user: User, reply: Reply) -> None:
     """AUTH-12: forbidden is forbidden."""
 
     def serve(seen: Any) -> Reply:

@@ -17,7 +17,7 @@ from mcpkit.client.auth import (
     MemoryTokenStore,
     OAuth,
 )
-from tests.auth.client.world import READ, Reply, Seen, User, World, call, log_in
+from tests.auth.client.world import READ, Reply, Seen, User, World, call, kept, log_in
 
 pytestmark = pytest.mark.anyio
 
@@ -34,9 +34,7 @@ def claims(seen: Seen) -> dict[str, Any]:
     return found
 
 
-async def test_a_server_that_wants_proofs_gets_one_with_every_request(
-    world: World, user: User
-) -> None:
+async def test_every_request_has_a_proof(world: World, user: User) -> None:
     """RFC 9449, 4.2 and 7.1: each is for one request; `World` checks signature and claims."""
     wants_proof(world)
     async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
@@ -77,9 +75,7 @@ async def test_a_nonce_that_is_never_right_ends_it(world: World, user: User) -> 
     assert len(user.shown) == 1
 
 
-async def test_keys_and_nonces_are_of_their_tokens(
-    world: World, elsewhere: World, user: User
-) -> None:
+async def test_keys_and_nonces_are_not_shared(world: World, elsewhere: World, user: User) -> None:
     """Two servers whose tokens were got with different keys, used in turns."""
     store = MemoryTokenStore()
     for each in (world, elsewhere):
@@ -106,13 +102,12 @@ async def test_keys_and_nonces_are_of_their_tokens(
 async def test_the_key_is_kept_with_the_token(world: World, user: User, tmp_path: Any) -> None:
     """And the token renewed with it."""
     wants_proof(world)
-    kept = await log_in(world, user, FileTokenStore(tmp_path), expires_at=0.0)
+    before = await log_in(world, user, FileTokenStore(tmp_path), expires_at=0.0)
     store = FileTokenStore(tmp_path)
     assert await call(world.url, OAuth(show=user.show, store=store)) == READ
-    renewed = await store.get(world.url)
-    assert renewed is not None
-    assert renewed.proof_key == kept.proof_key
-    assert renewed.access_token != kept.access_token
+    renewed = await kept(store, world)
+    assert renewed.proof_key == before.proof_key
+    assert renewed.access_token != before.access_token
     assert (user.shown, world.faults) == ([], [])
 
 

@@ -69,9 +69,7 @@ async def comes_back(back: Callback) -> None:
     ],
     ids=str,
 )
-async def test_what_is_not_the_answer_is_refused_and_the_answer_still_taken(
-    data: bytes, status: bytes
-) -> None:
+async def test_other_requests_are_refused(data: bytes, status: bytes) -> None:
     """SEC-17, and OAuth 2.1, 7.12: no other page and no other program can bring a code."""
     async with listening() as back:
         back.state = STATE

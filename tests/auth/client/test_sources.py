@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
+from starlette.responses import StreamingResponse
 
 from mcpkit import Client
 from mcpkit.client.auth import BearerToken, HttpAuth, HttpRequest, OAuth
@@ -130,14 +131,17 @@ async def test_an_old_server_has_one_token_for_both_its_endpoints(world: World, 
     world.routes["/messages"] = lambda seen: (
         Reply(202) if seen.token in world.good else world.refuse()
     )
-    events = b"event: endpoint\ndata: /messages?session=1\n\n"
 
-    def sse(seen: Seen) -> Reply:
+    async def events() -> AsyncIterator[str]:
+        yield "event: endpoint\ndata: /messages?session=1\n\n"
+        await world.until(world.over)
+
+    def sse(seen: Seen) -> Reply | StreamingResponse:
         if seen.token not in world.good:
             return world.refuse()
         if seen.verb == "POST":
             return Reply(405)
-        return Reply(200, events, {"Content-Type": "text/event-stream"}, stays=True)
+        return StreamingResponse(events(), media_type="text/event-stream")
 
     world.routes["/sse"] = sse
     auth = OAuth(show=user.show)

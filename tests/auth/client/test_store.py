@@ -31,7 +31,7 @@ from mcpkit.client.auth import storage as credentials_module
 from mcpkit.client.auth.storage import default_store
 from tests import warm
 from tests.auth.client.killed import SERVER, SIZES, credentials
-from tests.auth.client.world import PATIENCE, READ, User, World, call
+from tests.auth.client.world import PATIENCE, READ, User, World, call, kept
 
 pytestmark = pytest.mark.anyio
 posix = pytest.mark.skipif(sys.platform == "win32", reason="has neither modes nor SIGKILL")
@@ -249,9 +249,7 @@ def test_credentials_are_whole_whoever_is_killed(
 
 
 @posix
-def test_the_lock_of_a_dead_process_is_free_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lock_of_a_dead_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However it has died. Nobody takes it from one that lives, or waits for ever (SEC-17)."""
     store = FileTokenStore(tmp_path)
 
@@ -284,9 +282,8 @@ async def test_processes_that_renew_at_once_use_a_refresh_token_once(
     store = FileTokenStore(tmp_path)
     await call(world.url, OAuth(show=user.show, store=store))
     for number in range(1, rounds + 1):
-        kept = await store.get(world.url)
-        assert kept is not None
-        await store.set(world.url, replace(kept, expires_at=0.0))
+        found = await kept(store, world)
+        await store.set(world.url, replace(found, expires_at=0.0))
         with (
             running("renew", str(tmp_path), world.url, "2") as one,
             running("renew", str(tmp_path), world.url, "2") as other,
@@ -296,8 +293,8 @@ async def test_processes_that_renew_at_once_use_a_refresh_token_once(
                 each.stdin.write(b"\n")
                 each.stdin.flush()
             for each in (one, other):
-                found = await anyio.to_thread.run_sync(each.communicate)
-                assert found[0].decode().split() == [READ, READ]
+                output = await anyio.to_thread.run_sync(each.communicate)
+                assert output[0].decode().split() == [READ, READ]
         assert world.grants() == ["authorization_code", *["refresh_token"] * number]
     assert world.faults == []
     assert [each.suffix for each in tmp_path.iterdir()] == [".json"]

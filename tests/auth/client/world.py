@@ -9,19 +9,21 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
+from inspect import isawaitable
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import anyio.to_thread
 import httpx2
 import jwt
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from mcpkit import Client
+from mcpkit._utils.fetch import s256
 from mcpkit.client.auth import Credentials, HttpAuth, OAuth, TokenStore
 from tests.auth.browser import Browser, Page
 from tests.uvicorns import listen, running
@@ -38,8 +40,7 @@ class Reply(NamedTuple):
 
     status: int = 200
     body: Any = b""
-    headers: Mapping[str, str | list[str]] = {}
-    stays: bool = False
+    headers: Mapping[str, str] = {}
 
 
 @dataclass
@@ -69,15 +70,7 @@ class Seen:
         return self.headers.get("authorization", "").partition(" ")[2]
 
 
-Route = Callable[[Seen], "Reply | Awaitable[Reply]"]
-
-
-@dataclass
-class Code:
-    """What a user has allowed."""
-
-    asked: dict[str, str]
-    scopes: tuple[str, ...]
+Route = Callable[[Seen], "Reply | Response | Awaitable[Reply]"]
 
 
 class World:
@@ -121,7 +114,7 @@ class World:
         """The scopes that tools need."""
         self.clients: set[str] = set()
         """The ids of clients that are known."""
-        self.codes: dict[str, Code] = {}
+        self.codes: dict[str, dict[str, str]] = {}
         self.good: dict[str, tuple[str, ...]] = {}
         """The tokens that the server takes, with their scopes."""
         self.refreshing: dict[str, tuple[str, ...]] = {}
@@ -139,7 +132,6 @@ class World:
         self.over = threading.Event()
         """Set at the end of the test."""
         self._numbers: dict[str, int] = {}
-        self._changed = threading.Condition()
 
     # --- for tests --------------------------------------------------------------------------------
 
@@ -160,15 +152,6 @@ class World:
         self._numbers[kind] = self._numbers.get(kind, 0) + 1
         return f"{kind}-{self._numbers[kind]}"
 
-    async def arrived(self, path: str, count: int = 1) -> None:
-        """Wait until a path has been asked for so many times."""
-
-        def wait() -> bool:
-            with self._changed:
-                return self._changed.wait_for(lambda: len(self.at(path)) >= count, PATIENCE)
-
-        assert await anyio.to_thread.run_sync(wait), f"nobody asks for {path}"
-
     async def until(self, event: threading.Event) -> None:
         """Wait in an answer, at most until the end of the test."""
         while not (event.is_set() or self.over.is_set()):
@@ -187,12 +170,13 @@ class World:
     @staticmethod
     def denied(fields: dict[str, str]) -> dict[str, str]:
         """The user says no."""
-        return {
-            "error": "access_denied",
-            "error_description": "Not today",
-            "state": fields["state"],
-            "iss": fields["iss"],
-        }
+        said = {"error": "access_denied", "error_description": "Not today"}
+        return {**said, "state": fields["state"], "iss": fields["iss"]}
+
+    def end_logins(self) -> None:
+        """Nor are refresh tokens good for anything."""
+        self.good.clear()
+        self.refreshing.clear()
 
     def fault(self, what: str) -> Reply:
         self.faults.append(what)
@@ -244,11 +228,9 @@ class World:
         if asked["client_id"] not in self.clients or asked["response_type"] != "code":
             return self.fault(f"unknown client {asked['client_id']}")
         code = self.name("code")
-        self.codes[code] = Code(asked, tuple(asked.get("scope", "").split()))
+        self.codes[code] = asked
         fields = {"code": code, "state": asked["state"], "iss": self.metadata["issuer"]}
         changed = self.back(fields)
-        if isinstance(changed, Reply):
-            return changed
         query = changed if isinstance(changed, str) else urlencode(changed)
         return Reply(302, b"", {"Location": f"{asked['redirect_uri']}?{query}"})
 
@@ -260,15 +242,12 @@ class World:
             code = self.codes.pop(form["code"], None)
             if code is None:
                 return Reply(400, {"error": "invalid_grant"})
-            digest = sha256(form["code_verifier"].encode()).digest()
-            challenge = urlsafe_b64encode(digest).decode().rstrip("=")
-            if challenge != code.asked["code_challenge"]:
+            if s256(form["code_verifier"]) != code["code_challenge"]:
                 return self.fault("the verifier is wrong")
-            if form["redirect_uri"] != code.asked["redirect_uri"]:
-                return self.fault("it comes back to elsewhere")
-            if form.get("resource") != code.asked.get("resource"):
-                return self.fault("it is for another resource")
-            return self.give(code.scopes)
+            for name in ("redirect_uri", "resource"):
+                if form.get(name) != code.get(name):
+                    return self.fault(f"{name} has changed")
+            return self.give(tuple(code.get("scope", "").split()))
         if form["grant_type"] == "refresh_token":
             scopes = self.refreshing.pop(form["refresh_token"], None)
             if scopes is None:
@@ -280,14 +259,8 @@ class World:
     def give(self, scopes: tuple[str, ...]) -> Reply:
         """Issue a token."""
         token, refresh = self.name("token"), self.name("refresh")
-        answer = self.told(
-            {
-                "access_token": token,
-                "token_type": self.kind,
-                "expires_in": self.lifetime,
-                "refresh_token": refresh,
-            }
-        )
+        answer = {"access_token": token, "token_type": self.kind, "expires_in": self.lifetime}
+        answer = self.told({**answer, "refresh_token": refresh})
         if isinstance(answer.get("access_token"), str):
             self.good[answer["access_token"]] = scopes
         if "refresh_token" in answer:
@@ -307,10 +280,8 @@ class World:
         claims = jwt.decode(proof, key, ["ES256"], options=options)
         if (claims["htm"], claims["htu"]) != (seen.verb, f"{self.origin}{seen.path}"):
             return self.fault(f"a proof is of {claims['htm']} {claims['htu']}")
-        if token is not None:
-            digest = sha256(token.encode()).digest()
-            if claims.get("ath") != urlsafe_b64encode(digest).decode().rstrip("="):
-                return self.fault("a proof is of another token")
+        if token is not None and claims.get("ath") != s256(token):
+            return self.fault("a proof is of another token")
         if self.nonce and claims.get("nonce") != self.nonce:
             headers = {"DPoP-Nonce": self.nonce, "WWW-Authenticate": 'DPoP error="use_dpop_nonce"'}
             if token is None:
@@ -321,34 +292,18 @@ class World:
     # --- HTTP -------------------------------------------------------------------------------------
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        body, more = b"", True
-        while more:
-            part = await receive()
-            body += part.get("body", b"")
-            more = part.get("more_body", False)
-        headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
-        query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
-        seen = Seen(scope["method"], scope["path"], query, headers, body, self.origin)
-        with self._changed:
-            self.seen.append(seen)
-            self._changed.notify_all()
-        route = self.routes.get(scope["path"])
-        found = Reply(404) if route is None else route(seen)
-        reply = found if isinstance(found, Reply) else await found
-        raw = [
-            (name.lower().encode(), each.encode("latin-1"))
-            for name, values in reply.headers.items()
-            for each in ([values] if isinstance(values, str) else values)
-        ]
-        content = reply.body
-        if not isinstance(content, bytes):
-            content = json.dumps(content).encode()
-            raw.append((b"content-type", b"application/json"))
-        await send({"type": "http.response.start", "status": reply.status, "headers": raw})
-        await send({"type": "http.response.body", "body": content, "more_body": reply.stays})
-        if reply.stays:
-            await self.until(self.over)
-            await send({"type": "http.response.body", "body": b""})
+        request = Request(scope, receive)
+        query, headers = dict(request.query_params), dict(request.headers)
+        body = await request.body()
+        seen = Seen(request.method, request.url.path, query, headers, body, self.origin)
+        self.seen.append(seen)
+        route = self.routes.get(seen.path, lambda _: Reply(404))
+        found = route(seen)
+        reply = await found if isawaitable(found) else found
+        if isinstance(reply, Reply):
+            kind: Any = Response if isinstance(reply.body, bytes) else JSONResponse
+            reply = kind(reply.body, reply.status, reply.headers)
+        await reply(scope, receive, send)
 
 
 class Routed(httpx2.AsyncHTTPTransport):
@@ -429,16 +384,20 @@ class User:
         return [set(self.asked(each).get("scope", "").split()) for each in range(len(self.shown))]
 
 
+async def kept(store: TokenStore, world: World) -> Credentials:
+    found = await store.get(world.url)
+    assert found is not None
+    return found
+
+
 async def log_in(world: World, user: User, store: TokenStore, **changed: Any) -> Credentials:
     """Log in, and change what is kept; nobody remembers that."""
     await call(world.url, OAuth(show=user.show, store=store))
-    kept = await store.get(world.url)
-    assert kept is not None
-    kept = replace(kept, **changed)
-    await store.set(world.url, kept)
+    found = replace(await kept(store, world), **changed)
+    await store.set(world.url, found)
     user.shown.clear()
     world.seen.clear()
-    return kept
+    return found
 
 
 async def call(url: str, auth: HttpAuth, tool: str = "read", **options: Any) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from base64 import urlsafe_b64encode
-from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from mcpkit._utils.fetch import s256
 from mcpkit.auth import Provider
 from tests.auth.issuer import Issuer, Reply
 
@@ -109,8 +108,7 @@ class IdentityProvider(Issuer):
                 return Reply(400, {"error": "invalid_grant"})
             return self._issued(None)
         query = self._codes.pop(form["code"], None)
-        digest = sha256(form["code_verifier"].encode()).digest()
-        challenge = urlsafe_b64encode(digest).decode().rstrip("=")
+        challenge = s256(form["code_verifier"])
         if (
             query is None
             or query["redirect_uri"] != form["redirect_uri"]

@@ -80,9 +80,7 @@ def test_users_are_sent_to_what_is_registered_exactly(site: Site, uri: str) -> N
         ),
     ],
 )
-def test_a_malformed_request_is_sent_back_with_the_issuer(
-    site: Site, changed: dict[str, str | None], code: str
-) -> None:
+def test_a_bad_request_is_sent_back(site: Site, changed: dict[str, str | None], code: str) -> None:
     """PKCE cannot be left out or weakened; mix-up is seen by `iss` (RFC 9207)."""
     page = Browser().open(site.authorize_url(client_id="given", **changed))
     assert page.status == 303
@@ -296,9 +294,7 @@ def test_the_cookie_is_for_nobody_else(site: Site) -> None:
         ({"client_name": 7}, "invalid_client_metadata"),
     ],
 )
-def test_a_registration_that_cannot_be_had_is_refused(
-    site: Site, metadata: dict[str, object], code: str
-) -> None:
+def test_a_bad_registration_is_refused(site: Site, metadata: dict[str, object], code: str) -> None:
     body = json.dumps({"redirect_uris": [BACK], **metadata}).encode()
     page = site.send("/register", body)
     assert (page.status, page.json["error"]) == (400, code)
@@ -342,9 +338,7 @@ def test_what_was_registered_and_never_used_is_forgotten() -> None:
         basic("machine", "wrong"),
     ],
 )
-def test_a_client_that_is_not_known_by_what_it_sends_is_refused(
-    site: Site, headers: dict[str, str]
-) -> None:
+def test_bad_credentials_of_a_client_are_refused(site: Site, headers: dict[str, str]) -> None:
     page = site.form("/token", headers, grant_type="client_credentials")
     assert (page.status, page.json["error"]) == (401, "invalid_client")
     assert page.headers["www-authenticate"] == "Basic"
@@ -353,9 +347,7 @@ def test_a_client_that_is_not_known_by_what_it_sends_is_refused(
 # --- who takes more than a share ------------------------------------------------------------------
 
 
-def test_one_address_begins_no_more_than_a_tenth_of_all_logins(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_address_begins_a_tenth_of_all_logins(monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-17."""
     monkeypatch.setattr(server_module, "MAX_LOGINS", 50)
     with serving() as site:
@@ -477,9 +469,7 @@ def test_answers_at_once_are_counted_each() -> None:
 # --- who is there no more -------------------------------------------------------------------------
 
 
-def test_whoever_is_taken_off_the_list_gets_no_more_tokens(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_removed_user_gets_no_tokens(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their clients have refresh tokens, which would do for ever."""
     scope = "notes:read notes:write"
     ada, eve = (

@@ -81,9 +81,7 @@ def test_users_see_who_they_are_and_allow_the_client(provider: IdentityProvider,
 
 
 @pytest.mark.parametrize("way", ["client_secret_basic", "client_secret_post", "none"])
-def test_the_server_authenticates_as_the_provider_says(
-    provider: IdentityProvider, way: str
-) -> None:
+def test_the_server_authenticates_at_the_provider(provider: IdentityProvider, way: str) -> None:
     provider.metadata = {"token_endpoint_auth_methods_supported": [way]}
     secret = None if way == "none" else CLIENT_SECRET
     with site_of(provider, client_secret=secret) as site:
@@ -108,9 +106,7 @@ def test_facts_that_are_not_in_the_token_are_asked_for(provider: IdentityProvide
 
 
 @pytest.mark.parametrize("scopes", [(), ("offline_access", "files")])
-def test_the_browser_brings_along_what_the_provider_needs(
-    provider: IdentityProvider, scopes: tuple[str, ...]
-) -> None:
+def test_the_redirect_to_the_provider(provider: IdentityProvider, scopes: tuple[str, ...]) -> None:
     more = {"parameters": {"hint": "x"}, "offline": {"access_type": "offline"}}
     place = Provider("P", issuer=provider.url, **more)  # type: ignore[arg-type]
     found = UpstreamLogin(place, client_id=CLIENT, scopes=scopes, allow=lambda user: True)
@@ -160,9 +156,7 @@ async def waits(user: User) -> bool:
         (["ada@ex\u00e4mple.com"], None),
     ],
 )
-def test_only_those_who_are_allowed_come_in(
-    provider: IdentityProvider, allow: Any, expected: str | None
-) -> None:
+def test_allowed_users_log_in(provider: IdentityProvider, allow: Any, expected: str | None) -> None:
     if allow == ["ID"]:
         allow = [f"{provider.url.partition('//')[2]}:248289"]
     with site_of(provider, allow=allow) as site:
@@ -196,9 +190,7 @@ def test_a_name_may_be_the_number_of_somebody_else(provider: IdentityProvider) -
         assert "code" in site.log_in().answer
 
 
-def test_the_domain_is_that_of_the_organization_where_the_provider_says_it(
-    provider: IdentityProvider,
-) -> None:
+def test_the_domain_of_an_organization(provider: IdentityProvider) -> None:
     """Whoever has left keeps an account with the address."""
     place = Provider("P", issuer=provider.url, domain="hd")
     found = UpstreamLogin(place, client_id=CLIENT, allow=["@example.com"])
@@ -287,7 +279,7 @@ FORGED: Final[dict[str, Callable[[IdentityProvider], object]]] = {
 
 
 @pytest.mark.parametrize("forgery", FORGED.values(), ids=FORGED)
-def test_an_id_token_that_is_not_for_this_login_is_refused(
+def test_a_bad_id_token_is_refused(
     provider: IdentityProvider, forgery: Callable[[IdentityProvider], object]
 ) -> None:
     """AUTH-3, OpenID Connect Core 3.1.3.7: the user may try again, and the client gets nothing."""
@@ -300,9 +292,7 @@ def test_an_id_token_that_is_not_for_this_login_is_refused(
 
 
 @pytest.mark.parametrize("back", [{"iss": "https://evil.example.com"}, {"iss": None}])
-def test_an_answer_of_another_provider_is_refused(
-    provider: IdentityProvider, back: dict[str, str | None]
-) -> None:
+def test_mix_up_is_refused(provider: IdentityProvider, back: dict[str, str | None]) -> None:
     """RFC 9207: mix-up."""
     provider.metadata = {"authorization_response_iss_parameter_supported": True}
     provider.back = back
@@ -359,9 +349,7 @@ def test_an_answer_is_taken_once(provider: IdentityProvider) -> None:
         {"userinfo_endpoint": "file:///etc/passwd"},
     ],
 )
-def test_metadata_that_cannot_be_trusted_are_not_used(
-    provider: IdentityProvider, metadata: dict[str, Any]
-) -> None:
+def test_bad_metadata_are_not_used(provider: IdentityProvider, metadata: dict[str, Any]) -> None:
     """SEC-16, OpenID Connect Discovery 4.3."""
     provider.metadata = metadata
     with site_of(provider) as site:
@@ -392,9 +380,7 @@ def test_a_provider_that_refuses_is_no_way_in(provider: IdentityProvider) -> Non
         assert "<b>" not in answer["error_description"]
 
 
-def test_an_account_without_an_id_or_with_facts_without_end_is_refused(
-    provider: IdentityProvider,
-) -> None:
+def test_a_bad_account_is_refused(provider: IdentityProvider) -> None:
     """SEC-17."""
     with site_of(provider, "plain") as site:
         for account in (
@@ -498,9 +484,7 @@ def test_without_a_refresh_token_they_end_when_they_end(provider: IdentityProvid
         assert site.said(token, "upstream").startswith("LoginRefused: ")
 
 
-def test_nothing_of_them_can_be_read_where_they_are_kept(
-    provider: IdentityProvider, tmp_path: Path
-) -> None:
+def test_stored_tokens_are_encrypted(provider: IdentityProvider, tmp_path: Path) -> None:
     """SEC-13: also while the user is still before the page that asks for consent."""
     clock = Clock()
     store = SqliteAuthStore(tmp_path / "auth.db", clock=clock)

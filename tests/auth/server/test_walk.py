@@ -137,9 +137,7 @@ def test_a_token_that_is_revoked_ends_all_that_it_stands_for(site: Site, kind: s
     ("name", "button", "said"),
     [("ada", "deny", "The user has not allowed it"), ("nobody", "allow", "Nobody may come in")],
 )
-def test_whoever_may_not_or_does_not_is_sent_back(
-    site: Site, name: str, button: str, said: str
-) -> None:
+def test_a_refused_login_is_sent_back(site: Site, name: str, button: str, said: str) -> None:
     answer = site.log_in(Browser({"name": name}, button)).answer
     assert (answer["error"], answer["error_description"]) == ("access_denied", said)
     assert answer["iss"] == site.origin
