@@ -297,7 +297,7 @@ class World:
         body = await request.body()
         seen = Seen(request.method, request.url.path, query, headers, body, self.origin)
         self.seen.append(seen)
-        route = self.routes.get(seen.path, lambda _: Reply(404))
+        route: Any = self.routes.get(seen.path, lambda _: Reply(404))
         found = route(seen)
         reply = await found if isawaitable(found) else found
         if isinstance(reply, Reply):
