@@ -146,21 +146,25 @@ def test_a_code_needs_all_that_it_is_bound_to(site: Site, changed: dict[str, str
     assert site.redeem(asked).status == 200, "who has tried has spoilt it"
 
 
-def test_a_code_lives_for_a_minute(site: Site) -> None:
-    asked = site.log_in()
-    site.clock.now += 61
+def test_everything_expires(site: Site) -> None:
+    """A code, a lost response, a login page, and a login that is not used."""
+    asked, tokens = site.log_in(), site.tokens()
+    renewed = site.refresh(tokens["refresh_token"]).json
+    site.clock.now += 21
+    assert site.refresh(tokens["refresh_token"]).status == 400
+    assert site.refresh(renewed["refresh_token"]).status == 400
+    site.clock.now += 40
     assert site.redeem(asked).json["error"] == "invalid_grant"
+    browser, tokens = Browser({"name": "ada"}, "allow"), site.tokens()
+    page = browser.open(site.authorize_url())
+    site.clock.now += 601
+    assert browser.fill_in(page).status == 400
+    site.clock.now += 30 * 24 * 3600
+    assert site.refresh(tokens["refresh_token"]).status == 400
+    site.client_id = site.register(client_name="An editor")["client_id"]
 
 
 # --- refresh tokens -------------------------------------------------------------------------------
-
-
-def test_an_answer_is_lost_for_seconds_only(site: Site) -> None:
-    first = site.tokens()
-    second = site.refresh(first["refresh_token"]).json
-    site.clock.now += 21
-    assert site.refresh(first["refresh_token"]).status == 400
-    assert site.refresh(second["refresh_token"]).status == 400
 
 
 def test_a_refresh_token_cannot_be_made_up(site: Site) -> None:
@@ -172,13 +176,6 @@ def test_a_refresh_token_cannot_be_made_up(site: Site) -> None:
     assert site.refresh(tokens["refresh_token"]).status == 200
 
 
-def test_a_login_that_is_not_used_ends(site: Site) -> None:
-    tokens = site.tokens()
-    site.clock.now += 30 * 24 * 3600 + 1
-    assert site.refresh(tokens["refresh_token"]).status == 400
-    site.client_id = site.register(client_name="An editor")["client_id"]
-
-
 # --- browsers -------------------------------------------------------------------------------------
 
 
@@ -187,43 +184,28 @@ def begun(site: Site, browser: Browser) -> str:
     return browser.fill_in(browser.open(site.authorize_url())).location or ""
 
 
-def test_consent_is_given_in_the_browser_that_has_logged_in(site: Site) -> None:
-    """Another one has not got the cookie (CSRF, login of somebody else)."""
-    url = begun(site, Browser({"name": "ada"}))
-    state = fields_of(url)["state"]
-    other = Browser()
-    assert other.open(url).status == 400
-    page = other.open(f"{site.origin}/authorize/consent", {"state": state, "answer": "allow"})
-    assert (page.status, page.location) == (400, None)
-
-
-def test_consent_is_given_once_and_on_its_page(site: Site) -> None:
-    """CSRF."""
-    browser = Browser({"name": "ada"})
+def test_consent_is_given_once_on_its_page_in_its_browser(site: Site) -> None:
+    """AUTH-15, CSRF: no page of another stage, another browser or another site will do, nor GET."""
+    browser, url = Browser({"name": "ada"}), f"{site.origin}/authorize/consent"
+    early = {"state": browser.open(site.authorize_url()).forms[0].fields["state"]}
+    assert browser.open(f"{url}?{urlencode(early)}").status == 400
+    assert browser.open(url, {**early, "answer": "allow"}).status == 400
     form = {"state": fields_of(begun(site, browser))["state"], "answer": "allow"}
-    url = f"{site.origin}/authorize/consent"
-    page = browser.open(url, form, {"Origin": "https://evil.example"})
-    assert (page.status, page.location) == (403, None)
+    for status, page in (
+        (200, browser.open(f"{url}?{urlencode(form)}")),
+        (400, Browser().open(f"{url}?{urlencode(form)}")),
+        (400, Browser().open(url, form)),
+        (403, browser.open(url, form, {"Origin": "https://evil.example"})),
+    ):
+        assert (page.status, page.location) == (status, None)
     assert "code" in fields_of(browser.open(url, form).location or "")
     assert browser.open(url, form).status == 400
 
 
-def test_consent_cannot_be_skipped(site: Site) -> None:
-    """AUTH-15: neither by opening the page of another stage, nor with GET."""
-    browser = Browser({"name": "ada"})
-    first = browser.open(site.authorize_url())
-    state = first.forms[0].fields["state"]
-    url = f"{site.origin}/authorize/consent"
-    assert browser.open(f"{url}?{urlencode({'state': state})}").status == 400
-    assert browser.open(url, {"state": state, "answer": "allow"}).status == 400
-    browser = Browser({"name": "ada"})
-    asked = {"state": fields_of(begun(site, browser))["state"], "answer": "allow"}
-    page = browser.open(f"{url}?{urlencode(asked)}")
-    assert (page.status, page.location) == (200, None)
-
-
 def test_pages_run_nothing_and_stand_in_no_frame(site: Site) -> None:
-    """Clickjacking."""
+    """Clickjacking; and the cookie is for nobody else."""
+    cookie = Browser().open(site.authorize_url()).headers["set-cookie"]
+    assert all(each in cookie for each in ("HttpOnly", "SameSite=lax", "Path=/"))
     browser = Browser({"name": "ada"})
     for page in (
         browser.open(site.authorize_url()),
@@ -250,18 +232,6 @@ def test_the_name_of_a_client_is_text(site: Site) -> None:
     assert "&lt;script&gt;" in text
     assert "\u202e" not in text
     assert all("<script" not in each.text for each in browser.seen)
-
-
-def test_a_visit_lasts_for_minutes(site: Site) -> None:
-    browser = Browser({"name": "ada"}, "allow")
-    page = browser.open(site.authorize_url())
-    site.clock.now += 601
-    assert browser.fill_in(page).status == 400
-
-
-def test_the_cookie_is_for_nobody_else(site: Site) -> None:
-    cookie = Browser().open(site.authorize_url()).headers["set-cookie"]
-    assert all(each in cookie for each in ("HttpOnly", "SameSite=lax", "Path=/"))
 
 
 # --- registration ---------------------------------------------------------------------------------
