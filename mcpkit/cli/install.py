@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Mapping
@@ -96,8 +95,7 @@ def install(
       mcpkit install --list
     """
     if list_:
-        _list_hosts()
-        return
+        return _list_hosts()
     if target is None:
         fail("name the server: a file, a module, a command line or a URL (see --help)")
     try:
@@ -105,10 +103,10 @@ def install(
         file = _file(host, project=project, config=config)
         if remove and file is None:
             raise Unsupported("json is printed, not stored; --config FILE names a file")
-        usual = not project and config is None
+        is_usual = not project and config is None
         if remove and file is not None:
-            _remove(_open(host, file, usual, project), target, name, dry_run=dry_run)
-            return
+            opened = _open(host, file, is_usual, project)
+            return _remove(opened, target, name, dry_run=dry_run)
         variables, headers = variables_from(env, "KEY=VALUE"), headers_from(header)
         for header_name, value in headers.items():
             # Credentials are rejected, unless the host fills them in from a variable.
@@ -127,10 +125,9 @@ def install(
         name = name or host.accepted(name_of(target, server, uv=uv, force=force)) or "server"
         snippet = host.format.snippet([host.key, name], entry)
         if file is None:
-            say(snippet)
-            return
+            return say(snippet)
         try:
-            opened = _open(host, file, usual, project)
+            opened = _open(host, file, is_usual, project)
         except ModuleNotFoundError as error:
             raise EditByHand(f"{error}; or add this to {file} yourself:", snippet) from None
         if _add(opened, name, entry, dry_run=dry_run, force=force):
@@ -159,11 +156,7 @@ def _host(name: str | None) -> Host:
     if name is None:
         raise Unsupported(f"name the host: --client NAME, one of {known}")
     if name not in HOSTS:
-        near = difflib.get_close_matches(name, HOSTS, n=1)
-        raise Unsupported(
-            f"unknown host {name!r}; "
-            + (f"did you mean {near[0]}?" if near else f"known: {known}, which fits most others")
-        )
+        raise Unsupported(f"unknown host {name!r}; known: {known}, which fits most others")
     return HOSTS[name]
 
 
@@ -185,8 +178,8 @@ def _file(host: Host, *, project: bool, config: Path | None) -> Path | None:
     return file
 
 
-def _open(host: Host, file: Path, usual: bool, project: bool) -> Config:
-    if host.program is not None and usual:
+def _open(host: Host, file: Path, is_usual: bool, project: bool) -> Config:
+    if host.program is not None and is_usual:
         return ThroughProgram(host, file)
     return InFile(host, file, private=not project)
 

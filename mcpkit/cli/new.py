@@ -1,8 +1,8 @@
 """``mcpkit new``: write a project to start from.
 
-A template is a folder of `TEMPLATES`. A project has its files, and those of the folder ``shared``.
-Placeholders such as ``__PACKAGE__`` are filled in, in texts and paths, so that a Python file of a
-template is valid Python; ``dot_`` at the start of a path's part means a dot.
+A project has the files of its template and those of the folder ``shared``. Placeholders such as
+``__PACKAGE__`` are filled in, in texts and paths, so that a Python file of a template is valid
+Python; ``dot_`` at the start of a path's part means a dot.
 """
 
 from __future__ import annotations
@@ -86,8 +86,7 @@ def new(
     template: Annotated[
         str | None,
         typer.Option(
-            "--template",
-            "-t",
+            *("--template", "-t"),
             help=f"One of {', '.join(TEMPLATES)} (default: {_DEFAULT})",
             metavar="NAME",
         ),
@@ -98,9 +97,7 @@ def new(
     ] = None,
     description: Annotated[
         str | None,
-        typer.Option(
-            "--description", help="The purpose of the server, in a sentence", metavar="TEXT"
-        ),
+        typer.Option(help="The purpose of the server, in a sentence", metavar="TEXT"),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing, use the defaults")] = False,
 ) -> None:
@@ -148,17 +145,14 @@ def _value(
     problem_of: Callable[[str], str | None],
 ) -> str:
     """Return a value that is given, or typed by the user, or else its default."""
-    while given is None and asking:
-        answer = prompt(question, default)
-        problem = problem_of(answer)
+    while True:
+        value = prompt(question, default) if given is None and asking else given or default or ""
+        problem = problem_of(value)
         if problem is None:
-            return answer
+            return value
+        if given is not None or not asking:
+            fail(problem)
         say(f"  {problem}", err=True)
-    value = given or default or ""
-    problem = problem_of(value)
-    if problem is not None:
-        fail(problem)
-    return value
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -187,15 +181,15 @@ def problem_of_name(name: str) -> str | None:
 
 
 def _problem_of_template(template: str) -> str | None:
-    if template in TEMPLATES:
-        return None
-    return f"there is no template {template!r}; there are {', '.join(TEMPLATES)}"
+    names = ", ".join(TEMPLATES)
+    return (
+        None if template in TEMPLATES else f"there is no template {template!r}; there are {names}"
+    )
 
 
 def _problem_of_description(description: str) -> str | None:
-    if " ".join(description.split()).isprintable():
-        return None
-    return "the description has characters that cannot be printed"
+    is_printable = " ".join(description.split()).isprintable()
+    return None if is_printable else "the description has characters that cannot be printed"
 
 
 # --- rendering ------------------------------------------------------------------------------------

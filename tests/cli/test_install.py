@@ -346,7 +346,6 @@ async def test_the_entry_starts_from_any_folder(
 REFUSED = {
     "": "name the server: a file, a module, a command line or a URL (see --help)",
     "weather.py": "name the host: --client NAME, one of claude-desktop, claude-code, cursor",
-    "weather.py -c curser": "unknown host 'curser'; did you mean cursor?",
     "weather.py -c x": "unknown host 'x'; known: claude-desktop",
     "missing.py -c json": "there is no file missing.py",
     "nothing -c json": "'nothing' is not a file, module, command or URL",

@@ -203,12 +203,16 @@ class TestInATerminal:
         assert "Plans trips." in (folder / "README.md").read_text("utf-8")
 
     @pytest.mark.parametrize(
-        "step",
-        [Step("Name of the project: ", done=interrupt), Step("Name of the project: ", "\x04")],
+        "steps",
+        [
+            # Python may miss a signal that comes while it gets ready to read a line.
+            [Step("Name of the project: ", done=interrupt), Step("", "\n")],
+            [Step("Name of the project: ", "\x04")],
+        ],
         ids=["Ctrl-C", "Ctrl-D"],
     )
-    def test_stopping_it_leaves_nothing_behind(self, folder: Path, step: Step) -> None:
-        code, shown = self.asked(folder, steps=[step])
+    def test_stopping_it_leaves_nothing_behind(self, folder: Path, steps: list[Step]) -> None:
+        code, shown = self.asked(folder, steps=steps)
         assert code == 130
         assert "stopped, nothing was written" in shown
         assert not folder.exists()
