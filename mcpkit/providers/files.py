@@ -8,14 +8,13 @@ open the path, and compare what they have opened with what is there.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import re
 import stat
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import translate
-from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -140,7 +139,7 @@ class Directory:
         """Return an entry for each file there is now, in the order of their URIs."""
         del listing
         # Disks are slow, and a directory may hold many files: never on the event loop.
-        return await context.backend.in_thread(partial(self.files, after, limit))
+        return await context.backend.in_thread(functools.partial(self.files, after, limit))
 
     async def find(self, listing: Listing, key: str, context: Context[Any]) -> Entry | None:
         """Return None: files are read through the template."""
@@ -151,20 +150,20 @@ class Directory:
         """Do nothing: the directory is not watched."""
 
     def files(self, after: str = "", limit: int | None = None) -> list[Resource]:
-        """List the files there are now, at most `limit` after a URI. Blocks."""
-        return list(islice(self._walk(after), limit))
+        """List the files there are now, at most `limit` after a URI. Blocks.
 
-    def _walk(self, after: str) -> Iterator[Resource]:
-        """Yield the files in the order of their URIs, scanning only directories that matter."""
+        They are in the order of their URIs; only directories that matter are scanned.
+        """
+        found: list[Resource] = []
         waiting = [_Place((), "", None, self._pattern.start())]
-        while waiting:
+        while waiting and (limit is None or len(found) < limit):
             place = waiting.pop()
             if place.size is None:
                 inside = self._inside(place, after)
                 waiting += sorted(inside, key=lambda each: each.uri, reverse=True)
                 continue
             name = "/".join(place.parts)
-            yield Resource(
+            resource = Resource(
                 name=name,
                 uri=place.uri,
                 mime_type=self._type_of(name),
@@ -173,6 +172,8 @@ class Directory:
                 uses_context=False,
                 scopes=self._scopes,
             )
+            found.append(resource)
+        return found
 
     def _inside(self, place: _Place, after: str) -> Iterator[_Place]:
         """Yield the offered files in a directory, and the directories that may contain some."""
@@ -277,10 +278,7 @@ class _Pattern:
 
     def matches(self, parts: Sequence[str]) -> bool:
         """Return True if the pattern matches the path of a file."""
-        matched = self.start()
-        for part in parts:
-            matched = self.advance(matched, part)
-        return self.is_complete(matched)
+        return self.is_complete(functools.reduce(self.advance, parts, self.start()))
 
     def start(self) -> frozenset[int]:
         """Return the positions in the pattern before any name."""
@@ -289,13 +287,12 @@ class _Pattern:
     def advance(self, matched: frozenset[int], name: str) -> frozenset[int]:
         """Return the positions in the pattern after one more name; none if it does not match."""
         following: set[int] = set()
-        for position in matched:
-            if position < len(self._parts):
-                match = self._parts[position]
-                if match is None:
-                    following.add(position)
-                elif match(name):
-                    following.add(position + 1)
+        for position in matched - {len(self._parts)}:
+            match = self._parts[position]
+            if match is None:
+                following.add(position)
+            elif match(name):
+                following.add(position + 1)
         return self._with_empty(following)
 
     def is_complete(self, matched: frozenset[int]) -> bool:
