@@ -13,12 +13,11 @@ if TYPE_CHECKING:
 class Claim(NamedTuple):
     """A parameter that is filled from the token: ``tenant: Annotated[str, Claim("tenant")]``.
 
-    It is a claim of the principal of the request (``ctx.principal.claims``), and never an argument:
-    no client can send it. A request whose principal has no such claim is refused, unless the
-    parameter has a default; so is one that does not come over HTTP.
+    It is a claim of the principal (``ctx.principal.claims``); clients cannot send it. A request
+    without the claim, or not over HTTP, is refused, unless the parameter has a default.
 
     Args:
-        name: Of the claim.
+        name: The name of the claim.
     """
 
     name: str
@@ -27,12 +26,11 @@ class Claim(NamedTuple):
 class Env(NamedTuple):
     """A parameter that is filled from the environment: ``key: Annotated[str, Env("API_KEY")]``.
 
-    It is read when the function is called. A variable that is missing or empty ends the server
-    before it begins to serve, unless the parameter has a default. Its value appears in no schema,
-    list, log or error.
+    It is read when the function is called. A server does not start if a variable is missing or
+    empty, unless the parameter has a default. The value appears in no schema, list, log or error.
 
     Args:
-        name: Of the variable.
+        name: The name of the variable.
     """
 
     name: str
@@ -41,32 +39,31 @@ class Env(NamedTuple):
 class Depends(NamedTuple):
     """A parameter that the server fills in: ``db: Annotated[Database, Depends(connect)]``.
 
-    The function runs once per call, however many parameters and other dependencies want it. Its
-    own parameters are filled like a handler's: the context by annotation, further dependencies,
-    and the handler's arguments by name.
+    The function runs once per call, also if several parameters and dependencies need it. Its own
+    parameters are filled like a handler's: the context by annotation, further dependencies, and
+    the handler's arguments by name.
 
     Args:
-        provide: A function, sync or async. A generator function, or one decorated with
-            `contextlib.contextmanager` or `asynccontextmanager`, is entered before the call and
-            left after it, and so is what a function returns that is annotated with
-            ``AbstractContextManager[T]`` or ``AbstractAsyncContextManager[T]``. Anything else it
-            returns is injected as is.
+        provide: A function, sync or async. A generator function, a function decorated with
+            `contextlib.contextmanager` or `asynccontextmanager`, and one annotated to return an
+            ``AbstractContextManager[T]`` or ``AbstractAsyncContextManager[T]``, is entered before
+            the call and exited after it. Any other result is injected as it is.
     """
 
     provide: Callable[..., Any]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        """Let ``pydantic.validate_call`` pass on what the server has made, of whatever class."""
+        """Let ``pydantic.validate_call`` pass on the value, whatever its class."""
         del source, handler
-        from pydantic_core import core_schema  # only those who use that pay for it
+        from pydantic_core import core_schema  # loaded only if it is used
 
         return core_schema.any_schema()
 
 
 class InputMarker:
-    """A question to the client that is asked before a handler runs, to fill a parameter.
+    """A request for input that is sent before a handler runs, to fill a parameter.
 
-    The base of the questions in `mcpkit._protocol.input_request`:
+    The base class of those in `mcpkit._protocol.input_request`, such as
     ``sure: Annotated[Confirm, Elicit("Really?")]``.
     """
 
@@ -79,33 +76,28 @@ class Complete(NamedTuple):
     ``city: Annotated[str, Complete(cities)]``; ``Literal``, ``Enum`` and ``bool`` need none.
 
     Args:
-        values: The values to choose from, or a function, sync or async, from what has been typed
-            so far to values. Further parameters of the function are filled with the arguments of
-            the same name as far as they are known (None before 2025-06-18), or with the context.
-            At most 100 values are sent (COMP-2).
+        values: The values, or a function, sync or async, from the text so far to values. Its other
+            parameters are filled with the arguments of the same name as far as they are known (None
+            before 2025-06-18), or with the context. At most 100 values are sent (COMP-2).
     """
 
     values: Iterable[str] | Callable[..., Any]
 
 
 class Header(NamedTuple):
-    """A tool's parameter that clients repeat in an HTTP header, for those who route requests.
+    """A tool's parameter that clients repeat in an HTTP header, so that a gateway can read it.
 
-    ``region: Annotated[str, Header("Region")]`` puts ``"x-mcp-header": "Region"`` into the input
-    schema. A client of 2026-07-28 then sends ``Mcp-Param-Region`` along with each call over HTTP, a
-    gateway can choose a server by it without reading the body, and a call whose header and argument
-    disagree is refused (HDR-4). Elsewhere it changes nothing.
+    ``region: Annotated[str, Header("Region")]`` adds ``"x-mcp-header": "Region"`` to the input
+    schema. Clients of 2026-07-28 then send ``Mcp-Param-Region`` with each call over HTTP, and a
+    call whose header and argument differ is refused (HDR-4).
 
-    The parameter is a string, an integer (within ±(2^53−1)) or a boolean, or one of these with a
-    default of None; it may be a field of a model that is a parameter, but no item of an array and
-    no choice of a union (HDR-2). Anything else is refused when the tool is registered.
-
-    Proxies write headers into their logs: passwords, tokens and personal data do not belong there
-    (SEC-13).
+    The parameter, or a field of a model that is one, is a string, an integer (within ±(2^53−1)) or
+    a boolean, perhaps with a default of None; not an item of an array or a choice of a union
+    (HDR-2). Proxies log headers: use none for passwords, tokens and personal data (SEC-13).
 
     Args:
-        name: What follows ``Mcp-Param-``: letters, digits and hyphens, and other characters of a
-            token (RFC 9110, section 5.6.2). Each name once per tool; case does not count (HDR-1).
+        name: The text after ``Mcp-Param-``: letters, digits, hyphens, and other characters of a
+            token (RFC 9110, 5.6.2). It is unique in a tool, also if case is ignored (HDR-1).
     """
 
     name: str
@@ -114,6 +106,6 @@ class Header(NamedTuple):
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         schema = handler(core_schema)
-        if handler.mode == "validation":  # what is sent to a tool, not what it returns
+        if handler.mode == "validation":  # of the arguments, not of the result
             schema["x-mcp-header"] = self.name
         return schema

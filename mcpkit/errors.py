@@ -53,8 +53,8 @@ class MissingEnvironment(MCPKitError):
     """Variables of the environment are missing, or have values that are of no use.
 
     Args:
-        names: Of the variables.
-        why: What is wrong with them, as the rest of a sentence; they are not set, if empty.
+        names: The names of the variables.
+        why: The rest of a sentence about them; by default that they are not set.
     """
 
     def __init__(self, names: Sequence[str], why: str = "") -> None:
@@ -69,11 +69,10 @@ class PublicError(MCPKitError):
 
 
 class InvalidArguments(PublicError):
-    """Arguments do not fit the signature of the function they are for.
+    """Arguments do not fit the signature of their function.
 
     Args:
-        problems: A line for each, as ``path: expected …, got …``; after the first ones, how many
-            more there are.
+        problems: The first ones, each as ``path: expected …, got …``, and the number of the others.
     """
 
     def __init__(self, problems: list[str]) -> None:
@@ -93,7 +92,7 @@ class ResourceNotFound(ResourceError):
     """There is no resource at this URI.
 
     Args:
-        uri: The URI that was asked for; None when the handler leaves it to mcpkit to fill in.
+        uri: The requested URI; mcpkit adds it if a handler does not.
         message: Shown to the client; a sentence about the URI by default.
     """
 
@@ -134,12 +133,12 @@ class ElicitationError(MCPKitError, TypeError):
 class ProtocolError(MCPKitError):
     """A request that is answered with a JSON-RPC error object.
 
-    Raised in a handler, it is sent as it is; raised by a client, it is what the server answered.
+    A handler raises it to send it; a client raises it when the server has sent it.
 
     Args:
         message: A short sentence for the other side.
-        code: The JSON-RPC error code, an integer; the class's own by default.
-        data: Any JSON value that goes along; None leaves the member out.
+        code: The JSON-RPC error code; that of the class by default.
+        data: Any JSON value; None omits the member.
     """
 
     CODE: ClassVar[int] = -32603
@@ -240,12 +239,12 @@ class UnsupportedProtocolVersion(ProtocolError):
 class UrlElicitationRequired(ProtocolError):
     """The user must open a page first; the client should then try again (2025-11-25).
 
-    On 2026-07-28 the same is said by asking for it, on older revisions by a failed result.
+    On 2026-07-28 an input request says the same, on older revisions a failed result.
 
     Args:
         message: The reason, for the user.
-        url: Of the page.
-        elicitation_id: Names the page towards the client; made from the URL if None.
+        url: The URL of the page.
+        elicitation_id: Identifies the page to the client; made from the URL if None.
     """
 
     CODE = -32042
@@ -283,10 +282,8 @@ class AccessDenied(MCPKitError):
 
     Args:
         message: For the caller.
-        status: 401 if the caller is not authenticated; 403 if the caller is authenticated but not
-            allowed to do this (RFC 9110, 15.5.2 and 15.5.4).
-        challenge: The header ``WWW-Authenticate``, which says how to log in; with 401 it is
-            ``Bearer`` unless something else is given.
+        status: 401 if the caller is not authenticated; 403 if it is, and is not allowed.
+        challenge: The header ``WWW-Authenticate``; ``Bearer`` by default with 401.
 
     Raises:
         ValueError: The status is another one.
