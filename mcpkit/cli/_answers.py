@@ -26,7 +26,7 @@ from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.text import escape_control, single_line
 from mcpkit.cli._arguments import Assignment, converted, parse_assignment
 from mcpkit.cli._options import Refused
-from mcpkit.cli._schema_text import a_kind, compact, in_range, number_or_none, required_of
+from mcpkit.cli._schema_text import compact, in_words, number_or_none, required_of
 from mcpkit.cli._terminal import fail, is_interactive, note, on_stderr
 
 Params = Mapping[str, Any]
@@ -42,8 +42,7 @@ class Answers:
     """Answers the requests of a server.
 
     The values of ``--answer`` are fields, ``key=value`` or ``key:=json``, or an action for every
-    form. A repeated key answers several forms in turn, and its last value all that follow. `pause`
-    is entered while the user is asked.
+    form. `pause` is entered while the user is asked.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class Answers:
         command: str | None,
         pause: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self._answers: dict[str, list[Assignment]] = {}
+        self._answers: dict[str, Assignment] = {}
         self._action: str | None = None
         for word in answers or ():
             if word in ("accept", "decline", "cancel"):
@@ -61,7 +60,7 @@ class Answers:
                 fail(f"--answer {word!r}: write key=value, accept, decline or cancel")
             else:
                 each = parse_assignment(word)
-                self._answers.setdefault(each.name, []).append(each)
+                self._answers[each.name] = each
         self._command: list[str] = []
         if command is not None:
             try:
@@ -129,9 +128,7 @@ class Answers:
         values: dict[str, Any] = {}
         problems: list[str] = []
         for each in fields:
-            answers = self._answers.get(each.name)
-            if answers:
-                answer = answers.pop(0) if len(answers) > 1 else answers[0]
+            if answer := self._answers.get(each.name):
                 try:
                     if answer.is_json:
                         values[each.name] = each.checked(json.loads(answer.text))
@@ -182,7 +179,7 @@ class Answers:
 
     async def _fill_field(self, field: Field, values: dict[str, Any]) -> None:
         """Ask for a field until its value is valid."""
-        about = ", ".join([*field.about, *([] if field.required else ["optional"])])
+        about = field.about if field.required else f"{field.about}, optional"
         self._say()
         self._say(f"  {single_line(field.title)}", (f"  {single_line(about)}", "dim"))
         if field.description:
@@ -315,32 +312,25 @@ async def _read_line() -> str | None:
 
 # --- the fields of a form -------------------------------------------------------------------------
 
-_LIMITS: Final = {
-    "array": ("minItems", "maxItems", " of them"),
-    "boolean": ("", "", ""),
-    "integer": ("minimum", "maximum", ""),
-    "number": ("minimum", "maximum", ""),
-    "string": ("minLength", "maxLength", " characters"),
-}
-"""Type → the keywords of its limits, and their unit."""
-
 _FORMATS: Final = {
-    "email": (r"[^@\s]+@[^@\s]+", "a mail address"),
-    "uri": (r"[A-Za-z][\w+.-]*:\S*", "a URL, such as https://example.com"),
-    "date": (r"\d{4}-\d\d-\d\d", "a date, YYYY-MM-DD"),
+    "email": (r"[^@\s]+@[^@\s]+", "ada@example.com"),
+    "uri": (r"[A-Za-z][\w+.-]*:\S*", "https://example.com"),
+    "date": (r"\d{4}-\d\d-\d\d", "2026-01-31"),
     "date-time": (
         r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?",
-        "a date and time, YYYY-MM-DDThh:mm:ssZ",
+        "2026-01-31T12:00:00Z",
     ),
 }
-"""Format → its pattern, and its name for people."""
+"""Format → its pattern, and an example."""
 
-_TYPES: Final[dict[str, Any]] = {
-    "integer": int,
-    "number": (int, float),
-    "boolean": bool,
-    "array": list,
+_KINDS: Final[dict[str, tuple[Any, str]]] = {
+    "array": (list, "Items"),
+    "boolean": (bool, ""),
+    "integer": (int, "imum"),
+    "number": ((int, float), "imum"),
+    "string": (str, "Length"),
 }
+"""Type → its class, and the end of the keywords of its limits."""
 
 
 def fields_of(schema: Mapping[str, Any]) -> list[Field]:
@@ -358,42 +348,30 @@ class Field:
 
     def __init__(self, name: str, schema: Mapping[str, Any], required: bool) -> None:
         texts = {key: value for key, value in schema.items() if isinstance(value, str)}
-        self.name, self.required = name, required
+        self.name, self.required, self._schema = name, required, schema
         self.title = texts.get("title", name)
         self.description = texts.get("description", "")
-        self.kind = texts.get("type", "string")
         self.has_default, self.default = "default" in schema, schema.get("default")
+        self._kind = texts.get("type", "string")
         items = schema.get("items")
-        self.choices = _choices(items if self.kind == "array" and is_object(items) else schema)
-        self._format = texts.get("format", "")
-        least, most, self._unit = _LIMITS.get(self.kind, _LIMITS["string"])
-        self._least = number_or_none(schema.get(least))
-        self._most = number_or_none(schema.get(most))
-
-    @property
-    def about(self) -> list[str]:
-        """Descriptions of the valid values."""
-        limits = in_range(self._least, self._most, self._unit)
-        if self.kind == "array":
-            return ["numbers or values, with commas between them", *limits]
-        if self.choices:
-            return ["a number or value"]
-        names = {"boolean": "yes or no", "integer": "whole number", "number": "number"}
-        _, form = _FORMATS.get(self._format, ("", self._format))
-        name = names.get(self.kind, form)
-        return [*([name] if name else []), *limits]
+        choice = items if self._kind == "array" and is_object(items) else schema
+        self.choices = _choices(choice)
+        """The values of a choice, with their titles."""
+        self._pattern, example = _FORMATS.get(texts.get("format", ""), ("", ""))
+        self.about = "yes or no" if self._kind == "boolean" else in_words(schema, schema)
+        """The valid values, in words."""
+        if example:
+            self.about += f", such as {example}"
 
     def read(self, text: str) -> Any:
         """Return the value of a typed text, or raise a ValueError that names the valid ones."""
         word = text.strip()
-        if self.kind == "array":
-            if word.startswith("["):
-                return self.checked(json.loads(word))
+        if self._kind == "array" and not word.startswith("["):
             return self.checked([self._chosen(each) for each in word.split(",") if each.strip()])
-        if self.choices:
+        if self.choices and self._kind != "array":
             return self._chosen(word)
-        if self.kind in ("boolean", "integer", "number"):
-            return self.checked(converted(word, {"type": self.kind}, {}))
+        if self._kind in ("array", "boolean", "integer", "number"):
+            return self.checked(converted(word, {"type": self._kind}, {}))
         return self.checked(text)
 
     def _chosen(self, text: str) -> str:
@@ -406,23 +384,25 @@ class Field:
         for value, title in self.choices:
             if word.lower() in (value.lower(), title.lower()):
                 return value
-        raise ValueError(f"expected one of {', '.join(values)}")
+        raise ValueError(f"expected {self.about}")
 
     def checked(self, value: Any) -> Any:
         """Return a value, or raise a ValueError that names the valid ones."""
-        wanted = _TYPES.get(self.kind, str)
-        if not isinstance(value, wanted) or (isinstance(value, bool) and self.kind != "boolean"):
-            raise ValueError(f"expected {a_kind({self.kind})}")
-        values = [each for each, _ in self.choices]
-        if values and any(each not in values for each in (value if is_array(value) else [value])):
-            raise ValueError(f"expected one of {', '.join(values)}")
-        size = len(value) if isinstance(value, (str, list)) else value
-        too_small = self._least is not None and size < self._least
-        if too_small or (self._most is not None and size > self._most):
-            raise ValueError(f"expected {in_range(self._least, self._most, self._unit)[0]}")
-        pattern, name = _FORMATS.get(self._format, ("", ""))
-        if pattern and isinstance(value, str) and not re.fullmatch(pattern, value):
-            raise ValueError(f"expected {name}")
+        wanted, end = _KINDS.get(self._kind, _KINDS["string"])
+        least, most = (number_or_none(self._schema.get(f"{each}{end}")) for each in ("min", "max"))
+        is_valid = isinstance(value, wanted) and isinstance(value, bool) is (wanted is bool)
+        if is_valid and wanted is not bool:
+            size: float = len(value) if isinstance(value, (str, list)) else value
+            values = [each for each, _ in self.choices]
+            items = value if is_array(value) else [value]
+            is_valid = (
+                (least is None or size >= least)
+                and (most is None or size <= most)
+                and (not values or all(each in values for each in items))
+                and (not self._pattern or re.fullmatch(self._pattern, str(value)) is not None)
+            )
+        if not is_valid:
+            raise ValueError(f"expected {self.about}")
         return value
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from mcpkit._utils.json import is_array, is_object
-from mcpkit.cli._schema_text import a_kind, compact, kinds_of, properties_of, resolved
+from mcpkit.cli._schema_text import compact, in_words, kinds_of, properties_of, resolved
 from mcpkit.cli._terminal import fail
 
 Schema = Mapping[str, Any]
@@ -144,7 +144,7 @@ def converted(text: str, schema: object, root: Schema) -> Any:
         or (is_object(value) and "object" in kinds)
     ):
         return value
-    raise ValueError(f"expected {a_kind(kinds)}, got {compact(text)}")
+    raise ValueError(f"expected {in_words(schema, root)}, got {compact(text)}")
 
 
 def suggest(kind: str, name: str, names: Sequence[str]) -> str:

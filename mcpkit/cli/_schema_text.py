@@ -126,13 +126,6 @@ def _kind_of_value(value: object) -> str:
     return "null" if value is None else names.get(type(value), "object")
 
 
-def a_kind(kinds: set[str]) -> str:
-    """Return types as part of a sentence: ``an integer or null``."""
-    articles = {each: "an" if each[:1] in "aeiou" else "a" for each in kinds}
-    named = [each if each == "null" else f"{articles[each]} {each}" for each in sorted(kinds)]
-    return " or ".join(named) or "a value"
-
-
 def in_words(schema: object, root: Schema, effort: Effort | None = None) -> str:
     """Describe the values of a schema, as ``integer, 1 to 7`` or ``list of strings``.
 
@@ -190,7 +183,7 @@ class _Words:
         if kind == "array":
             items = shape.get("items")
             inner = self.of(items, depth + 1) if items and depth < _MAX_DEPTH else "anything"
-            limits = in_range(shape.get("minItems"), shape.get("maxItems"), " items")
+            limits = _range(shape.get("minItems"), shape.get("maxItems"), " items")
             return ", ".join([f"list of {_plural(inner)}", *limits])
         if kind == "object" or "properties" in shape:
             return self._object(shape, depth)
@@ -199,7 +192,7 @@ class _Words:
         parts = [kind]
         if isinstance(shape.get("format"), str):
             parts.append(shape["format"])
-        parts += in_range(shape.get("minimum"), shape.get("maximum"), "")
+        parts += _range(shape.get("minimum"), shape.get("maximum"), "")
         for member, words in (
             ("exclusiveMinimum", "more than"),
             ("exclusiveMaximum", "less than"),
@@ -207,7 +200,7 @@ class _Words:
         ):
             if (number := number_or_none(shape.get(member))) is not None:
                 parts.append(f"{words} {number}")
-        parts += in_range(shape.get("minLength"), shape.get("maxLength"), " characters")
+        parts += _range(shape.get("minLength"), shape.get("maxLength"), " characters")
         if isinstance(shape.get("pattern"), str):
             parts.append(f"like {shape['pattern']}")
         return self._cut(", ".join(parts))
@@ -237,7 +230,7 @@ def _plural(inner: str) -> str:
     return f"{inner}s" if inner.isalpha() else f"({inner})"
 
 
-def in_range(at_least: object, at_most: object, unit: str) -> list[str]:
+def _range(at_least: object, at_most: object, unit: str) -> list[str]:
     """Return the words for two limits, such as ``1 to 7 items``; empty if both are missing."""
     least, most = number_or_none(at_least), number_or_none(at_most)
     if least is not None and most is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout, suppress
@@ -30,7 +29,7 @@ from mcpkit.cli._options import (
     Timeout,
     Token,
 )
-from mcpkit.cli._render import on_terminal, put_json, size
+from mcpkit.cli._render import put_json, size
 from mcpkit.cli._schema_text import Effort, in_words, properties_of, required_of, resolved
 from mcpkit.cli._target import TargetError, load_app
 from mcpkit.cli._terminal import fail, on_stdout
@@ -45,11 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = ["inspect"]
 
-_DEFAULT_COLUMNS: Final = 100
-"""Columns of an output that is not a terminal and has no known width."""
-
 _MAX_COLUMNS: Final = 120
-"""Columns that are used of a terminal, because longer lines are hard to read."""
+"""Columns of a page at most, because longer lines are hard to read."""
 
 _MAX_NAME_COLUMNS: Final = 28
 _MAX_STEPS: Final = 1_000_000
@@ -80,11 +76,6 @@ class Offer:
     def costs(self) -> dict[str, int]:
         """The estimated tokens of each tool."""
         return {tool.name: tool_tokens(tool.raw) for tool in self.tools}
-
-    @property
-    def instructions_cost(self) -> int:
-        """The estimated tokens of the instructions."""
-        return estimate(self.instructions or "")
 
 
 def inspect(
@@ -190,6 +181,7 @@ async def _offer_of(client: Client) -> Offer:
 
 
 def _document(offer: Offer) -> dict[str, Any]:
+    instructions = estimate(offer.instructions or "")
     return {
         "server": offer.info,
         "revision": offer.revision,
@@ -200,8 +192,8 @@ def _document(offer: Offer) -> dict[str, Any]:
         "resourceTemplates": [each.raw for each in offer.templates],
         "prompts": [each.raw for each in offer.prompts],
         "tokens": {
-            "total": sum(offer.costs.values()) + offer.instructions_cost,
-            "instructions": offer.instructions_cost,
+            "total": sum(offer.costs.values()) + instructions,
+            "instructions": instructions,
             "tools": offer.costs,
         },
     }
@@ -223,11 +215,7 @@ class _Page:
         self._whole = whole
         self._console = on_stdout()
         self._effort = Effort(_MAX_STEPS)
-        if on_terminal():
-            self.width = min(self._console.width, _MAX_COLUMNS)
-        else:
-            columns = os.environ.get("COLUMNS", "")
-            self.width = int(columns) if columns.isdigit() and int(columns) else _DEFAULT_COLUMNS
+        self._width = min(self._console.width, _MAX_COLUMNS)
 
     def show(self) -> None:
         """Write everything that a server offers."""
@@ -252,7 +240,7 @@ class _Page:
 
     def _put(self, what: Text | str, indent: int = 0) -> None:
         """Write a text, wrapped and indented."""
-        for line in self._wrapped(what, self.width - indent):
+        for line in self._wrapped(what, self._width - indent):
             self._line(Text(" " * indent).append_text(line))
 
     def _wrapped(self, what: Text | str, width: int) -> list[Text]:
@@ -302,7 +290,7 @@ class _Page:
         shown = [_capability(name, value) for name, value in offer.capabilities.items()]
         self._put(Text(f"capabilities: {', '.join(shown) or 'none'}", style="dim"), 2)
         if offer.instructions:
-            self._heading("Instructions", f"about {_tokens(offer.instructions_cost)}")
+            self._heading("Instructions", f"about {_tokens(estimate(offer.instructions))}")
             self._text(offer.instructions, 2)
 
     def tools(self) -> None:
@@ -415,7 +403,7 @@ class _Page:
         shown = [[single_line(cell) for cell in row] for row in rows]
         names, types, abouts = (max(map(cell_len, column)) for column in zip(*shown, strict=True))
         names = min(names, _MAX_NAME_COLUMNS)
-        room = self.width - 4 - names - 2
+        room = self._width - 4 - names - 2
         types = min(types, max(room // 2, room - 2 - abouts))
         widths = names, types, room - 2 - types
         for name, kind, about in shown:

@@ -71,7 +71,7 @@ def test_text_is_printed_as_it_is() -> None:
     ("words", "code", "message"),
     [
         ("serach", 2, "there is no tool 'serach'; did you mean 'search'?"),
-        ("add a=1 b=two", 2, 'b: expected an integer, got "two"'),
+        ("add a=1 b=two", 2, 'b: expected integer, got "two"'),
         ("fail how=protocol", 1, r"the server answered with error -32050: No such \x1b[31mluck"),
         ("nothing", 0, "nothing has run, and answers nothing"),
         ("book -a yes", 2, "--answer 'yes': write key=value, accept, decline or cancel"),
@@ -177,7 +177,7 @@ NOBODY = (
         ("book -a name=Ann", f"{NOBODY}answer: --answer room=…\nnot booked: Dismissed\n"),
         (
             "book -a name=A -a room=double",
-            "mcpkit: --answer name=A: expected at least 2 characters\n",
+            "mcpkit: --answer name=A: expected string, at least 2 characters\n",
         ),
         ("confirm", "Dismissed None\n"),
         ("confirm", "To answer: --answer accept\n"),
@@ -254,10 +254,10 @@ class TestAtATerminal:
             steps=[
                 Step("> ", "\n"),
                 Step("needed", "A\n"),
-                Step("expected at least 2 characters", "Ann\n"),
+                Step("expected string, at least 2 characters", "Ann\n"),
                 Step("> ", "2\n"),
                 Step("> [2] ", "99\n"),
-                Step("expected 1 to 14", "\n"),
+                Step("expected integer, 1 to 14", "\n"),
                 Step("> [no] ", "yes\n"),
                 Step("Send it? ", "edit\n"),
                 Step("> [Ann] ", "Bob\n"),

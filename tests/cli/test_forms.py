@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -56,32 +57,33 @@ def test_a_malformed_limit_is_ignored(kind: str, wrong: Any) -> None:
     schema: dict[str, Any] = {**dict.fromkeys(keywords.split(), wrong), "type": kind}
     (field,) = fields_of({"properties": {"a": schema}, "required": wrong})
     assert field.read(KINDS[kind]) is not None
-    assert not any("None" in each or "True" in each for each in field.about)
+    assert "None" not in field.about
+    assert "True" not in field.about
 
 
 @pytest.mark.parametrize(
     ("schema", "text", "message"),
     [
-        ({**TEXT, "minLength": 2}, "a", "expected at least 2 characters"),
-        ({**TEXT, "minLength": 2, "maxLength": 3}, "abcd", "expected 2 to 3 characters"),
-        ({**TEXT, "format": "email"}, "a.b", "expected a mail address"),
-        ({**TEXT, "format": "uri"}, "a b", "expected a URL"),
-        ({**TEXT, "format": "date"}, "1999-2-3", "expected a date, YYYY-MM-DD"),
-        ({**TEXT, "format": "date-time"}, "1999-02-01", "expected a date and time"),
-        ({"type": "integer"}, "2.5", 'expected an integer, got "2.5"'),
-        ({"type": "integer", "minimum": 1, "maximum": 4}, "5", "expected 1 to 4"),
-        ({"type": "number"}, "two", 'expected a number, got "two"'),
-        ({"type": "number", "maximum": 1}, "1.5", "expected at most 1"),
-        ({"type": "boolean"}, "perhaps", 'expected a boolean, got "perhaps"'),
-        (CHOICE, "3", "expected one of x, y"),
-        (MANY, "1, 7", "expected one of b, p"),
-        (MANY, '["z"]', "expected one of b, p"),
-        (MANY, ",", "expected at least 1 of them"),
+        ({**TEXT, "minLength": 2}, "a", "string, at least 2 characters"),
+        ({**TEXT, "minLength": 2, "maxLength": 3}, "abcd", "string, 2 to 3 characters"),
+        ({**TEXT, "format": "email"}, "a.b", "string, email, such as ada@example.com"),
+        ({**TEXT, "format": "uri"}, "a b", "string, uri, such as https://example.com"),
+        ({**TEXT, "format": "date"}, "1999-2-3", "string, date, such as 2026-01-31"),
+        ({**TEXT, "format": "date-time"}, "1999-02-01", "string, date-time, such as 2026-01-31T"),
+        ({"type": "integer"}, "2.5", 'integer, got "2.5"'),
+        ({"type": "integer", "minimum": 1, "maximum": 4}, "5", "integer, 1 to 4"),
+        ({"type": "number"}, "two", 'number, got "two"'),
+        ({"type": "number", "maximum": 1}, "1.5", "number, at most 1"),
+        ({"type": "boolean"}, "perhaps", 'boolean, got "perhaps"'),
+        (CHOICE, "3", '"x" | "y"'),
+        (MANY, "1, 7", 'list of ("b" | "p"), at least 1 item'),
+        (MANY, '["z"]', 'list of ("b" | "p"), at least 1 item'),
+        (MANY, ",", 'list of ("b" | "p"), at least 1 item'),
     ],
     ids=str,
 )
 def test_what_does_not_fit(schema: dict[str, Any], text: str, message: str) -> None:
-    with pytest.raises(ValueError, match="^" + message.replace(".", r"\.")):
+    with pytest.raises(ValueError, match="^expected " + re.escape(message)):
         Field("field", schema, True).read(text)
 
 
@@ -91,7 +93,7 @@ def test_what_does_not_fit(schema: dict[str, Any], text: str, message: str) -> N
     ids=str,
 )
 def test_json_of_another_type(schema: dict[str, Any], value: Any) -> None:
-    with pytest.raises(ValueError, match=r"^expected an? "):
+    with pytest.raises(ValueError, match=r"^expected "):
         Field("field", schema, True).checked(value)
 
 
