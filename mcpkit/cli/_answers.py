@@ -315,10 +315,10 @@ async def _read_line() -> str | None:
 _FORMATS: Final = {
     "email": (r"[^@\s]+@[^@\s]+", "ada@example.com"),
     "uri": (r"[A-Za-z][\w+.-]*:\S*", "https://example.com"),
-    "date": (r"\d{4}-\d\d-\d\d", "2026-01-31"),
+    "date": (r"\d{4}-\d\d-\d\d", "YYYY-MM-DD"),
     "date-time": (
         r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?",
-        "2026-01-31T12:00:00Z",
+        "YYYY-MM-DDThh:mm:ssZ",
     ),
 }
 """Format → its pattern, and an example."""
@@ -361,7 +361,7 @@ class Field:
         self.about = "yes or no" if self._kind == "boolean" else in_words(schema, schema)
         """The valid values, in words."""
         if example:
-            self.about += f", such as {example}"
+            self.about += f", as {example}"
 
     def read(self, text: str) -> Any:
         """Return the value of a typed text, or raise a ValueError that names the valid ones."""
