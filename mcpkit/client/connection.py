@@ -260,10 +260,12 @@ class ClientConnection:
         link: Link
         if not isinstance(target, (str, os.PathLike, Sequence)):
             app: Any = target
-            connecting = app.connect(
-                loop, self._receive, self._note_exception, **self._memory_options
-            )
-            async with connecting as link:
+
+            def note(request: Request, error: BaseException) -> None:
+                if self._raise:
+                    self._raised[request.id] = error
+
+            async with app.connect(loop, self._receive, note, **self._memory_options) as link:
                 yield link
             return
         if is_url(target):
@@ -538,10 +540,6 @@ class ClientConnection:
         for pending in self._pending.values():
             pending.arrived.set()
 
-    def _note_exception(self, request: Request, error: BaseException) -> None:
-        if self._raise:
-            self._raised[request.id] = error
-
     # --- messages to the server -------------------------------------------------------------------
 
     @property
@@ -552,12 +550,7 @@ class ClientConnection:
         return self._link
 
     async def notify(self, method: str, params: Params | None = None) -> None:
-        """Send a notification.
-
-        Raises:
-            ConnectionClosed: The server is gone.
-            ProtocolError: The server rejects it (HTTP).
-        """
+        """Send a notification; raises as `request`."""
         await self._send(self._protocol.send_notification(method, params))
 
     async def _send(
@@ -582,8 +575,7 @@ class ClientConnection:
         """Send a request and wait for its result.
 
         Args:
-            method: As on the wire.
-            params: Without ``_meta``.
+            method, params: As on the wire, without ``_meta``.
             meta: Put into ``_meta``.
             timeout: Seconds; the client's own setting if None.
             on_progress: Called with each `Progress`, which the server is asked for.
@@ -640,9 +632,8 @@ class ClientConnection:
         self._raise_failure()
         response = pending.response
         if response is None:
-            raise self._closed_because or ConnectionClosed(
-                f"The server left before it answered {method}"
-            )
+            left = ConnectionClosed(f"The server left before it answered {method}")
+            raise self._closed_because or left
         if response.error is not None:
             raise response.error
         if not is_object(response.result):

@@ -89,7 +89,7 @@ class _SessionLost(ConnectionClosed):
 
 
 class HttpLink:
-    """A server behind a URL.
+    """A server behind a URL; raises ValueError if that is malformed, or has no host.
 
     Args:
         url: The endpoint.
@@ -98,17 +98,12 @@ class HttpLink:
         on_close: Called when the stream of HTTP+SSE has ended.
         renew: Shakes hands again when the server has forgotten the session.
         without_timeout: Returns a context manager that pauses all timeouts, for logins.
-        headers: Sent with every request, such as ``Authorization``.
-        http_client: Used instead of our own client, and not closed.
-        auth: The source of tokens.
+        headers, http_client, auth: As of `mcpkit.Client`.
 
     Attributes:
         status: The HTTP status of the latest response to a message; None if there was none.
         version: The revision that a handshake has agreed on; None before.
         declared: Tool → which of its arguments are repeated in headers, from its schema.
-
-    Raises:
-        ValueError: The URL is malformed, or has no host.
     """
 
     def __init__(
@@ -413,27 +408,20 @@ class HttpLink:
         endpoint of another origin.
         """
         found = anyio.Event()
-        foreign: list[str] = []
-
-        def take(data: bytes) -> None:
-            named = data.decode(errors="replace").strip()
-            self._endpoint = _resolve(self._url, named)
-            if self._endpoint is None:
-                foreign.append(truncate(named, _SHOWN_CHARS))
-            found.set()
-
-        stop = self._start(self._read_old(take, found))
+        named: list[str] = []
+        stop = self._start(self._read_old(named, found))
         with anyio.move_on_after(limit):
             await found.wait()
-        if self._endpoint is None:
-            stop()
-        else:
+        if self._endpoint is not None:
             self._stop_listening = stop
-        if foreign:
-            raise ConnectionClosed(f"{self._shown} has an endpoint of another origin, {foreign[0]}")
-        return self._endpoint is not None
+            return True
+        stop()
+        if named:
+            shown = truncate(named[0], _SHOWN_CHARS)
+            raise ConnectionClosed(f"{self._shown} has an endpoint of another origin, {shown}")
+        return False
 
-    async def _read_old(self, take: Callable[[bytes], None], found: anyio.Event) -> None:
+    async def _read_old(self, named: list[str], found: anyio.Event) -> None:
         stream = EventStream(limit=MAX_EVENT_BYTES)
         try:
             response = await self._get(stream)
@@ -446,7 +434,9 @@ class HttpLink:
                         if event.type == "message" and found.is_set():
                             self._on_text(event.data)
                         elif event.type == "endpoint" and not found.is_set():
-                            take(event.data)
+                            named.append(event.data.decode(errors="replace").strip())
+                            self._endpoint = _resolve(self._url, named[0])
+                            found.set()
             finally:
                 await _close(response, chunks)
         except (ConnectionClosed, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:

@@ -57,23 +57,6 @@ _LINGER_S: Final = 1.0
 """Seconds for which polling goes on between two items of an ``async for``."""
 
 
-class _Question:
-    """An input request that came as a request of the server (2025-11-25)."""
-
-    def __init__(self) -> None:
-        self.answered = anyio.Event()
-        self.answer: Params | Exception = {}
-
-
-class _Waiting:
-    """A request for the outcome (2025-11-25)."""
-
-    def __init__(self) -> None:
-        self.stop: Callable[[], object] = lambda: None
-        self.asked: list[str] = []
-        """The keys of the input requests that arrived meanwhile."""
-
-
 class TaskHandle:
     """A task, from `Client.start`, or from `Client.task` by its id.
 
@@ -105,8 +88,11 @@ class TaskHandle:
         self._questions: dict[str, TaskQuestion] = {}
         self._answered: set[str] = set()
         """Keys that are never asked again (TASKX-7)."""
-        self._requests: dict[str, _Question] = {}
-        self._waiting: _Waiting | None = None
+        self._replies: dict[str, Params | Exception | None] = {}
+        """Answers to requests of the server; None as long as there is none (2025-11-25)."""
+        self._waiting: list[str] | None = None
+        """The keys of the requests that arrived during the one for the outcome (2025-11-25)."""
+        self._stop_waiting: Callable[[], object] = lambda: None
         self._by_hand = False
 
     def __repr__(self) -> str:
@@ -195,10 +181,9 @@ class TaskHandle:
         following.end()
         if self._following is following:
             self._following = None
-            waiting = self._waiting
-            if waiting is not None and not self._by_hand:
+            if self._waiting is not None and not self._by_hand:
                 self._waiting = None
-                waiting.stop()
+                self._stop_waiting()
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -244,7 +229,7 @@ class TaskHandle:
         """
         if requests_tasks(self._connection):
             for key in answers:
-                if key not in self._requests:
+                if key not in self._replies:
                     raise ValueError(f"the task asks nothing under {key!r}")
             for key, answer in answers.items():
                 self._settle(key, answer)
@@ -310,7 +295,7 @@ class TaskHandle:
             if now.status in ("completed", "failed"):
                 self._outcome = parse(_outcome, raw, method)
         self.status = now
-        if now.is_over and not self._requests:
+        if now.is_over and not self._replies:
             self._questions = {}
         self._wake()
         return now
@@ -329,32 +314,33 @@ class TaskHandle:
     async def _asked(self, id: Id, question: TaskQuestion) -> Params:
         """Return the answer to a request of the server that belongs to the task (2025-11-25)."""
         key = str(id)
-        request = self._requests[key] = _Question()
+        self._replies[key] = None
         if self._waiting is not None:
-            self._waiting.asked.append(key)
+            self._waiting.append(key)
         self._questions[key] = question
         if self._following is not None:
             self._following.nudge(poll=False)
         self._wake()
-        await request.answered.wait()
-        if isinstance(request.answer, Exception):
-            raise request.answer
-        return request.answer
+        while (reply := self._replies[key]) is None:
+            await self._changed()
+        del self._replies[key]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     def _settle(self, key: str, answer: Params | Exception) -> None:
         self._questions.pop(key, None)
-        request = self._requests.pop(key, None)
-        if request is not None:
-            request.answer = answer
-            request.answered.set()
+        if key in self._replies:
+            self._replies[key] = answer
+            self._wake()
 
     def _await_outcome(self) -> None:
         """Request the outcome, unless that is under way (2025-11-25)."""
         if self._waiting is None and self._outcome is None:
-            waiting = self._waiting = _Waiting()
-            waiting.stop = self._connection._start(self._request_outcome(waiting))
+            waiting = self._waiting = []
+            self._stop_waiting = self._connection._start(self._request_outcome(waiting))
 
-    async def _request_outcome(self, waiting: _Waiting) -> None:
+    async def _request_outcome(self, waiting: list[str]) -> None:
         listeners, id = self._connection._task_listeners, cast("str", self.id)
         listeners[id] = self
         try:
@@ -370,7 +356,7 @@ class TaskHandle:
                 del listeners[id]
             if self._waiting is waiting:
                 self._waiting = None
-            for key in waiting.asked:
+            for key in waiting:
                 self._settle(key, NoPendingInput())
             if self._following is not None:
                 self._following.outcome_ended()
