@@ -38,30 +38,20 @@ async def within(event: threading.Event) -> None:
 
 
 class Incoming:
-    """One HTTP request, as its server sees it.
-
-    Attributes:
-        verb: Of HTTP.
-        headers: By lower-case name.
-        message: The body, if it is JSON.
-        over: Set when the client has left, or everything has been said.
-        left: Whether it was the client that ended it.
-    """
+    """One HTTP request, as its server sees it."""
 
     def __init__(self, scope: Any, receive: Any, send: Any) -> None:
         self.verb: str = scope["method"]
         self.path: str = scope["path"]
         self.client: tuple[str, int] = scope["client"]
         self.headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        self.message: Any = None
-        self.over = threading.Event()
-        self.left = False
+        self.message: Any = None  # the body, if it is JSON
+        self.over = threading.Event()  # the client has left, or everything has been said
+        self.left = False  # by the client
         self._receive = receive
         self._send = send
-        self._started = False
 
     async def read(self) -> None:
-        """Take in the body."""
         body, more = b"", True
         while more:
             part = await self._receive()
@@ -84,7 +74,6 @@ class Incoming:
     async def begin(
         self, status: int, kind: str | None = None, headers: Mapping[str, str] | None = None
     ) -> None:
-        """Begin an answer, whose body is said piece by piece."""
         pairs = [(name.replace("_", "-"), value) for name, value in (headers or {}).items()]
         if kind is not None:
             pairs.append(("content-type", kind))
@@ -94,20 +83,16 @@ class Incoming:
     async def reply(
         self, status: int, body: bytes = b"", kind: str | None = None, **headers: str
     ) -> None:
-        """Answer with one body."""
         await self.begin(status, kind, headers)
         await self._send({"type": "http.response.body", "body": body})
 
     async def json(self, value: Any, status: int = 200, **headers: str) -> None:
-        """Answer with JSON."""
         await self.reply(status, json.dumps(value).encode(), "application/json", **headers)
 
     async def result(self, _headers: Mapping[str, str] | None = None, /, **members: Any) -> None:
-        """Answer a request with JSON."""
         await self.json(self.answer(**members), 200, **(_headers or {}))
 
     async def error(self, code: int, status: int = 200, **members: Any) -> None:
-        """Refuse a request with JSON."""
         error = {"code": code, "message": "no", **members}
         await self.json({"jsonrpc": "2.0", "id": self.message["id"], "error": error}, status)
 
@@ -116,7 +101,6 @@ class Incoming:
         return {"jsonrpc": "2.0", "id": self.message["id"], "result": members}
 
     async def stream(self, **headers: str) -> None:
-        """Begin an event stream."""
         await self.begin(200, EVENTS, headers)
 
     async def event(self, value: Any = None, **fields: Any) -> None:
@@ -126,7 +110,6 @@ class Incoming:
         await self.piece("".join(f"{name}: {each}\n" for name, each in fields.items()) + "\n")
 
     async def piece(self, text: str | bytes) -> None:
-        """A part of a stream."""
         body = text.encode() if isinstance(text, str) else text
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
@@ -138,11 +121,9 @@ class Incoming:
         await (self.gone() if stays else self.end())
 
     async def end(self) -> None:
-        """End a stream as it should."""
         await self._send({"type": "http.response.body", "body": b""})
 
     async def gone(self) -> None:
-        """Wait for the client to leave."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.left = True
@@ -150,12 +131,7 @@ class Incoming:
 
 
 class FakeSite:
-    """What happens behind one URL.
-
-    Attributes:
-        url: For a client.
-        seen: The requests, in the order of their arrival.
-    """
+    """What happens behind one URL, and the requests in the order of their arrival."""
 
     def __init__(self, host: FakeHost, path: str) -> None:
         self.path = path
@@ -175,15 +151,12 @@ class FakeSite:
         return register
 
     def handler(self, method: str) -> Handle:
-        """What happens to a method as yet."""
         return self._handlers[method]
 
     def methods(self) -> list[str]:
-        """What was asked, in order."""
         return [each.method for each in self.seen]
 
     def of(self, method: str) -> list[Incoming]:
-        """The requests of one method."""
         return [each for each in self.seen if each.method == method]
 
     async def arrival(self, method: str, count: int = 1) -> Incoming:
@@ -212,22 +185,13 @@ class FakeSite:
     # --- servers that know the protocol -----------------------------------------------------------
 
     def modern(self) -> FakeSite:
-        """Can be discovered."""
 
-        @self.on("server/discover")
-        async def discover(incoming: Incoming) -> None:
-            await incoming.result(
-                resultType="complete",
-                supportedVersions=["2026-07-28"],
-                capabilities={},
-                ttlMs=0,
-                cacheScope="private",
-            )
-
+        found = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
+        kept = {"ttlMs": 0, "cacheScope": "private"}
+        self.on("server/discover")(lambda it: it.result(**found, **kept))
         return self
 
     def legacy(self, session: str | None = "s1", version: str = "2025-11-25") -> FakeSite:
-        """Wants a handshake."""
 
         @self.on("initialize")
         async def initialize(incoming: Incoming) -> None:
@@ -237,14 +201,9 @@ class FakeSite:
                 headers, protocolVersion=version, capabilities={}, serverInfo=info
             )
 
-        @self.on("notifications/initialized", "notifications/cancelled", "answer")
-        async def take(incoming: Incoming) -> None:
-            await incoming.reply(202)
-
-        @self.on("DELETE")
-        async def delete(incoming: Incoming) -> None:
-            await incoming.reply(204)
-
+        taken = ("notifications/initialized", "notifications/cancelled", "answer")
+        self.on(*taken)(lambda it: it.reply(202))
+        self.on("DELETE")(lambda it: it.reply(204))
         return self
 
 
@@ -277,7 +236,6 @@ class FakeHost:
 
 @contextmanager
 def hosting() -> Iterator[FakeHost]:
-    """Run a server in a thread."""
     with listen() as listener:
         host = FakeHost(listener.getsockname()[1])
         with running(host, listener, lifespan="off", timeout_graceful_shutdown=1):

@@ -174,8 +174,6 @@ def test_x_mcp_header(region: Annotated[str, Header("Region")]) -> str:
 
 
 class Address(BaseModel):
-    """Where a person lives."""
-
     street: str = ""
     city: str = ""
 
@@ -225,15 +223,11 @@ def json_schema_2020_12_tool(
 
 
 class Contact(BaseModel):
-    """Who the user is."""
-
     username: str
     email: str
 
 
 class Profile(BaseModel):
-    """A form that is filled in already."""
-
     name: str = "John Doe"
     age: int = 30
     score: float = 95.5
@@ -246,8 +240,6 @@ TITLES: Final = {"value1": "First Option", "value2": "Second Option", "value3": 
 
 
 class Picks(TypedDict):
-    """Every kind of choice."""
-
     untitledSingle: Option
     titledSingle: Annotated[str, Choices(TITLES)]
     legacyEnum: Annotated[
@@ -259,26 +251,18 @@ class Picks(TypedDict):
 
 
 class Name(BaseModel):
-    """What somebody is called."""
-
     name: str
 
 
 class Color(BaseModel):
-    """What somebody likes."""
-
     color: str
 
 
 class Confirmation(BaseModel):
-    """Yes or no."""
-
     ok: bool
 
 
 class Background(BaseModel):
-    """What a prompt should know."""
-
     context: str
 
 
@@ -436,16 +420,11 @@ async def protocol_error_job() -> str:
 
 
 class Consent(BaseModel):
-    """Whether somebody wants it."""
-
     confirm: bool
 
 
-class NamedConsent(BaseModel):
-    """Who wants it."""
-
+class NamedConsent(Consent):
     name: str
-    confirm: bool
 
 
 @app.tool(task="optional")

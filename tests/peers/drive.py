@@ -19,11 +19,7 @@ WAIT = 20
 
 
 def for_all(report: Callable[..., Awaitable[dict[str, Any]]]) -> None:
-    """Print reports as JSON: for the arguments, or, if there are none, for each line on stdin.
-
-    Args:
-        report: Makes one of a mode and what the server is reached by; a line is a list of these.
-    """
+    """Print the report of the arguments, or else one for each line of stdin, in JSON."""
     if len(sys.argv) > 1:
         print(json.dumps(asyncio.run(report(*sys.argv[1:]))))
     for line in sys.stdin if len(sys.argv) == 1 else ():
@@ -31,7 +27,6 @@ def for_all(report: Callable[..., Awaitable[dict[str, Any]]]) -> None:
 
 
 def plain(model: Any) -> Any:
-    """A message of a client, as it is in JSON."""
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -73,20 +68,16 @@ class Driver:
         return self._types.ElicitResult(action="accept", content=content)
 
     async def on_sample(self, context: Any, params: Any) -> Any:
-        """Be the model."""
         text = self._types.TextContent(type="text", text="hot leaf water")
         return self._types.CreateMessageResult(role="assistant", content=text, model="a poet")
 
     async def on_roots(self, context: Any) -> Any:
-        """Tell the roots."""
         return self._types.ListRootsResult(roots=[self._types.Root(uri="file:///tea")])
 
     async def on_log(self, params: Any) -> None:
-        """Keep a log message."""
         self._logged.append([params.level, params.logger, params.data])
 
     async def on_message(self, message: Any) -> None:
-        """Keep a notification, if it is about a change."""
         if isinstance(message, self._types.ResourceUpdatedNotification):
             self._updated.put_nowait(str(message.params.uri))
         elif isinstance(message, self._types.ToolListChangedNotification):
@@ -197,17 +188,14 @@ class Driver:
         return seen(await counting)
 
     async def want_logs(self) -> None:
-        """Ask for log messages of a level."""
         await self.client.set_logging_level("info")
 
     async def update(self) -> str:
-        """Change a resource that is watched; what is announced."""
         await self.client.subscribe_resource(self._uri("notes://today"))
         await self.call("write", text="drink milk")
         return await self._updated.get()
 
     async def growth(self) -> Any:
-        """Call a tool once it has been announced."""
         await self.call("learn", name="new")
         await self._listed.get()
         return await self.call("new")

@@ -33,12 +33,6 @@ def serving_example(transport: str) -> Iterator[list[str]]:
         yield [url, "--transport", transport]
 
 
-@pytest.fixture(scope="module")
-def target() -> Iterator[list[str]]:
-    with serving_example("http") as target:
-        yield target
-
-
 def inspect(target: list[str], home: Path, method: str, *arguments: str) -> Any:
     """What the Inspector prints."""
     done = subprocess.run(
@@ -52,17 +46,25 @@ def inspect(target: list[str], home: Path, method: str, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_tools_are_listed_without_complaint(target: list[str], tmp_path: Path) -> None:
+def test_everything_is_used(tmp_path: Path) -> None:
     """With ``--strict`` a schema that some client may not understand is an error."""
+    with serving_example("http") as target:
+        use(target, tmp_path)
+
+
+def use(target: list[str], tmp_path: Path) -> None:
     listed = inspect(target, tmp_path, "tools/list", "--strict")
     assert [tool["name"] for tool in listed["tools"]] == ["add", "forecast", "travel"]
-
-
-def test_tool_is_called(target: list[str], tmp_path: Path) -> None:
     arguments = ["--tool-name", "add", "--tool-arg", "a=2", "--tool-arg", "b=40"]
     result = inspect(target, tmp_path, "tools/call", *arguments)
     assert result["content"] == [{"type": "text", "text": "42"}]
     assert result["structuredContent"] == {"result": 42}
+    read = inspect(target, tmp_path, "resources/read", "--uri", "weather://cities")
+    assert json.loads(read["contents"][0]["text"]) == ["Lisbon", "Oslo", "Quito"]
+    arguments = ["--prompt-name", "pack", "--prompt-args", "city=Oslo"]
+    result = inspect(target, tmp_path, "prompts/get", *arguments)
+    text = "What should I pack for 3 days in Oslo? Look at the forecast first."
+    assert result["messages"] == [{"role": "user", "content": {"type": "text", "text": text}}]
 
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
@@ -72,17 +74,3 @@ def test_tool_that_reports_progress_is_called(transport: str, tmp_path: Path) ->
         result = inspect(target, tmp_path, "tools/call", *arguments)
     [forecast] = result["structuredContent"]["result"]
     assert forecast == {"city": "Oslo", "day": 1, "celsius": 12.0}
-
-
-def test_resource_is_read(target: list[str], tmp_path: Path) -> None:
-    [contents] = inspect(target, tmp_path, "resources/read", "--uri", "weather://cities")[
-        "contents"
-    ]
-    assert json.loads(contents["text"]) == ["Lisbon", "Oslo", "Quito"]
-
-
-def test_prompt_is_got(target: list[str], tmp_path: Path) -> None:
-    arguments = ["--prompt-name", "pack", "--prompt-args", "city=Oslo"]
-    result = inspect(target, tmp_path, "prompts/get", *arguments)
-    text = "What should I pack for 3 days in Oslo? Look at the forecast first."
-    assert result["messages"] == [{"role": "user", "content": {"type": "text", "text": text}}]

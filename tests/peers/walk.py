@@ -25,11 +25,7 @@ WAIT = 40
 
 
 def walk_to_all(walk_to: Callable[[str, str], Awaitable[dict[str, Any]]]) -> None:
-    """Walk to all servers, and print the reports.
-
-    Args:
-        walk_to: Walks to one, told its URL and ROTATE; returns the report of its `Walk`.
-    """
+    """Walk to all servers, each told its URL and ROTATE, and print the reports."""
 
     async def tried(url: str, rotate: str) -> dict[str, Any]:
         try:
@@ -44,15 +40,7 @@ def walk_to_all(walk_to: Callable[[str, str], Awaitable[dict[str, Any]]]) -> Non
 
 
 class Walk:
-    """A walk to one server.
-
-    Args:
-        http: The client's library of HTTP, httpx or httpx2.
-        rotate: What is posted to.
-
-    Attributes:
-        report: What the client saw.
-    """
+    """A walk to one server, with the client's library of HTTP; `rotate` is what is posted to."""
 
     def __init__(self, http: Any, rotate: str) -> None:
         self.report: dict[str, Any] = {"asked": []}
@@ -80,13 +68,7 @@ class Walk:
         call: Callable[[str], Awaitable[str]],
         token: Callable[[], str],
     ) -> None:
-        """Take all steps.
-
-        Args:
-            names: Lists the tools.
-            call: Calls one; returns its text.
-            token: What the client sends at the time.
-        """
+        """Take all steps; `token` returns the one that the client sends at the time."""
         await self._note("listed", names())
         await self._note("who", call("who"))
         await self._note("written", call("write"))

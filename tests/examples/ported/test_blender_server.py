@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,20 +36,14 @@ class FakeAddOn:
     def leave(self) -> None:
         """Close the connection, as Blender does when it ends."""
         if self._current is not None:
-            self._current.shutdown(socket.SHUT_RDWR)
+            with suppress(OSError):  # the server may have left before
+                self._current.shutdown(socket.SHUT_RDWR)
 
     def stop(self) -> None:
-        """End all that was begun."""
-        self.leave_quietly()
+        self.leave()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join(PATIENCE)
         self._listener.close()
-
-    def leave_quietly(self) -> None:
-        try:
-            self.leave()
-        except OSError:
-            pass  # the server has left before
 
     def _serve(self) -> None:
         while True:
@@ -78,29 +73,28 @@ class FakeAddOn:
             connection.sendall(answer[half:])
 
     def _answer(self, kind: str, params: dict[str, Any]) -> dict[str, Any]:
-        result: Any = {"echo": {"of": kind}}
-        if kind == "get_scene_info":
-            result = {"name": "Scene", "objects": [{"name": "Cube"}, {"name": "Light"}]}
-        elif kind == "get_object_info" and params["name"] != "Cube":
+        if kind == "get_object_info" and params["name"] != "Cube":
             return {"status": "error", "message": f"Object not found: {params['name']}"}
-        elif kind == "get_viewport_screenshot":
+        if kind == "get_viewport_screenshot":
             Path(params["filepath"]).write_bytes(PNG)
-            result = {"success": True, "width": 16, "height": 9}
-        elif kind == "execute_code":
-            result = {"executed": True, "result": f"ran {params['code']}"}
-        elif kind == "get_polyhaven_categories":
-            result = {"categories": {"indoor": 3, "outdoor": 8}}
-        elif kind == "search_polyhaven_assets":
-            result = {"error": "Poly Haven is resting"}
-        elif kind == "search_sketchfab_models":
-            result = {"results": [{"uid": "u1", "name": "Chair"}, None]}
-        elif kind == "get_sketchfab_model_preview":
-            result = {"image_data": base64.b64encode(PNG).decode(), "format": "png"}
-        elif kind == "create_rodin_job":
-            result = {"submit_time": "now", "uuid": "t1", "jobs": {"subscription_key": "k1"}}
-        elif kind == "create_hunyuan_job":
-            result = {"Response": {"JobId": "77"}}
-        return {"status": "success", "result": result}
+        if kind == "execute_code":
+            return {"status": "success", "result": {"result": f"ran {params['code']}"}}
+        return {"status": "success", "result": ANSWERS.get(kind, {"echo": {"of": kind}})}
+
+
+ANSWERS: dict[str, Any] = {
+    "get_scene_info": {"name": "Scene", "objects": [{"name": "Cube"}, {"name": "Light"}]},
+    "get_viewport_screenshot": {"success": True, "width": 16, "height": 9},
+    "get_polyhaven_categories": {"categories": {"indoor": 3, "outdoor": 8}},
+    "search_polyhaven_assets": {"error": "Poly Haven is resting"},
+    "search_sketchfab_models": {"results": [{"uid": "u1", "name": "Chair"}, None]},
+    "get_sketchfab_model_preview": {
+        "image_data": base64.b64encode(PNG).decode(),
+        "format": "png",
+    },
+    "create_rodin_job": {"uuid": "t1", "jobs": {"subscription_key": "k1"}, "submit_time": "now"},
+    "create_hunyuan_job": {"Response": {"JobId": "77"}},
+}
 
 
 @pytest.fixture(scope="module")
