@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 from litestar import Litestar, asgi, get
-from litestar.datastructures import State
 from quart import Quart
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from mcpkit import Context, MCPKit
+from mcpkit import MCPKit
 from tests.messages import initialize
-from tests.mounting.serving import Diary, make_app, served
+from tests.mounting.serving import make_app, served
 from tests.mounting.test_paths import everything_works_at
 from tests.mounting.test_requests import seen
 from tests.transports.http.wire import Stage
@@ -115,17 +114,6 @@ def test_the_host_answers_everywhere_else(build: Build) -> None:
         assert address.site("/y").post(initialize()).status in (404, 405)
 
 
-@pytest.mark.parametrize("lifespan", ["on", "off"])
-@pytest.mark.parametrize("build", HOSTS)
-def test_the_lifespan_of_an_app_is_entered_once_and_left(build: Build, lifespan: str) -> None:
-    diary = Diary()
-    with served(build(make_app(diary=diary)), lifespan=lifespan) as address:
-        site = address.site("/x")
-        assert [site.call("who").text for _ in range(3)] == ["mounted"] * 3
-        assert diary.entries == ["entered"]
-    assert diary.entries == ["entered", "left"]
-
-
 @pytest.mark.parametrize("handler", ["look", "look_in_thread"])
 @pytest.mark.parametrize("build", HOSTS)
 def test_handlers_see_headers_and_the_address_of_the_client(build: Build, handler: str) -> None:
@@ -145,15 +133,6 @@ def test_a_client_that_leaves_cancels_its_call(build: Build) -> None:
         stage.expect("been cancelled", "call")
 
 
-def test_two_apps_live_side_by_side_in_litestar() -> None:
-    routes = [
-        asgi(path, copy_scope=True)(make_app(path).asgi(path=path)) for path in ("/one", "/two")
-    ]
-    with served(Litestar(routes)) as address:
-        for path in ("/one", "/two"):
-            assert address.site(path).call("who").text == path
-
-
 def test_the_old_endpoints_are_beside_the_new_one_in_litestar() -> None:
     """SSE-2."""
     places = ["/ai/mcp", "/ai/sse", "/ai/messages"]
@@ -162,17 +141,3 @@ def test_the_old_endpoints_are_beside_the_new_one_in_litestar() -> None:
         everything_works_at(address.site("/ai/mcp"))
         event = address.site("/ai/sse").get().event()
         assert event.fields["data"].startswith("/api/ai/messages?")
-
-
-def test_the_state_of_litestar_is_reached_through_the_scope() -> None:
-    app = make_app()
-
-    @app.tool
-    async def motto(ctx: Context) -> str:
-        assert ctx.http is not None
-        found: str = ctx.http.scope["litestar_app"].state.motto
-        return found
-
-    endpoint = asgi("/x", copy_scope=True)(app.asgi(path="/x"))
-    with served(Litestar([endpoint], state=State({"motto": "onwards"}))) as address:
-        assert address.site("/x").call("motto").text == "onwards"

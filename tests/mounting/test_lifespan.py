@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -21,7 +19,7 @@ from starlette.testclient import TestClient
 from mcpkit import MCPKit
 from tests.messages import announced, called, initialize, request
 from tests.mounting.serving import Diary, make_app, served, variable
-from tests.transports.http.wire import JSON, PATIENCE, Stage
+from tests.transports.http.wire import JSON, Stage
 
 Build = Callable[[MCPKit[Any]], Any]
 
@@ -75,7 +73,6 @@ EVERY_WAY = [
     mounted,
     with_two_endpoints,
 ]
-BEFORE_THE_FIRST_REQUEST = [alone, with_options, attached, attached_to_fastapi, attached_twice]
 
 
 # --- uvicorn --------------------------------------------------------------------------------------
@@ -93,21 +90,6 @@ def test_it_is_entered_once_and_left_at_the_end(build: Build, lifespan: str) -> 
             assert each.begin().call("who").text == "mounted"
         assert diary.entries == ["entered"]
     assert diary.entries == ["entered", "left"]
-
-
-@pytest.mark.parametrize("build", BEFORE_THE_FIRST_REQUEST)
-def test_lifespan_events_enter_it_before_there_is_a_request(build: Build) -> None:
-    diary = Diary()
-    with served(build(make_app(diary=diary)), lifespan="on"):
-        assert diary.entries == ["entered"]
-    assert diary.entries == ["entered", "left"]
-
-
-def test_without_them_it_is_not_entered_until_there_is_a_request() -> None:
-    diary = Diary()
-    with served(make_app(diary=diary), lifespan="off"):
-        pass
-    assert diary.entries == []
 
 
 def test_many_first_requests_at_once_enter_it_once() -> None:
@@ -168,33 +150,6 @@ def test_a_request_that_cannot_enter_it_is_answered_and_the_next_one_tries_again
     assert "the secret database is away" in str(record.exc_info[1])
 
 
-def test_the_old_endpoint_answers_so_too() -> None:
-    """SSE-1."""
-    app = make_app(diary=Diary(failures=1), http={"sse": True})
-    with served(app, lifespan="off") as address:
-        assert address.site("/sse").get().refusal == (500, -32603)
-        assert address.site("/sse").get().event().fields["event"] == "endpoint"
-
-
-def test_everybody_who_waits_for_it_is_told_that_it_failed() -> None:
-    gate = threading.Event()
-    tried: list[str] = []
-
-    @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncGenerator[None, None]:
-        tried.append("tried")
-        assert await asyncio.to_thread(gate.wait, PATIENCE)
-        raise OSError("away")
-        yield
-
-    app: MCPKit[Any] = MCPKit("late", lifespan=lifespan)
-    with served(app, lifespan="off") as address:
-        sent = [address.site("/mcp").call("who") for _ in range(3)]
-        gate.set()
-        assert [each.status for each in sent] == [500] * 3
-    assert 1 <= len(tried) <= 3
-
-
 @pytest.mark.parametrize("lifespan", ["on", "auto"])
 @pytest.mark.parametrize("build", [alone, attached, attached_to_fastapi])
 def test_with_lifespan_events_the_server_refuses_to_start(build: Build, lifespan: Any) -> None:
@@ -208,16 +163,6 @@ def test_with_lifespan_events_the_server_refuses_to_start(build: Build, lifespan
 
 
 # --- clients in process ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("build", EVERY_WAY)
-def test_starlettes_test_client_enters_it_once(build: Build) -> None:
-    diary = Diary()
-    with TestClient(build(make_app(diary=diary))) as client:
-        for _ in range(3):
-            assert client.post("/mcp", json=initialize()).status_code == 200
-        assert diary.entries == ["entered"]
-    assert diary.entries == ["entered", "left"]
 
 
 def test_starlettes_test_client_has_an_event_loop_for_each_request_outside_of_a_with_block() -> (
@@ -299,19 +244,6 @@ def test_it_may_wait_while_it_is_left_at_the_end_of_the_event_loop(backend: str)
 
     anyio.run(main, backend=backend)
     assert entries == ["waited True", "left"]
-
-
-def test_an_error_in_leaving_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncGenerator[None, None]:
-        yield
-        raise OSError("cannot be left")
-
-    with served(MCPKit("bad", lifespan=lifespan), lifespan="off") as address:
-        assert address.site("/mcp").post(initialize()).status == 200
-    [record] = [each for each in caplog.records if each.name == "mcpkit"]
-    assert record.exc_info is not None
-    assert "cannot be left" in str(record.exc_info[1])
 
 
 def test_it_runs_in_a_context_that_is_not_that_of_the_first_request() -> None:

@@ -18,9 +18,8 @@ from starlette.responses import Response
 from starlette.routing import Mount
 
 from mcpkit import Context, Limits, MCPKit
-from mcpkit.http import HttpRequest
 from tests.messages import called, initialize, request
-from tests.mounting.serving import Diary, make_app, served, variable
+from tests.mounting.serving import make_app, served, variable
 from tests.transports.http.wire import EVENTS, JSON, Site, Stage
 
 HANDLERS = ["look", "look_in_thread"]
@@ -60,15 +59,6 @@ def test_behind_a_proxy_that_is_trusted_the_address_is_that_of_its_client() -> N
     with served(within(make_app())) as address:
         found = seen(address.site("/x"), **{"X-Forwarded-For": "203.0.113.7"})
     assert found["client"] == "203.0.113.7"
-
-
-def test_each_request_has_headers_of_its_own_in_one_session() -> None:
-    with served(make_app()) as address:
-        talk = address.site("/mcp").begin()
-        for agent in ("one", "two"):
-            message = request(agent, "tools/call", called("look", {}))
-            answer = talk.post(message, {"X-Agent": agent})
-            assert answer.result["structuredContent"]["agent"] == agent
 
 
 # --- middleware -----------------------------------------------------------------------------------
@@ -150,17 +140,6 @@ def test_a_body_that_does_not_come_is_given_up_through_middleware(middleware: An
         assert answer.refusal == (408, -32600)
 
 
-def test_middleware_may_refuse_before_the_app_is_asked() -> None:
-    class Closed(BaseHTTPMiddleware):
-        async def dispatch(self, request: Request, call_next: Next) -> Response:
-            return Response(status_code=401)
-
-    diary = Diary()
-    with served(within(make_app(diary=diary), Middleware(Closed)), lifespan="off") as address:
-        assert address.site("/x").post(initialize()).status == 401
-    assert diary.entries == []
-
-
 # --- authentication -------------------------------------------------------------------------------
 
 
@@ -182,35 +161,6 @@ def test_whom_the_host_has_found_is_the_principal(path: str, handler: str) -> No
     with served(authenticated()) as address:
         found = seen(address.site(path), handler, **{"X-User": "ada"})
     assert found["principal"] == "ada"
-
-
-def test_nobody_is_the_principal_of_who_has_not_authenticated() -> None:
-    with served(authenticated()) as address:
-        assert seen(address.site("/x"))["principal"] is None
-
-
-@pytest.mark.parametrize("user", [{"X-User": "bob"}, {}])
-@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
-def test_the_session_of_another_user_is_not_found(method: str, user: dict[str, str]) -> None:
-    """SEC-6."""
-    with served(authenticated()) as address:
-        site = address.site("/x")
-        session = site.begin(headers={"X-User": "ada"}).headers
-        if method == "POST":
-            answer = site.post(request(1, "tools/list"), {**session, **user})
-        else:
-            answer = site.send(method, {"Accept": EVENTS, **session, **user})
-        assert answer.refusal == (404, -32600)
-        again = site.post(request(1, "tools/list"), {**session, "X-User": "ada"})
-        assert again.status == 200
-
-
-def test_the_principal_may_be_told_otherwise() -> None:
-    def principal(http: HttpRequest) -> str | None:
-        return http.headers.get("X-Key")
-
-    with served(make_app(http={"principal": principal})) as address:
-        assert seen(address.site("/mcp"), **{"X-Key": "k1"})["principal"] == "k1"
 
 
 # --- dependencies of FastAPI ----------------------------------------------------------------------
@@ -255,19 +205,6 @@ def test_what_dependencies_put_into_the_state_is_seen(handler: str) -> None:
 def test_dependencies_may_refuse() -> None:
     with served(with_dependencies(make_app())) as address:
         assert address.site("/x").post(initialize(), {"X-Tenant": "other"}).status == 403
-
-
-def test_streams_and_disconnects_work_behind_dependencies() -> None:
-    """CANC-5."""
-    stage = Stage()
-    with served(with_dependencies(make_app(stage=stage))) as address:
-        site = address.site("/x")
-        tenant = {"X-Tenant": "acme"}
-        assert site.ask("tools/call", tenant, **called("tell", {})).text == "told"
-        exchange = site.ask("tools/call", tenant, **called("wait", {"name": "call"}))
-        stage.expect("begun", "call")
-        exchange.drop()
-        stage.expect("been cancelled", "call")
 
 
 def test_what_the_application_keeps_is_reached_through_the_scope() -> None:

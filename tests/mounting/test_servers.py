@@ -200,11 +200,6 @@ def test_a_client_that_leaves_cancels_its_call(server: Server) -> None:
     server.expect("cancelled")
 
 
-def test_a_large_body_arrives(server: Server) -> None:
-    answer = server.site.call("add", a=1, b=2, padding="x" * 1_000_000)
-    assert "padding" in answer.text
-
-
 # --- the end --------------------------------------------------------------------------------------
 
 

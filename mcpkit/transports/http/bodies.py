@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
 from functools import partial
-from types import CoroutineType
+from types import CoroutineType, coroutine
 from typing import Any, Final, TypeAlias, cast
 
 import anyio
@@ -61,7 +61,7 @@ class Bodies:
             # A small body has arrived with its headers: neither a wait nor a clock is needed.
             started = cast("Coroutine[Any, Any, _Message]", first)
             try:
-                first = _Started(started, started.send(None))
+                first = _resume(started, started.send(None))
             except StopIteration as end:
                 message = end.value
         if message is None or message.get("more_body"):
@@ -168,31 +168,18 @@ def parse_body(body: bytes, max_values: int) -> Any:
         raise HttpError(400, error) from None
 
 
-class _Started:
-    """A coroutine that has taken its first step, to be awaited like one that has not.
-
-    Args:
-        coroutine: The coroutine, which waits for something.
-        step: The object that it has yielded to the event loop.
-    """
-
-    __slots__ = ("_coroutine", "_step")
-
-    def __init__(self, coroutine: Coroutine[Any, Any, _Message], step: Any) -> None:
-        self._coroutine = coroutine
-        self._step = step
-
-    def __await__(self) -> Generator[Any, Any, _Message]:
-        coroutine, step = self._coroutine, self._step
-        while True:
-            try:
-                sent = yield step
-            except BaseException as error:
-                resume: Callable[[], Any] = partial(coroutine.throw, error)
-            else:
-                resume = partial(coroutine.send, sent)
-            try:
-                step = resume()
-            except StopIteration as end:
-                received: _Message = end.value
-                return received
+@coroutine
+def _resume(started: Coroutine[Any, Any, _Message], step: Any) -> Generator[Any, Any, _Message]:
+    """Await a coroutine that has taken its first step, which was to yield something."""
+    while True:
+        try:
+            sent = yield step
+        except BaseException as error:
+            resume: Callable[[], Any] = partial(started.throw, error)
+        else:
+            resume = partial(started.send, sent)
+        try:
+            step = resume()
+        except StopIteration as end:
+            received: _Message = end.value
+            return received

@@ -61,14 +61,11 @@ class Lifespan:
         """The task that holds it without lifespan events; loops hold tasks only weakly."""
         self._decided = anyio.Event()
         self._stopping = anyio.Event()
-        self._signals = _Signals(self)
+        self._previous: dict[int, Any] = {}
+        """The server's own handlers of signals, which run after ours."""
 
     async def wait(self) -> None:
-        """Wait until it has started.
-
-        Raises:
-            RuntimeError: It could not start; the cause is the exception of the app's lifespan.
-        """
+        """Wait until it has started; a `RuntimeError` has the exception of the app's lifespan."""
         await self._decided.wait()
         if self.failure is not None:
             raise RuntimeError("the app's lifespan failed") from self.failure
@@ -86,12 +83,14 @@ class Lifespan:
                 self.threads = Threads(loop, served.settings.max_threads)
                 self.started = True
                 self._decided.set()
-                self._signals.chain()
+                self._chain_signals()
                 try:
                     yield self
                 finally:
                     self.over = True
-                    self._signals.unchain()
+                    for number, found in self._previous.items():
+                        if signal.getsignal(number) == self._heard:
+                            signal.signal(number, found)
                     with anyio.CancelScope(shield=True), anyio.move_on_after(5):
                         for end in reversed(self.on_end):
                             await end()
@@ -102,6 +101,24 @@ class Lifespan:
                 self.failure = error
                 self._decided.set()
             raise
+
+    def _chain_signals(self) -> None:
+        """Hear of SIGTERM, SIGINT and SIGHUP before the server does.
+
+        A server that is told to stop waits for its connections, and only then sends lifespan
+        events: too late for streams that only the app can end.
+        """
+        if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
+            return
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            found = signal.getsignal(number)
+            if callable(found) and found is not signal.default_int_handler:
+                self._previous[number] = found
+                signal.signal(number, self._heard)
+
+    def _heard(self, number: int, frame: Any) -> None:
+        self.loop.soon(self.drain)
+        self._previous[number](number, frame)
 
     def drain(self) -> None:
         """Start to stop: end streams that only wait, let calls finish."""
@@ -227,35 +244,3 @@ def _current_loop() -> object:
         import trio
 
         return trio.lowlevel.current_trio_token()
-
-
-class _Signals:
-    """Handlers of SIGTERM, SIGINT and SIGHUP that run before the server's own.
-
-    A server that is told to stop waits for its connections, and only then sends lifespan events:
-    too late for streams that only the app can end.
-    """
-
-    def __init__(self, lifespan: Lifespan) -> None:
-        self._lifespan = lifespan
-        self._previous: dict[int, Any] = {}
-
-    def chain(self) -> None:
-        """Put our handlers in front of those that a server has installed."""
-        if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
-            return
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            found = signal.getsignal(number)
-            if callable(found) and found is not signal.default_int_handler:
-                self._previous[number] = found
-                signal.signal(number, self._heard)
-
-    def _heard(self, number: int, frame: Any) -> None:
-        self._lifespan.loop.soon(self._lifespan.drain)
-        self._previous[number](number, frame)
-
-    def unchain(self) -> None:
-        """Put the server's handlers back."""
-        for number, found in self._previous.items():
-            if signal.getsignal(number) == self._heard:
-                signal.signal(number, found)

@@ -22,6 +22,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
 from mcpkit._utils.logs import log
 from mcpkit.transports.http.headers import strip_values
 from mcpkit.transports.http.requests import STARTED, OpenRequest, Shortcut
@@ -56,21 +58,27 @@ _FAILED: Final = (
 )
 _STATUS_LINES: Final = {each.value: b"%d %b" % (each, each.phrase.encode()) for each in HTTPStatus}
 
-_USED: Final = {"app", "client", "cycle", "flow", "loop", "timeout_keep_alive_task", "transport"}
-"""Attributes of uvicorn's connections that `Connection` relies on; uvicorn documents none."""
-
-_USED_WITH_HTTPTOOLS: Final = {
+_USED: Final = {
     "access_log",
     "access_logger",
+    "app",
+    "client",
+    "cycle",
     "expect_100_continue",
+    "flow",
     "headers",
+    "loop",
     "parser",
     "pipeline",
     "root_path",
     "scope",
     "server_state",
     "timeout_keep_alive",
+    "timeout_keep_alive_task",
+    "transport",
 }
+"""Attributes of uvicorn's connections that `Connection` relies on; uvicorn documents none."""
+
 _USED_OF_CYCLE: Final = {"disconnected", "keep_alive", "message_event", "response_complete"}
 
 
@@ -81,10 +89,10 @@ def connection_class(
     grace: float,
     shortcuts: Mapping[bytes, Shortcut] | None = None,
 ) -> Any:
-    """Return the value of uvicorn's option ``http``: `Connection`, or uvicorn's own choice.
+    """Return the value of uvicorn's option ``http``: a `Connection`, or uvicorn's own class.
 
-    If this version of uvicorn lacks an attribute that `Connection` relies on, or a connection
-    cannot be created, uvicorn serves by itself, and the log says so once.
+    If this version of uvicorn lacks an attribute that `Connection` relies on, uvicorn serves by
+    itself, and the log says so.
 
     Args:
         read_timeout: Seconds for the head of a request to arrive, and for the rest of a request
@@ -93,60 +101,40 @@ def connection_class(
         grace: Seconds that a request may continue when the server is told to stop.
         shortcuts: The functions that start POSTs, by their URLs, as in the first line of a request.
     """
+    plain: Any
     try:
-        plain, cycle, used = _uvicorn_classes()
-        found = {*plain.__init__.__code__.co_names, *dir(plain)}
-        of_cycle = cycle.__init__.__code__.co_names
-        missing = sorted((used - found) | _USED_OF_CYCLE.difference(of_cycle))
+        from uvicorn.protocols.http import httptools_impl as fast
+    except ImportError:
+        from uvicorn.protocols.http import h11_impl as pure
+
+        plain = pure.H11Protocol
+    else:
+        plain = fast.HttpToolsProtocol
+        missing = _USED.difference(plain.__init__.__code__.co_names, dir(plain))
+        missing |= _USED_OF_CYCLE.difference(fast.RequestResponseCycle.__init__.__code__.co_names)
         if missing:
-            raise AttributeError(f"no {', '.join(missing)}")
-    except (ImportError, AttributeError) as error:
-        _log_plain(error)
-        return "auto"
+            import uvicorn
+
+            log.warning(
+                "mcpkit does not fit into uvicorn %s (no %s): serving without bounds on slow "
+                "clients and long headers, and without the shortcut for requests that need not "
+                "wait",
+                uvicorn.__version__,
+                ", ".join(sorted(missing)),
+            )
+            return plain
     members: dict[str, object] = {
         "read_timeout": read_timeout,
         "write_timeout": write_timeout,
         "grace": grace,
         "shortcuts": {} if shortcuts is None or not _STARTS_AT_ONCE else shortcuts,
     }
-    ours: Any = type("BoundedConnection", (Connection, plain), members)
-
-    def connect(**options: Any) -> asyncio.Protocol:
-        nonlocal ours
-        made: asyncio.Protocol
-        try:
-            made = ours(**options)
-        except Exception as error:
-            if ours is plain:
-                raise
-            _log_plain(error)
-            ours = plain
-            made = plain(**options)
-        return made
-
-    return connect
+    return type("BoundedConnection", (Connection, plain), members)
 
 
-def _uvicorn_classes() -> tuple[Any, Any, set[str]]:
-    """Return the connection class that uvicorn would choose, its cycle, and the attributes used."""
-    try:
-        from uvicorn.protocols.http import httptools_impl as fast
-    except ImportError:
-        from uvicorn.protocols.http import h11_impl as pure
-
-        return pure.H11Protocol, pure.RequestResponseCycle, _USED
-    return fast.HttpToolsProtocol, fast.RequestResponseCycle, _USED | _USED_WITH_HTTPTOOLS
-
-
-def _log_plain(error: Exception) -> None:
-    import uvicorn
-
-    log.warning(
-        "mcpkit does not fit into uvicorn %s (%s): serving without bounds on slow clients and "
-        "long headers, and without the shortcut for requests that need not wait",
-        uvicorn.__version__,
-        error,
-    )
+async def _nothing(scope: Any, receive: Any, send: Any) -> None:
+    """Do nothing: the application behind a middleware that is called for the scope alone."""
+    del scope, receive, send
 
 
 @lru_cache(maxsize=64)
@@ -158,26 +146,6 @@ def _address(root_path: str, url: bytes) -> Mapping[str, object]:
         "raw_path": root_path.encode("ascii") + url,
         "query_string": b"",
     }
-
-
-@lru_cache(maxsize=8)
-def _proxy_headers(app: Any) -> Any:
-    """Return a copy of uvicorn's middleware for headers of proxies, in front of no application.
-
-    Args:
-        app: The outermost ASGI application; None is returned if it is not this middleware.
-    """
-    from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
-
-    if not isinstance(app, ProxyHeadersMiddleware):
-        return None
-
-    async def nothing(scope: Any, receive: Any, send: Any) -> None:
-        del scope, receive, send
-
-    alone: Any = copy(app)
-    alone.app = nothing
-    return alone
 
 
 class Connection(Base):
@@ -207,23 +175,19 @@ class Connection(Base):
     _in_message = False
     _moved = False
     """True if the data that arrives just now has ended a head or a message, or is of a body."""
-
     _field_bytes = 0
     """Bytes of a head, or of what follows a part of a body, that have arrived so far."""
-
     _earlier: Sequence[Any] = ()
     """Pipelined requests that are still served, before the last one."""
-
     _held: list[bytes] | None = None
     """The body, as far as it has arrived, of a request that may take the shortcut."""
-
     _headers_of: object = None
     _start = b""
     _quiet_since: float | None = None
     """The time of a response after which nothing has arrived."""
 
     _proxy: Any = None
-    """Takes the client's address from the headers of a proxy, if the peer is a trusted one."""
+    """Uvicorn's middleware for headers of proxies, in front of nothing, if the peer is trusted."""
 
     _unwritten = 0
     _read_timer: asyncio.TimerHandle | None = None
@@ -235,10 +199,12 @@ class Connection(Base):
         """Start to wait for the first head."""
         super().connection_made(transport)
         self._read_timer = self.loop.call_later(self.read_timeout, self._close_slow)
-        us: Any = self
-        proxy = _proxy_headers(us.app)
-        if proxy is not None and us.client and us.client[0] in proxy.trusted_hosts:
-            self._proxy = proxy
+        app: Any = self.app
+        client: Any = self.client
+        is_proxied = isinstance(app, ProxyHeadersMiddleware) and client
+        if is_proxied and client[0] in app.trusted_hosts:
+            self._proxy = copy(app)
+            self._proxy.app = _nothing
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all timers, and tell each request that its client has disconnected."""
@@ -362,8 +328,11 @@ class Connection(Base):
         scope: Any = self.scope
         scope.update(_address(self.root_path, self.url))
         try:
-            if self._proxy is not None:
-                self._take_proxy_headers(scope)
+            if self._proxy is not None and any(
+                name.startswith(b"x-forwarded-") for name, _ in scope["headers"]
+            ):
+                with suppress(StopIteration):  # it waits for nothing
+                    self._proxy(scope, None, None).send(None)
             answer = self.shortcuts[self.url](scope, b"".join(held), self.loop)
         except BaseException:
             # The parser would blame the client; and part of the work may be done.
@@ -378,13 +347,6 @@ class Connection(Base):
         else:
             self._continue(answer)
             super().on_message_complete()
-
-    def _take_proxy_headers(self, scope: Any) -> None:
-        for name, _ in scope["headers"]:
-            if name.startswith(b"x-forwarded-"):
-                with suppress(StopIteration):  # it waits for nothing
-                    self._proxy(scope, None, None).send(None)
-                return
 
     def _continue(self, started: OpenRequest | None) -> None:
         """Serve a request that was held back in a task, as far as it has arrived."""

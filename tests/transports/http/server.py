@@ -119,18 +119,6 @@ def _add_streaming(app: MCPKit[None], stage: Stage) -> None:
 
 
 def _add_threaded(app: MCPKit[None], stage: Stage) -> None:
-    @app.tool
-    def tell_in_thread(texts: list[str], ctx: SyncContext) -> str:
-        for text in texts:
-            ctx.info(text)
-        return "told"
-
-    @app.tool
-    def leave_in_thread(name: str, ctx: SyncContext) -> str:
-        """Close the stream, and wait until the test lets it go on."""
-        ctx.close_stream()
-        stage.expect("been let go", name)
-        return f"{name} went on"
 
     @app.tool
     def model_in_thread(ctx: SyncContext) -> str:

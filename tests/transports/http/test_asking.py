@@ -52,13 +52,6 @@ def test_a_question_is_a_request_on_the_stream_of_the_call(
 
 
 @pytest.mark.parametrize("version", FORMS)
-def test_questions_follow_each_other(site: Site, version: str) -> None:
-    talk = site.begin(version, capabilities=ALL)
-    [last] = answered(talk, talk.call("users"), 2)
-    assert last["result"]["content"][0]["text"] == "yes yes"
-
-
-@pytest.mark.parametrize("version", FORMS)
 def test_several_questions_are_open_at_once(site: Site, version: str) -> None:
     """S2C-3: answered in any order, as their ids tell them apart."""
     talk = site.begin(version, capabilities=ALL)
@@ -78,24 +71,6 @@ def test_nobody_is_asked_who_did_not_say_that_they_can_be(
     """S2C-1, S2C-5: the model reads of it."""
     arguments = {"name": f"not asked {version}"} if tool == "user" else {}
     call = site.begin(version).call(tool, **arguments)
-    assert call.result["isError"] is True
-
-
-@pytest.mark.parametrize("version", LEGACY)
-def test_a_handler_in_a_thread_asks_too(site: Site, version: str) -> None:
-    """S2C-2."""
-    talk = site.begin(version, capabilities=ALL)
-    [last] = answered(talk, talk.call("model_in_thread"), 1)
-    assert last["result"]["content"][0]["text"] == "hello"
-
-
-def test_an_error_is_an_answer(site: Site) -> None:
-    """S2C-4."""
-    talk = site.begin(capabilities=ALL)
-    call = talk.call("model")
-    error = {"code": -1, "message": "User rejected sampling request"}
-    refused = talk.post({"jsonrpc": "2.0", "id": call.message()["id"], "error": error})
-    assert (refused.status, refused.body) == (202, b"")
     assert call.result["isError"] is True
 
 
@@ -168,17 +143,6 @@ def test_modern_questions_follow_each_other_in_rounds(site: Site) -> None:
     first, second, answer = rounds(site, asking(site, "users"))
     assert first["requestState"] != second["requestState"]
     assert answer["content"][0]["text"] == "yes yes"
-
-
-def test_several_modern_questions_are_put_in_one_round(site: Site) -> None:
-    asked, answer = rounds(site, asking(site, "both"))
-    assert len(asked["inputRequests"]) == 2
-    assert answer["content"][0]["text"] == "yes hello"
-
-
-def test_a_modern_client_that_cannot_be_asked_gets_400(site: Site) -> None:
-    """MRTR-4, HTTPM-15."""
-    assert site.call("model").refusal == (400, -32021)
 
 
 def test_rounds_may_be_served_by_different_workers(serve: Serve) -> None:

@@ -108,14 +108,6 @@ def test_every_verb_needs_a_token(serve: Serve, verb: str) -> None:
     assert serve(auth=Known()).send(verb, {}).status == 401
 
 
-def test_so_do_the_endpoints_of_http_sse(serve: Serve) -> None:
-    """AUTH-1."""
-    site = serve(auth=Known(), sse=True)
-    base = site.path.removesuffix("/mcp")
-    assert site.get(path=f"{base}/sse").status == 401
-    assert site.post(initialize("2024-11-05"), path=f"{base}/messages?session=x").status == 401
-
-
 @pytest.mark.parametrize("query", ["access_token=ann-token", "a=b&access_token=ann-token"])
 @pytest.mark.parametrize("headers", [{}, ANN], ids=["alone", "beside a header"])
 def test_a_token_in_the_query_is_refused(serve: Serve, query: str, headers: Any) -> None:
@@ -124,21 +116,6 @@ def test_a_token_in_the_query_is_refused(serve: Serve, query: str, headers: Any)
     answer = site.post(initialize(LEGACY[-1]), headers, path=f"{site.path}?{query}")
     assert (answer.status, "invalid_request" in challenge(answer)) == (400, True)
     assert b"ann-token" not in answer.body
-
-
-def test_a_token_in_the_body_is_none(serve: Serve) -> None:
-    """AUTH-10."""
-    site = serve(auth=Known())
-    form = {"Content-Type": "application/x-www-form-urlencoded"}
-    assert site.post(b"access_token=ann-token", form).status == 401
-    assert site.ask("tools/list", access_token="ann-token").status == 401
-
-
-def test_other_parameters_of_the_query_do_not_matter(serve: Serve) -> None:
-    site = serve(auth=Known())
-    assert (
-        site.post(initialize(LEGACY[-1]), ANN, path=f"{site.path}?x=access_token=1").status == 200
-    )
 
 
 def test_a_token_is_verified_once(serve: Serve) -> None:
@@ -289,18 +266,6 @@ def test_a_host_that_is_none_is_not_in_the_challenge(serve: Serve, name: Any) ->
         assert answer.status == 400
 
 
-def test_one_that_is_is(serve: Serve) -> None:
-    site = serve(auth=Known(), allowed_hosts=["*"])
-    said = challenge(site.ask("tools/list", {"Host": "Notes.Example.com:81"}))
-    assert said == f'Bearer resource_metadata="http://notes.example.com:81{META}{site.path}"'
-
-
-def test_without_an_authorization_server_there_is_no_metadata(serve: Serve) -> None:
-    site = serve(auth=Keys({}))
-    assert challenge(site.ask("tools/list")) == "Bearer"
-    assert site.send("GET", path=f"{META}{site.path}").status == 404
-
-
 # --- metadata -------------------------------------------------------------------------------------
 
 
@@ -360,17 +325,6 @@ def test_pages_may_read_the_challenge(serve: Serve) -> None:
 # --- what belongs to whom -------------------------------------------------------------------------
 
 
-def test_a_session_of_another_principal_is_unknown(serve: Serve) -> None:
-    """AUTH-17, SEC-5, SEC-6."""
-    site = serve(auth=Known())
-    talk = site.begin(headers=ANN)
-    assert talk.post(request(1, "ping"), ANN_AGAIN).status == 200
-    assert talk.post(request(2, "ping"), BOB).status == 404
-    assert talk.post(request(3, "ping")).status == 401
-    assert talk.get(headers=BOB).status == 404
-    assert site.send("DELETE", {**talk.headers, **BOB}).status == 404
-
-
 def test_so_is_a_stream_of_theirs(serve: Serve) -> None:
     """AUTH-17, SEC-7."""
     site = serve(auth=Known())
@@ -383,20 +337,6 @@ def test_so_is_a_stream_of_theirs(serve: Serve) -> None:
     assert again.status == 200
     site.stage.release("owned")
     assert again.messages()[-1]["id"] == 1
-
-
-def test_the_state_of_a_question_of_another_principal_is_broken(serve: Serve) -> None:
-    """AUTH-17, SEC-8."""
-    site = serve(auth=Known())
-    meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
-    asked = site.ask("tools/call", ANN, **called("user", {"name": "owned"}), _meta=meta)
-    more = {
-        "inputResponses": {"what": {"action": "decline"}},
-        "requestState": asked.result["requestState"],
-    }
-    again = {**called("user", {"name": "owned"}), **more, "_meta": meta}
-    assert site.ask("tools/call", BOB, **again).code == -32602
-    assert site.ask("tools/call", ANN_AGAIN, **again).text == "Declined"
 
 
 def test_a_task_of_another_principal_is_unknown(host: Host) -> None:
@@ -516,21 +456,3 @@ def test_a_route_of_metadata_needs_somebody_to_name() -> None:
         MCPKit("notes", auth=Keys({})).metadata_route("/notes/mcp")
     with pytest.raises(ValueError, match="apps with auth="):
         MCPKit("notes").metadata_route("/notes/mcp")
-
-
-def test_a_host_that_has_authenticated_still_says_who_asks(host: Host) -> None:
-    app: MCPKit[None] = MCPKit("notes")
-
-    @app.tool
-    async def who(ctx: Context) -> str:
-        return str(ctx.principal)
-
-    site = host.serve(app, principal=lambda http: http.headers.get("x-user"))
-    assert site.ask("tools/call", {"X-User": "ann"}, **called("who", {})).text == "ann"
-
-
-def test_it_stands_in_for_the_dependencies_of_a_host() -> None:
-    from fastapi import Depends, FastAPI
-
-    app: MCPKit[None] = MCPKit("notes", auth=Known())
-    app.attach(FastAPI(dependencies=[Depends(lambda: None)]), "/mcp")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.messages import BATCHES, LEGACY, announced, called, initialize, notification, request
-from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, JSON, Site, Talk
 
 PING = {"jsonrpc": "2.0", "result": {}}
@@ -36,11 +35,6 @@ def test_requests_are_answered_with_one_array(talk: Talk) -> None:
     assert found[3]["result"]["content"][0]["text"] == "3"
 
 
-def test_a_single_request_is_answered_with_an_array_as_well(talk: Talk) -> None:
-    """MSG-12."""
-    assert talk.post([request(1, "ping")]).json == [{**PING, "id": 1}]
-
-
 def test_notifications_and_answers_alone_are_202(talk: Talk) -> None:
     """MSG-12, HTTPL-2, MSG-5."""
     answer = talk.post(
@@ -51,12 +45,6 @@ def test_notifications_and_answers_alone_are_202(talk: Talk) -> None:
         ]
     )
     assert (answer.status, answer.body) == (202, b"")
-
-
-def test_of_a_mixture_the_requests_are_answered(talk: Talk) -> None:
-    """MSG-12, MSG-5."""
-    parts = [notification("notifications/initialized"), request(7, "ping")]
-    assert talk.post(parts).json == [{**PING, "id": 7}]
 
 
 def test_each_error_has_the_id_of_its_request(talk: Talk) -> None:
@@ -79,23 +67,10 @@ def test_an_empty_batch_is_400(talk: Talk) -> None:
     assert talk.post([]).refusal == (400, -32600)
 
 
-@pytest.mark.parametrize("parts", [[1], [1, 2], [[]], [None, "x"]], ids=repr)
-def test_a_batch_of_no_messages_is_400(talk: Talk, parts: Any) -> None:
-    """MSG-11, MSG-8: none of them has an id to answer to."""
-    assert talk.post(parts).refusal == (400, -32600)
-
-
 @pytest.mark.parametrize("parts", [[1, request(7, "ping")], [request(7, "ping"), 1]], ids=repr)
 def test_what_is_no_message_does_not_harm_the_others(talk: Talk, parts: Any) -> None:
     """MSG-8: the revision has no shape for an error without an id."""
     assert talk.post(parts).json == [{**PING, "id": 7}]
-
-
-def test_what_is_no_message_does_not_harm_one_that_takes_long(talk: Talk) -> None:
-    answer = talk.post([1, call(7, "hold", name="beside junk"), "junk"])
-    talk.site.stage.expect("begun", "beside junk")
-    talk.site.stage.release("beside junk")
-    assert [each["id"] for each in answer.json] == [7]
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -107,25 +82,6 @@ def test_initialize_is_refused_in_a_batch(talk: Talk, place: int) -> None:
     assert answer.header("mcp-session-id") is None
     found = by_id(answer.json)
     assert [found[id]["error"]["code"] for id in (1, 2)] == [-32600, -32600]
-
-
-def test_a_session_does_not_begin_with_a_batch(site: Site) -> None:
-    """MSG-10, HTTPL-15."""
-    answer = site.post([initialize(BATCHES)])
-    assert answer.refusal == (400, -32600)
-    assert answer.json["error"]["message"] == "initialize cannot be in a batch"
-    assert answer.header("mcp-session-id") is None
-
-
-def test_its_calls_run_beside_each_other(talk: Talk) -> None:
-    """MSG-12: and are answered together."""
-    answer = talk.post([call(1, "hold", name="one of two"), call(2, "hold", name="two of two")])
-    stage = talk.site.stage
-    stage.expect("begun", "one of two")
-    stage.expect("begun", "two of two")
-    stage.release("two of two")
-    stage.release("one of two")
-    assert set(by_id(answer.json)) == {1, 2}
 
 
 def test_if_one_of_them_streams_the_answer_is_a_stream(talk: Talk) -> None:
@@ -142,18 +98,6 @@ def test_if_one_of_them_streams_the_answer_is_a_stream(talk: Talk) -> None:
         for part in (each if isinstance(each, list) else [each])
     ]
     assert set(by_id(answers)) == {1, 2}
-
-
-def test_a_question_is_asked_in_a_stream(talk: Talk) -> None:
-    """S2C-2: its answer may come in a batch, too."""
-    answer = talk.post([call(1, "model")])
-    question = answer.message()
-    assert question["method"] == "sampling/createMessage"
-    said = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
-    taken = talk.post([{"jsonrpc": "2.0", "id": question["id"], "result": said}])
-    assert (taken.status, taken.body) == (202, b"")
-    [last] = answer.messages()
-    assert last[0]["result"]["content"][0]["text"] == "hi"
 
 
 def test_one_of_them_may_be_cancelled(talk: Talk) -> None:
@@ -176,17 +120,6 @@ def test_all_of_them_may_be_cancelled(talk: Talk) -> None:
     assert (answer.status, answer.kind, answer.messages()) == (200, EVENTS, [])
 
 
-def test_a_lost_stream_of_a_batch_goes_on(talk: Talk) -> None:
-    """HTTPL-13, HTTPL-20."""
-    answer = talk.post([call(1, "chat", name="lost batch", before=["a"], after=["b"])])
-    last = answer.event().id
-    answer.drop()
-    talk.site.stage.release("lost batch")
-    note, answers = talk.get(last).messages()
-    assert note["params"]["data"] == "b"
-    assert [each["id"] for each in answers] == [1]
-
-
 @pytest.mark.parametrize("version", [each for each in LEGACY if each != BATCHES])
 @pytest.mark.parametrize("count", [1, 2])
 def test_there_are_none_in_other_revisions(site: Site, version: str, count: int) -> None:
@@ -200,9 +133,3 @@ def test_a_modern_request_may_not_hide_in_one(talk: Talk) -> None:
     """HTTPM-1: it needs headers of its own, which a batch has no room for."""
     answer = talk.post([announced(1, "tools/call", **called("who", {}))])
     assert (answer.refusal, answer.json["id"]) == ((400, -32020), 1)
-
-
-def test_a_batch_may_be_long(serve: Serve) -> None:
-    """SEC-17: each request counts."""
-    answer = serve().begin(BATCHES).post([request(id, "ping") for id in range(100)])
-    assert set(by_id(answer.json)) == set(range(100))

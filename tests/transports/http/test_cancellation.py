@@ -32,15 +32,6 @@ def test_who_leaves_a_modern_stream_cancels_it(site: Site) -> None:
     site.stage.expect("been cancelled", "left stream")
 
 
-def test_who_leaves_a_long_wait_cancels_it(serve: Serve) -> None:
-    """CANC-5: the stream that has only comments."""
-    site = serve(stream_after=0.1, keep_alive=0.05)
-    call = site.call("hold", name="left waiting")
-    assert next(call.blocks()).comments
-    call.drop()
-    site.stage.expect("been cancelled", "left waiting")
-
-
 def test_only_the_one_that_was_left_is_cancelled(site: Site) -> None:
     """CANC-5, HTTPM-17: though both have the same id."""
     left, kept = site.call("hold", name="left one"), site.call("hold", name="kept one")
@@ -97,18 +88,6 @@ def test_who_leaves_a_stream_of_a_session_does_not(site: Site, version: str) -> 
     assert not site.stage.has("been cancelled", name)
 
 
-@pytest.mark.parametrize("version", LEGACY)
-def test_what_was_left_may_still_be_cancelled(site: Site, version: str) -> None:
-    """CANC-6, CANC-1."""
-    name = f"left and cancelled {version}"
-    talk = site.begin(version)
-    call = talk.call("hold", 7, name=name)
-    site.stage.expect("begun", name)
-    call.drop()
-    assert talk.notify("notifications/cancelled", requestId=7).status == 202
-    site.stage.expect("been cancelled", name)
-
-
 # --- the notification -----------------------------------------------------------------------------
 
 
@@ -122,19 +101,6 @@ def test_a_cancelled_request_is_not_answered(site: Site, version: str) -> None:
     assert talk.notify("notifications/cancelled", requestId=7, reason="enough").status == 202
     site.stage.expect("been cancelled", name)
     assert (call.status, call.kind, call.messages()) == (200, EVENTS, [])
-
-
-@pytest.mark.parametrize("version", LEGACY)
-def test_a_cancelled_stream_ends_without_an_answer(site: Site, version: str) -> None:
-    """CANC-1, CANC-4."""
-    name = f"cancelled stream {version}"
-    talk = site.begin(version)
-    call = talk.call("chat", 7, name=name, before=["a"], after=["b"])
-    assert call.message()["params"]["data"] == "a"
-    site.stage.expect("begun", name)
-    assert talk.notify("notifications/cancelled", requestId=7).status == 202
-    site.stage.expect("been cancelled", name)
-    assert call.messages() == []
 
 
 def test_a_question_ends_with_its_request(site: Site) -> None:
@@ -182,12 +148,3 @@ def test_what_cancels_nothing_changes_nothing(site: Site, params: dict[str, obje
     assert talk.notify("notifications/cancelled", **params).status == 202
     site.stage.release(name)
     assert call.text == f"{name} went on"
-
-
-def test_an_answered_request_may_be_cancelled_in_vain(site: Site) -> None:
-    """CANC-3, CANC-2."""
-    talk = site.begin()
-    assert talk.call("add", 7, a=1, b=2).text == "3"
-    cancelled = talk.notify("notifications/cancelled", requestId=7)
-    assert (cancelled.status, cancelled.body) == (202, b"")
-    assert talk.call("add", 7, a=1, b=2).text == "3"

@@ -22,7 +22,6 @@ from mcpkit.transports.http import server as serve
 from mcpkit.transports.http.uvicorn import connection_class
 from tests.messages import (
     MODERN,
-    Message,
     request,
 )
 from tests.transports.http.attack import Raw, head
@@ -133,13 +132,6 @@ def opened(client: Client) -> Events:
     events = client.stream()
     assert events.status == 200
     return events
-
-
-def progressing(client: Client, tool: str) -> Message:
-    """A call of a tool that reports progress, to be sent."""
-    message = client.calling(tool)
-    message["params"]["_meta"] = {"progressToken": "p"}
-    return message
 
 
 def end(server: Server, number: signal.Signals = signal.SIGTERM) -> int:
@@ -326,15 +318,6 @@ class TestCalls:
             answer = client.receive(connection)
             assert answer.message["id"] == message["id"]
             assert answer.error == "The server is stopping"
-
-    def test_one_that_streams_ends_its_stream_with_the_error(self, hasty: Server) -> None:
-        client = hasty.client("2025-06-18")
-        events = client.stream(progressing(client, "streaming"))
-        assert events.next()["method"] == "notifications/progress"
-        hasty.process.wait_for_stderr("streaming begun")
-        end(hasty)
-        [last] = list(events)
-        assert last["error"]["message"] == "The server is stopping"
 
     @pytest.mark.parametrize("how", HOW.values(), ids=HOW)
     def test_a_thread_does_not_hold_the_process(self, folder: Path, how: list[str]) -> None:

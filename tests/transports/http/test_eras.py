@@ -51,11 +51,6 @@ def test_row_1_a_request_with_either_key_is_modern(
     assert answer.header("mcp-session-id") is None
 
 
-def test_row_1_comes_before_a_session(site: Site) -> None:
-    talk = site.begin()
-    assert talk.post(announced(1, "tools/list")).refusal == (400, -32020)
-
-
 @pytest.mark.parametrize("header", [None, MODERN, *LEGACY, *UNKNOWN])
 def test_row_2_initialize_begins_a_session_whatever_the_header_says(
     site: Site, header: str | None
@@ -67,12 +62,6 @@ def test_row_2_initialize_begins_a_session_whatever_the_header_says(
     assert answer.header("mcp-session-id")
 
 
-@pytest.mark.parametrize("wanted", [MODERN, "2099-01-01", "1999-01-01", "garbage"])
-def test_row_2_initialize_never_leads_to_a_modern_revision(site: Site, wanted: str) -> None:
-    """LIFE-3, LIFE-4."""
-    assert site.begin(wanted).version == NEWEST
-
-
 @pytest.mark.parametrize("header", [MODERN, *UNKNOWN])
 def test_row_3_a_header_that_no_session_has_is_modern(site: Site, header: str) -> None:
     """META-1: the body lacks what it needs, which is 400 either way."""
@@ -81,28 +70,11 @@ def test_row_3_a_header_that_no_session_has_is_modern(site: Site, header: str) -
     assert answer.code in (-32602, -32020)
 
 
-@pytest.mark.parametrize("header", [MODERN, *UNKNOWN])
-def test_row_3_comes_before_a_session(site: Site, header: str) -> None:
-    """HTTPL-18: a version that is unknown or invalid is 400, in a session as well."""
-    talk = site.begin()
-    answer = talk.post(request(1, "tools/list"), {"MCP-Protocol-Version": header})
-    assert answer.status == 400
-
-
 @pytest.mark.parametrize("method", ["server/discover", "subscriptions/listen"])
 def test_row_4_some_methods_are_modern_by_themselves(site: Site, method: str) -> None:
     """META-1."""
     answer = site.post(request(1, method, {}), {"MCP-Protocol-Version": NEWEST})
     assert answer.refusal == (400, -32602)
-
-
-@pytest.mark.parametrize("version", LEGACY)
-def test_row_5_a_session_id_selects_its_session(site: Site, version: str) -> None:
-    assert (
-        site.begin(version)
-        .call("who")
-        .result["structuredContent" if version > "2025-03-26" else "content"]
-    )
 
 
 @pytest.mark.parametrize("header", [None, *LEGACY])
@@ -162,17 +134,6 @@ def test_a_modern_request_ignores_session_ids_and_event_ids(site: Site, token: s
     )
     assert (answer.status, answer.kind) == (200, JSON)
     assert answer.header("mcp-session-id") is None
-
-
-@pytest.mark.parametrize("version", LEGACY)
-def test_all_revisions_are_served_at_the_same_time(site: Site, version: str) -> None:
-    """HTTPM-17, VER-1."""
-    talk = site.begin(version)
-    held = talk.call("hold", name=version)
-    site.stage.expect("begun", version)
-    assert site.call("who").result["structuredContent"]["revision"] == MODERN
-    site.stage.release(version)
-    assert held.text == f"{version} went on"
 
 
 def test_a_modern_server_says_which_versions_it_has(site: Site) -> None:

@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Client, Limits
-from mcpkit._server.channel import SessionState
+from mcpkit import Client
 from mcpkit.http import HttpRequest
 from mcpkit.transports.http import sessions
-from mcpkit.transports.http.sessions import LocalStore
 from tests.messages import (
     BATCHES,
     LEGACY,
@@ -31,13 +29,6 @@ from tests.messages import (
 from tests.transports.http.attack import connect, eventually, head, post_head
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, JSON, Exchange, Site, Talk
-
-COMPLETE = {"content-type": JSON, "accept": f"{JSON}, {EVENTS}"}
-
-
-def by_header(http: HttpRequest) -> str | None:
-    """The principal of a test: who a request says it is."""
-    return http.headers.get("x-user")
 
 
 def error(answer: Exchange) -> str:
@@ -96,22 +87,6 @@ def test_a_body_of_unknown_length_is_413_once_it_is_too_long(serve: Serve) -> No
         assert raw.status() == 413
 
 
-def test_a_chunked_body_within_the_limit_is_read(serve: Serve) -> None:
-    site = serve(max_body=1000)
-    body = padded(1000)
-    with connect(site.host.port) as raw:
-        raw.send(post_head(site.path, {**HEADERS, "Transfer-Encoding": "chunked"}))
-        for start in range(0, 1000, 100):
-            raw.send(b"64\r\n" + body[start : start + 100] + b"\r\n")
-        raw.send(b"0\r\n\r\n")
-        assert raw.status() == 200
-
-
-def test_the_limit_is_also_that_of_http_sse(serve: Serve) -> None:
-    with Old(serve(sse=True, max_body=1000)) as old:
-        assert old.say(b"1" * 1001).status == 413
-
-
 # --- max_values -----------------------------------------------------------------------------------
 
 
@@ -130,11 +105,6 @@ def test_a_message_of_more_values_than_allowed_is_413_and_says_so(serve: Serve) 
     assert error(answer) == "The body has more than 100 values (the server's limit is max_values)"
 
 
-def test_the_number_of_values_is_limited_by_default(site: Site) -> None:
-    assert site.post(listing(49_900), HEADERS).status == 200
-    assert site.post(listing(50_000), HEADERS).status == 413
-
-
 @pytest.mark.parametrize("long", [True, False])
 def test_a_large_message_has_no_long_numbers(site: Site, long: bool) -> None:
     """Reading one takes the square of its digits. SEC-17."""
@@ -142,17 +112,6 @@ def test_a_large_message_has_no_long_numbers(site: Site, long: bool) -> None:
     answer = site.post(json.dumps(message).encode(), HEADERS)
     assert answer.status == (413 if long else 200)
     assert not long or error(answer) == "The body has a number of more than 400 digits"
-
-
-def test_a_long_text_is_one_value(serve: Serve) -> None:
-    message = announced(1, "server/discover")
-    message["params"]["more"] = '1,[2],{"a"},\\' * 1000
-    assert serve(max_values=100).post(message, HEADERS).status == 200
-
-
-def test_messages_of_http_sse_may_have_as_many_values(serve: Serve) -> None:
-    with Old(serve(sse=True, max_values=100)) as old:
-        assert old.say(listing(100)).status == 413
 
 
 # --- body_timeout ---------------------------------------------------------------------------------
@@ -199,19 +158,6 @@ def test_one_more_request_than_may_run_is_503_until_one_has_ended(serve: Serve) 
     site.stage.release("two")
 
 
-def test_requests_count_from_their_first_byte(serve: Serve) -> None:
-    site = serve(max_requests=1)
-
-    def is_counted() -> bool:
-        with connect(site.host.port) as raw:
-            raw.send(post_head(site.path, {"Content-Length": "100"}) + b"{")
-            return site.call("add", a=1, b=2).status == 503
-
-    # The call may be there first, and then it is the other one that there is no room for.
-    assert eventually(is_counted)
-    assert eventually(lambda: site.call("add", a=1, b=2).status == 200)
-
-
 def test_a_request_whose_client_has_left_goes_on_and_takes_no_room(serve: Serve) -> None:
     """HTTPL-20: it goes on, in handshake revisions."""
     site = serve(max_requests=1)
@@ -222,16 +168,6 @@ def test_a_request_whose_client_has_left_goes_on_and_takes_no_room(serve: Serve)
     assert eventually(lambda: site.call("add", a=1, b=2).status == 200)
     site.stage.release("left")
     site.stage.expect("gone on", "left")
-
-
-def test_a_request_of_2026_07_28_whose_client_has_left_makes_room(serve: Serve) -> None:
-    """CANC-5."""
-    site = serve(max_requests=1)
-    leaving = site.call("hold", name="gone")
-    site.stage.expect("begun", "gone")
-    leaving.drop()
-    site.stage.expect("been cancelled", "gone")
-    assert eventually(lambda: site.call("add", a=1, b=2).status == 200)
 
 
 def test_requests_over_http_sse_count_as_well(serve: Serve) -> None:
@@ -276,14 +212,6 @@ def test_the_same_goes_for_one_that_streams(serve: Serve) -> None:
         assert (name, answer.kind) == (name, EVENTS)
         assert (name, answer.messages()[-1]["error"]["code"]) == (name, -32603)
         site.stage.expect("been cancelled", name)
-
-
-def test_the_same_goes_for_one_whose_client_has_left(serve: Serve) -> None:
-    site = serve(request_timeout=0.3)
-    answer = site.begin().call("hold", name="left")
-    site.stage.expect("begun", "left")
-    answer.drop()
-    site.stage.expect("been cancelled", "left")
 
 
 def test_the_same_goes_for_each_request_of_a_batch(serve: Serve) -> None:
@@ -334,21 +262,6 @@ def test_requests_of_every_kind_count(serve: Serve, method: str) -> None:
     assert site.call("add", a=1, b=2).status == 429
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", "/sse"), ("POST", "/messages")])
-def test_those_of_http_sse_count_too(serve: Serve, method: str, path: str) -> None:
-    site = serve(rate_limit=0.01, sse=True)
-    assert site.send(method, {}, b"", site.path.removesuffix("/mcp") + path).status != 429
-    assert site.call("add", a=1, b=2).status == 429
-
-
-def test_principals_are_counted_one_by_one(serve: Serve) -> None:
-    site = serve(rate_limit=0.01, principal=by_header)
-    for user in ("ann", "bob"):
-        assert site.ask("server/discover", {"X-User": user}).status == 200
-    for user in ("ann", "bob"):
-        assert site.ask("server/discover", {"X-User": user}).status == 429
-
-
 @pytest.mark.anyio
 @pytest.mark.parametrize("revision", [LEGACY[-1], MODERN])
 async def test_two_a_second_are_enough_for_a_call(serve: Serve, revision: str) -> None:
@@ -359,14 +272,6 @@ async def test_two_a_second_are_enough_for_a_call(serve: Serve, revision: str) -
             f"http://127.0.0.1:{site.host.port}{site.path}", revision=revision
         ) as client:
             assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
-
-
-class Clock:
-    """Time as a test has it."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
-        monkeypatch.setattr("mcpkit.transports.http.security.time.monotonic", lambda: self.now)
 
 
 # --- max_streams ----------------------------------------------------------------------------------
@@ -400,12 +305,6 @@ def test_a_stream_whose_client_has_left_makes_room(serve: Serve, kind: str) -> N
     assert first.status == 200
     first.drop()
     assert eventually(lambda: opened(site, kind).status == 200)
-
-
-def test_calls_are_served_however_many_streams_are_open(serve: Serve) -> None:
-    site = serve(max_streams=0)
-    assert opened(site, "listen").status == 503
-    assert site.begin().call("tell", texts=["one"]).kind == EVENTS
 
 
 # --- sessions -------------------------------------------------------------------------------------
@@ -459,11 +358,6 @@ def test_sessions_without_state_are_not_counted(serve: Serve) -> None:
         assert [talk.call("add", a=1, b=2).status for talk in talks] == [200] * 5
 
 
-def test_a_session_id_is_unknown_once_its_time_is_over(serve: Serve) -> None:
-    talk = serve(session_lifetime=1).begin()
-    assert eventually(lambda: talk.call("add", a=1, b=2).status == 404)
-
-
 def test_state_that_nobody_uses_is_given_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "_SWEEP", 0.05)
     site = serve(session_idle=0.5)
@@ -473,18 +367,6 @@ def test_state_that_nobody_uses_is_given_up(serve: Serve, monkeypatch: pytest.Mo
     held = table_of(site)
     assert eventually(lambda: not held._known)
     assert not is_quiet(talk)
-
-
-def test_what_was_kept_long_enough_is_forgotten_though_nobody_asks(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sessions, "_SWEEP", 0.05)
-    site = serve()
-    site.begin()
-    store = table_of(site)._store
-    assert isinstance(store, LocalStore)
-    store.put("expired", SessionState(), 1.0)
-    assert eventually(lambda: not store._states)
 
 
 def table_of(site: Site) -> sessions.SessionTable:
@@ -523,31 +405,6 @@ def test_thousands_of_sessions_are_not_looked_through_for_each_request(serve: Se
 # --- replay ---------------------------------------------------------------------------------------
 
 
-def test_what_was_missed_longest_ago_is_forgotten_first(serve: Serve) -> None:
-    """HTTPL-13, SEC-17: the buffer is bounded."""
-    site = serve(replay_buffer=5000)
-    talk = site.begin()
-    answer = talk.call("chat", name="much", before=["x"], after=["y" * 1000] * 20)
-    first = answer.event()
-    site.stage.expect("begun", "much")
-    answer.drop()
-    site.stage.release("much")
-    site.stage.expect("gone on", "much")
-    assert eventually(lambda: talk.get(first.id).status == 400)
-    assert "no longer kept" in error(talk.get(first.id))
-
-
-def test_what_was_missed_is_kept_for_a_limited_time(serve: Serve) -> None:
-    """HTTPL-13."""
-    site = serve(replay_time=0.05)
-    talk = site.begin()
-    answer = talk.call("chat", name="missed", before=["x"], after=[])
-    first = answer.event()
-    answer.drop()
-    site.stage.release("missed")
-    assert eventually(lambda: talk.get(first.id).status == 400)
-
-
 def test_nothing_is_kept_for_a_session_that_has_ended(serve: Serve) -> None:
     site = serve()
     talk = site.begin()
@@ -570,13 +427,6 @@ def test_json_that_is_nested_too_deep_is_no_json(site: Site, brackets: str, dept
     assert site.post(body.encode()).refusal == (400, -32700)
 
 
-def test_json_is_parsed_as_deep_as_anybody_needs(site: Site) -> None:
-    nested: Any = 1
-    for _ in range(100):
-        nested = [nested]
-    assert site.ask("server/discover", ignored=nested).status == 200
-
-
 def test_a_batch_that_is_too_long_is_413(serve: Serve) -> None:
     """SEC-17: batch length."""
     talk = serve(max_batch=3).begin(BATCHES)
@@ -584,10 +434,6 @@ def test_a_batch_that_is_too_long_is_413(serve: Serve) -> None:
     answer = talk.post([request(id, "ping") for id in range(4)])
     assert answer.refusal == (413, -32600)
     assert "max_batch" in error(answer)
-
-
-def test_a_batch_counts_once_for_the_rate_so_it_is_short_by_default() -> None:
-    assert Limits().max_batch <= 100
 
 
 def test_an_id_of_thousands_of_digits_is_refused(site: Site) -> None:
@@ -722,68 +568,11 @@ def test_an_address_of_http_sse_is_one_line_wherever_the_app_is_mounted(serve: S
 # --- who is asked whose things --------------------------------------------------------------------
 
 
-@pytest.fixture
-def owned(serve: Serve) -> Site:
-    return serve(principal=by_header)
-
-
-ANN, BOB = {"X-User": "ann"}, {"X-User": "bob"}
-
-
-@pytest.mark.parametrize("other", [BOB, {}], ids=["another principal", "nobody"])
-@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
-def test_a_session_of_somebody_else_is_as_unknown_as_one_that_never_was(
-    owned: Site, method: str, other: dict[str, str]
-) -> None:
-    """SEC-5, SEC-6: a session id is not what anybody is known by."""
-    talk = owned.begin(headers=ANN)
-    body = json.dumps(request(1, "ping")).encode()
-    usual = {**COMPLETE, **talk.headers, **other}
-    foreign = owned.send(method, usual, body)
-    unknown = owned.send(method, {**usual, "Mcp-Session-Id": "never"}, body)
-    assert foreign.refusal == unknown.refusal == (404, -32600)
-    assert foreign.body == unknown.body
-    assert talk.post(request(1, "ping"), {**talk.headers, **ANN}).status == 200
-
-
-def test_a_session_of_somebody_else_in_use_is_unknown_as_well(owned: Site) -> None:
-    """SEC-6."""
-    talk = owned.begin(headers=ANN)
-    with_stream = talk.get(headers=ANN)
-    assert with_stream.status == 200
-    assert talk.get(headers=BOB).status == 404
-    assert talk.post(request(1, "ping"), {**talk.headers, **BOB}).status == 404
-
-
 def test_session_ids_cannot_be_guessed(site: Site) -> None:
     """SEC-6: of two for the same client, hardly a character is the same."""
     one, other = site.begin().token, site.begin().token
     assert len(one) >= 64
     assert sum(a == b for a, b in zip(one[2:], other[2:], strict=False)) < len(one) / 4
-
-
-def test_what_was_said_in_another_session_is_not_told(site: Site) -> None:
-    """SEC-7."""
-    one, other = site.begin(), site.begin()
-    answer = one.call("chat", name="secret", before=["the secret"], after=[])
-    event = answer.event()
-    found = other.get(event.id)
-    assert found.refusal == (400, -32600)
-    assert b"the secret" not in found.body
-    site.stage.release("secret")
-
-
-def test_only_the_session_that_was_asked_can_answer(site: Site) -> None:
-    """SEC-7."""
-    asked = site.begin(capabilities={"elicitation": {}})
-    other = site.begin(capabilities={"elicitation": {}})
-    answer = asked.call("user", name="asked")
-    question = answer.message()
-    content = {"action": "accept", "content": {"value": "forged"}}
-    other.answer(question, **content)
-    names = list(question["params"]["requestedSchema"]["properties"])
-    asked.answer(question, action="accept", content=dict.fromkeys(names, "true"))
-    assert answer.text == "true"
 
 
 def test_who_a_client_says_it_is_decides_nothing(site: Site) -> None:

@@ -76,12 +76,6 @@ def test_the_name_is_that_of_what_is_wanted(
     assert site.ask(method, {"Mcp-Name": f"{name}/"}, **params).refusal == (400, -32020)
 
 
-@pytest.mark.parametrize("method", ["server/discover", "tools/list", "resources/list"])
-def test_other_methods_have_no_name(site: Site, method: str) -> None:
-    """HTTPM-2."""
-    assert site.ask(method).status == 200
-
-
 def test_header_names_have_no_case(site: Site) -> None:
     """HTTPM-3."""
     headers = {"MCP-PROTOCOL-VERSION": MODERN, "mcp-method": "tools/call", "mCP-nAME": "add"}
@@ -127,19 +121,6 @@ def test_an_id_comes_back_with_its_type(site: Site, id: Any) -> None:
 def test_an_unknown_method_is_404(site: Site, method: str) -> None:
     """HTTPM-5."""
     assert site.ask(method).refusal == (404, -32601)
-
-
-def test_an_unsupported_version_is_400(site: Site) -> None:
-    """HTTPM-6, VER-1."""
-    message = announced(1, "tools/list", "2099-01-01")
-    answer = site.modern(message, {"MCP-Protocol-Version": "2099-01-01"})
-    assert answer.refusal == (400, -32022)
-
-
-def test_a_different_version_is_noticed_before_it_is_found_unsupported(site: Site) -> None:
-    """HTTPM-6."""
-    answer = site.modern(announced(1, "tools/list", "2099-01-01"))
-    assert answer.refusal == (400, -32020)
 
 
 @pytest.mark.parametrize("meta", [None, {}, {CAPABILITIES_KEY: {}}], ids=repr)
@@ -264,14 +245,6 @@ def test_of_two_flaws_the_earlier_is_told(site: Site, first: str, second: str) -
 # --- answers --------------------------------------------------------------------------------------
 
 
-def test_a_stream_is_marked_for_proxies(site: Site) -> None:
-    """HTTPM-11."""
-    answer = site.call("tell", LOGS, texts=["one"])
-    assert answer.kind == EVENTS
-    assert answer.header("x-accel-buffering") == "no"
-    assert answer.header("cache-control") == "no-cache, no-transform"
-
-
 def test_a_stream_has_what_belongs_to_its_request_and_ends_with_the_answer(site: Site) -> None:
     """HTTPM-10, LOG-5, PROG-4."""
     *notes, answer = site.call("tell", LOGS, texts=["one", "two"]).messages()
@@ -285,12 +258,6 @@ def test_a_stream_has_no_event_ids_and_no_retry(site: Site) -> None:
     events = site.call("tell", LOGS, texts=["one"]).events()
     assert len(events) == 2
     assert all(set(event.fields) == {"data"} for event in events)
-
-
-def test_no_session_id_is_ever_given(site: Site) -> None:
-    """ERA-5."""
-    for answer in (site.call("add", a=1, b=2), site.call("tell", LOGS, texts=["one"])):
-        assert answer.header("mcp-session-id") is None
 
 
 def test_who_does_not_ask_for_logs_gets_one_object(site: Site) -> None:
@@ -318,17 +285,6 @@ def test_a_missing_capability_is_told_in_the_stream_once_there_is_one(site: Site
     answer = site.call("needs_sampling", LOGS, first="a word")
     assert (answer.status, answer.kind) == (200, EVENTS)
     assert [each.get("error", {}).get("code") for each in answer.messages()] == [None, -32021]
-
-
-def test_requests_run_beside_each_other(site: Site) -> None:
-    """HTTPM-17: also with the same id, which only has to differ on one connection."""
-    names = [f"beside {number}" for number in range(5)]
-    exchanges = [site.call("hold", name=name) for name in names]
-    for name in names:
-        site.stage.expect("begun", name)
-    for name in reversed(names):
-        site.stage.release(name)
-    assert [each.text for each in exchanges] == [f"{name} went on" for name in names]
 
 
 # --- changes --------------------------------------------------------------------------------------

@@ -19,23 +19,12 @@ def test_a_stream_begins_with_an_id_to_come_back_with(site: Site) -> None:
     assert (first.fields["data"], first.fields["retry"]) == ("", "1000")
 
 
-def test_there_is_nothing_of_it_in_an_object(site: Site) -> None:
-    """HTTPL-6."""
-    assert site.begin(POLLING).call("add", a=1, b=2).kind == JSON
-
-
 @pytest.mark.parametrize("version", OTHERS)
 def test_older_clients_get_no_event_without_data(site: Site, version: str) -> None:
     """HTTPL-6: they would parse it."""
     events = site.begin(version).call("tell", texts=["one"]).events()
     assert [set(each.fields) for each in events] == [{"id", "data"}] * 2
     assert all(each.fields["data"] for each in events)
-
-
-def test_the_wait_is_a_setting(serve: Serve) -> None:
-    """HTTPL-7: in milliseconds on the wire."""
-    first, *_ = serve(retry=2.5).begin(POLLING).call("tell", texts=["one"]).events()
-    assert first.fields["retry"] == "2500"
 
 
 def test_a_handler_closes_the_stream_and_the_answer_is_fetched(site: Site) -> None:
@@ -53,16 +42,6 @@ def test_a_handler_closes_the_stream_and_the_answer_is_fetched(site: Site) -> No
     assert answer["result"]["content"][0]["text"] == "fetched went on"
 
 
-def test_the_client_may_come_back_before_there_is_an_answer(site: Site) -> None:
-    """HTTPL-5."""
-    talk = site.begin(POLLING)
-    [only] = talk.call("leave", name="early").events()
-    back = talk.get(only.id)
-    assert back.status == 200
-    site.stage.release("early")
-    assert back.text == "early went on"
-
-
 def test_a_handler_may_say_when_to_come_back(site: Site) -> None:
     """HTTPL-7."""
     talk = site.begin(POLLING)
@@ -70,14 +49,6 @@ def test_a_handler_may_say_when_to_come_back(site: Site) -> None:
     assert [each.fields["retry"] for each in events] == ["1000", "250"]
     site.stage.release("when")
     assert talk.get(events[-1].id).text == "when went on"
-
-
-def test_a_handler_in_a_thread_closes_it_too(site: Site) -> None:
-    """HTTPL-5."""
-    talk = site.begin(POLLING)
-    [only] = talk.call("leave_in_thread", name="thread").events()
-    site.stage.signal("been let go", "thread")
-    assert talk.get(only.id).text == "thread went on"
 
 
 def test_the_answer_may_be_there_before_the_client_comes_back(site: Site) -> None:

@@ -357,13 +357,6 @@ def test_a_head_that_is_too_long_is_refused(victim: Victim, data: bytes) -> None
         assert client.is_closed_within()
 
 
-def test_what_is_no_http_is_dropped(victim: Victim) -> None:
-    with others_are_served(victim), crowd(victim, 50) as clients:
-        for number, each in enumerate(clients):
-            each.send(bytes([22, 3, 1, number]) * 50 + b"\r\n\r\n")
-        assert all(each.is_closed_within() for each in clients)
-
-
 # --- who does not read ----------------------------------------------------------------------------
 
 
@@ -627,12 +620,6 @@ def test_h11_drops_whoever_does_not_end_the_headers() -> None:
     with on_h11(read_timeout=0.1) as port, connect(port) as client:
         client.send(post_head("/mcp")[:-2])
         assert client.is_closed_within()
-
-
-def test_h11_refuses_headers_without_end() -> None:
-    with on_h11() as port, connect(port) as client:
-        client.send(b"GET /mcp HTTP/1.1\r\nX: ")
-        assert client.is_cut_off(b"y" * 8192)
 
 
 def test_h11_drops_whoever_goes_on_sending_what_was_refused() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import FrozenInstanceError
 from typing import Any
 
@@ -13,9 +12,9 @@ from starlette.exceptions import HTTPException
 from mcpkit import Context, HttpRequest, MCPKit, Principal, SyncContext
 from mcpkit.errors import AccessDenied
 from mcpkit.testing import TestClient
-from tests.messages import LEGACY, MODERN, announced, called, initialize, notification, request
+from tests.messages import LEGACY, MODERN, announced, called, initialize, request
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import EVENTS, Exchange, Host, Site
+from tests.transports.http.wire import Exchange, Host, Site
 
 KEYS = {
     "k-ann": Principal("ann", frozenset({"read", "write"}), claims={"team": "a"}),
@@ -73,13 +72,6 @@ def test_a_handler_sees_whoever_has_been_found(host: Host, tool: str) -> None:
     assert who(site, {}, tool) == {}
 
 
-def test_a_text_is_the_id_of_a_principal(host: Host) -> None:
-    site = host.serve(make_app(), principal=lambda http: http.headers.get("x-user", ""))
-    seen: dict[str, Any] = {"id": "ann", "scopes": [], "expires_at": None, "claims": {}}
-    assert who(site, {"X-User": "ann"}) == seen
-    assert who(site, {"X-User": ""}) == {}
-
-
 def test_nobody_is_known_without_http() -> None:
     with TestClient(make_app()) as client:
         assert client.call_tool("who").structured_content == {}
@@ -131,12 +123,6 @@ def as_frameworks_do(http: HttpRequest) -> Principal | None:
     except AccessDenied as error:
         headers = {"WWW-Authenticate": error.challenge} if error.challenge else None
         raise HTTPException(error.status, str(error), headers) from None
-
-
-def test_it_may_take_its_time(host: Host) -> None:
-    site = host.serve(make_app(), principal=slow_by_key)
-    assert who(site, ANN)["id"] == "ann"
-    assert who(site, {}) == {}
 
 
 def test_it_may_turn_out_to_take_its_time(host: Host) -> None:
@@ -202,20 +188,6 @@ def test_a_session_belongs_to_an_id_and_not_to_what_else_is_known(
     assert talk.post(request(3, "ping")).status == 404
 
 
-def test_so_does_the_state_of_a_question(serve: Serve) -> None:
-    """SEC-8, MRTR-5."""
-    site = serve(principal=by_key)
-    meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
-    asked = site.ask("tools/call", ANN, **called("user", {"name": "owned"}), _meta=meta)
-    more = {
-        "inputResponses": {"what": {"action": "decline"}},
-        "requestState": asked.result["requestState"],
-    }
-    again = {**called("user", {"name": "owned"}), **more, "_meta": meta}
-    assert site.ask("tools/call", BOB, **again).code == -32602
-    assert site.ask("tools/call", ANN_AGAIN, **again).text == "Declined"
-
-
 def test_so_do_rates(serve: Serve) -> None:
     site = serve(principal=by_key, rate_limit=0.01)
     assert site.ask("tools/list", ANN).status == 200
@@ -250,31 +222,3 @@ def test_whoever_is_not_authenticated_any_more_is_refused_with_401(serve: Serve,
     answer = site.post(message, {"X-Key": "k-old"})
     assert is_expired(answer)
     assert "expired" in answer.json["error"]["message"]
-
-
-@pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
-def test_a_session_does_not_outlive_the_authentication(serve: Serve, verb: str) -> None:
-    """SEC-5: every request is checked anew."""
-    site = serve(principal=by_key)
-    talk = site.begin(headers=ANN)
-    headers = {**talk.headers, "X-Key": "k-ann-old", "Accept": EVENTS}
-    if verb == "POST":
-        assert is_expired(talk.post(notification("notifications/initialized"), headers))
-    else:
-        assert is_expired(site.send(verb, headers))
-    assert talk.post(request(1, "ping"), ANN).status == 200
-
-
-@pytest.mark.parametrize(("seconds", "status"), [(60, 200), (-1, 401)])
-def test_the_time_counts_at_which_a_request_arrives(
-    serve: Serve, seconds: float, status: int
-) -> None:
-    ends = time.time() + seconds
-    site = serve(principal=lambda http: Principal("ann", expires_at=ends))
-    assert site.ask("tools/list").status == status
-
-
-def test_what_is_refused_so_uses_up_no_rate(serve: Serve) -> None:
-    site = serve(principal=by_key, rate_limit=0.01)
-    assert site.ask("tools/list", {"X-Key": "k-ann-old"}).status == 401
-    assert site.ask("tools/list", ANN).status == 200

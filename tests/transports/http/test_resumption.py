@@ -45,17 +45,6 @@ def test_a_lost_stream_goes_on_exactly_where_it_was(site: Site, version: str) ->
     assert data(talk.get(ids[-1]).messages()) == ["c", "d", f"{name} went on"]
 
 
-def test_it_goes_on_while_the_work_does(site: Site) -> None:
-    """HTTPL-13: what happens from then on comes on the new connection, which ends with it."""
-    talk = site.begin()
-    call, ids = begun(talk, "going on", ["a"], ["b"])
-    call.drop()
-    resumed = talk.get(ids[-1])
-    assert resumed.status == 200
-    site.stage.release("going on")
-    assert data(resumed.messages()) == ["b", "going on went on"]
-
-
 @pytest.mark.parametrize(("place", "missed"), [(0, ["b", "c"]), (1, ["c"]), (2, [])])
 def test_what_follows_depends_on_the_last_event_only(
     site: Site, place: int, missed: list[str]
@@ -80,17 +69,6 @@ def test_the_first_connection_ends_when_the_client_has_come_back(site: Site) -> 
     assert data(resumed.messages()) == ["b", "twice went on"]
 
 
-def test_it_can_be_lost_again(site: Site) -> None:
-    talk = site.begin()
-    call, ids = begun(talk, "again", ["a", "b"], ["c"])
-    call.drop()
-    resumed = talk.get(ids[0])
-    assert resumed.message()["params"]["data"] == "b"
-    resumed.drop()
-    site.stage.release("again")
-    assert data(talk.get(ids[0]).messages()) == ["b", "c", "again went on"]
-
-
 def test_events_of_other_streams_are_not_among_them(site: Site) -> None:
     """HTTPL-13, HTTPL-11."""
     talk = site.begin()
@@ -101,15 +79,6 @@ def test_events_of_other_streams_are_not_among_them(site: Site) -> None:
     assert data(other.messages()) == ["y", "other went on"]
     site.stage.release("mine")
     assert data(talk.get(ids[-1]).messages()) == ["b", "mine went on"]
-
-
-def test_other_requests_go_on_meanwhile(site: Site) -> None:
-    talk = site.begin()
-    call, ids = begun(talk, "meanwhile", ["a"], [])
-    call.drop()
-    assert talk.call("add", a=1, b=2).text == "3"
-    site.stage.release("meanwhile")
-    assert data(talk.get(ids[-1]).messages()) == ["meanwhile went on"]
 
 
 def test_a_question_that_was_missed_comes_again(site: Site) -> None:
@@ -172,15 +141,6 @@ def test_an_event_that_never_was_is_400(site: Site, last: str) -> None:
     assert talk.request("ping").result == {}
 
 
-@pytest.mark.parametrize("number", ["99", "99999999999999999999", "-1", "x", ""])
-def test_an_event_that_the_stream_never_had_is_400(site: Site, number: str) -> None:
-    """HTTPL-13."""
-    talk = site.begin()
-    _, ids = begun(talk, f"beyond {number}", ["a"], [])
-    stream = ids[-1].rpartition(".")[0]
-    assert talk.get(f"{stream}.{number}").refusal == (400, -32600)
-
-
 def test_an_event_of_another_session_is_400(site: Site) -> None:
     """HTTPL-13, SEC-7: also if it is the same client's."""
     talk, other = site.begin(), site.begin()
@@ -222,11 +182,3 @@ def test_what_is_older_than_it_is_kept_is_400(serve: Serve) -> None:
     site.stage.release("old")
     answer = eventually(lambda: talk.get(ids[-1]), lambda each: each.status != 200)
     assert answer.refusal == (400, -32600)
-
-
-def test_a_session_that_has_ended_has_nothing_to_fetch(site: Site) -> None:
-    """HTTPL-17."""
-    talk = site.begin()
-    _, ids = begun(talk, "ended", ["a"], [])
-    assert talk.delete().status == 204
-    assert talk.get(ids[-1]).status == 404

@@ -70,17 +70,6 @@ def test_who_cannot_end_a_session_is_told_when_and_keeps_it(
     assert stream.message()["method"] == "notifications/resources/updated"
 
 
-def test_one_principal_does_not_use_up_the_room_of_another(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(f"{STORE}.MAX_ENDS_EACH", 1)
-    site = serve(principal=by_header)
-    for user, status in (("ann", 204), ("ann", 429), ("bob", 204), ("bob", 429)):
-        who = {"X-User": user}
-        talk = site.begin(headers=who)
-        assert (user, site.send("DELETE", {**talk.headers, **who}).status) == (user, status)
-
-
 def test_all_principals_together_do_not_fill_the_memory(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,12 +170,6 @@ def test_owners_are_forgotten_with_their_ends(store: LocalStore, clock: Clock) -
 # --- state that is put away -----------------------------------------------------------------------
 
 
-def test_state_is_taken_up_once(store: LocalStore, clock: Clock) -> None:
-    store.put("a", QUIET, 1100)
-    assert store.take("a") == QUIET
-    assert store.take("a") is NO_STATE
-
-
 def test_state_is_kept_for_a_limited_time(store: LocalStore, clock: Clock) -> None:
     store.put("a", QUIET, 1100)
     store.put("b", QUIET, 1200)
@@ -261,12 +244,3 @@ def test_what_was_put_away_is_given_up_when_nobody_has_used_it_for_long(
     assert is_quiet(early)
     monkeypatch.setattr(f"{STORE}.time.time", lambda: now + 601)
     assert not is_quiet(late)
-
-
-@pytest.mark.usefixtures("ordered")
-def test_a_session_that_made_room_and_ends_has_ended(serve: Serve) -> None:
-    """HTTPL-17."""
-    site = serve(max_sessions=2, max_each=10**6)
-    talk = put_away(site)
-    assert talk.delete().status == 204
-    assert is_over(talk)

@@ -40,11 +40,6 @@ def test_the_answer_to_initialize_has_an_id_of_visible_ascii(site: Site, version
     assert all("!" <= character <= "~" for character in talk.token)
 
 
-def test_every_session_has_an_id_of_its_own(site: Site) -> None:
-    """SEC-6."""
-    assert len({site.begin().token for _ in range(20)}) == 20
-
-
 @pytest.mark.parametrize("change", [{"protocolVersion": 1}, {"capabilities": None}])
 def test_a_failed_initialize_begins_nothing(site: Site, change: dict[str, Any]) -> None:
     answer = site.post(initialize(**change))
@@ -63,21 +58,6 @@ def test_initialize_in_a_session_begins_another(site: Site, version: str) -> Non
     known = json.loads(second.call("who").text)
     assert (known["revision"], known["sampling"]) == (version, True)
     assert json.loads(first.call("who").text)["revision"] == "2025-06-18"
-
-
-@pytest.mark.parametrize("change", [{"protocolVersion": 1}, {"capabilities": None}])
-def test_a_failed_initialize_in_a_session_leaves_it_alone(
-    site: Site, change: dict[str, Any]
-) -> None:
-    talk = site.begin()
-    answer = talk.post(initialize(**change))
-    assert (answer.code, answer.header("mcp-session-id")) == (-32602, None)
-    assert talk.request("ping").result == {}
-
-
-def test_initialize_in_a_session_that_is_not_there_is_not_served(site: Site) -> None:
-    """HTTPL-16: its client is to begin without an id."""
-    assert like(site.begin(), "nobody").post(initialize()).status == 404
 
 
 def test_requests_may_come_before_the_initialized_notification(site: Site) -> None:
@@ -139,13 +119,6 @@ def test_after_its_end_every_use_of_an_id_is_404(site: Site, version: str) -> No
     assert talk.delete().status == 404
 
 
-def test_other_sessions_go_on(site: Site) -> None:
-    """HTTPL-17."""
-    talk, other = site.begin(), site.begin()
-    assert talk.delete().status == 204
-    assert other.request("ping").result == {}
-
-
 def test_its_streams_end(site: Site) -> None:
     """HTTPL-17."""
     talk = site.begin()
@@ -153,17 +126,6 @@ def test_its_streams_end(site: Site) -> None:
     assert stream.status == 200
     assert talk.delete().status == 204
     assert stream.events() == []
-
-
-def test_its_calls_are_cancelled(site: Site) -> None:
-    """HTTPL-17."""
-    talk = site.begin()
-    waiting = talk.call("chat", name="deleted", before=["begun"], after=[])
-    waiting.message()
-    site.stage.expect("begun", "deleted")
-    assert talk.delete().status == 204
-    site.stage.expect("been cancelled", "deleted")
-    assert waiting.events() == []
 
 
 def test_its_silent_calls_are_cancelled_too(site: Site) -> None:
@@ -230,16 +192,6 @@ def test_another_principal_can_neither_read_nor_end_a_session(serve: Serve, verb
     eve = {**talk.headers, "X-User": "eve", "Accept": "text/event-stream"}
     assert site.send(verb, eve).status == 404
     assert talk.post(request(1, "ping"), {"X-User": "ada"}).status == 200
-
-
-def test_the_principal_is_that_of_each_request(serve: Serve) -> None:
-    """SEC-5."""
-    site = serve(principal=by_header)
-    talk = site.begin(headers={"X-User": "ada"})
-    answer = talk.post(
-        request(1, "tools/call", {"name": "who", "arguments": {}}), {"X-User": "ada"}
-    )
-    assert answer.result["structuredContent"]["principal"] == "ada"
 
 
 @pytest.mark.parametrize("in_use", [False, True], ids=["unused", "with state"])
@@ -318,10 +270,6 @@ def test_however_much_a_client_says_its_id_fits_into_a_header(
     assert known["name"][:1] == members.get("clientInfo", CLIENT)["name"][:1]
 
 
-def test_a_client_that_says_little_has_a_short_id(site: Site) -> None:
-    assert len(site.begin().token) < 300
-
-
 # --- answers and who waits for them ---------------------------------------------------------------
 
 
@@ -351,17 +299,6 @@ def test_an_answer_that_comes_late_is_of_no_use_but_no_error(site: Site) -> None
     assert asking.text == "Declined"
     late = talk.answer(question, action="accept", content={"value": "late"})
     assert (late.status, late.body) == (202, b"")
-
-
-def test_another_session_cannot_answer(site: Site) -> None:
-    """SEC-7."""
-    talk = site.begin(capabilities={"elicitation": {}})
-    other = site.begin(capabilities={"elicitation": {}})
-    asking = talk.call("user", name="contested")
-    question = asking.message()
-    other.answer(question, action="accept", content={"value": "forged"}).finish()
-    assert talk.answer(question, action="accept", content={"value": "true"}).status == 202
-    assert asking.text == "true"
 
 
 @pytest.mark.parametrize(

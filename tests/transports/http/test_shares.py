@@ -237,13 +237,6 @@ def test_streams_of_one_client_leave_room_for_another(
     assert opened(site, ALICE).status == 200
 
 
-def test_streams_take_no_room_of_calls(shared: Callable[..., Site]) -> None:
-    site = shared(max_requests=1, max_streams=FEW)
-    for _ in range(FEW // 2):
-        assert listens(site, MALLORY).status == 200
-        assert adds(site, MALLORY)
-
-
 # --- bodies ---------------------------------------------------------------------------------------
 
 
@@ -332,12 +325,6 @@ def test_streams_of_changes_count_what_they_watch_until_they_end(watched: Site) 
     held = quota(watched, "watched").used
     open_ones[0].drop()
     assert eventually(lambda: quota(watched, "watched").used < held - 60_000)
-
-
-def test_a_stream_of_changes_watches_no_more_uris_than_a_session(watched: Site) -> None:
-    wanted = {"resourceSubscriptions": [f"long://{number}" for number in range(1001)]}
-    refused = watched.ask("subscriptions/listen", MALLORY, notifications=wanted)
-    assert refused.code == -32602
 
 
 # --- sessions -------------------------------------------------------------------------------------
@@ -562,8 +549,3 @@ def test_pages_are_kept_by_where_they_begin_and_not_by_cursor(serve: Serve) -> N
         cursor = urlsafe_b64encode(f"tools:0:{number}{'x' * 1000}".encode()).decode()
         assert site.ask("tools/list", cursor=cursor).status == 200
     assert len(site.app.server.registry._pages) == 1
-
-
-def test_a_cursor_that_is_longer_than_any_of_ours_is_malformed(site: Site) -> None:
-    """PAGE-3."""
-    assert site.ask("tools/list", cursor="A" * 200_000).code == -32602

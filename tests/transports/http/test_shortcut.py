@@ -26,7 +26,6 @@ from tests.messages import (
     announced,
     called,
     initialize,
-    notification,
     request,
 )
 from tests.transports.http.attack import Raw, post_head
@@ -87,11 +86,6 @@ class Line:
         if self.version == MODERN:
             return announced(id, "tools/call", name=tool, arguments=arguments)
         return request(id, "tools/call", called(tool, arguments))
-
-    def asking(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        if self.version == MODERN:
-            return announced(8, method, **params)
-        return request(8, method, params)
 
     def logging(self, tool: str) -> dict[str, Any]:
         """A call that wants to be told."""
@@ -227,36 +221,6 @@ def test_a_call_that_need_not_wait_does_not_come_to_the_application(
     assert host.applied == before
 
 
-@taken
-@pytest.mark.parametrize(
-    ("method", "params", "member"),
-    [
-        ("tools/list", {}, "tools"),
-        ("resources/list", {}, "resources"),
-        ("resources/read", {"uri": "short://text"}, "contents"),
-        ("prompts/get", {"name": "ask"}, "messages"),
-    ],
-)
-def test_nor_does_any_other_request_that_need_not_wait(
-    line: Line, host: Host, method: str, params: dict[str, Any], member: str
-) -> None:
-    before = host.applied
-    headers, answer = line.ask(line.asking(method, params))
-    assert (headers["status"], member in answer["result"]) == ("200 OK", True)
-    assert host.applied == before
-
-
-@taken
-def test_nor_do_refusals_and_notifications(line: Line, host: Host) -> None:
-    before = host.applied
-    headers, answer = line.ask(line.asking("tools/invent", {}))
-    assert answer["error"]["code"] == -32601
-    if line.version != MODERN:
-        headers, answer = line.ask(notification("notifications/initialized"))
-        assert (headers["status"], answer) == ("202 Accepted", None)
-    assert host.applied == before
-
-
 def test_a_call_that_streams_goes_on_in_the_application(line: Line, host: Host) -> None:
     before = host.applied
     line.raw.send(line.text(line.logging("tells")))
@@ -287,13 +251,6 @@ def test_both_ways_believe_a_proxy(line: Line, name: str) -> None:
     _, answer = line.ask(line.message(name), **told)
     assert answer["result"]["content"][0]["text"] == "203.0.113.7 https"
     assert line.call(name)["content"][0]["text"] == "127.0.0.1 http"
-
-
-def test_a_page_of_another_origin_is_refused_as_ever(line: Line) -> None:
-    """SEC-1."""
-    headers, answer = line.ask(line.message("add", a=1, b=2), Origin="https://evil.example")
-    assert headers["status"] == "403 Forbidden"
-    assert "https://evil.example" in answer["error"]["message"]
 
 
 @taken
@@ -359,29 +316,6 @@ def test_a_handler_that_waits_is_begun_once_and_goes_on(line: Line, served: Serv
     served.stage.release("a")
     assert line.answer()[1]["result"]["content"][0]["text"] == "waited for a"
     assert served.begun == ["wait"]
-
-
-def test_a_handler_that_fails_is_begun_once(line: Line, served: Served) -> None:
-    result = line.call("broken")
-    assert result["isError"] is True
-    assert "s3cret" not in json.dumps(result)
-    assert served.begun == ["broken"]
-
-
-def test_a_wrong_argument_is_told_to_the_model(line: Line, served: Served) -> None:
-    result = line.call("add", a="x", b=2)
-    assert result["isError"] is True
-    assert 'a: expected an integer, got "x"' in result["content"][0]["text"]
-    assert served.begun == []
-
-
-def test_who_leaves_a_waiting_call_cancels_it(served: Served) -> None:
-    """CANC-5, of 2026-07-28."""
-    line = served.line()
-    line.raw.send(line.text(line.message("wait", name="left")))
-    served.stage.expect("begun", "left")
-    line.raw.socket.close()
-    served.stage.expect("been cancelled", "left")
 
 
 # --- connections ----------------------------------------------------------------------------------

@@ -7,14 +7,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from mcpkit.http import HttpRequest
 from tests.messages import BATCHES, LEGACY, NEWEST, called, initialize, notification, request
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, JSON, Exchange, Site
-
-
-def by_header(http: HttpRequest) -> str | None:
-    return http.headers.get("x-user")
 
 
 class Old:
@@ -83,22 +78,11 @@ def test_the_first_event_says_where_to_send_messages(old: Old) -> None:
     assert len(id) >= 30
 
 
-def test_every_stream_has_an_address_of_its_own(old_site: Site) -> None:
-    """SSE-2, SEC-6."""
-    assert len({Old(old_site).address for _ in range(5)}) == 5
-
-
 def test_the_stream_is_marked_for_proxies(old: Old) -> None:
     """SSE-7."""
     assert old.stream.kind == EVENTS
     assert old.stream.header("x-accel-buffering") == "no"
     assert old.stream.header("cache-control") == "no-cache, no-transform"
-
-
-def test_comments_keep_the_stream(serve: Serve) -> None:
-    """SSE-7."""
-    old = Old(serve(sse=True, keep_alive=0.05))
-    assert next(old.stream.blocks()).comments
 
 
 def test_answers_come_on_the_stream(old: Old) -> None:
@@ -107,13 +91,6 @@ def test_answers_come_on_the_stream(old: Old) -> None:
     answer = old.ask(request("mine", "tools/call", called("add", {"a": 1, "b": 2})))
     assert answer["id"] == "mine"
     assert answer["result"]["content"][0]["text"] == "3"
-
-
-def test_errors_come_on_the_stream(old: Old) -> None:
-    """SSE-3, ERR-5."""
-    old.begin()
-    answer = old.ask(request("mine", "unheard/of"))
-    assert (answer["id"], answer["error"]["code"]) == ("mine", -32601)
 
 
 def test_everything_that_is_sent_comes_on_the_stream(old: Old) -> None:
@@ -131,23 +108,6 @@ def test_everything_that_is_sent_comes_on_the_stream(old: Old) -> None:
     assert old.next()["method"] == "notifications/tools/list_changed"
 
 
-def test_subscriptions_come_on_the_stream(old: Old) -> None:
-    """SSE-3."""
-    old.begin()
-    assert old.ask(request(1, "resources/subscribe", {"uri": "wire://watched"}))["result"] == {}
-    old.site.call("touch", uri="wire://watched").finish()
-    assert old.next()["params"] == {"uri": "wire://watched"}
-
-
-def test_requests_run_beside_each_other(old: Old) -> None:
-    old.begin()
-    old.call("hold", 1, name="old one")
-    old.site.stage.expect("begun", "old one")
-    assert old.ask(request(2, "ping"))["id"] == 2
-    old.site.stage.release("old one")
-    assert old.next()["id"] == 1
-
-
 def test_a_cancellation_is_a_notification(old: Old) -> None:
     """CANC-1, CANC-4."""
     old.begin()
@@ -158,12 +118,6 @@ def test_a_cancellation_is_a_notification(old: Old) -> None:
     assert old.ask(request(2, "ping"))["id"] == 2
 
 
-def test_large_messages_arrive_whole(old: Old) -> None:
-    old.begin()
-    old.call("large", size=2_000_000)
-    assert len(old.next()["result"]["content"][0]["text"]) == 2_000_000
-
-
 # --- what is refused ------------------------------------------------------------------------------
 
 
@@ -172,12 +126,6 @@ def test_an_unknown_session_is_404(old: Old, query: str) -> None:
     """SSE-4."""
     address = f"{place(old.site, 'messages')}{query}"
     assert old.site.post(request(1, "ping"), path=address).status == 404
-
-
-@pytest.mark.parametrize("body", [b"{", b"", b"\xff"], ids=repr)
-def test_what_is_not_json_is_400(old: Old, body: bytes) -> None:
-    """SSE-4."""
-    assert old.post(body).refusal == (400, -32700)
 
 
 def test_a_foreign_page_is_403(old: Old) -> None:
@@ -195,14 +143,6 @@ def test_other_verbs_are_405(old_site: Site, verb: str, name: str) -> None:
     answer = old_site.send(verb, {"Accept": EVENTS}, path=place(old_site, name))
     assert answer.status == 405
     assert answer.header("allow") == ("GET" if name == "sse" else "POST")
-
-
-def test_another_principal_cannot_use_an_address(serve: Serve) -> None:
-    """SSE-6, SEC-7."""
-    old = Old(serve(sse=True, principal=by_header), {"X-User": "ada"})
-    for headers in ({"X-User": "eve"}, {}):
-        assert old.post(request(1, "ping"), headers).status == 404
-    assert old.ask(request(1, "ping"))["result"] == {}
 
 
 # --- the life of a session ------------------------------------------------------------------------

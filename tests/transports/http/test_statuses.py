@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from tests.messages import (
-    BATCHES,
     LEGACY,
     MODERN,
-    announced,
     called,
     initialize,
     notification,
@@ -18,7 +16,6 @@ from tests.messages import (
 )
 from tests.transports.http.wire import EVENTS, JSON, Site, Talk
 
-UNHEARD_OF = {"MCP-Protocol-Version": "2099-01-01"}
 OTHER_VERBS = ["PUT", "PATCH", "OPTIONS", "HEAD"]
 
 
@@ -39,19 +36,6 @@ def test_a_request_is_answered_with_200_and_one_object(site: Site, version: str)
     assert answer.text == "3"
 
 
-@pytest.mark.parametrize("version", LEGACY)
-def test_a_stream_is_200_too(site: Site, version: str) -> None:
-    """HTTPL-3."""
-    answer = site.begin(version).call("tell", texts=["one"])
-    assert (answer.status, answer.kind) == (200, EVENTS)
-
-
-def test_the_stream_of_a_get_is_200(talk: Talk) -> None:
-    """HTTPL-8."""
-    answer = talk.get()
-    assert (answer.status, answer.kind) == (200, EVENTS)
-
-
 @pytest.mark.parametrize(
     "message",
     [
@@ -67,15 +51,6 @@ def test_a_notification_is_202_without_a_body(site: Site, version: str, message:
     """HTTPL-2, MSG-5, CANC-2."""
     answer = site.begin(version).post(message)
     assert (answer.status, answer.body) == (202, b"")
-
-
-def test_an_answer_to_a_question_is_202_without_a_body(site: Site) -> None:
-    """HTTPL-2, S2C-3."""
-    talk = site.begin(capabilities={"elicitation": {}})
-    asked = talk.call("user", name="accepted")
-    taken = talk.answer(asked.message(), action="decline")
-    assert (taken.status, taken.body) == (202, b"")
-    assert asked.text == "Declined"
 
 
 @pytest.mark.parametrize("version", LEGACY)
@@ -112,12 +87,6 @@ def test_a_broken_request_is_400_and_keeps_its_id(talk: Talk, message: Any) -> N
     assert answer.json["id"] == "x"
 
 
-@pytest.mark.parametrize("version", [each for each in LEGACY if each != BATCHES])
-def test_an_array_is_400_where_there_are_no_batches(site: Site, version: str) -> None:
-    """MSG-11."""
-    assert site.begin(version).post([request(1, "ping")]).refusal == (400, -32600)
-
-
 def test_a_broken_notification_is_400(talk: Talk) -> None:
     """HTTPL-2: not accepted, so it is a 4xx, with an error that has no id."""
     answer = talk.post({"jsonrpc": "1.0", "method": "notifications/initialized"})
@@ -125,30 +94,10 @@ def test_a_broken_notification_is_400(talk: Talk) -> None:
     assert "id" not in answer.json
 
 
-def test_a_missing_session_id_is_400(site: Site) -> None:
-    """HTTPL-15, ERR-5."""
-    answer = site.post(request("mine", "tools/list"))
-    assert answer.refusal == (400, -32600)
-    assert answer.json["id"] == "mine"
-
-
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])
 def test_a_missing_session_id_is_400_for_every_verb(site: Site, verb: str) -> None:
     """HTTPL-15."""
     assert site.send(verb, {"Accept": EVENTS}).refusal == (400, -32600)
-
-
-def test_an_unknown_session_is_404(site: Site) -> None:
-    """HTTPL-16, ERR-5."""
-    answer = site.post(request("mine", "ping"), {"Mcp-Session-Id": "unheard-of"})
-    assert answer.status == 404
-    assert answer.json["id"] == "mine"
-
-
-def test_the_end_of_a_session_is_204(talk: Talk) -> None:
-    """HTTPL-17."""
-    answer = talk.delete()
-    assert (answer.status, answer.body) == (204, b"")
 
 
 @pytest.mark.parametrize(
@@ -171,39 +120,7 @@ def test_what_a_session_refuses_has_the_id(talk: Talk, method: str, params: Any,
     assert answer.json["id"] == "mine"
 
 
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
-        ("unheard/of", {}),
-        ("tools/call", called("unheard_of", {})),
-        ("resources/read", {"uri": "unheard://of"}),
-    ],
-    ids=["-32601", "-32602", "-32002"],
-)
-@pytest.mark.parametrize("version", LEGACY)
-def test_an_error_of_a_session_is_a_response_like_others(
-    site: Site, version: str, method: str, params: Any
-) -> None:
-    """§2.3: clients of handshakes take a 404 for the end of their session, so it is 200."""
-    answer = site.begin(version).post(request(1, method, params))
-    assert (answer.status, answer.kind) == (200, JSON)
-    assert "error" in answer.json
-
-
 # --- 2026-07-28 -----------------------------------------------------------------------------------
-
-
-def test_a_modern_request_is_answered_with_200_and_one_object(site: Site) -> None:
-    """MSG-14."""
-    answer = site.call("add", a=1, b=2)
-    assert (answer.status, answer.kind) == (200, JSON)
-    assert answer.result["resultType"] == "complete"
-    assert answer.text == "3"
-
-
-def test_a_modern_stream_is_200_too(site: Site) -> None:
-    answer = site.call("tell", {"io.modelcontextprotocol/logLevel": "info"}, texts=["one"])
-    assert (answer.status, answer.kind) == (200, EVENTS)
 
 
 def test_a_modern_notification_is_202_without_a_body(site: Site) -> None:
@@ -211,33 +128,6 @@ def test_a_modern_notification_is_202_without_a_body(site: Site) -> None:
     message = notification("notifications/cancelled", {"requestId": 1})
     answer = site.post(message, {"MCP-Protocol-Version": MODERN})
     assert (answer.status, answer.body) == (202, b"")
-
-
-@pytest.mark.parametrize(
-    ("message", "headers", "refusal"),
-    [
-        (b"{", {}, (400, -32700)),
-        (b"7", {}, (400, -32600)),
-        ({"id": 1, "method": "tools/list"}, {}, (400, -32600)),
-        (request(1, "tools/list"), {}, (400, -32602)),
-        (announced(1, "tools/list"), {"Mcp-Method": None}, (400, -32020)),
-        (announced(1, "tools/call", name="needs_sampling"), {}, (400, -32021)),
-        (announced(1, "tools/list", "2099-01-01"), UNHEARD_OF, (400, -32022)),
-        (announced(1, "unheard/of"), {}, (404, -32601)),
-    ],
-    ids=lambda value: str(value[1]) if isinstance(value, tuple) else "",
-)
-def test_modern_errors_have_their_status(
-    site: Site, message: Any, headers: Any, refusal: tuple[int, int]
-) -> None:
-    """ERR-5, HTTPM-5, HTTPM-6, HTTPM-7."""
-    usual = {"MCP-Protocol-Version": MODERN}
-    if isinstance(message, bytes):
-        answer, id = site.post(message, usual), None
-    else:
-        answer, id = site.modern(message, headers), 1
-    assert answer.refusal == refusal
-    assert answer.json.get("id") == id
 
 
 @pytest.mark.parametrize(
@@ -300,13 +190,6 @@ def test_a_client_may_say_in_other_words_that_it_takes_both(site: Site, accept: 
 
 def test_a_get_that_does_not_take_a_stream_is_406(talk: Talk) -> None:
     assert talk.get(headers={"Accept": JSON}).status == 406
-
-
-@pytest.mark.parametrize("verb", ["GET", "POST", "DELETE"])
-def test_a_foreign_page_is_403(talk: Talk, verb: str) -> None:
-    """HTTPL-21."""
-    answer = talk.site.send(verb, {**talk.headers, "Origin": "https://evil.example"})
-    assert answer.refusal == (403, -32600)
 
 
 def test_the_rest_of_the_server_is_404(site: Site) -> None:

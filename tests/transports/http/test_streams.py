@@ -9,9 +9,9 @@ import pytest
 
 from mcpkit._utils.quota import Quota
 from mcpkit.transports.http.streams import ReplayBuffer, Stream
-from tests.messages import LEGACY, NEWEST, called
+from tests.messages import LEGACY, called
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import EVENTS, JSON, Site, Talk
+from tests.transports.http.wire import EVENTS, JSON, Site
 
 FAST = {"stream_after": 0.1, "keep_alive": 0.02}
 CHANGED = "notifications/tools/list_changed"
@@ -62,14 +62,6 @@ def test_progress_makes_a_stream(site: Site, version: str) -> None:
     assert "result" in last
 
 
-@pytest.mark.parametrize("version", LEGACY)
-def test_a_log_message_from_a_thread_makes_a_stream(site: Site, version: str) -> None:
-    """HTTPL-4."""
-    answer = site.begin(version).call("tell_in_thread", texts=["one", "two"])
-    assert answer.kind == EVENTS
-    assert methods(answer.messages()) == ["notifications/message"] * 2 + ["answer"]
-
-
 def test_progress_that_nobody_wants_does_not(site: Site) -> None:
     """PROG-1."""
     assert site.begin().call("advance", steps=2).kind == JSON
@@ -81,19 +73,6 @@ def test_log_messages_below_the_level_do_not(site: Site) -> None:
     assert talk.request("logging/setLevel", level="error").result == {}
     assert talk.call("tell", texts=["one"]).kind == JSON
     assert site.begin().call("tell", texts=["one"]).kind == EVENTS
-
-
-@pytest.mark.parametrize("version", LEGACY)
-def test_a_question_makes_a_stream(site: Site, version: str) -> None:
-    """S2C-2, HTTPL-10: it goes the way of the request that causes it."""
-    talk = site.begin(version, capabilities={"sampling": {}})
-    asking = talk.call("model")
-    assert asking.kind == EVENTS
-    question = asking.message()
-    assert question["method"] == "sampling/createMessage"
-    said = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m"}
-    assert talk.answer(question, **said).status == 202
-    assert asking.text == "hello"
 
 
 @pytest.mark.parametrize("version", LEGACY)
@@ -159,12 +138,6 @@ def test_large_answers_arrive_whole(site: Site) -> None:
     assert site.call("large", size=3_000_000).text == "x" * 3_000_000
 
 
-def test_large_events_arrive_whole(site: Site) -> None:
-    *notes, answer = site.begin().call("tell", texts=["y" * 500_000] * 3).messages()
-    assert [len(each["params"]["data"]) for each in notes] == [500_000] * 3
-    assert "result" in answer
-
-
 # --- the stream that belongs to no request --------------------------------------------------------
 
 
@@ -188,28 +161,6 @@ def test_subscribed_resources_come_there_too(site: Site, version: str) -> None:
     site.call("touch", uri="wire://watched").finish()
     message = get.message()
     assert (message["method"], message["params"]) == (UPDATED, {"uri": "wire://watched"})
-
-
-def test_what_is_no_longer_watched_comes_no_more(site: Site) -> None:
-    talk = site.begin()
-    get = talk.get()
-    for uri in ("wire://first", "wire://second"):
-        assert talk.request("resources/subscribe", uri=uri).result == {}
-    assert talk.request("resources/unsubscribe", uri="wire://first").result == {}
-    talk.call("touch", uri="wire://first").finish()
-    talk.call("touch", uri="wire://second").finish()
-    assert get.message()["params"] == {"uri": "wire://second"}
-
-
-def test_subscriptions_are_those_of_a_session(site: Site) -> None:
-    """HTTPL-11, SEC-7."""
-    watching, other = site.begin(), site.begin()
-    stream = other.get()
-    assert watching.request("resources/subscribe", uri="wire://private").result == {}
-    assert other.request("resources/subscribe", uri="wire://own").result == {}
-    site.call("touch", uri="wire://private").finish()
-    site.call("touch", uri="wire://own").finish()
-    assert stream.message()["params"] == {"uri": "wire://own"}
 
 
 @pytest.mark.parametrize("version", LEGACY)
@@ -276,30 +227,6 @@ def test_a_second_get_replaces_the_first(site: Site) -> None:
     assert first.events() == []
     talk.call("offer", name="for_the_second").finish()
     assert second.message()["method"] == CHANGED
-
-
-def test_each_session_has_its_own(site: Site) -> None:
-    """HTTPL-22."""
-    streams = [site.begin().get() for _ in range(3)]
-    assert [each.status for each in streams] == [200] * 3
-    site.call("offer", name="for_all").finish()
-    assert [each.message()["method"] for each in streams] == [CHANGED] * 3
-
-
-@pytest.mark.parametrize("version", LEGACY)
-def test_comments_keep_it(serve: Serve, version: str) -> None:
-    """HTTPM-12, SSE-7."""
-    get = serve(**FAST).begin(version).get()
-    blocks = get.blocks()
-    assert [next(blocks).comments for _ in range(2)] == [[": still here"]] * 2
-
-
-def test_it_has_no_priming_event(site: Site) -> None:
-    """HTTPL-6: that is for streams that begin with a request."""
-    talk: Talk = site.begin(NEWEST)
-    get = talk.get()
-    talk.call("offer", name="the_first_event").finish()
-    assert get.event().message["method"] == CHANGED
 
 
 # --- what is over ---------------------------------------------------------------------------------

@@ -14,11 +14,9 @@ from typing import Any
 import pytest
 import uvicorn
 from uvicorn.protocols import http as protocols
-from uvicorn.protocols.http import h11_impl, httptools_impl
+from uvicorn.protocols.http import httptools_impl
 
 from mcpkit import MCPKit
-from mcpkit.transports.http import uvicorn as ours
-from mcpkit.transports.http.uvicorn import connection_class
 from tests.messages import LEGACY, MODERN, announced, called
 from tests.transports.http.attack import connect, post_head
 from tests.transports.http.wire import Host, Site, hosting
@@ -99,26 +97,3 @@ def test_nothing_is_logged_of_a_uvicorn_that_has_them(caplog: pytest.LogCaptureF
     with hosting() as host:
         serves(host, shortcut=True)
     assert warnings_in(caplog) == []
-
-
-def test_if_the_first_connection_cannot_be_created_uvicorn_serves_by_itself(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(self: object, **options: object) -> None:
-        raise TypeError("another signature")
-
-    monkeypatch.setattr(ours.Connection, "__init__", fail)
-    with hosting() as host:
-        serves(host, shortcut=False)
-    [line] = warnings_in(caplog)
-    assert "(another signature): serving without" in line
-
-
-def test_without_a_known_protocol_uvicorn_chooses_one(caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (httptools_impl, h11_impl):
-            patch.setitem(sys.modules, module.__name__, None)
-            patch.delattr(protocols, module.__name__.rpartition(".")[2])
-        assert connection_class(read_timeout=1, write_timeout=1, grace=1, shortcuts={}) == "auto"
-    [line] = warnings_in(caplog)
-    assert "serving without" in line

@@ -99,26 +99,6 @@ class TestRestart:
             client = server.client(session=session)
             assert client.call("pid").isdecimal()
 
-    def test_with_a_rotated_secret_a_session_goes_on(self, folder: Path) -> None:
-        with serving("server.py", "--http", cwd=folder, env={"MCPKIT_SECRET": "0" * 16}) as server:
-            session = server.client("2025-06-18").session
-        secrets = {"MCPKIT_SECRET": f"{'1' * 16} {'0' * 16}"}
-        with serving("server.py", "--http", cwd=folder, env=secrets) as server:
-            assert server.client(session=session).call("pid").isdecimal()
-
-    @pytest.mark.parametrize("more", [[], ["--workers", "2"]], ids=["one", "two workers"])
-    def test_without_a_secret_a_session_is_unknown(self, folder: Path, more: list[str]) -> None:
-        """HTTPL-16."""
-        secret = {"MCPKIT_SECRET": ""}
-        options: dict[str, Any] = {"cwd": folder, "env": secret, "within": True}
-        with serving("server.py", "--http", *more, **options) as server:
-            session = server.client("2025-06-18").session
-        with serving("server.py", "--http", *more, **options) as server:
-            client = server.client(session=session)
-            answer = client.post(client.calling("pid"))
-        assert answer.status == 404
-        assert answer.error == "Session not found: begin again with initialize"
-
 
 # --- what needs the worker that holds a stream ----------------------------------------------------
 
@@ -195,19 +175,3 @@ class TestElsewhere:
             + ELSEWHERE
         )
         assert "id" in answer.message
-
-    def test_an_event_id_of_another_is_refused(self, client: Client, pair: Pair) -> None:
-        here, there = pair
-        events = client.stream(client.calling("ask"), here)
-        events.next()
-        refused = client.stream(None, there, last_event_id=events.last_id or "")
-        assert refused.status == 400
-        assert refused.error == (
-            f"The stream of event {events.last_id!r} is held by another worker: send the request "
-            f"again, or route sessions to workers by Mcp-Session-Id"
-        )
-
-    def test_calls_still_work(self, client: Client, pair: Pair) -> None:
-        here, there = pair
-        client.stream(client.calling("ask"), here).next()
-        assert client.post(client.calling("pid"), there).text.isdecimal()
