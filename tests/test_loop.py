@@ -208,18 +208,6 @@ class TestInside:
         loop.start(work())
         await probe.has("moved on")
 
-    async def test_a_task_group(self, loop: Loop, probe: Probe) -> None:
-        async def work() -> None:
-            async with anyio.create_task_group() as group:
-                group.start_soon(anyio.sleep, 0)
-                group.start_soon(anyio.sleep, TIMEOUT)
-                await anyio.lowlevel.checkpoint()
-                group.cancel_scope.cancel()
-            probe.say("left")
-
-        loop.start(work())
-        await probe.has("left")
-
 
 class TestContextVariables:
     @staticmethod
@@ -328,19 +316,6 @@ class TestCancel:
         await turns()
         assert probe.said == ["done", "done"]
 
-    async def test_one_of_several(self, loop: Loop, probe: Probe) -> None:
-        async def work(number: int, event: anyio.Event) -> None:
-            await event.wait()
-            probe.say(number)
-
-        event = anyio.Event()
-        cancels = [loop.start(work(number, event)) for number in range(3)]
-        await turns()
-        cancels[1]()
-        event.set()
-        await probe.has(0, 2)
-        assert 1 not in probe.said
-
 
 class TestEnd:
     async def test_what_still_runs_is_cancelled_and_awaited(self, anyio_backend: str) -> None:
@@ -373,15 +348,6 @@ class TestEnd:
 
 
 class TestSoon:
-    async def test_in_order(self, loop: Loop, probe: Probe) -> None:
-        def work() -> None:
-            for number in range(100):
-                loop.soon(lambda number=number: probe.say(number))  # type: ignore[misc]
-
-        await anyio.to_thread.run_sync(work)
-        await probe.has(*range(100))
-        assert probe.said == list(range(100))
-
     async def test_it_will_be_called(self, loop: Loop, probe: Probe) -> None:
         assert loop.soon(lambda: probe.say("on the loop"))
         assert await anyio.to_thread.run_sync(loop.soon, lambda: probe.say("in a thread"))

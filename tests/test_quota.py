@@ -37,11 +37,6 @@ def test_something_is_left_for_owners_that_hold_nothing() -> None:
     assert [take_all(quota, str(owner)) for owner in range(7)] == [1, 1, 1, 1, 1, 0, 0]
 
 
-def test_nothing_is_left_if_one_owner_may_hold_everything() -> None:
-    quota = Quota(40, 40)
-    assert [take_all(quota, owner) for owner in ("alice", "bob")] == [40, 0]
-
-
 @pytest.mark.parametrize(("others", "own"), [(0, True), (70, False)])
 def test_a_refusal_says_whether_the_owner_or_everything_is_at_its_limit(
     others: int, own: bool
@@ -69,15 +64,6 @@ def test_a_reservation_changes_and_is_given_back_as_a_whole() -> None:
     held.release()
     held.release()
     assert (held.amount, quota.used, quota.held("alice")) == (0, 0, 0)
-
-
-def test_an_owner_exceeds_its_quota_if_all_together_do() -> None:
-    quota = Quota(100)
-    quota.add("alice", 40)
-    quota.add("bob", 70)
-    assert quota.exceeds("alice")
-    quota.add("bob", -20)
-    assert not quota.exceeds("alice")
 
 
 OWNERS = st.sampled_from("abcd")

@@ -86,18 +86,6 @@ def test_a_call_that_runs_ends_with_it(caplog: pytest.LogCaptureFixture) -> None
     asyncio.run(main())
 
 
-def test_a_taken_port_is_said() -> None:
-    async def main() -> None:
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            taken.listen()
-            port = taken.getsockname()[1]
-            with pytest.raises(OSError, match=f"port {port} is in use"):
-                await app.serve("http", port=port)
-
-    asyncio.run(main())
-
-
 def test_an_app_that_cannot_be_begun_is_said(caplog: pytest.LogCaptureFixture) -> None:
     @asynccontextmanager
     async def broken(app: MCPKit[Any]) -> AsyncIterator[None]:
@@ -110,11 +98,6 @@ def test_an_app_that_cannot_be_begun_is_said(caplog: pytest.LogCaptureFixture) -
 
     asyncio.run(main())
     assert "no database" in caplog.text
-
-
-def test_there_is_no_other_transport() -> None:
-    with pytest.raises(ValueError, match="unknown transport 'smoke'"):
-        asyncio.run(app.serve("smoke"))
 
 
 PROGRAM = """

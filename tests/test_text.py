@@ -86,10 +86,6 @@ def test_nothing_that_is_not_drawn_hides_behind_a_letter(before: str) -> None:
     assert [each for each in hidden if each in escape_control(f"{before}{each}y")] == []
 
 
-def test_lines_of_windows_are_lines() -> None:
-    assert escape_control("a\r\nb") == "a\nb"
-
-
 @given(st.text(st.characters(), max_size=20))
 def test_nothing_else_steers(text: str) -> None:
     shown = escape_control(text)
@@ -99,10 +95,6 @@ def test_nothing_else_steers(text: str) -> None:
     assert controls <= {"\n", "\t"}
     bidirectional = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
     assert not {unicodedata.bidirectional(each) for each in shown} & bidirectional
-
-
-def test_a_careless_server_sends_no_text() -> None:
-    assert escape_control(5) == "5"
 
 
 def test_a_part_of_a_line() -> None:

@@ -8,7 +8,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
@@ -158,13 +158,6 @@ class TestOutcome:
         finally:
             gc.enable()
 
-    async def test_a_result_is_gone_with_its_last_reference(self, threads: Threads) -> None:
-        class Thing:
-            pass
-
-        thing = weakref.ref(await threads.run(Thing))
-        await until(lambda: thing() is None)
-
 
 class TestContext:
     async def test_a_function_sees_the_context_variables_of_the_caller(
@@ -172,11 +165,6 @@ class TestContext:
     ) -> None:
         variable.set("of the caller")
         assert await threads.run(variable.get) == "of the caller"
-
-    async def test_a_function_has_a_context_of_its_own(self, threads: Threads) -> None:
-        await threads.run(lambda: variable.set("in the thread"))
-        assert variable.get() == "unset"
-        assert await threads.run(variable.get) == "unset"
 
     async def test_a_worker_is_started_in_no_context_of_a_caller(self, threads: Threads) -> None:
         """A worker outlives the call, and would keep what its variables hold."""
@@ -228,21 +216,6 @@ class TestContext:
 
 
 class TestPlaces:
-    async def test_a_thousand_calls_share_four_threads(self, threads: Threads) -> None:
-        running: list[int] = []
-        most: list[int] = []
-
-        def work(number: int) -> int:
-            running.append(number)
-            most.append(len(running))
-            running.remove(number)
-            return number * 2
-
-        functions = [partial(work, number) for number in range(1000)]
-        assert await all_of(threads, [*functions]) == [number * 2 for number in range(1000)]
-        assert max(most) <= 4
-        assert threads.size <= 4
-
     async def test_a_long_call_does_not_hold_up_short_ones(self, threads: Threads) -> None:
         gate = Gate("long")
         short: list[int] = []
@@ -259,23 +232,6 @@ class TestPlaces:
             assert done == []
             gate.open()
         assert done == ["long"]
-
-    async def test_the_result_before_a_long_call_is_not_held_back(self, loop: Loop) -> None:
-        threads = Threads(loop, 1)
-        first, second = Gate(), Gate()
-        found: list[str] = []
-
-        async def call() -> None:
-            found.append(await threads.run(lambda: "quick"))
-
-        async with anyio.create_task_group() as group:
-            for each in (partial(threads.run, first), call, partial(threads.run, second)):
-                group.start_soon(each)
-                await anyio.wait_all_tasks_blocked()
-            first.open()
-            await until(lambda: found)
-            assert not second.ended.is_set()
-            second.open()
 
     async def test_as_many_calls_as_may_run_at_once_do(self, loop: Loop) -> None:
         """Each is in the queue behind another that blocks."""
@@ -373,24 +329,6 @@ class TestGivingUp:
         assert seen == [(True, True, 1)]
         assert not call.then(after)
 
-    async def test_what_follows_a_function_that_has_raised_can_see_it(
-        self, threads: Threads
-    ) -> None:
-        gate = Gate()
-
-        def fail() -> None:
-            gate()
-            raise KeyError
-
-        call = ThreadCall(fail)
-        assert await give_up(threads, call, gate)
-        seen: list[bool] = []
-        assert call.then(lambda: seen.append(call.returned))
-        gate.open()
-        await until(lambda: seen)
-        assert seen == [False]
-        assert not call.returned
-
     async def test_the_end_can_be_waited_for_in_spite_of_a_cancellation(
         self, threads: Threads
     ) -> None:
@@ -424,14 +362,6 @@ class TestGivingUp:
 
 
 class TestOnLoop:
-    async def test_a_thread_waits_for_a_coroutine(self, threads: Threads) -> None:
-        async def add(a: int, b: int) -> tuple[int, int]:
-            await anyio.lowlevel.checkpoint()
-            return a + b, threading.get_ident()
-
-        found = await threads.run(lambda: threads.run_on_loop(add, 1, 2))
-        assert found == (3, threading.get_ident())
-
     @pytest.mark.parametrize("kind", [KeyError, SystemExit, KeyboardInterrupt])
     async def test_an_exception_reaches_the_thread(
         self, threads: Threads, kind: type[BaseException]
@@ -481,39 +411,6 @@ class TestOnLoop:
 
         assert await threads.run(lambda: threads.run_on_loop(wait_for_all)) == 3
 
-    async def test_a_task_that_outlives_the_wait_needs_a_place(self, loop: Loop) -> None:
-        threads = Threads(loop, 1)
-        go_on, gate = anyio.Event(), Gate()
-        ran: list[str] = []
-
-        async def later() -> None:
-            await go_on.wait()
-            await threads.run(lambda: ran.append("later"))
-
-        async def leave_behind() -> None:
-            loop.start(later())
-
-        await threads.run(lambda: threads.run_on_loop(leave_behind))
-        async with anyio.create_task_group() as group:
-            group.start_soon(threads.run, gate)
-            await until(gate.begun.is_set)
-            go_on.set()
-            await anyio.wait_all_tasks_blocked()
-            assert ran == []
-            gate.open()
-        await until(lambda: ran)
-
-    async def test_any_thread_may_wait(self, threads: Threads) -> None:
-        async def answer() -> int:
-            return 42
-
-        found: list[int] = []
-        other = threading.Thread(target=lambda: found.append(threads.run_on_loop(answer)))
-        other.start()
-        await until(lambda: found)
-        other.join(PATIENCE)
-        assert found == [42]
-
     async def test_the_loop_itself_may_not_wait(self, threads: Threads) -> None:
         with pytest.raises(RuntimeError, match="event loop's own thread"):
             threads.run_on_loop(anyio.sleep, 0)
@@ -549,24 +446,6 @@ class TestWorkers:
                     await threads.run(lambda: None)
         assert await is_unharmed(threads, 4)
 
-    async def test_calls_wait_for_other_workers_if_one_cannot_be_started(
-        self, threads: Threads, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        gate = Gate()
-        failed: list[int] = []
-
-        async def fail(*args: Any, **kwargs: Any) -> None:
-            failed.append(1)
-            raise RuntimeError("can't start new thread")
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(threads.run, gate)
-            await until(gate.begun.is_set)
-            monkeypatch.setattr(anyio.to_thread, "run_sync", fail)
-            group.start_soon(threads.run, lambda: None)
-            await until(lambda: failed)
-            gate.open()
-
     async def test_the_loop_is_woken_for_many_results_at_once(self, loop: Loop) -> None:
         counting: Any = Counting(loop)
         threads = Threads(counting, 4)
@@ -580,12 +459,13 @@ class TestWorkers:
 class Counting:
     """A loop that counts how often a thread wakes it, and it a thread."""
 
-    is_ending = False
-
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self.woken = 0
         self.summoned = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
 
     def soon(self, function: Callable[[], object]) -> bool:
         self.woken += not self._loop.on_loop()
@@ -594,18 +474,6 @@ class Counting:
     def before_waiting(self, function: Callable[[], object]) -> None:
         self.summoned += 1
         self._loop.before_waiting(function)
-
-    def start(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
-        return self._loop.start(work)
-
-    def later(self, delay: float, function: Callable[[], object]) -> Callable[[], object]:
-        return self._loop.later(delay, function)
-
-    def future(self) -> Any:
-        return self._loop.future()
-
-    def on_loop(self) -> bool:
-        return self._loop.on_loop()
 
 
 @pytest.mark.usefixtures("anyio_backend")

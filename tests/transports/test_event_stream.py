@@ -29,14 +29,6 @@ def test_an_event_that_ends_in_a_return_does_not_wait_for_more() -> None:
     assert read(b"data: a\r\n\r") == [message(b"a")]
 
 
-def test_a_line_end_in_two_pieces_is_one() -> None:
-    assert read(b"data: a\r", b"\ndata: b\r", b"", b"\n\r", b"\n") == [message(b"a\nb")]
-
-
-def test_a_return_takes_only_the_character_behind_it() -> None:
-    assert read(b"data: a\r", b"data: b", b"\n\n") == [message(b"a\nb")]
-
-
 @pytest.mark.parametrize(
     ("line", "data"),
     [
@@ -56,41 +48,18 @@ def test_comments_and_unknown_fields_say_nothing() -> None:
     assert read(b": hello\nhint: x\ndata: a\n: more\n\n") == [message(b"a")]
 
 
-def test_an_event_has_a_type() -> None:
-    assert read(b"event: endpoint\ndata: /x\n\ndata: a\n\n") == [
-        Event("endpoint", b"/x"),
-        message(b"a"),
-    ]
-
-
 def test_what_has_no_data_is_no_event() -> None:
     assert read(b"event: ping\n\n\n\ndata: a\n\n") == [message(b"a")]
-
-
-def test_what_is_incomplete_is_no_event() -> None:
-    assert read(b"data: a\n\ndata: b\n") == [message(b"a")]
 
 
 def test_a_byte_order_mark_is_passed_over() -> None:
     assert read(b"\xef\xbb", b"\xbfdata: a\n\n") == [message(b"a")]
 
 
-def test_a_character_may_come_in_pieces() -> None:
-    text = "ä€𝄞".encode()
-    assert read(*(bytes([each]) for each in b"data: " + text + b"\n\n")) == [message(text)]
-
-
 def test_the_last_id_is_that_of_the_last_complete_event() -> None:
     stream = EventStream()
     list(stream.feed(b"id: 1\ndata: a\n\ndata: b\n\nid: 2\ndata: c\n"))
     assert stream.last_id == b"1"
-
-
-def test_an_id_needs_no_data() -> None:
-    """HTTPL-6: with empty data, or with none."""
-    stream = EventStream()
-    assert list(stream.feed(b"id: 1\ndata:\n\nid: 2\n\n")) == [message(b"")]
-    assert stream.last_id == b"2"
 
 
 def test_an_empty_id_takes_the_last_one_back() -> None:
@@ -157,11 +126,6 @@ def test_an_id_that_no_header_carries_is_none() -> None:
     stream = EventStream()
     list(stream.feed(b"id: 1\ndata: a\n\nid: " + b"x" * 10_000 + b"\ndata: b\n\n"))
     assert stream.last_id == b"1"
-
-
-def test_many_events_and_keep_alives_have_none() -> None:
-    stream = EventStream(limit=50)
-    assert len(list(stream.feed(b"data: x\n\n: still here\n" * 100))) == 100
 
 
 @given(

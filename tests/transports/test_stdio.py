@@ -24,7 +24,6 @@ from tests.messages import (
     request,
 )
 from tests.transports.processes import (
-    SERVED,
     TIMEOUT,
     Process,
     call,
@@ -143,15 +142,6 @@ class TestLines:
             assert "100000 bytes" in refusal["error"]["message"]
             assert answer["id"] == 2
 
-    def test_the_bound_also_holds_for_a_line_among_others(self, backend: str) -> None:
-        """A chunk that is read may have whole lines in it that are longer than allowed."""
-        with served(backend, env={"MAX_LINE": "1000"}) as server:
-            server.send(echo(1), call(2, "length", text="x" * 2000), echo(3))
-            server.answer(1)
-            server.answer(3)
-            (refusal,) = server.others
-            assert refusal["error"]["code"] == -32600
-
     def test_a_line_of_exactly_the_bound_is_served(self, backend: str) -> None:
         line = encoded(echo())
         with served(backend, env={"MAX_LINE": str(len(line))}) as server:
@@ -245,12 +235,6 @@ class TestStreams:
             server.close_stdin()
             assert ends_promptly(server) == 0
 
-    def test_stdin_closed(self, backend: str) -> None:
-        command = ["sh", "-c", 'exec "$0" "$@" <&-', sys.executable, str(SERVED)]
-        with started(command, env={"BACKEND": backend}) as server:
-            assert server.rest() == []
-            assert ends_promptly(server) == 0
-
     def test_a_terminal_as_stdout(self, backend: str) -> None:
         """Written to in a thread; what that still holds at the end of input arrives as well."""
         ours, theirs = pty.openpty()
@@ -292,12 +276,6 @@ class TestEnd:
             assert [each["id"] for each in server.rest()] == [1]
             assert ends_promptly(server) == 0
 
-    def test_calls_that_wait_for_others_are_answered(self, backend: str) -> None:
-        with served(backend, env={"GRACE": "10", "MAX_IN_FLIGHT": "1"}) as server:
-            server.send(*(call(id, "soon", seconds=0.01) for id in range(5)))
-            server.close_stdin()
-            assert sorted(each["id"] for each in server.rest()) == list(range(5))
-
     @pytest.mark.parametrize(
         ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=["TERM", "INT"]
     )
@@ -329,25 +307,6 @@ class TestEnd:
         end(server)
         assert ends_promptly(server) == code
         server.wait_for_stderr("1 handlers still run in threads")
-
-    def test_exit_functions_are_called_although_a_thread_is_blocked(self, tmp_path: Path) -> None:
-        left = tmp_path / "left"
-        (tmp_path / "server.py").write_text(
-            "import atexit, pathlib, threading\n"
-            "from mcpkit import MCPKit\n"
-            "app = MCPKit('a')\n"
-            f"atexit.register(pathlib.Path({str(left)!r}).write_text, 'in order')\n"
-            "@app.tool\n"
-            "def block() -> None:\n"
-            "    threading.Event().wait()\n"
-            "app.run()\n"
-        )
-        with started([sys.executable, "server.py"], cwd=tmp_path) as server:
-            server.send(call(1, "block"))
-            server.close_stdin()
-            assert ends_promptly(server) == 0
-            server.wait_for_stderr("1 handlers still run in threads")
-            assert left.read_text() == "in order"
 
     def test_a_handler_that_refuses_to_be_cancelled_keeps_nobody(self, backend: str) -> None:
         with served(backend, env={"_CLEAN_UP_S": "0.1"}) as server:
@@ -407,15 +366,6 @@ class TestEnd:
                 ends[1].close()  # the socket's other name
             server.close_stdin()
             assert ends_promptly(server) == 0
-
-    def test_one_that_leaves_while_calls_take_all_places(self, backend: str) -> None:
-        with served(backend, env={"MAX_IN_FLIGHT": "1"}) as server:
-            server.send(call(1, "forever", name="A"))
-            server.wait_for_stderr("A waits")
-            server.fill(echo(2))
-            server.close_stdin()
-            assert ends_promptly(server) == 0
-            server.wait_for_stderr("A has cleaned up")
 
     def test_a_client_that_reads_slowly_gets_everything(self, backend: str) -> None:
         """As long as it takes some of it, the server stays."""
@@ -530,15 +480,6 @@ class TestConcurrency:
             request("ping", "ping"),
         )
         assert server.receive()["id"] == "ping"
-
-    def test_a_ping_overtakes_requests_that_wait_their_turn(self, backend: str) -> None:
-        with served(backend, env={"MAX_IN_FLIGHT": "1"}) as server:
-            server.shake_hands()
-            waits = [
-                request(id, "tools/call", name="wait", arguments={"name": "A"}) for id in (1, 2)
-            ]
-            server.send(*waits, request(3, "ping"))
-            assert server.receive()["id"] == 3
 
     def test_a_context_variable_does_not_reach_a_call_that_waited(self, backend: str) -> None:
         """A handler's end makes room for the next; that does not begin in its context."""
