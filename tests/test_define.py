@@ -312,9 +312,6 @@ class TestResource:
     def test_a_uri_needs_no_slashes(self, uri: str) -> None:
         assert make_resource(uri, still).key == uri
 
-    def test_its_size_is_sent(self) -> None:
-        assert make_resource("a://b", still, size=3).to_wire(LATEST)["size"] == 3
-
     @pytest.mark.parametrize(
         ("options", "annotations"),
         [
@@ -353,7 +350,9 @@ class TestResource:
     ) -> None:
         fn = returning(returns)
         assert make_resource("a://b", fn).mime_type == mime_type
-        assert make_resource("a://b", fn, mime_type="text/html").mime_type == "text/html"
+        given = make_resource("a://b", fn, mime_type="text/html", size=3)
+        assert given.mime_type == "text/html"
+        assert given.to_wire(LATEST)["size"] == 3
 
 
 def named(name: str) -> str:
@@ -384,27 +383,18 @@ class TestVariables:
         ],
     )
     def test_fit(self, uri: str, fn: Callable[..., Any]) -> None:
-        assert make_resource(uri, fn).key == uri
-
-    def test_an_alias_reaches_its_parameter(self) -> None:
-        made: Any = make_resource("a://{sort}", aliased)
-        assert run(aliased, made.accepts.validate({"sort": "b"})) == "b"
+        made: Any = make_resource(uri, fn)
+        assert made.key == uri
+        (name,) = (each.name for each in made.template.variables)
+        assert run(fn, made.accepts.validate({name: "b"})) == "b"
 
     @pytest.mark.parametrize(
         ("uri", "fn", "message"),
         [
-            (
-                "a://b",
-                named,
-                "has no variables, so nothing fills name; write them into the URI as {name}",
-            ),
+            ("a://b", named, "so nothing fills name; write them into the URI as {name}"),
             ("a://{nome}", named, "has a variable {nome}, but no parameter takes it"),
             ("a://{x}", still, "has a variable {x}, but no parameter takes it"),
-            (
-                "a://b{?name}",
-                named,
-                "{name} may be missing from a URI; give the parameter a default",
-            ),
+            ("a://b{?name}", named, "{name} may be missing from a URI; give the parameter a"),
             ("a://b{?name}", required_field, "give the parameter a default"),
             ("a://{name", named, "never closed"),
             ("b", still, "'b' has no scheme; write \"resource://b\""),
@@ -445,18 +435,13 @@ PROMPT_ARGUMENTS: list[tuple[Any, str, Any]] = [
 ]
 
 
-def test_a_prompt_argument_has_its_title() -> None:
-    def fn(x: Annotated[str, Field(title="The X")]) -> str:
-        return x
-
-    (argument,) = make_prompt(fn).to_wire(LATEST)["arguments"]
-    assert argument == {"name": "x", "title": "The X", "required": True}
-
-
 @pytest.mark.parametrize(("annotation", "text", "value"), PROMPT_ARGUMENTS, ids=str)
 def test_prompt_arguments_are_made_from_text(annotation: Any, text: str, value: Any) -> None:
     """PROMPT-3"""
-    assert make_prompt(handler(annotation)).accepts.validate({"x": text}) == {"x": value}
+    made = make_prompt(handler(Annotated[annotation, Field(title="The X")]))
+    assert made.accepts.validate({"x": text}) == {"x": value}
+    (argument,) = made.to_wire(LATEST)["arguments"]
+    assert (argument["name"], argument["title"], argument["required"]) == ("x", "The X", True)
 
 
 CHOICES: list[tuple[Any, list[str]]] = [
@@ -534,11 +519,8 @@ class TestDescriptions:
         fn = returning(returns)
         fn.__doc__ = f"Do.\n\nReturns:\n    {said}"
         assert make_tool(fn).description == (f"Do.\n\nReturns: {said}" if kept else "Do.")
-
-    def test_of_the_result_stay_without_an_annotation(self) -> None:
-        fn = lambda: None  # noqa: E731
-        fn.__doc__ = "Do.\n\nReturns:\n    dict"
-        assert make_tool(fn, name="fn").description == "Do.\n\nReturns: dict"
+        fn.__annotations__.clear()
+        assert make_tool(fn).description == f"Do.\n\nReturns: {said}"
 
     def test_of_members_stay_unless_the_schema_says_them(self) -> None:
         class Stay(BaseModel):

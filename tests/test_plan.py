@@ -132,7 +132,7 @@ class TestDepends:
 
     def test_a_class_provides_its_instance(self) -> None:
         class Session:
-            def __init__(self, ctx: Context) -> None:
+            def __init__(self, ctx: SyncContext) -> None:
                 self.state = ctx.state
 
         def fn(session: Annotated[Session, Depends(Session)]) -> Any:
