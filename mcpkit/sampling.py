@@ -295,20 +295,20 @@ def read_json(text: str, wanted: Any) -> Any:
     if excess := excess_of(text.encode(), MAX_JSON_VALUES):
         raise InvalidInputResponse(f"the answer has {excess}")
     fenced = _FENCE.search(text)
-    candidate = fenced[1] if fenced else text
-    try:
-        return form.validate(from_json(candidate.strip(), allow_inf_nan=False))
-    except ValueError:
-        pass  # there may be a sentence around it
-    starts = [place for place in (candidate.find("{"), candidate.find("[")) if place >= 0]
-    ends = max(candidate.rfind("}"), candidate.rfind("]"))
-    if not fenced and starts and ends > min(starts):
-        candidate = candidate[min(starts) : ends + 1]
-    try:
-        value = from_json(candidate.strip(), allow_inf_nan=False)
-    except ValueError as error:
-        raise InvalidInputResponse(f"answer: Invalid JSON: {error}") from error
-    try:
-        return form.validate(value)
-    except ValidationError as error:
-        raise InvalidInputResponse("; ".join(explain(error, value, "answer"))) from error
+    candidates = [fenced[1] if fenced else text]
+    starts = [place for place in (text.find("{"), text.find("[")) if place >= 0]
+    end = max(text.rfind("}"), text.rfind("]")) + 1
+    if not fenced and starts and end > min(starts):
+        candidates.append(text[min(starts) : end])  # there may be a sentence around it
+    problem = ""
+    for candidate in candidates:
+        try:
+            value = from_json(candidate.strip(), allow_inf_nan=False)
+        except ValueError as error:
+            problem = f"answer: Invalid JSON: {error}"
+            continue
+        try:
+            return form.validate(value)
+        except ValidationError as error:
+            problem = "; ".join(explain(error, value, "answer"))
+    raise InvalidInputResponse(problem)
