@@ -15,12 +15,12 @@ import pytest
 
 from mcpkit import Client
 from mcpkit.cli._install.hosts import HOSTS
-from tests.cli.commands import Step, at_terminal
+from tests.cli.commands import Ended, Step, at_terminal, mcpkit, single_line
 from tests.transports.processes import (
     TIMEOUT,
     environment,
 )
-from tests.warm import Popen, python, run
+from tests.warm import Popen, python
 
 INSTALL = [sys.executable, "-m", "mcpkit", "install"]
 SERVER = (
@@ -51,12 +51,11 @@ class Person:
             folder.mkdir()
         (self.project / "weather.py").write_text(SERVER)
 
-    def environment(self, **variables: str) -> dict[str, str]:
-        """The environment, without variables that lead out of the home folder."""
-        kept = environment(**variables)
-        for name in ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME"):
-            kept.pop(name, None)
-        return kept | {
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables; none of them leads out of the home folder."""
+        elsewhere = ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME")
+        return dict.fromkeys(elsewhere, "") | {
             "HOME": str(self.home),
             "USERPROFILE": str(self.home),
             "APPDATA": str(self.home / "AppData" / "Roaming"),
@@ -67,19 +66,9 @@ class Person:
 
     def installs(self, *arguments: str | Path, cold: bool = False, **variables: str) -> Outcome:
         """Run the command; `cold` as in `tests.warm`."""
-        return Outcome(
-            run(
-                [*INSTALL, *map(str, arguments)],
-                cold=cold,
-                within=True,
-                cwd=self.project,
-                env=self.environment(**variables),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                encoding="utf-8",
-                timeout=TIMEOUT,
-            )
-        )
+        env = self.variables | variables
+        words = map(str, arguments)
+        return Outcome(*mcpkit("install", *words, cold=cold, cwd=self.project, env=env))
 
     def printed(self, *arguments: str) -> dict[str, Any]:
         """The entry of a target, by ``--client json``, and its name."""
@@ -90,19 +79,14 @@ class Person:
         return {"name": name, **entry}
 
 
-class Outcome:
+class Outcome(Ended):
     """The result of the command."""
-
-    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
-        self.code, self.stdout, self.stderr = done.returncode, done.stdout, done.stderr
 
     @property
     def refusal(self) -> str:
         """The one line with the reason of the failure."""
-        assert (self.code, self.stdout) == (2, ""), self.stdout + self.stderr
-        [line] = self.stderr.splitlines()
-        assert line.startswith("mcpkit: ")
-        return line.removeprefix("mcpkit: ")
+        assert self.code == 2
+        return single_line(self)
 
 
 @pytest.fixture
@@ -414,7 +398,7 @@ def test_twelve_at_once(person: Person) -> None:
         Popen(
             [*INSTALL, "http://x/", "--name", name, "-c", "cursor", "--config", "c"],
             cwd=person.project,
-            env=person.environment(),
+            env=environment(**person.variables),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )
@@ -613,7 +597,9 @@ class TestAtATerminal:
             for each in arguments
         ]
         step = Step("Replace it?", answer)
-        return at_terminal("install", *paths, steps=[step], env=person.environment(NO_COLOR="1"))
+        return at_terminal(
+            "install", *paths, steps=[step], env=person.variables | {"NO_COLOR": "1"}
+        )
 
     def test_is_asked(self, person: Person, file: Path) -> None:
         code, said = self.answered(person, "y\n")
