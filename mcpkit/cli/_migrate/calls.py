@@ -104,14 +104,16 @@ class Calls(cst.CSTTransformer):
         """Rename, drop or mark the options of a call."""
         for each in args.keywords:
             row = peer_name(on, each)
-            if row is None:
-                continue
-            if row.how == "rename":
-                args.rename(each, row.ours)
-            elif row.how != "keep":
-                args.take(each)
-            if row.how in ("hand", "keep"):
-                self._mark(f"{each}=", row)
+            if row is not None:
+                self._option(row, args)
+
+    def _option(self, row: PeerName, args: Args) -> None:
+        if row.how == "rename":
+            args.rename(row.theirs, row.ours)
+        elif row.how != "keep":
+            args.take(row.theirs)
+        if row.how in ("hand", "keep"):
+            self._mark(f"{row.theirs}=", row)
 
     # --- the context ------------------------------------------------------------------------------
 
@@ -194,11 +196,8 @@ class Calls(cst.CSTTransformer):
 
     def _constructor(self, original: cst.Call, args: Args) -> cst.BaseExpression:
         args.positional_as(["instructions"])
-        if (
-            not args.positional
-            and "name" not in args.keywords
-            and not any(each.star for each in args.all)
-        ):
+        has_stars = any(each.star for each in args.all)
+        if not args.positional and "name" not in args.keywords and not has_stars:
             args.first(expression('"server"'))
         for name in args.keywords:
             row = peer_name("MCPKit(…)", name)
@@ -211,20 +210,14 @@ class Calls(cst.CSTTransformer):
                     self._mark("tasks=True", None, say)
             elif row is None:
                 continue
-            elif row.how == "rename":
-                args.rename(name, row.ours)
             elif name in MOVED and self._runs_of(original):
                 args.take(name)
-            elif row.how == "keep":
-                self._mark(f"{name}=", row)
             elif row.how == "guard":
                 self._guarded(original, args, row)
             elif row.theirs == "middleware":
                 self._middleware(original, args, row)
             else:
-                args.take(name)
-                if row.how == "hand":
-                    self._mark(f"{name}=", row)
+                self._option(row, args)
         return args.call()
 
     def _runs_of(self, made: cst.Call) -> set[str]:
