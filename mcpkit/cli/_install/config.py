@@ -178,8 +178,8 @@ Config: TypeAlias = InFile | ThroughProgram
 def _entries(host: Host, file: Path, load: Callable[[str], Any], text: str) -> tuple[Entry, Entry]:
     """Return the data of a file, and the entries in it."""
     try:
-        data = load(text)
-        entries = data.get(host.key, {}) if is_object(data) else {}
+        data: Any = load(text)
+        entries: Any = data.get(host.key, {}) if is_object(data) else {}
         if not is_object(entries):
             raise ValueError(f'"{host.key}" is not an object')
     except ValueError as error:

@@ -181,7 +181,7 @@ def name_of(target: str, server: ServerCommand | ServerUrl, *, uv: bool, force: 
             raise Unsupported(f"{stem} does not say the name of the server; add --name NAME")
         return stem
     place = split(target)[0]
-    answer = {}
+    answer: dict[str, str] = {}
     if not uv:
         with suppress(subprocess.TimeoutExpired, ValueError):
             found = subprocess.run(
