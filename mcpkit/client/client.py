@@ -278,14 +278,11 @@ class Client(ClientConnection):
         which the handle has then.
 
         Args:
-            name: Of the tool.
-            arguments: By name, as JSON values.
+            name, arguments, log_level, meta: As of `call_tool`.
             ttl: Seconds from its creation for which the task should be stored; the server may
                 choose others (2025-11-25).
             on_progress: Called with each `Progress`; in 2026-07-28 only until the task is created,
                 because its status has a message.
-            log_level: The minimum level of this call's log messages (2026-07-28).
-            meta: Put into ``_meta``.
             timeout: Seconds until the task is created; the client's own setting if None.
 
         Raises:
@@ -346,13 +343,11 @@ class Client(ClientConnection):
             MethodNotFound: The server does not list tasks; in 2026-07-28 none does.
             ValueError, ProtocolError, TimeoutError, ConnectionClosed: As `list_tools`.
         """
-        if not requests_tasks(self):
-            raise MethodNotFound(
-                f"{self.revision} has no list of tasks; keep their ids, and use task(id)"
-            )
         declared = self.server_capabilities.get("tasks")
-        if not (is_object(declared) and "list" in declared):
-            raise MethodNotFound("The server does not list tasks; keep their ids, and use task(id)")
+        if not (requests_tasks(self) and is_object(declared) and "list" in declared):
+            raise MethodNotFound(
+                f"The server does not list tasks in {self.revision}; keep their ids for task(id)"
+            )
 
         def make(raw: Params) -> TaskHandle:
             return TaskHandle(self, status=TaskStatus.from_wire(raw))

@@ -28,13 +28,9 @@ def parked(*keys: str, task: Task | None = None) -> Task:
     return made
 
 
-def test_a_new_task_is_due_at_once() -> None:
-    assert (NEW.status, NEW.due, NEW.is_over) == ("working", 100, False)
-    assert NEW.expires == 160
+def test_a_task_is_due_at_once_and_when_its_lease_expires() -> None:
+    assert (NEW.status, NEW.due, NEW.is_over, NEW.expires) == ("working", 100, False, 160)
     assert replace(NEW, ttl=None).expires is None
-
-
-def test_an_attempt_has_a_number_and_a_lease() -> None:
     first = claimed()
     assert (first.attempt, first.worker, first.due) == (1, "a", 130)
     assert claimed(first, "b").attempt == 2
@@ -94,30 +90,19 @@ def test_questions_wait_for_all_of_their_answers() -> None:
     assert dict(whole.answers) == {"a": b"1", "b": b"3"}
 
 
-def test_an_attempt_that_waits_for_a_given_answer_is_due_at_once() -> None:
-    task = record.answer(parked("a"), {"a": b"1"}, 120)
-    assert task is not None
-    again = parked("a", task=claimed(task))
+def test_a_key_keeps_its_question_and_its_answer() -> None:
+    """TASKX-7, TASKX-9: an attempt that asks again is due at once; an old question is closed."""
+    answered = record.answer(parked("a"), {"a": b"1"}, 120)
+    assert answered is not None
+    again = parked("a", task=claimed(answered))
     assert (again.status, again.due) == ("working", 110)
-
-
-def test_a_superseded_question_takes_no_answer() -> None:
-    """TASKX-9: superseded."""
-    task = record.answer(parked("a"), {"a": b"1"}, 120)
-    assert task is not None
-    task = parked("b", task=claimed(task))
-    task = replace(task, answers={})
+    task = replace(parked("b", task=claimed(answered)), answers={})
     assert record.answer(task, {"a": b"late"}, 130) is None
     assert list(task.input_requests) == ["a", "b"]
-
-
-def test_a_key_keeps_its_question() -> None:
-    """TASKX-7."""
-    task = replace(parked("a"), open=(), status="working")
-    task = claimed(task)
-    again = record.park(task, task.attempt, {"a": b"something else"}, 120)
-    assert again is not None
-    assert again.input_requests["a"] == b"?a"
+    task = claimed(answered)
+    other = record.park(task, task.attempt, {"a": b"something else"}, 120)
+    assert other is not None
+    assert other.input_requests["a"] == b"?a"
 
 
 def test_crashes_are_counted_until_an_attempt_makes_progress() -> None:

@@ -102,8 +102,14 @@ def servers(folder: Path, count: int = 2) -> Iterator[Servers]:
         yield made
 
 
-def state_of(all_: Servers, id: str) -> Any:
-    return all_.ask("tasks/get", taskId=id)
+def until(all_: Servers, id: str, *, asked: bool = False) -> Any:
+    """The state of a task that waits for an answer, or does not run any more."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        found = all_.ask("tasks/get", taskId=id)
+        if found["status"] != "working" and asked == (found["status"] == "input_required"):
+            return found
+        assert time.monotonic() < deadline
 
 
 @pytest.mark.timeout(600)
@@ -126,7 +132,7 @@ def test_tasks_survive_their_servers(tmp_path: Path, request: pytest.FixtureRequ
                     all_.kill()
                     killed_here += 1
                 for name, id in list(open_.items()):
-                    found = state_of(all_, id)
+                    found = all_.ask("tasks/get", taskId=id)
                     if found["status"] == "input_required":
                         answers = {key: accept("yes") for key in found["inputRequests"]}
                         all_.ask("tasks/update", taskId=id, inputResponses=answers)
@@ -153,8 +159,7 @@ def test_what_cannot_be_repeated_fails(tmp_path: Path) -> None:
             assert time.monotonic() < deadline
         killed = time.monotonic()
         all_.kill()
-        while (found := state_of(all_, id))["status"] == "working":
-            assert time.monotonic() < deadline
+        found = until(all_, id)
         assert found["status"] == "failed"
         assert "the tool is not one that may be run again" in found["error"]["message"]
         assert time.monotonic() - killed < PATIENCE
@@ -170,16 +175,10 @@ def test_workers_share_their_tasks(tmp_path: Path) -> None:
         with plain.serving(str(FILE), *options, cwd=FILE.parents[2], env=env) as server:
             all_.running.append(server)
             id = all_.begin("work", name="a", asks=True)
-            for _ in range(10):
-                found = state_of(all_, id)
-            deadline = time.monotonic() + PATIENCE
-            while (found := state_of(all_, id))["status"] != "input_required":
-                assert time.monotonic() < deadline
-            answers = {key: accept("yes") for key in found["inputRequests"]}
+            asked = until(all_, id, asked=True)["inputRequests"]
+            answers = {key: accept("yes") for key in asked}
             all_.ask("tasks/update", taskId=id, inputResponses=answers)
-            while (found := state_of(all_, id))["status"] == "working":
-                assert time.monotonic() < deadline
-            assert found["status"] == "completed"
+            assert until(all_, id)["status"] == "completed"
             server.process.signal(signal.SIGTERM)
             server.process.exit_code(PATIENCE)
     assert not list(tmp_path.glob("mcpkit-*"))
