@@ -21,8 +21,7 @@ from mcpkit.types import Principal
 
 log = get_logger("mcpkit.auth")
 
-MAX_AT_ONCE: Final = 20
-"""Concurrent requests to an authorization server."""
+MAX_AT_ONCE: Final = 20  # concurrent requests to an authorization server
 
 
 class Introspection(Verifier):

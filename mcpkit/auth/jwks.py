@@ -14,15 +14,9 @@ from mcpkit.auth.verifiers import VerifierUnavailable
 
 log = get_logger("mcpkit.auth")
 
-_AGAIN_S: Final = 10.0
-"""Minimum seconds between two requests for keys."""
-
-_FRESH_S: Final = 3600.0
-"""Seconds after which keys are fetched again: some may have been revoked."""
-
-_STALE_S: Final = 24 * 3600.0
-"""Seconds for which keys are used while the issuer does not answer."""
-
+_AGAIN_S: Final = 10.0  # minimum seconds between two requests for keys
+_FRESH_S: Final = 3600.0  # seconds after which keys are fetched again: some may have been revoked
+_STALE_S: Final = 24 * 3600.0  # seconds for which keys are used while the issuer does not answer
 MAX_KEYS: Final = 100
 MAX_KID: Final = 512
 

@@ -32,9 +32,7 @@ _KINDS: Final[Mapping[str, str]] = {
 }
 """The key type that each algorithm requires: no key is used with another algorithm."""
 
-MAX_KEYS: Final = 8
-"""Keys tried for a token without ``kid``."""
-
+MAX_KEYS: Final = 8  # keys tried for a token without ``kid``
 _NEEDS: Final = 'JWT(…) needs the auth extra: pip install "mcpkit[auth]"'
 
 

@@ -38,10 +38,8 @@ class Form:
     def __init__(self, action: str, method: str) -> None:
         self.action = action
         self.method = method
-        self.fields: dict[str, str] = {}
-        """What it has in it, buttons left out."""
-        self.buttons: list[tuple[str, str]] = []
-        """The names and values of the buttons that send it."""
+        self.fields: dict[str, str] = {}  # what it has in it, buttons left out
+        self.buttons: list[tuple[str, str]] = []  # the names and values of the buttons that send it
 
 
 class _Forms(HTMLParser):

@@ -16,9 +16,7 @@ from urllib.parse import parse_qs
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-RESOURCE: Final = "https://notes.example.com/mcp"
-"""The server that tokens are for."""
-
+RESOURCE: Final = "https://notes.example.com/mcp"  # the server that tokens are for
 _LONG: Final = 24 * 3600
 
 
@@ -68,8 +66,7 @@ class Issuer:
         """The paths that were asked for, and what was sent along."""
         self.credentials: list[str] = []
         self.bearers: list[str] = []
-        self.answers: dict[str, Any] = {}
-        """What introspection says of each token."""
+        self.answers: dict[str, Any] = {}  # what introspection says of each token
         self.away = False
         self.delay = 0.0
 

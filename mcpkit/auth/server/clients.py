@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import secrets
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,12 +42,8 @@ _USED: Final = 180 * _DAY
 """Seconds since its last token (or up to half as many) after which a client is deleted."""
 
 MAX_CLIENTS: Final = 10_000
-MAX_REGISTRATIONS: Final = 20
-"""Registrations of one address in an hour."""
-
-MAX_FETCHES: Final = 60
-"""Documents fetched for one address in ten minutes."""
-
+MAX_REGISTRATIONS: Final = 20  # registrations of one address in an hour
+MAX_FETCHES: Final = 60  # documents fetched for one address in ten minutes
 _DOCUMENT_AGE: Final = 3600.0
 MAX_DOCUMENTS: Final = 1_000
 MAX_DOCUMENT: Final = 16 * 1024
@@ -89,10 +84,9 @@ class Clients:
         self,
         store: AuthStore,
         given: Iterable[RegisteredClient],
-        *,
         dynamic: bool,
         documents: bool,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float],
     ) -> None:
         self._store = store
         self._given = {each.id: _checked(each) for each in given}

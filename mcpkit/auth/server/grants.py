@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from hmac import compare_digest
 from typing import Any, Final
@@ -22,24 +21,20 @@ from pydantic import TypeAdapter
 
 from mcpkit._utils.fetch import is_loopback_name, s256
 from mcpkit.auth.server.keys import ALGORITHM, KeyStore, hash_of
-from mcpkit.auth.server.login import LoginRefused, ProviderUnavailable, UpstreamTokens, User
+from mcpkit.auth.server.login import Login, LoginRefused, ProviderUnavailable, UpstreamTokens, User
 from mcpkit.auth.server.messages import OAuthError
 from mcpkit.auth.server.store import AuthStore
 from mcpkit.auth.verifiers import principal_of
 from mcpkit.types import Principal
 
-_CODE_S: Final = 60.0
-"""Seconds for which a code can be redeemed."""
-
+_CODE_S: Final = 60.0  # seconds for which a code can be redeemed
 _CODE_KNOWN_S: Final = 600.0
 """Seconds for which a code is stored, so that its second use ends the grant."""
 
 _GRACE_S: Final = 20.0
 """Seconds for which the previous refresh token is valid: its response may have been lost."""
 
-_EARLY_S: Final = 30.0
-"""Seconds before its expiry at which a token of a provider is refreshed."""
-
+_EARLY_S: Final = 30.0  # seconds before its expiry at which a token of a provider is refreshed
 EXTRA_LIFETIME: Final = 2
 """Seconds that a token is valid beyond ``expires_in``: its client counts from when it receives the
 token, and the claim is a whole number."""
@@ -47,16 +42,12 @@ token, and the claim is a whole number."""
 _LOCK_S: Final = 15.0
 """Seconds after which the lock of a process that refreshes a provider's token expires."""
 
-_POLL_S: Final = 0.05
-"""Seconds between two checks of that lock."""
-
+_POLL_S: Final = 0.05  # seconds between two checks of that lock
 _FOREVER: Final = 1e9
 MAX_GRANTS: Final = 100_000
 MAX_CODES: Final = 10_000
 _VERIFIER: Final = re.compile(r"[A-Za-z0-9\-._~]{43,128}")
-CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
-"""The challenge of PKCE by S256 (RFC 7636, 4.2)."""
-
+CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")  # the challenge of PKCE by S256 (RFC 7636, 4.2)
 _REFRESH: Final = re.compile(r"r_([A-Za-z0-9_-]{16,64})\.([0-9]{1,9})\.([A-Za-z0-9_-]{43})")
 _OWN_CLAIMS: Final = frozenset({"iss", "sub", "aud", "exp", "iat", "jti", "client_id", "scope"})
 
@@ -155,19 +146,17 @@ class Grants:
         self,
         store: AuthStore,
         keys: KeyStore,
+        login: Login,
         *,
         token_lifetime: float,
         refresh_lifetime: float,
-        refresh: Callable[[UpstreamTokens], Awaitable[UpstreamTokens]],
-        still: Callable[[User], Awaitable[User | None]],
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float],
     ) -> None:
         self._store = store
         self._keys = keys
         self._token_lifetime = token_lifetime
         self._refresh_lifetime = refresh_lifetime
-        self._refresh = refresh
-        self._still = still
+        self._login = login
         self._clock = clock
 
     # --- codes ------------------------------------------------------------------------------------
@@ -264,7 +253,7 @@ class Grants:
             wanted = grant.scopes if scopes is None else scopes
             if not set(wanted) <= set(grant.scopes):
                 raise OAuthError("invalid_scope", "These scopes were not granted")
-            user = await self._still(User(grant.user, claims=grant.claims))
+            user = await self._login.still(User(grant.user, claims=grant.claims))
             if user is None:
                 await self.end(id)
                 raise refused
@@ -445,7 +434,7 @@ class Grants:
         if not self._is_ending(tokens):
             return tokens
         try:
-            fresh = await self._refresh(tokens)
+            fresh = await self._login.refresh(tokens)
         except LoginRefused:
             await self.end(grant)
             raise

@@ -20,9 +20,7 @@ NEEDS: Final = 'AuthorizationServer(…) needs the auth extra: pip install "mcpk
 
 ALGORITHM: Final = "ES256"
 _FOREVER: Final = 1e12
-_CACHE_S: Final = 60.0
-"""Seconds for which the keys of the store are cached."""
-
+_CACHE_S: Final = 60.0  # seconds for which the keys of the store are cached
 MAX_TRIES: Final = 20
 
 

@@ -18,11 +18,8 @@ from mcpkit.auth.verifiers import EndpointUrls
 
 MAX_BODY: Final = 64 * 1024
 MAX_QUERY: Final = 16 * 1024
-LOGIN_S: Final = 600.0
-"""Seconds from the first page of a login to the last."""
-
-_BODY_S: Final = 30.0
-"""Seconds for a body to arrive."""
+LOGIN_S: Final = 600.0  # seconds from the first page of a login to the last
+_BODY_S: Final = 30.0  # seconds for a body to arrive
 
 
 class OAuthError(Exception):
@@ -52,8 +49,7 @@ class Request:
 
     def __init__(self, urls: EndpointUrls, scope: Mapping[str, Any], body: bytes) -> None:
         self.urls = urls
-        self.login_key = ""
-        """The `Login.key` at the end of the path; empty without one."""
+        self.login_key = ""  # the `Login.key` at the end of the path; empty without one
         self.body = body
         self.is_post = scope["method"] == "POST"
         self.headers = Headers(raw=scope["headers"])

@@ -49,9 +49,7 @@ from mcpkit.permissions import is_scope, scopes_of
 
 log = get_logger("mcpkit.auth")
 
-_FRESH_S: Final = 3600.0
-"""Seconds for which the metadata of a provider are cached."""
-
+_FRESH_S: Final = 3600.0  # seconds for which the metadata of a provider are cached
 MAX_NAME: Final = 100
 MAX_CLAIMS: Final = 32 * 1024
 """Characters of a user's claims as JSON: they are stored with each grant."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -77,17 +78,10 @@ KEYS: Final = "/.well-known/jwks.json"
 METADATA: Final = "/.well-known/oauth-authorization-server"
 OPENID: Final = "/.well-known/openid-configuration"
 
-MAX_LOGINS: Final = 10_000
-"""Unfinished logins; one address may have a tenth of them."""
-
-MAX_ANSWERS_EACH: Final = 300
-"""Answers of one address to all its logins in ten minutes."""
-
-MAX_ANSWERS: Final = 50
-"""Answers of a browser to one login."""
-
-_LOGIN: Final = "visit"
-"""The kind of the records of unfinished logins."""
+MAX_LOGINS: Final = 10_000  # unfinished logins; one address may have a tenth of them
+MAX_ANSWERS_EACH: Final = 300  # answers of one address to all its logins in ten minutes
+MAX_ANSWERS: Final = 50  # answers of a browser to one login
+_LOGIN: Final = "visit"  # the kind of the records of unfinished logins
 
 
 class AuthorizationServer(EmbeddedServer):
@@ -165,13 +159,7 @@ class AuthorizationServer(EmbeddedServer):
         )
         if isinstance(self._store, SqliteAuthStore):
             self._keys.check(self._store.peek("keys", "keys"), repr(self._store))
-        self._clients = Clients(
-            self._store,
-            clients,
-            dynamic=dynamic_registration,
-            documents=client_documents,
-            clock=clock,
-        )
+        self._clients = Clients(self._store, clients, dynamic_registration, client_documents, clock)
         self._logins = RateLimit(MAX_LOGINS // 10, MAX_LOGINS // 10 / LOGIN_S, clock)
         self._answers = RateLimit(MAX_ANSWERS_EACH, MAX_ANSWERS_EACH / LOGIN_S, clock)
         keys = self._login.keys if isinstance(self._login, LoginChooser) else []
@@ -182,10 +170,9 @@ class AuthorizationServer(EmbeddedServer):
         self._grants = Grants(
             self._store,
             self._keys,
+            self._login,
             token_lifetime=token_lifetime,
             refresh_lifetime=refresh_lifetime,
-            refresh=self._login.refresh,
-            still=self._login.still,
             clock=clock,
         )
 
@@ -285,9 +272,8 @@ class AuthorizationServer(EmbeddedServer):
         """Start a login, if the client and its redirect URI are valid."""
         fields = request.fields
         if not request.repeated.isdisjoint(("client_id", "redirect_uri")):
-            raise OAuthError(
-                "invalid_request", "The program has sent client_id or redirect_uri twice"
-            )
+            why = "The program has sent client_id or redirect_uri twice"
+            raise OAuthError("invalid_request", why)
         client = await self._find(request, fields.get("client_id", ""))
         redirect_uri = fields.get("redirect_uri", "")
         if not redirect_uri and len(client.redirect_uris) == 1:
@@ -322,11 +308,10 @@ class AuthorizationServer(EmbeddedServer):
         if client.scopes is not None:
             known &= client.scopes
         wanted = urls.required if scope is None else tuple(dict.fromkeys(scope.split()))
-        found = [each for each in wanted if each in known]
-        unknown = [each for each in wanted if each not in found and each != "offline_access"]
-        if unknown and not found:
+        found = tuple(each for each in wanted if each in known)
+        if not found and set(wanted) - {"offline_access"}:
             raise OAuthError("invalid_scope", "None of these scopes is available")
-        return tuple(found)
+        return found
 
     async def _start(self, request: Request, wanted: AuthorizationRequest) -> Response:
         check_rate(self._logins, request.urls.caller, "logins at the moment")
@@ -385,10 +370,9 @@ class AuthorizationServer(EmbeddedServer):
         except LoginRefused as error:
             await self._store.take(_LOGIN, id)
             log.info("a login was refused")
-            why = _description(str(error))
-            return _redirect_back(
-                request.urls, wanted, error="access_denied", error_description=why
-            )
+            # The characters that error_description may have (RFC 6749, 4.1.2.1).
+            why = re.sub(r'[^ -~]|["\\]', "", str(error))[:200]
+            return _refused_back(request.urls, wanted, why)
         state.memory = attempt.memory
         if isinstance(outcome, User):
             # A new id, which an attacker cannot have known before (session fixation).
@@ -446,8 +430,7 @@ class AuthorizationServer(EmbeddedServer):
             )
             return page_response(html, targets=(target,))
         if request.fields.get("answer") != "allow":
-            why = "The user has not allowed it"
-            return _redirect_back(urls, wanted, error="access_denied", error_description=why)
+            return _refused_back(urls, wanted, "The user has not allowed it")
         try:
             code = await self._grants.begin(
                 user, wanted, issuer=urls.base, resource=urls.resource, scopes=state.scopes
@@ -578,9 +561,8 @@ def _redirect_back(urls: EndpointUrls, wanted: AuthorizationRequest, **answer: s
     return redirect(f"{wanted.redirect_uri}{separator}{urlencode(answer)}")
 
 
-def _description(text: str) -> str:
-    """Return a text with the characters that error_description may have (RFC 6749, 4.1.2.1)."""
-    return "".join(each for each in text if " " <= each <= "~" and each not in '"\\')[:200]
+def _refused_back(urls: EndpointUrls, wanted: AuthorizationRequest, why: str) -> Response:
+    return _redirect_back(urls, wanted, error="access_denied", error_description=why)
 
 
 # --- options --------------------------------------------------------------------------------------

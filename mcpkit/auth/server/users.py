@@ -39,16 +39,10 @@ MAX_PASSWORD: Final = 1024
 _HASH: Final = re.compile(
     r"scrypt:([0-9]{4,7}):([0-9]{1,2}):([A-Za-z0-9+/=]{22,88}):([A-Za-z0-9+/=]{43,88})"
 )
-MAX_HASHING: Final = 2
-"""Passwords hashed concurrently: each takes a tenth of a second and 32 MiB."""
-
-MAX_WAITING: Final = 20
-"""Passwords waiting to be hashed."""
-
+MAX_HASHING: Final = 2  # passwords hashed concurrently: each takes a tenth of a second and 32 MiB
+MAX_WAITING: Final = 20  # passwords waiting to be hashed
 MAX_NAME: Final = 200
-_FREE_FAILURES: Final = 5
-"""Wrong passwords for a name before it has to wait."""
-
+_FREE_FAILURES: Final = 5  # wrong passwords for a name before it has to wait
 MAX_WAIT: Final = 60.0
 MAX_NAMES: Final = 1_000
 

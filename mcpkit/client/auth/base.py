@@ -23,9 +23,7 @@ from mcpkit._utils.fetch import (
 from mcpkit.errors import ConnectionClosed
 
 DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
-TIMEOUT: Final = 15.0
-"""Seconds for a request to an issuer."""
-
+TIMEOUT: Final = 15.0  # seconds for a request to an issuer
 MAX_BODY: Final = 256 * 1024
 
 

@@ -29,13 +29,9 @@ _PARTIAL: Final = ".begun"
 _EARLY_S: Final = 30.0
 """Seconds before expiry at which a token is refreshed, if it lasts for much longer."""
 
-_LOCKED_S: Final = 60.0
-"""Seconds to wait for another process that refreshes a token."""
-
+_LOCKED_S: Final = 60.0  # seconds to wait for another process that refreshes a token
 _PAUSE_S: Final = 0.02
-_LEFT_S: Final = 60.0
-"""Seconds after which a temporary file belongs to a process that was killed."""
-
+_LEFT_S: Final = 60.0  # seconds after which a temporary file belongs to a process that was killed
 MAX_FILE: Final = 1024 * 1024
 
 

@@ -46,12 +46,8 @@ from mcpkit.client.auth.dpop import DPoPProofs, origin_of
 from mcpkit.client.auth.storage import Credentials, MemoryTokenStore, TokenStore
 from mcpkit.permissions import scopes_of
 
-MAX_LOGINS: Final = 3
-"""Logins at one server within `_PAUSE_S`."""
-
-MAX_LIFETIME: Final = 1e15
-"""Limit of a token's lifetime, in seconds."""
-
+MAX_LOGINS: Final = 3  # logins at one server within `_PAUSE_S`
+MAX_LIFETIME: Final = 1e15  # limit of a token's lifetime, in seconds
 _PAUSE_S: Final = 30.0
 """Seconds after which the count of logins starts again, and for which a token that was refreshed is
 not refreshed once more when the server rejects it."""

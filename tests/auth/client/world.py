@@ -110,10 +110,8 @@ class World:
             "authorization_response_iss_parameter_supported": True,
         }
         self.challenge = f'Bearer resource_metadata="{origin}{RESOURCE}/mcp", scope="{READ}"'
-        self.needs = {"write": WRITE}
-        """The scopes that tools need."""
-        self.clients: set[str] = set()
-        """The ids of clients that are known."""
+        self.needs = {"write": WRITE}  # the scopes that tools need
+        self.clients: set[str] = set()  # the ids of clients that are known
         self.codes: dict[str, dict[str, str]] = {}
         self.good: dict[str, tuple[str, ...]] = {}
         """The tokens that the server takes, with their scopes."""
@@ -125,12 +123,9 @@ class World:
         """Changes what is said of a token."""
         self.kind = "Bearer"
         self.lifetime: Any = 3600
-        self.nonce = ""
-        """What proofs must have in them, at the server and at the issuer."""
-        self.faults: list[str] = []
-        """What clients have done wrong."""
-        self.over = threading.Event()
-        """Set at the end of the test."""
+        self.nonce = ""  # what proofs must have in them, at the server and at the issuer
+        self.faults: list[str] = []  # what clients have done wrong
+        self.over = threading.Event()  # set at the end of the test
         self._numbers: dict[str, int] = {}
 
     # --- for tests --------------------------------------------------------------------------------

@@ -26,20 +26,14 @@ class IdentityProvider(Issuer):
             "email_verified": True,
         }
         self.account: dict[str, Any] = {"id": 583231, "login": "Ada", "name": "Ada", "email": None}
-        self.metadata: dict[str, Any] = {}
-        """Changes of the metadata; None leaves a member out."""
-        self.id_claims: dict[str, Any] = {}
-        """Changes of the ID token."""
+        self.metadata: dict[str, Any] = {}  # changes of the metadata; None leaves a member out
+        self.id_claims: dict[str, Any] = {}  # changes of the ID token
         self.id_key: Any = None
-        self.id_token: str | None = None
-        """In place of an ID token."""
-        self.told: dict[str, Any] = {}
-        """Changes of what is said of tokens."""
-        self.back: dict[str, str | None] = {}
-        """Changes of what the browser brings back."""
+        self.id_token: str | None = None  # in place of an ID token
+        self.told: dict[str, Any] = {}  # changes of what is said of tokens
+        self.back: dict[str, str | None] = {}  # changes of what the browser brings back
         self.lasts = 3600
-        self.refuses = 0
-        """The status of answers to a request for tokens, if it is none."""
+        self.refuses = 0  # the status of answers to a request for tokens, if it is none
         self.number = 0
         self._codes: dict[str, dict[str, str]] = {}
 

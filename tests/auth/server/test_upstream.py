@@ -440,7 +440,7 @@ def grants_of(found: UpstreamLogin, path: Path, clock: Clock) -> Grants:
     store = SqliteAuthStore(path, clock=clock)
     keys = KeyStore(store, [SECRET], lifetime=1e6, overlap=1e4, clock=clock)
     lifetimes = {"token_lifetime": 3600, "refresh_lifetime": 1e6}
-    return Grants(store, keys, **lifetimes, refresh=found.refresh, still=found.still, clock=clock)
+    return Grants(store, keys, found, **lifetimes, clock=clock)
 
 
 async def begin(grants: Grants, grant: str, provider: IdentityProvider) -> None:
