@@ -72,15 +72,16 @@ class KeySet:
             # Others wait for the keys too, even if this caller is cancelled.
             with anyio.CancelScope(shield=True):
                 try:
-                    self._use(await self._fetch())
+                    document = await fetch_json(self._url or await self._discover())
+                    keys: Any = document.get("keys")
+                    if not is_array(keys):
+                        raise FetchError("the response is not a set of keys")
+                    self._keys = [each for each in keys[:MAX_KEYS] if is_object(each)]
                     self._fetched = time.monotonic()
                 except FetchError as error:
                     log.warning("the keys of %s cannot be fetched: %s", self._issuer, error)
                 finally:
                     self._tried = time.monotonic()
-
-    async def _fetch(self) -> dict[str, Any]:
-        return await fetch_json(self._url or await self._discover())
 
     async def _discover(self) -> str:
         """Return the URL of the keys in the metadata of the issuer."""
@@ -104,12 +105,6 @@ class KeySet:
             except ValueError as error:
                 raise FetchError(str(error)) from None
         raise why
-
-    def _use(self, found: Mapping[str, Any]) -> None:
-        keys: Any = found.get("keys")
-        if not is_array(keys):
-            raise FetchError("the response is not a set of keys")
-        self._keys = [each for each in keys[:MAX_KEYS] if is_object(each)]
 
 
 def _new_lock() -> Any:

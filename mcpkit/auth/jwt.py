@@ -16,19 +16,10 @@ from mcpkit.types import Principal
 log = get_logger("mcpkit.auth")
 
 _KINDS: Final[Mapping[str, str]] = {
-    "RS256": "RSA",
-    "RS384": "RSA",
-    "RS512": "RSA",
-    "PS256": "RSA",
-    "PS384": "RSA",
-    "PS512": "RSA",
-    "ES256": "EC",
-    "ES384": "EC",
-    "ES512": "EC",
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
+    **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
     "EdDSA": "OKP",
-    "HS256": "oct",
-    "HS384": "oct",
-    "HS512": "oct",
+    **dict.fromkeys(("HS256", "HS384", "HS512"), "oct"),
 }
 """The key type that each algorithm requires: no key is used with another algorithm."""
 

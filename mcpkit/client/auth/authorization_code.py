@@ -82,7 +82,7 @@ class OAuth(TokenSource):
             parts = urlsplit(check_address(client_document, "client_document"))
             if parts.scheme != "https" or parts.path in ("", "/"):
                 raise ValueError("client_document= is an https URL with a path")
-        self._client_id = client_id
+        self._client_id = client_id or ""
         self._client_secret = client_secret
         self._client_document = client_document
         self._client_name = client_name
@@ -133,13 +133,6 @@ class OAuth(TokenSource):
             await self._store.set(place, None)
         return self.credentials_in(response, client, scopes)
 
-    def _check_new_issuer(self, resource: Resource) -> None:
-        if self._client_id is not None:
-            raise AuthorizationFailed(
-                f"the server now requires tokens of another issuer, {shorten(resource.issuer)}, "
-                "to which client_id= does not belong"
-            )
-
     async def _code(
         self,
         issuer: Issuer,
@@ -180,7 +173,7 @@ class OAuth(TokenSource):
     ) -> Credentials:
         """Return the client as the issuer knows it, registered if necessary."""
         client = Credentials(issuer.id, resource.id, redirect_uri=redirect_uri)
-        if self._client_id is not None:
+        if self._client_id:
             methods = ("none",) if self._client_secret is None else SECRET_METHODS
             return replace(
                 client,

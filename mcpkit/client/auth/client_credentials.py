@@ -37,12 +37,6 @@ class _Program(TokenSource):
         self._client_id = client_id
         self._client_secret = client_secret
 
-    def _check_new_issuer(self, resource: Resource) -> None:
-        raise AuthorizationFailed(
-            f"the server now requires tokens of another issuer, {shorten(resource.issuer)}, to "
-            "which the credentials of the client do not belong"
-        )
-
     async def _fields(
         self, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
     ) -> dict[str, str]:

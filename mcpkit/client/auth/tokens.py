@@ -67,6 +67,7 @@ class TokenSource(HttpAuth):
         ValueError: An option is not valid.
     """
 
+    _client_id = ""  # of a client that is known to one issuer
     _asks_user = False
     """True if a user has to act for each token."""
 
@@ -159,7 +160,11 @@ class TokenSource(HttpAuth):
             return False  # these were requested already
         resource = await self._resource(request, challenge, stored)
         if stored is not None and not is_same_issuer(stored.issuer, resource.issuer):
-            self._check_new_issuer(resource)
+            if self._client_id:
+                raise AuthorizationFailed(
+                    "the server now requires tokens of another issuer, "
+                    f"{shorten(resource.issuer)}, to which client_id= does not belong"
+                )
             stored, had = None, ()  # credentials belong to their issuer alone
         if status == 401 and stored is not None and stored.refresh_token is not None:
             token, since = self._refreshes.get(key, ("", 0.0))
@@ -206,9 +211,6 @@ class TokenSource(HttpAuth):
                 f"the server requires tokens of another issuer, {shorten(found.issuer)}"
             )
         return found
-
-    def _check_new_issuer(self, resource: Resource) -> None:
-        """Raise `AuthorizationFailed` if the new issuer must not get this client's credentials."""
 
     async def _issuer(self, resource: Resource) -> Issuer:
         found = await find_issuer(resource)
