@@ -60,23 +60,14 @@ class Verifier(ABC):
 
 
 class EndpointUrls(NamedTuple):
-    """The URLs and the name of an endpoint, for an authorization server beside it.
+    """The URLs and the name of an endpoint, for an authorization server beside it."""
 
-    Args:
-        base: The URL that all paths of the app are below; the issuer.
-        resource: The URL of the endpoint.
-        name: The name of the app, for people.
-        scopes: The scopes that some entry requires.
-        required: The scopes that every request requires.
-        caller: The network of the request, the key of its rate limits.
-    """
-
-    base: str
-    resource: str
-    name: str
-    scopes: tuple[str, ...] = ()
-    required: tuple[str, ...] = ()
-    caller: str = ""
+    base: str  # that all paths of the app are below; the issuer
+    resource: str  # the URL of the endpoint
+    name: str  # of the app, for people
+    scopes: tuple[str, ...] = ()  # that some entry requires
+    required: tuple[str, ...] = ()  # that every request requires
+    caller: str = ""  # the network of the request, the key of its rate limits
 
 
 class EmbeddedServer(Verifier):

@@ -69,12 +69,9 @@ class RegisteredClient:
     secret_hash: str | None = None
     scopes: frozenset[str] | None = None
     machine: bool = False
-    method: str = ""
-    """How it authenticates; empty for either of the two ways to send a secret."""
-    is_document: bool = False
-    """True if its id is the URL of a client metadata document."""
-    is_given: bool = False
-    """True if the author of the server has configured it."""
+    method: str = ""  # how it authenticates; empty for either of the ways to send a secret
+    is_document: bool = False  # True if its id is the URL of a client metadata document
+    is_given: bool = False  # True if the author of the server has configured it
 
 
 class Clients:

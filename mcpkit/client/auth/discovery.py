@@ -40,8 +40,7 @@ class Challenge:
     error: str = ""
     scopes: tuple[str, ...] | None = None
     metadata_url: str = ""
-    has_proof: bool = False
-    """True if the server requires tokens that are bound to a key (RFC 9449)."""
+    has_proof: bool = False  # True if tokens must be bound to a key (RFC 9449)
 
 
 def read_challenge(values: Sequence[str], *, has_proof: bool = False) -> Challenge:
@@ -99,12 +98,10 @@ def valid_scopes(scopes: Sequence[Any]) -> tuple[str, ...]:
 class Resource:
     """A server's description of itself."""
 
-    id: str
-    """Its identifier in requests for tokens; empty if it has no metadata."""
+    id: str  # in requests for tokens; empty if it has no metadata
     issuer: str
     scopes: tuple[str, ...] | None = None
-    server: str = ""
-    """Its URL."""
+    server: str = ""  # its URL
 
     @property
     def is_described(self) -> bool:
@@ -194,19 +191,15 @@ def is_same_issuer(one: str, other: str) -> bool:
 class Issuer:
     """An issuer of tokens, by its metadata (RFC 8414)."""
 
-    id: str
-    """Its own spelling of its identifier."""
+    id: str  # in its own spelling
     authorization_endpoint: str
     token_endpoint: str
     registration_endpoint: str = ""
     revocation_endpoint: str = ""
     scopes: tuple[str, ...] = ()
-    client_methods: tuple[str, ...] = ()
-    """How clients may authenticate; empty if the metadata do not say."""
-    names_itself: bool = False
-    """True if its responses name it (RFC 9207)."""
-    takes_documents: bool = False
-    """True if a client id may be the URL of a client metadata document."""
+    client_methods: tuple[str, ...] = ()  # how clients may authenticate; empty if unknown
+    names_itself: bool = False  # True if its responses name it (RFC 9207)
+    takes_documents: bool = False  # True if a client id may be the URL of a metadata document
     grants: tuple[str, ...] = ()
     document: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, hash=False)
 

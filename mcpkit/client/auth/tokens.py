@@ -54,22 +54,10 @@ not refreshed once more when the server rejects it."""
 
 
 class TokenSource(HttpAuth):
-    """A token that an issuer gives for one server.
-
-    Args:
-        scopes: To request, in addition to those that the server requires.
-        store: Where credentials are stored; in this process by default.
-        proof: Accept only tokens that are bound to a key of this client (DPoP, RFC 9449), also
-            where the server does not require that.
-        issuer: The only issuer that is accepted; by default the one that the server names.
-
-    Raises:
-        ValueError: An option is not valid.
-    """
+    """A token that an issuer gives for one server."""
 
     _client_id = ""  # of a client that is known to one issuer
-    _asks_user = False
-    """True if a user has to act for each token."""
+    _asks_user = False  # True if a user has to act for each token
 
     def __init__(
         self,
