@@ -23,8 +23,7 @@ _HOMES = {
         "mcpkit.client.client": "Client",
         "mcpkit.client.results": "TaskQuestion TaskStatus",
         "mcpkit.client.tasks": "TaskHandle",
-        "mcpkit._sync_context": "SyncContext",
-        "mcpkit.context": "CallNext Context CurrentTask",
+        "mcpkit.context": "CallNext Context CurrentTask SyncContext",
         "mcpkit.dependencies": "Claim Complete Depends Env Header",
         "mcpkit.elicitation": "Accepted Choices Declined Dismissed Elicit Elicitation",
         "mcpkit.errors": (
@@ -54,7 +53,6 @@ _HOMES = {
 
 TYPE_CHECKING = False  # Type checkers know the name; importing `typing` for it would take longer.
 if TYPE_CHECKING:
-    from mcpkit._sync_context import SyncContext as SyncContext
     from mcpkit.app import MCPKit as MCPKit
     from mcpkit.client.client import Client as Client
     from mcpkit.client.results import TaskQuestion as TaskQuestion
@@ -63,6 +61,7 @@ if TYPE_CHECKING:
     from mcpkit.context import CallNext as CallNext
     from mcpkit.context import Context as Context
     from mcpkit.context import CurrentTask as CurrentTask
+    from mcpkit.context import SyncContext as SyncContext
     from mcpkit.dependencies import Claim as Claim
     from mcpkit.dependencies import Complete as Complete
     from mcpkit.dependencies import Depends as Depends

@@ -33,11 +33,10 @@ from mcpkit._concurrency.threads import ThreadCall, is_interrupt
 from mcpkit._protocol.input_request import InputRequest
 from mcpkit._signature.hints import ANNOTATED, function_name, location, underlying
 from mcpkit._signature.signature import Parameter, Signature, inspect_function, is_async
-from mcpkit._sync_context import SyncContext
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import caller
-from mcpkit.context import Context
+from mcpkit.context import Context, SyncContext
 from mcpkit.dependencies import Claim, Depends
 from mcpkit.elicitation import Accepted, Declined, Dismissed, Elicit, Form
 from mcpkit.errors import (

@@ -565,7 +565,7 @@ class MCPKit(Generic[StateT]):
         Yields:
             The server, with the state that the lifespan yields.
         """
-        server = self._server.with_overrides(overrides) if overrides else self._server
+        server = self._server.replace(overrides=overrides) if overrides else self._server
         enter = self._lifespan if lifespan is UNSET else lifespan
         if enter is None:
             yield server
@@ -574,7 +574,7 @@ class MCPKit(Generic[StateT]):
         if not hasattr(manager, "__aenter__"):
             raise RegistrationError(not_a_manager(enter))
         async with manager as state:
-            yield server.with_state(state)
+            yield server.replace(state=state)
 
     def connect(
         self,

@@ -9,8 +9,20 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from functools import partial, wraps
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    Protocol,
+    TypeAlias,
+    cast,
+    overload,
+)
 
 from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypedDict, TypeVar, Unpack
@@ -22,7 +34,6 @@ from mcpkit._protocol.messages import Id
 from mcpkit._protocol.revisions import ClientProfile
 from mcpkit._protocol.wire import implementation_from_wire
 from mcpkit._utils.json import is_object
-from mcpkit._utils.lazy import importer
 from mcpkit._utils.names import unknown_attribute, with_suggestions
 from mcpkit.elicitation import Elicit, Elicitation, ElicitUrl
 from mcpkit.errors import InvalidInputResponse, UrlElicitationRequired
@@ -50,6 +61,7 @@ __all__ = [
     "CurrentTask",
     "Delivery",
     "ListKind",
+    "SyncContext",
 ]
 
 StateT = TypeVar("StateT", default=Any)
@@ -127,14 +139,15 @@ class ContextBackend(Protocol):
         """Read one of the server's own resources."""
         ...
 
-    async def ask(self, ask: InputRequest[Any]) -> Any:
+    async def ask(self, ask: InputRequest[T]) -> T:
         """Send the client an input request, in the way of its revision; return the answer."""
+        ...
 
     async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
         """Send the client several input requests at once."""
         ...
 
-    async def begin_step(self, key: str) -> Step | None:
+    async def start_step(self, key: str) -> Step | None:
         """Start a step of the call; None if handlers do not run again."""
 
     async def open_url(self, error: UrlElicitationRequired) -> Exception:
@@ -161,19 +174,15 @@ class ContextBackend(Protocol):
 
 
 class CurrentTask:
-    """The task that a handler runs for; ``ctx.task``.
-
-    Args:
-        id: The id of the task.
-        deadline: When the task may be deleted, in seconds since the epoch; None: never.
-        note: Called with the text that clients see beside the status.
-    """
+    """The task that a handler runs for; ``ctx.task``."""
 
     __slots__ = ("_note", "deadline", "id")
 
     def __init__(self, id: str, deadline: float | None, note: Callable[[str], object]) -> None:
         self.id = id
+        """The id of the task."""
         self.deadline = deadline
+        """When the task may be deleted, in seconds since the epoch; None: never."""
         self._note = note
 
     def __repr__(self) -> str:
@@ -279,8 +288,7 @@ class Facts(Generic[StateT]):
     @property
     def state(self) -> StateT:
         """The value that the app's lifespan yielded; None without one."""
-        state: StateT = self.backend.state
-        return state
+        return cast("StateT", self.backend.state)
 
     @property
     def cancelled(self) -> bool:
@@ -406,7 +414,8 @@ class Facts(Generic[StateT]):
         request = backend.request
         task = backend.task
         if task is not None:
-            task.status(_progress_text(progress, total, message))
+            done = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+            task.status(done if message is None else f"{message} ({done})")
         token = request.meta.get("progressToken")
         last = backend.last_progress
         if token is None or not isfinite(progress) or (last is not None and progress <= last):
@@ -442,6 +451,19 @@ class Facts(Generic[StateT]):
     def changed(self, uri: str) -> None:
         """Notify the clients that are subscribed to a resource of a change."""
         self.backend.announce_resource(uri)
+
+    def elicitation_complete(self, elicitation_id: str) -> None:
+        """Notify the client that the user has finished at a URL (2025-11-25 only)."""
+        if self.request.revision.elicitation_ids:
+            params = {"elicitationId": elicitation_id}
+            self.backend.notify("notifications/elicitation/complete", params)
+
+    def roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
+        """Call a function, async or not, with the new roots whenever they have changed.
+
+        On 2026-07-28 clients do not send such notifications.
+        """
+        self.backend.on_roots_changed(handler)
 
 
 class Context(Facts[StateT]):
@@ -484,7 +506,7 @@ class Context(Facts[StateT]):
         Returns:
             The result of the function.
         """
-        step = await self.backend.begin_step(key)
+        step = await self.backend.start_step(key)
         if step is None:
             result = function(*args, **kwargs)
             return await result if inspect.isawaitable(result) else result
@@ -550,10 +572,7 @@ class Context(Facts[StateT]):
             InputRequestError: There is no usable answer (before 2026-07-28).
             ConnectionClosed: The client has disconnected (before 2026-07-28).
         """
-        answer: Elicitation[Any] = await self.backend.ask(
-            Elicit(message, schema, key=key, timeout=timeout)
-        )
-        return answer
+        return await self.backend.ask(Elicit[Any](message, schema, key=key, timeout=timeout))
 
     async def elicit_url(
         self,
@@ -579,17 +598,8 @@ class Context(Facts[StateT]):
         Raises:
             As `elicit`.
         """
-        ask = ElicitUrl(
-            message, url, elicitation_id or os.urandom(16).hex(), key=key, timeout=timeout
-        )
-        answer: Elicitation[None] = await self.backend.ask(ask)
-        return answer
-
-    def elicitation_complete(self, elicitation_id: str) -> None:
-        """Notify the client that the user has finished at a URL (2025-11-25 only)."""
-        if self.request.revision.elicitation_ids:
-            params = {"elicitationId": elicitation_id}
-            self.backend.notify("notifications/elicitation/complete", params)
+        id = elicitation_id or os.urandom(16).hex()
+        return await self.backend.ask(ElicitUrl(message, url, id, key=key, timeout=timeout))
 
     @overload
     async def sample(
@@ -643,23 +653,18 @@ class Context(Facts[StateT]):
         """
         if result_type is not None:
             options["system"] = json_instruction(result_type, options.get("system"))
+        ask: Callable[[Sample], Awaitable[SampleResult]] = self.backend.ask
+        if tools is not None:
+            ask = partial(self.backend.sample_with_tools, functions=tools, rounds=tool_rounds)
         sample = Sample(messages, **options)
-        result = await self._sampled(sample, tools, tool_rounds)
+        result = await ask(sample)
         if result_type is None:
             return result
         try:
             return read_json(result.text, result_type)
         except InvalidInputResponse as error:
             again = sample.corrected(result, str(error))
-        return read_json((await self._sampled(again, tools, tool_rounds)).text, result_type)
-
-    async def _sampled(
-        self, sample: Sample, tools: Sequence[Callable[..., Any]] | None, rounds: int
-    ) -> SampleResult:
-        if tools is not None:
-            return await self.backend.sample_with_tools(sample, tools, rounds)
-        result: SampleResult = await self.backend.ask(sample)
-        return result
+        return read_json((await ask(again)).text, result_type)
 
     async def roots(self, *, key: str | None = None, timeout: float | None = None) -> list[Root]:
         """Ask for the folders that the client shows to servers: hints, not permissions (ROOT-1).
@@ -671,15 +676,7 @@ class Context(Facts[StateT]):
             MissingClientCapability: The client does not support roots.
             InputRequestError, ConnectionClosed: As for `elicit`.
         """
-        found: list[Root] = await self.backend.ask(Roots(key=key, timeout=timeout))
-        return found
-
-    def roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
-        """Call a function, async or not, with the new roots whenever they have changed.
-
-        On 2026-07-28 clients do not send such notifications.
-        """
-        self.backend.on_roots_changed(handler)
+        return await self.backend.ask(Roots(key=key, timeout=timeout))
 
     async def gather(self, *asks: InputRequest[Any]) -> list[Any]:
         """Send several input requests at once: one round on 2026-07-28, in parallel before.
@@ -698,10 +695,49 @@ class Context(Facts[StateT]):
         return await self.backend.gather(asks)
 
 
-def _progress_text(progress: float, total: float | None, message: str | None) -> str:
-    """Return the progress of a task as a sentence."""
-    done = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
-    return done if message is None else f"{message} ({done})"
+def _blocking(
+    method: Callable[Concatenate[Context[Any], P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncContext[Any], P], T]:
+    """Return a method of `Context` as one that waits in a worker thread, with its overloads."""
+
+    @wraps(method)
+    def call(self: SyncContext[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        context = Context[Any](self.backend)
+        return self.backend.from_thread(partial(method, context, *args, **kwargs))
+
+    return call
 
 
-__getattr__ = importer(__name__, {"mcpkit._sync_context": ["SyncContext"]})
+class SyncContext(Facts[StateT]):
+    """The context of a request, for a plain ``def`` handler, which runs in a worker thread.
+
+    Like `Context`, with blocking methods instead of async ones.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, context: Context[Any]) -> None:
+        super().__init__(context.backend)
+
+    def step(self, key: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a side effect once per call; blocks. As `Context.step`, for sync functions."""
+        wait = self.backend.from_thread
+        step = wait(self.backend.start_step, key)
+        if step is None:
+            return function(*args, **kwargs)
+        if not step.done:
+            try:
+                with step.running():
+                    result = function(*args, **kwargs)
+            except BaseException:
+                wait(step.fail)
+                raise
+            wait(step.finish, result)
+        return cast("T", typed(function, step.value))
+
+    read_resource = _blocking(Context.read_resource)
+    elicit = _blocking(Context.elicit)
+    elicit_url = _blocking(Context.elicit_url)
+    sample = _blocking(Context.sample)
+    roots = _blocking(Context.roots)
+    gather = _blocking(Context.gather)

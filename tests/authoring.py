@@ -137,7 +137,7 @@ class RecordingBackend:
     ) -> SampleResult:
         raise NotImplementedError("this backend asks nobody")
 
-    async def begin_step(self, key: str) -> Step | None:
+    async def start_step(self, key: str) -> Step | None:
         return None
 
     def on_roots_changed(self, handler: Callable[[list[Root]], object]) -> None:

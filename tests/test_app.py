@@ -489,7 +489,7 @@ class Listener:
 class TestChanges:
     def test_reach_those_who_listen(self, app: MCPKit) -> None:
         listener = Listener()
-        app.server.changes.attach(listener)
+        app.server.changes.add(listener)
         app.server.changes.watch(listener, ["a://b"])
         app.tool(plain)
         app.changed("a://b")
@@ -499,8 +499,8 @@ class TestChanges:
 
     def test_reach_nobody_who_left(self, app: MCPKit) -> None:
         listener = Listener()
-        app.server.changes.attach(listener)
-        app.server.changes.detach(listener)
+        app.server.changes.add(listener)
+        app.server.changes.remove(listener)
         app.tool(plain)
         assert listener.heard == []
 

@@ -27,7 +27,7 @@ class Hearing:
 
 def test_what_is_published_reaches_listeners_and_subscribers() -> None:
     changes, listener, published = Changes(), Hearing(), list[Change]()
-    changes.attach(listener)
+    changes.add(listener)
     changes.watch(listener, ["a://b"])
     changes.subscribe(published.append)
     changes.list_changed("tools")
@@ -39,10 +39,10 @@ def test_what_is_published_reaches_listeners_and_subscribers() -> None:
 
 def test_what_another_process_tells_does_not_go_back_to_it() -> None:
     changes, listener, published = Changes(), Hearing(), list[Change]()
-    changes.attach(listener)
+    changes.add(listener)
     changes.watch(listener, ["a://b"])
     changes.subscribe(published.append)
-    changes.tell(Change(uri="a://b"))
+    changes.deliver(Change(uri="a://b"))
     assert (listener.heard, published) == (["a://b"], [])
 
 
@@ -106,7 +106,7 @@ def test_a_listener_that_left_watches_nothing() -> None:
     changes, listener, other = Changes(), Hearing(), Hearing()
     for each in (listener, other):
         changes.watch(each, ["a://b"])
-    changes.detach(listener)
+    changes.remove(listener)
     changes.unwatch(listener, ["a://b"])
     changes.resource_changed("a://b")
     assert (listener.heard, other.heard) == ([], ["a://b"])
@@ -116,7 +116,7 @@ def test_only_those_who_watch_a_resource_are_called() -> None:
     changes = Changes()
     listeners = [Hearing() for _ in range(1000)]
     for number, each in enumerate(listeners):
-        changes.attach(each)
+        changes.add(each)
         if number:
             changes.watch(each, [f"a://{number}"])
     changes.resource_changed("a://7/b")

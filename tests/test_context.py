@@ -11,8 +11,7 @@ import anyio.to_thread
 import pytest
 
 from mcpkit._protocol.revisions import REVISIONS, ClientProfile, Revision
-from mcpkit._sync_context import SyncContext
-from mcpkit.context import Client, Context
+from mcpkit.context import Client, Context, SyncContext
 from mcpkit.types import LOG_LEVELS, LOG_RANK, Implementation, LogLevel, TextResourceContents
 from tests.authoring import LATEST, OLDEST, RecordingBackend, context_with, wait
 

@@ -36,7 +36,6 @@ FLOORS: Final[dict[str, int]] = {
     "roots": 4,
     "sampling": 4,
     "_input_requests": 5,
-    "_sync_context": 6,
     "context": 6,
     "tasks": 6,
     "_entries": 7,

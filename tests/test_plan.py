@@ -16,8 +16,7 @@ import pytest
 from pydantic import Field
 
 from mcpkit._injection import CallPlan, inspect_handler
-from mcpkit._sync_context import SyncContext
-from mcpkit.context import Context
+from mcpkit.context import Context, SyncContext
 from mcpkit.dependencies import Depends
 from mcpkit.errors import RegistrationError
 from tests.authoring import RecordingBackend, context_with, run

@@ -16,9 +16,8 @@ from mcpkit._entries import Entry, Listing
 from mcpkit._protocol.revisions import REVISIONS, Revision
 from mcpkit._server import registry as registry_module
 from mcpkit._server.registry import Page, Registry, View
-from mcpkit._sync_context import SyncContext
 from mcpkit._utils.uri_template import UriTemplate
-from mcpkit.context import Context, ListKind
+from mcpkit.context import Context, ListKind, SyncContext
 from mcpkit.errors import Forbidden, InvalidParams, RegistrationError
 from mcpkit.prompts import make_prompt
 from mcpkit.resources import make_resource
@@ -388,15 +387,14 @@ class TestThreads:
         """What is added from a thread comes between encoding and keeping now and then."""
         registry = Registry()
         add_tools(registry, "a")
-        make = registry_module._page_of
 
-        def slowly(*arguments: Any) -> Page:
-            made = make(*arguments)
+        def slowly(*arguments: Any, **options: Any) -> Page:
+            made = Page(*arguments, **options)
             if "b" not in registry.tools:
                 add_tools(registry, "b")
             return made
 
-        monkeypatch.setattr(registry_module, "_page_of", slowly)
+        monkeypatch.setattr(registry_module, "Page", slowly)
         page(registry)
         assert names(page(registry)) == ["a", "b"]
 

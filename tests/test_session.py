@@ -476,7 +476,7 @@ async def test_nothing_begins_for_a_client_that_does_not_keep_up() -> None:
         await turns()
         assert ears.messages == []
         ears.congested = False
-        session.begin_waiting()
+        session.start_waiting()
         await ears.wait(1)
         assert ears.messages[0]["id"] == 1
 

@@ -22,9 +22,8 @@ from typing_extensions import TypeAliasType
 from mcpkit._injection import CONTEXTS
 from mcpkit._signature.hints import _settled_hints
 from mcpkit._signature.signature import Signature, _plain_parameters, inspect_function
-from mcpkit._sync_context import SyncContext
 from mcpkit._utils.json import UNSET
-from mcpkit.context import Context
+from mcpkit.context import Context, SyncContext
 from mcpkit.dependencies import Complete, Depends, Header
 from mcpkit.errors import RegistrationError
 from tests.authoring import context_with, handler, module_from, run, schema_for, wait

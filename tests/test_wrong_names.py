@@ -20,9 +20,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 import mcpkit.auth
 from mcpkit import Audio, Declined, Dismissed, File, Image, MCPKit, ToolAnnotations
 from mcpkit._signature.input_schema import schema_errors
-from mcpkit._sync_context import SyncContext
 from mcpkit._utils.names import GUIDES, PeerName, peer_names
-from mcpkit.context import Context
+from mcpkit.context import Context, SyncContext
 from mcpkit.errors import RegistrationError, ToolError
 from mcpkit.testing import TestClient
 from mcpkit.transports.http.options import HttpSettings
@@ -111,7 +110,7 @@ def test_a_property_that_fails_says_how_itself() -> None:
             "Image() has no option 'data'; write the bytes first: Image(png_bytes)",
         ),
         (
-            lambda: SyncContext(ctx()).elicit("How many?", shema=int),  # type: ignore[call-overload]
+            lambda: ctx().elicit("How many?", shema=int),
             "elicit() has no option 'shema'; did you mean 'schema'?",
         ),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isinf
 from typing import Any
 
@@ -26,27 +27,20 @@ from mcpkit.roots import Root, Roots
 RootsHandler = Callable[[list[Root]], "Awaitable[object] | object"]
 
 
+@dataclass(slots=True, eq=False)
 class _PendingRequest:
     """A request to the client that waits for its response."""
 
-    __slots__ = ("answer", "arrived", "cause")
-
-    def __init__(self, cause: Request | None) -> None:
-        self.arrived = anyio.Event()
-        self.answer: Response | None = None
-        self.cause = cause
+    cause: Request | None
+    arrived: anyio.Event = field(default_factory=anyio.Event)
+    answer: Response | None = None
 
 
 class PendingRequests:
     """The requests of one session to its client that wait for their responses.
 
-    Args:
-        connection: Makes the requests.
-        send: Takes their texts, and the client's request that they belong to.
-        wait_for_client: Notes that a request waits for its client, or raises `InputRequestError` if
-            too many do. The function that it returns ends that.
-        timeout: Seconds to wait for a response, unless the request has a timeout of its own.
-        on_sent: Called after each request.
+    `wait_for_client` notes that a request waits for its client, and returns the function that ends
+    that; it raises `InputRequestError` if too many wait. `on_sent` is called after each request.
     """
 
     def __init__(
@@ -93,9 +87,8 @@ class PendingRequests:
 
         Raises:
             MissingClientCapability: The client did not declare that it can answer (S2C-1).
-            InputRequestRefused, InputRequestTimeout, InvalidInputResponse: There is no usable
-                answer (S2C-4).
-            InputRequestError: The client cancelled `cause`, or too many requests are open.
+            InputRequestError: There is no usable answer (S2C-4), the client cancelled `cause`, or
+                too many requests are open.
             ConnectionClosed: The client disconnected.
         """
         ask.check(revision, client)
@@ -164,17 +157,17 @@ class PendingRequests:
             with anyio.fail_after(timeout):
                 await pending.arrived.wait()
         except TimeoutError:
-            self._abandon(id, "timeout", cause)
+            self._cancel(id, "timeout", cause)
             raise InputRequestTimeout(f"The client did not answer {method} in time") from None
         except BaseException:
-            self._abandon(id, "cancelled", cause)
+            self._cancel(id, "cancelled", cause)
             raise
         finally:
             del self._open[id]
         answer = pending.answer
         if answer is None:
             if not self._disconnected:
-                self._abandon(id, "cancelled", cause)
+                self._cancel(id, "cancelled", cause)
                 raise InputRequestError(
                     "The client gave up on the request that this question belongs to"
                 )
@@ -185,8 +178,8 @@ class PendingRequests:
             raise InvalidInputResponse("the client's answer is malformed")
         return answer.result
 
-    def _abandon(self, id: Id, reason: str, cause: Request | None) -> None:
-        """Tell the client that its response is not needed any more (CANC-9)."""
+    def _cancel(self, id: Id, reason: str, cause: Request | None) -> None:
+        """Cancel a request to the client: its response is not needed any more (CANC-9)."""
         if self._held.pop(id, None) is None and not self._disconnected:
             params = {"requestId": id, "reason": reason}
             text = self._connection.send_notification("notifications/cancelled", params)
@@ -210,7 +203,7 @@ class PendingRequests:
         self._roots = None
         self._roots_version += 1
 
-    def give_up(self, cause: Request) -> None:
+    def abandon(self, cause: Request) -> None:
         """End every wait of a request that the client cancelled, since a thread may wait."""
         for pending in self._open.values():
             if pending.cause is cause:
@@ -224,21 +217,16 @@ class PendingRequests:
 
 
 class LiveRequester(Requester):
-    """Sends requests to the client while the handler waits.
+    """Sends requests to the client while the handler waits."""
 
-    Args:
-        request: The request whose handler asks.
-        pending: The open requests of the session.
-    """
-
-    def __init__(self, request: Request, pending: PendingRequests) -> None:
+    def __init__(self, request: Request, open: PendingRequests) -> None:
         super().__init__(request)
-        self._pending = pending
+        self._open = open
 
     async def ask(self, ask: InputRequest[Any]) -> Any:
         """Send a request to the client, and return the answer."""
         request = self._request
-        return await self._pending.ask(ask, request.revision, request.client, request)
+        return await self._open.ask(ask, request.revision, request.client, request)
 
     async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
         """Send several requests at once; the first that fails cancels the others."""
@@ -260,9 +248,9 @@ class LiveRequester(Requester):
             raise failures[min(failures)]
         return answers
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """End every wait: the client cancelled the request."""
-        self._pending.give_up(self._request)
+        self._open.abandon(self._request)
 
 
 def _takes_tasks(client: ClientProfile, method: str) -> bool:

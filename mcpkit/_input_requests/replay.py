@@ -45,14 +45,10 @@ _BAD_STATE: Final = "The request state is not valid; start the request again wit
 
 @dataclass(slots=True)
 class InputRequired:
-    """The outcome of a round that ended with open input requests (MRTR-2).
-
-    Args:
-        members: The members ``inputRequests`` and ``requestState`` of the result; for a task, the
-            encoded requests by key.
-    """
+    """The outcome of a round that ended with open input requests (MRTR-2)."""
 
     members: Mapping[str, Any]
+    """``inputRequests`` and ``requestState``; for a task, the encoded requests by key."""
 
 
 class Requester(ABC):
@@ -64,20 +60,12 @@ class Requester(ABC):
     def __init__(self, request: Request) -> None:
         self._request = request
 
-    @property
-    def repeats(self) -> bool:
-        """True while the handler repeats what it did in an earlier round."""
-        return False
-
-    @property
-    def is_waiting(self) -> bool:
-        """True if the request cannot be answered before the client has answered something."""
-        return False
-
-    @property
-    def used_input(self) -> bool:
+        self.ahead: set[str] = set()
+        """The keys of what an earlier round reached and this one has not reached yet."""
+        self.pending: dict[str, InputRequest[Any]] = {}
+        """The requests to send before the next round, by key; the request waits for them."""
+        self.used_input = False
         """True if the request carried answers of the client: its result must not be cached."""
-        return False
 
     @abstractmethod
     async def ask(self, ask: InputRequest[Any]) -> Any:
@@ -88,29 +76,24 @@ class Requester(ABC):
         """Return the answers to several requests, in their order."""
 
     def check(self, asks: Sequence[InputRequest[Any]]) -> None:
-        """Check that all of several requests can be sent, before the first of them is.
-
-        Raises:
-            MissingClientCapability: The client did not declare that it can answer one of them.
-        """
+        """Check that all of several requests can be sent, before the first of them is."""
         for ask in asks:
             ask.check(self._request.revision, self._request.client)
             ask.params(self._request.revision)
 
-    async def begin_step(self, name: str) -> Step | None:
-        """Begin a step; None if handlers do not run again."""
-        del name
+    async def start_step(self, name: str) -> Step | None:
+        """Start a step; None if handlers do not run again."""
         return None
 
     async def open_url(self, error: UrlElicitationRequired) -> Exception:
         """Ask the user to open the URL of an error. Returns the exception to answer with."""
         return error  # the client opens it by itself
 
-    def give_up(self) -> None:  # noqa: B027 - a suspended handler waits for nothing
+    def abandon(self) -> None:  # noqa: B027 - a suspended handler waits for nothing
         """End every wait: the client cancelled the request."""
 
     def input_required(self) -> InputRequired:
-        """Return the outcome of a run that `is_waiting`."""
+        """Return the outcome of a run with pending requests."""
         return InputRequired({})
 
 
@@ -121,29 +104,12 @@ class Replay(Requester):
         super().__init__(request)
         self._keys: set[str] = set()
         self._step_keys: set[str] = set()
-        self.ahead: set[str] = set()
-        """The keys of what an earlier round reached and this one has not reached yet."""
-        self.pending: dict[str, InputRequest[Any]] = {}
-        """The requests to send before the next round, by key."""
-
-    @property
-    def repeats(self) -> bool:
-        """True until the handler reaches the end of the round before."""
-        return bool(self.ahead)
-
-    @property
-    def is_waiting(self) -> bool:
-        """True if requests are open that only the next round can answer."""
-        return bool(self.pending)
 
     @abstractmethod
     def _find(self, key: str, mark: str, ask: InputRequest[Any]) -> tuple[bool, Any]:
         """Return True and the answer to a request; False if it is not known, and `pending` now.
 
-        Args:
-            key: The key of the request within the call.
-            mark: The fingerprint of the request.
-            ask: The request.
+        `key` identifies the request within the call, `mark` is its fingerprint.
         """
 
     @abstractmethod
@@ -151,46 +117,29 @@ class Replay(Requester):
         """Return a step that is done, or one to run now."""
 
     async def ask(self, ask: InputRequest[Any]) -> Any:
-        """Return the client's answer, or end this round.
-
-        Raises:
-            Suspended: The answer is not known yet.
-            MissingClientCapability: The client did not declare that it can answer.
-            InputRequestError: The method cannot request input (MRTR-1).
-        """
-        self._check_method()
-        found, answer = self._look_up(ask)
-        if not found:
-            raise Suspended
-        return answer
+        """Return the client's answer; `Suspended` ends the round if it is not known yet."""
+        return (await self.gather([ask]))[0]
 
     async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
         """Return the answers to several requests, which are sent in one round; see `ask`."""
-        self._check_method()
+        if not self._request.known.asks:  # MRTR-1
+            raise InputRequestError(f"Nothing can be asked in {self._request.method}")
         self.check(asks)
         looked_up = [self._look_up(ask) for ask in asks]
         if not all(found for found, _ in looked_up):
             raise Suspended
         return [answer for _, answer in looked_up]
 
-    def _check_method(self) -> None:
-        request = self._request
-        if not request.known.asks:  # MRTR-1
-            raise InputRequestError(f"Nothing can be asked in {request.method}")
-
     def _look_up(self, ask: InputRequest[Any]) -> tuple[bool, Any]:
-        revision = self._request.revision
-        ask.check(revision, self._request.client)
-        mark = ask.fingerprint(revision)
-        key = ask.key
+        mark, key = ask.fingerprint(self._request.revision), ask.key
         if key is None:
             key = f"{ask.METHOD.replace('/', '_')}_{mark[:8]}"
             if not ask.IS_ASKED_AGAIN:
                 return self._find(key, mark, ask)
         return self._find(unused_key(key, self._keys), mark, ask)
 
-    async def begin_step(self, name: str) -> Step:
-        """Begin a step: one that an earlier round has done, or one to run now."""
+    async def start_step(self, name: str) -> Step:
+        """Start a step: one that an earlier round has done, or one to run now."""
         return await self._find_step(name, unused_key(name, self._step_keys))
 
     async def open_url(self, error: UrlElicitationRequired) -> Exception:
@@ -241,13 +190,8 @@ class StepMemory:
     """Results of steps by call, so that a request sent twice does not repeat a side effect.
 
     The sealed state carries the results of finished rounds; the memory also has those of rounds
-    whose response never arrived. It is bounded: an owner that exceeds its share loses its own
-    oldest results, and never those of others.
-
-    Args:
-        limit: The largest number of steps.
-        max_bytes: The largest size of their results together, as JSON.
-        share: The part of both that one owner may have.
+    whose response never arrived. It is bounded to `limit` steps with `max_bytes` of JSON: an owner
+    that exceeds its `share` of both loses its own oldest results, and never those of others.
     """
 
     def __init__(
@@ -259,7 +203,7 @@ class StepMemory:
         self._by_owner: dict[str, OrderedDict[_StepKey, None]] = {}
         self._running: dict[_StepKey, Event] = {}
 
-    async def begin(self, call: str, key: str) -> tuple[bool, Any]:
+    async def start(self, call: str, key: str) -> tuple[bool, Any]:
         """Return True and the result of a step that is done; False if the caller has to run it."""
         from anyio import Event  # importing an app should not load an event loop
 
@@ -279,19 +223,13 @@ class StepMemory:
         owner: str = ANONYMOUS,
         lifetime: float = math.inf,
     ) -> None:
-        """Store the result of a step that began; without one it has failed, and may run again.
+        """Store the result of a step that was started; without one it failed, and may run again.
 
-        Args:
-            call: The id of the call.
-            key: The key of the step in it.
-            result: A JSON value.
-            owner: The owner, whose share it counts towards.
-            lifetime: Seconds for which the result can be needed.
+        It can be needed for `lifetime` seconds, and counts towards the share of its owner.
         """
         step = (call, key)
         if result is not UNSET:
-            until = time.monotonic() + lifetime
-            self._store(step, _StoredStep(to_json(result), owner, until))
+            self._store(step, _StoredStep(to_json(result), owner, time.monotonic() + lifetime))
         self._running.pop(step).set()
 
     def _store(self, step: _StepKey, stored: _StoredStep) -> None:
@@ -317,17 +255,8 @@ class StepMemory:
 class StatelessReplay(Replay):
     """One round of one call, whose state travels with the client.
 
-    Args:
-        request: As it was received.
-        sealer: Seals the state.
-        steps: Shared by all calls of the server.
-        principal: The id of the caller; the state is of no use to anyone else.
-        lifetime: Seconds that a state may be used for.
-        now: Seconds since the epoch.
-
-    Raises:
-        InvalidParams: The state is not ours, was changed, has expired, or belongs to another
-            call; or the answers are not an object.
+    The state can be used for `lifetime` seconds, and by its principal alone. The constructor raises
+    `InvalidParams` if the state is not ours, was changed, has expired, or belongs to another call.
     """
 
     def __init__(
@@ -348,6 +277,7 @@ class StatelessReplay(Replay):
         self._lifetime = lifetime
         self._now = time.time() if now is None else now
         state = request.params.get("requestState")
+        self.used_input = "requestState" in request.params or "inputResponses" in request.params
         self._memory = self._open(state)
         self._take(request.params.get("inputResponses"))
         if state is not None:
@@ -357,12 +287,6 @@ class StatelessReplay(Replay):
     def answers(self) -> Mapping[str, tuple[str, Any]]:
         """The answers that were used: key → fingerprint of the request, and the result."""
         return {key: found for key, found in self._memory.answers.items() if found[0]}
-
-    @property
-    def used_input(self) -> bool:
-        """True if the request carried answers or a state."""
-        params = self._request.params
-        return "inputResponses" in params or "requestState" in params
 
     def _binding(self) -> str:
         """Return the digest of the call that the state belongs to, and of its caller."""
@@ -432,7 +356,7 @@ class StatelessReplay(Replay):
     async def _find_step(self, name: str, key: str) -> Step:
         steps, end = self._memory.steps, partial(self._end_step, key)
         if key not in steps:
-            done, value = await self._steps.begin(self._memory.call, key)
+            done, value = await self._steps.start(self._memory.call, key)
             if not done:
                 self.ahead.clear()
                 return Step(name, key, False, None, end)

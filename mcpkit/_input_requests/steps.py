@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import ValidationError, from_json, to_json
@@ -25,59 +26,48 @@ class Suspended(BaseException):
     """
 
 
+@dataclass(slots=True)
 class Step:
-    """One step of a call.
+    """One step of a call."""
 
-    Args:
-        name: The name that its author gave it.
-        key: Its unique name within the call.
-        done: Whether an earlier round has finished it.
-        value: The result, if it is done.
-        end: Stores the result, and returns the stored one; given `UNSET`, the step has failed and
-            may run again.
-    """
-
-    __slots__ = ("_end", "_key", "_name", "done", "value")
-
-    def __init__(
-        self, name: str, key: str, done: bool, value: Any, end: Callable[[Any], Awaitable[Any]]
-    ) -> None:
-        self._name = name
-        self._key = key
-        self._end = end
-        self.done = done
-        self.value = value
+    name: str
+    """The name that its author gave it."""
+    key: str
+    """Its unique name within the call."""
+    done: bool
+    """True if an earlier round has finished it."""
+    value: Any
+    """The result, if it is done."""
+    end: Callable[[Any], Awaitable[Any]]
+    """Stores the result, and returns the stored one; given `UNSET`, the step has failed and may run
+    again."""
 
     @contextmanager
     def running(self) -> Generator[None, None, None]:
         """Return a context for running the function of the step."""
-        outer = _step.set(self._key)
+        outer = _step.set(self.key)
         try:
             yield
         finally:
             _step.reset(outer)
 
     async def finish(self, result: Any) -> Any:
-        """Store the result, and return it as later rounds will see it.
-
-        Raises:
-            ValueError: It is not a JSON value, so it cannot be stored.
-        """
+        """Store the result, and return it as later rounds will see it."""
         try:
             value = from_json(to_json(result))
         except ValueError as error:
-            await self._end(UNSET)
+            await self.end(UNSET)
             kind = type(result).__name__
             raise ValueError(
-                f"the step {self._name!r} returned a {kind}, which JSON cannot carry; return what "
+                f"the step {self.name!r} returned a {kind}, which JSON cannot carry; return what "
                 f"later code needs as JSON values"
             ) from error
-        self.value = await self._end(value)
+        self.value = await self.end(value)
         return self.value
 
     async def fail(self) -> None:
         """Note that the step raised: it may run again."""
-        await self._end(UNSET)
+        await self.end(UNSET)
 
 
 def typed(function: Callable[..., Any], value: Any) -> Any:

@@ -30,25 +30,15 @@ task is not run here any more."""
 
 
 class TaskReplay(Replay):
-    """One run of a task.
-
-    Args:
-        request: The request that created the task.
-        asks: Every request of the task by key, as `input_required` encodes it.
-        answers: Key → the answer, as `reply` or `refusal` encodes it.
-        given: The answers given before the task was created: key → fingerprint of the request, and
-            the result.
-        steps: The results of its steps by key.
-        remember: Stores the result of another step.
-    """
+    """One run of a task."""
 
     def __init__(
         self,
         request: Request,
-        asks: Mapping[str, bytes],
-        answers: Mapping[str, bytes],
-        given: Mapping[str, tuple[str, Any]],
-        steps: Mapping[str, bytes],
+        asks: Mapping[str, bytes],  # every request by key, as `input_required` encodes it
+        answers: Mapping[str, bytes],  # by key, as `reply` or `refusal` encodes them
+        given: Mapping[str, tuple[str, Any]],  # before the task: key → fingerprint and result
+        steps: Mapping[str, bytes],  # the results by key
         remember: Remember,
     ) -> None:
         super().__init__(request)
@@ -100,18 +90,15 @@ class TaskReplay(Replay):
     def input_required(self) -> InputRequired:
         """Return the open requests by key, encoded for the record."""
         revision = self._request.revision
-        return InputRequired(
-            {
-                key: to_json(
-                    {
-                        "method": ask.METHOD,
-                        "params": ask.params(revision),
-                        "mark": ask.fingerprint(revision),
-                    }
-                )
-                for key, ask in self.pending.items()
+        open = {
+            key: {
+                "method": ask.METHOD,
+                "params": ask.params(revision),
+                "mark": ask.fingerprint(revision),
             }
-        )
+            for key, ask in self.pending.items()
+        }
+        return InputRequired({key: to_json(each) for key, each in open.items()})
 
 
 def _step_mark(key: str) -> str:
@@ -160,13 +147,7 @@ def _read(ask: InputRequest[Any], answer: bytes) -> Any:
 
 
 class RelayedRequest(InputRequest[Mapping[str, Any]]):
-    """A request of a task, sent to its client as it is in the record.
-
-    Args:
-        request: As `request_of` returns it.
-        meta: The ``_meta`` of its params.
-        id: The id of the request; see `question_id`.
-    """
+    """A request of a task, sent to its client as it is in the record; see `question_id`."""
 
     timeout = float("inf")
 
@@ -175,9 +156,8 @@ class RelayedRequest(InputRequest[Mapping[str, Any]]):
         self.METHOD = request["method"]  # type: ignore[misc]
         self._params = {**request["params"], "_meta": meta}
 
-    def params(self, revision: Revision) -> dict[str, Any]:
+    def params(self, _revision: Revision) -> dict[str, Any]:
         """Return the params, with the ``_meta``."""
-        del revision
         return self._params
 
     def check(self, revision: Revision, client: ClientProfile) -> None:

@@ -23,7 +23,6 @@ from mcpkit.types import (
     Icon,
     ImageContent,
     Implementation,
-    Message,
     ResourceContents,
     ResourceLink,
     TextContent,
@@ -339,8 +338,3 @@ def block_from_wire(value: Mapping[str, Any]) -> ContentBlock:
     except (AttributeError, TypeError):
         raise ValueError(f"A {quote_name(kind)} block has a member of the wrong type") from None
     raise ValueError(f"Unknown content block type: {quote(kind)}")
-
-
-def message_to_wire(message: Message, block: ContentBlock, revision: Revision) -> Wire:
-    """Return one message of a prompt, given its content as a block (PROMPT-4)."""
-    return {"role": message.role, "content": block_to_wire(block, revision)}

@@ -15,27 +15,20 @@ from mcpkit.context import ListKind
 
 
 class Change(NamedTuple):
-    """A list or a resource that has changed.
-
-    Args:
-        kind: The kind of the list; None for a resource.
-        uri: The URI of the resource; None for a list.
-    """
+    """A list or a resource that has changed: the kind of the list, or the URI of the resource."""
 
     kind: ListKind | None = None
     uri: str | None = None
 
 
 class Listener(Protocol):
-    """Passes changes on to clients. Its methods are called from any thread."""
+    """Notifies clients of changes. Its methods are called from any thread."""
 
     def list_changed(self, kind: ListKind) -> None:
         """Note that a list has changed."""
-        ...
 
     def resource_changed(self, uri: str) -> None:
         """Note that a resource has changed that is watched, or lies below one that is."""
-        ...
 
 
 _Weak: TypeAlias = "ref[Listener]"
@@ -62,13 +55,13 @@ class Changes:
 
     # --- listeners --------------------------------------------------------------------------------
 
-    def attach(self, listener: Listener) -> None:
-        """Tell a listener about lists from now on."""
+    def add(self, listener: Listener) -> None:
+        """Notify a listener of changed lists from now on."""
         with self._lock:
             self._interest_of(listener)
 
     def watch(self, listener: Listener, uris: Iterable[str]) -> None:
-        """Tell a listener about these resources too, and about those below them."""
+        """Notify a listener of changes of these resources too, and of those below them."""
         with self._lock:
             weak, counts = self._interest_of(listener)
             for uri in uris:
@@ -79,7 +72,7 @@ class Changes:
                 self._watchers[uri].add(weak)
 
     def unwatch(self, listener: Listener, uris: Iterable[str]) -> None:
-        """Stop telling a listener about resources, unless it has watched them more than once."""
+        """Undo one `watch` of these resources."""
         with self._lock:
             if ref(listener) in self._interests:
                 weak, counts = self._interest_of(listener)
@@ -89,8 +82,8 @@ class Changes:
                         del counts[uri]
                         self._remove_watcher(uri, weak)
 
-    def detach(self, listener: Listener) -> None:
-        """Stop telling a listener about anything."""
+    def remove(self, listener: Listener) -> None:
+        """Stop notifying a listener."""
         self._forget(ref(listener))
 
     def affected(self, uri: str) -> list[str]:
@@ -123,11 +116,11 @@ class Changes:
 
     # --- subscribers ------------------------------------------------------------------------------
 
-    def subscribe(self, heard: Callable[[Change], object]) -> Callable[[], None]:
+    def subscribe(self, on_change: Callable[[Change], object]) -> Callable[[], None]:
         """Call a function with every change of this process; the result ends that."""
         subscription = object()
         with self._lock:
-            self._subscribers[subscription] = heard
+            self._subscribers[subscription] = on_change
 
         def unsubscribe() -> None:
             with self._lock:
@@ -139,14 +132,14 @@ class Changes:
 
     def publish(self, change: Change) -> None:
         """Announce a change of this process, also to other processes. From any thread."""
-        self.tell(change)
+        self.deliver(change)
         if self._subscribers:
             with self._lock:
                 subscribers = list(self._subscribers.values())
-            for heard in subscribers:
-                heard(change)
+            for on_change in subscribers:
+                on_change(change)
 
-    def tell(self, change: Change) -> None:
+    def deliver(self, change: Change) -> None:
         """Announce a change of any process to the listeners. From any thread."""
         if change.kind is not None and self._interests:
             with self._lock:

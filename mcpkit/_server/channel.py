@@ -21,15 +21,12 @@ def size_of(uris: Iterable[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """State of a session that another session object, perhaps of another process, can restore.
-
-    Args:
-        log_level: The level that the client has set; None: the server's default.
-        watched: The URIs of the resources that the client has subscribed to.
-    """
+    """State of a session that another session object, perhaps of another process, can restore."""
 
     log_level: LogLevel | None = None
+    """The level that the client has set; None: the server's default."""
     watched: frozenset[str] = frozenset()
+    """The URIs of the resources that the client has subscribed to."""
 
     def __bool__(self) -> bool:
         """True if it differs from a new session's."""
@@ -55,23 +52,15 @@ class Channel:
     """True while the client does not keep up with messages that belong to no request."""
 
     def send(self, text: bytes, request: Request | None = None) -> None:
-        """Send a notification or a request to the client, without waiting.
-
-        Args:
-            text: The message.
-            about: The request that it belongs to; None if it belongs to none.
-        """
+        """Send a notification, or a request to the client; `request` is the one it belongs to."""
 
     def answer(
         self, request: Request, text: bytes | None, error: ProtocolError | None = None
     ) -> None:
-        """Send the response to a request.
+        """End a request, and send its response.
 
-        Args:
-            request: The request that is over.
-            text: The response; None if nothing is to be sent, because the request was cancelled or
-                because other responses of its batch are missing.
-            error: The error in the response; None if it carries a result.
+        The text is None if the request was cancelled, or if other responses of its batch are
+        missing; `error` is the error in it.
         """
         if text is not None:
             self.send(text, request)
@@ -82,11 +71,9 @@ class Channel:
             self.send(event.text)
 
     def close_stream(self, request: Request, retry: float | None) -> None:
-        """Close the connection that a request's messages go to, if it has one of its own.
+        """Close the connection of a request's messages, which wait until the client reconnects.
 
-        Args:
-            request: The request, whose further messages wait until the client reconnects.
-            retry: Seconds after which the client should reconnect; None: the transport's default.
+        The client should do so after `retry` seconds; None: the transport's default.
         """
 
     def reserve(self, size: int, request: Request) -> None:

@@ -27,12 +27,7 @@ from mcpkit.types import CacheScope, Message, PromptResult, ResourceResult
 
 @dataclass(slots=True)
 class Completion:
-    """Suggestions for an argument.
-
-    Args:
-        values: At most 100 (COMP-2).
-        total: How many there are; None if these are all.
-    """
+    """Suggestions for an argument: at most 100 (COMP-2), and the total if there are more."""
 
     values: Sequence[str]
     total: int | None = None
@@ -40,15 +35,11 @@ class Completion:
 
 @dataclass(slots=True)
 class TaskCreated:
-    """The result of a call that became a task.
-
-    Args:
-        task: The task.
-        poll_interval: Seconds that the client should wait before it asks for the task.
-    """
+    """The result of a call that became a task."""
 
     task: Task
     poll_interval: float
+    """Seconds that the client should wait before it asks for the task."""
 
 
 _Encoded: TypeAlias = tuple[
@@ -64,23 +55,16 @@ _COMPLETE: Final = b"complete"
 _QUOTE: Final = ord('"')
 
 
-def encode_result(
-    server: Server, request: Request, value: object, *, private: bool = False
-) -> bytes:
+def encode_result(server: Server, request: Request, value: Any, *, private: bool = False) -> bytes:
     """Encode the members of a result, with those that its revision adds to every one.
 
-    Args:
-        server: The server that answers.
-        request: The request.
-        value: The value that the handler returned: a mapping of members, or a value of a class that
-            has a row in the table below.
-        private: True if the result must not be cached, whatever the settings say (CACHE-5).
-
-    Raises:
-        Exception: A ``_meta`` holds what JSON cannot carry.
+    A `private` result must not be cached, whatever the settings say (CACHE-5). Raises any exception
+    if a ``_meta`` is not JSON.
     """
     revision = request.revision
-    encode_value = _ENCODERS.get(type(value)) or _encoder_of(value)
+    encode_value = _ENCODERS.get(type(value)) or next(
+        (encoder for kind, encoder in _ENCODERS.items() if isinstance(value, kind)), _members
+    )
     text, own_meta, ttl, scope, name = encode_value(value, revision)
     if not revision.stamped:
         if own_meta is None:
@@ -141,29 +125,21 @@ def _resource(value: ResourceResult, revision: Revision) -> _Encoded:
 
 
 def _prompt(value: PromptResult, revision: Revision) -> _Encoded:
-    found: dict[str, Any] = {"messages": [_message(each, revision) for each in value.messages]}
-    if value.description is not None:
-        found = {"description": value.description, **found}
+    messages: list[dict[str, Any]] = []
+    for each in value.messages:
+        content: Any = each
+        message = each if isinstance(each, Message) else Message(content)
+        block = wire.block_to_wire(block_of(message.content), revision)  # PROMPT-4
+        messages.append({"role": message.role, "content": block})
+    found = wire.some(description=value.description, messages=messages)
     return members(found), value.meta, None, None, _COMPLETE
 
 
-def _message(value: Any, revision: Revision) -> dict[str, Any]:
-    message = value if isinstance(value, Message) else Message(value)
-    return wire.message_to_wire(message, block_of(message.content), revision)
-
-
-def _completion(value: Completion, revision: Revision) -> _Encoded:
-    del revision
+def _completion(value: Completion, _: Revision) -> _Encoded:
     completion: dict[str, Any] = {"values": list(value.values)}
     if value.total is not None:
-        completion["total"] = value.total
-        completion["hasMore"] = True
+        completion |= {"total": value.total, "hasMore": True}
     return members({"completion": completion}), None, None, None, _COMPLETE
-
-
-def _input_required(value: InputRequired, revision: Revision) -> _Encoded:
-    del revision
-    return members(value.members), None, None, None, b"input_required"
 
 
 def _task_created(value: TaskCreated, revision: Revision) -> _Encoded:
@@ -173,13 +149,7 @@ def _task_created(value: TaskCreated, revision: Revision) -> _Encoded:
     return members({"task": task}), None, None, None, _COMPLETE
 
 
-def _encoded(value: Encoded, revision: Revision) -> _Encoded:
-    del revision
-    return value.members, value.meta, None, None, value.kind
-
-
-def _members(value: Mapping[str, Any], revision: Revision) -> _Encoded:
-    del revision
+def _members(value: Mapping[str, Any], _: Revision) -> _Encoded:
     return members(value), None, None, None, _COMPLETE
 
 
@@ -191,15 +161,8 @@ _ENCODERS: Final[Mapping[type[Any], _Encoder]] = {
     ResourceResult: _resource,
     PromptResult: _prompt,
     Completion: _completion,
-    InputRequired: _input_required,
+    InputRequired: lambda value, _: (members(value.members), None, None, None, b"input_required"),
     TaskCreated: _task_created,
-    Encoded: _encoded,
+    Encoded: lambda value, _: (value.members, value.meta, None, None, value.kind),
 }
 """A row for each class of value; a mapping of members has none."""
-
-
-def _encoder_of(value: Any) -> _Encoder:
-    for kind, encoder in _ENCODERS.items():
-        if isinstance(value, kind):
-            return encoder
-    return _members

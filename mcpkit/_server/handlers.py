@@ -57,9 +57,8 @@ def capabilities(
     return revision.keep(revision.server_capabilities, present)
 
 
-def initialize(server: Server, params: Params, context: Context[Any]) -> Mapping[str, Any]:
+def initialize(server: Server, _params: Params, context: Context[Any]) -> Mapping[str, Any]:
     """``initialize``: the negotiated revision, and the identity of the server."""
-    del params
     request = context.request
     return wire.some(
         protocolVersion=request.revision.version,
@@ -71,9 +70,8 @@ def initialize(server: Server, params: Params, context: Context[Any]) -> Mapping
     )
 
 
-def discover(server: Server, params: Params, context: Context[Any]) -> Mapping[str, Any]:
+def discover(server: Server, _params: Params, context: Context[Any]) -> Mapping[str, Any]:
     """``server/discover``: the same, for clients without a handshake."""
-    del params
     request = context.request
     return wire.some(
         supportedVersions=[each.version for each in REVISIONS],
@@ -82,9 +80,8 @@ def discover(server: Server, params: Params, context: Context[Any]) -> Mapping[s
     )
 
 
-def ping(server: Server, params: Params, context: Context[Any]) -> Mapping[str, Any]:
+def ping(_server: Server, _params: Params, _context: Context[Any]) -> Mapping[str, Any]:
     """``ping``: an empty result."""
-    del server, params, context
     return {}
 
 

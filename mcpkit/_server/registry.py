@@ -9,10 +9,10 @@ import binascii
 import threading
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from mcpkit._entries import Entry, Listing
 from mcpkit._protocol import wire
@@ -56,14 +56,7 @@ def check_uri(uri: str) -> None:
 
 
 class Page:
-    """A page of a list.
-
-    Args:
-        listing: The list.
-        entries: The entries on this page.
-        next_cursor: The cursor of the next page; None on the last.
-        is_private: True if other callers may see other entries.
-    """
+    """A page of a list; ``is_private`` if other callers may see other entries."""
 
     __slots__ = ("_encoded", "entries", "is_private", "listing", "next_cursor")
 
@@ -93,57 +86,6 @@ class Page:
         return found
 
 
-class Catalog(Protocol):
-    """The entries that one request may see: a registry, or a view of one."""
-
-    @property
-    def advertised(self) -> frozenset[Capability]:
-        """The capabilities that the entries give the server."""
-        ...
-
-    @property
-    def tools(self) -> Mapping[str, Tool]:
-        """The registered tools by name."""
-        ...
-
-    @property
-    def prompts(self) -> Mapping[str, Prompt]:
-        """The registered prompts by name."""
-        ...
-
-    @property
-    def templates(self) -> Mapping[str, ResourceTemplate]:
-        """The registered resource templates by their text."""
-        ...
-
-    def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
-        """Return the registered resource at a URI, or the first template that matches it.
-
-        The second part is the values of the template's variables.
-        """
-        ...
-
-    def provided(self, listing: Listing, key: str, context: Context[Any]) -> Awaitable[Any] | None:
-        """Return the look-up of an entry among those of providers; None if there are none."""
-        ...
-
-    def page(
-        self, listing: Listing, cursor: str | None, size: int | None, context: Context[Any]
-    ) -> Page | Awaitable[Page]:
-        """Return a page of a list.
-
-        Args:
-            listing: The list.
-            cursor: The cursor from the page before; None for the first.
-            size: The largest number of entries; None: all on one page.
-            context: The context of the request.
-
-        Raises:
-            InvalidParams: The cursor is not one of ours (PAGE-3).
-        """
-        ...
-
-
 _TABLES: Final[dict[Listing, tuple[str, ListKind, str]]] = {
     "tools": ("tools", "tools", "tool"),
     "resources": ("resources", "resources", "resource"),
@@ -164,17 +106,13 @@ MAX_PAGES: Final = 1024
 
 
 class _Inclusion(NamedTuple):
-    """A registry that includes the entries of another one.
-
-    Args:
-        into: The including registry.
-        prefix: Added to their names, and to their URIs.
-        scopes: Scopes that each of them needs there, besides its own.
-    """
+    """A registry that includes the entries of another one."""
 
     into: Registry
     prefix: str | None
+    """Added to names, ``prefix_name``, and to URIs, ``scheme://prefix/rest``."""
     scopes: tuple[str, ...] = ()
+    """Scopes that each entry needs there, besides its own."""
 
     def add(self, item: Tool | Resource | ResourceTemplate | Prompt) -> None:
         """Add an entry there; its number there is another one."""
@@ -191,7 +129,9 @@ class _Inclusion(NamedTuple):
 
     def leads_to(self, registry: Registry) -> bool:
         """Return True if a registry includes the entries, directly or through others."""
-        return self.into is registry or self.into.is_included_in(registry)
+        return self.into is registry or any(
+            each.leads_to(registry) for each in self.into._inclusions
+        )
 
 
 class Registry:
@@ -234,7 +174,15 @@ class Registry:
                     f"a {_TABLES[listing][2]} {item.key!r} is registered already; remove it first, "
                     f"or choose another"
                 )
-            self._add_to_others(item)
+            added: list[_Inclusion] = []
+            try:
+                for inclusion in self._inclusions:
+                    inclusion.add(item)
+                    added.append(inclusion)
+            except RegistrationError:
+                for inclusion in added:
+                    inclusion.remove(_KINDS[listing], item.key)
+                raise
             item.number = self._version
             setattr(self, _TABLES[listing][0], {**table, item.key: item})
             self.advertised |= _advertised_by([item])
@@ -242,45 +190,23 @@ class Registry:
             self._forget()
         self.on_change(_KINDS[listing])
 
-    def _add_to_others(self, item: Tool | Resource | ResourceTemplate | Prompt) -> None:
-        added: list[_Inclusion] = []
-        try:
-            for inclusion in self._inclusions:
-                inclusion.add(item)
-                added.append(inclusion)
-        except RegistrationError:
-            for inclusion in added:
-                inclusion.remove(_KINDS[item.listing], item.key)
-            raise
-
     def include(
         self, other: Registry, prefix: str | None = None, scopes: tuple[str, ...] = ()
     ) -> None:
-        """Include the entries of another registry, now and in future.
-
-        Args:
-            other: The registry.
-            prefix: Added to names, ``prefix_name``, and to URIs, ``scheme://prefix/rest``.
-            scopes: Scopes that each entry needs here, besides its own.
+        """Include the entries of another registry, now and in future; see `_Inclusion`.
 
         Raises:
             RegistrationError: A name or URI is taken, or this one is included in the other one.
         """
-        other._include_in(_Inclusion(self, prefix, scopes))
-
-    def _include_in(self, inclusion: _Inclusion) -> None:
-        if inclusion.leads_to(self):
+        inclusion = _Inclusion(self, prefix, scopes)
+        if inclusion.leads_to(other):
             raise RegistrationError("an app cannot include itself")
-        with self._changing:
-            for item in sorted(self.entries(), key=lambda each: each.number):
+        with other._changing:
+            for item in sorted(other.entries(), key=lambda each: each.number):
                 inclusion.add(item)
-            for provider in self.providers:
-                inclusion.into.add_provider(provider)
-            self._inclusions.append(inclusion)
-
-    def is_included_in(self, other: Registry) -> bool:
-        """Return True if another registry includes the entries of this one."""
-        return any(each.leads_to(other) for each in self._inclusions)
+            for provider in other.providers:
+                self.add_provider(provider)
+            other._inclusions.append(inclusion)
 
     def add_provider(self, provider: Provider) -> None:
         """Add a provider of entries."""
@@ -319,21 +245,22 @@ class Registry:
 
     def take_over(self, other: Registry) -> None:
         """Replace the entries by those of another registry, and announce the lists that differ."""
+
+        def described(listing: Listing) -> list[Any]:
+            return [each.to_wire(PER_REQUEST[-1]) for each in self.table(listing).values()]
+
         with self._changing:
-            before = {listing: self._described(listing) for listing in _TABLES}
+            before = {listing: described(listing) for listing in _TABLES}
             for listing in _TABLES:
                 setattr(self, _TABLES[listing][0], other.table(listing))
             self.providers, self.advertised = other.providers, other.advertised
             self.restricted = other.restricted
             self._forget()
             changed: list[ListKind] = [
-                _KINDS[each] for each in _TABLES if before[each] != self._described(each)
+                _KINDS[each] for each in _TABLES if before[each] != described(each)
             ]
         for kind in dict.fromkeys(changed):
             self.on_change(kind)
-
-    def _described(self, listing: Listing) -> list[Any]:
-        return [each.to_wire(PER_REQUEST[-1]) for each in self.table(listing).values()]
 
     def _forget(self) -> None:
         self._version += 1
@@ -366,7 +293,10 @@ class Registry:
         return found
 
     def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
-        """Return the registered resource at a URI, or the first template that matches it."""
+        """Return the registered resource at a URI, or the first template that matches it.
+
+        The second part is the values of the template's variables.
+        """
         resource = self.resources.get(uri)
         if resource is not None:
             return resource, {}
@@ -384,30 +314,59 @@ class Registry:
 
     async def _provided(self, listing: Listing, key: str, context: Context[Any]) -> Any:
         for provider in self.providers:
-            if listing in provider.listings:
-                found = await provider.find(listing, key, context)
-                if found is not None:
-                    return found
+            if listing in provider.listings and (
+                found := await provider.find(listing, key, context)
+            ):
+                return found
         return None
 
     # --- lists ------------------------------------------------------------------------------------
 
     def page(
-        self, listing: Listing, cursor: str | None, size: int | None, context: Context[Any]
+        self,
+        listing: Listing,
+        cursor: str | None,
+        size: int | None,
+        context: Context[Any],
+        view: View | None = None,
     ) -> Page | Awaitable[Page]:
-        """Return a page of a list; see `Catalog.page`."""
+        """Return a page of a list.
+
+        Args:
+            listing: The list.
+            cursor: The cursor from the page before; None for the first.
+            size: The largest number of entries; None: all on one page.
+            context: The context of the request.
+            view: The view that selects the entries; None: all.
+
+        Raises:
+            InvalidParams: The cursor is not one of ours (PAGE-3).
+        """
         if self.providers and any(listing in each.listings for each in self.providers):
-            return self._provided_page(listing, cursor, size, context, lambda _: True)
+            return self._provided_page(listing, cursor, size, context, view)
         # The version is read first, so that a page made during a change is not found after it. The
         # key has the start instead of the cursor, as clients can make up any number of cursors.
-        version, entries = self._version, self.table(listing).values()
-        start = 0 if cursor is None else _start_of(listing, entries, cursor)
+        version = self._version
+        pages = self._pages if view is None else view.pages
+        entries: Collection[Entry] = self.table(listing).values()
+        if view is not None:
+            entries = list(filter(view.shows, entries))
+        start = 0
+        if cursor is not None:
+            number, _ = _read_cursor(listing, cursor)
+            # Removal keeps a dict in the order of registration, so the numbers ascend.
+            start = bisect_right([each.number for each in entries], number)
         key = (version, listing, start, size)
-        found = self._pages.get(key)
+        found = pages.get(key)
         if found is None:
-            found = _page_of(listing, entries, start, size)
-            if len(self._pages) < MAX_PAGES:
-                self._pages[key] = found
+            end = len(entries) if size is None else min(start + size, len(entries))
+            shown = list(entries)[start:end]
+            more = None
+            if end < len(entries):
+                more = _write_cursor(listing, (shown[-1].number, ""))
+            found = Page(listing, shown, more, is_private=view is not None)
+            if len(pages) < MAX_PAGES:
+                pages[key] = found
         return found
 
     async def _provided_page(
@@ -416,16 +375,18 @@ class Registry:
         cursor: str | None,
         size: int | None,
         context: Context[Any],
-        shows: Callable[[Entry], bool],
+        view: View | None,
     ) -> Page:
         """Return a page of the registered entries, followed by those of providers."""
-        table = self.table(listing)
+        table, is_private = self.table(listing), view is not None
+        shows: Callable[[Entry], bool] = (lambda _: True) if view is None else view.shows
         number, after = (-1, "") if cursor is None else _read_cursor(listing, cursor)
         found: list[Entry] = []
         if number < _PROVIDED:
             found = [each for each in table.values() if each.number > number and shows(each)]
         if size is not None and len(found) > size:
-            return Page(listing, found[:size], _write_cursor(listing, (found[size - 1].number, "")))
+            cursor = _write_cursor(listing, (found[size - 1].number, ""))
+            return Page(listing, found[:size], cursor, is_private=is_private)
         room = None if size is None else size - len(found)
         more: list[Entry] = []
         for provider in self.providers:
@@ -434,17 +395,16 @@ class Registry:
                 limit = None if room is None else room + 1
                 more += await provider.entries(listing, after, limit, context)
         more.sort(key=lambda each: each.key)
-        if room is None or len(more) <= room:
-            last = None
-        else:
+        cursor = None
+        if room is not None and len(more) > room:
             more = more[:room]
-            last = (_PROVIDED, more[-1].key) if more else (_PROVIDED, after)
+            cursor = _write_cursor(listing, (_PROVIDED, more[-1].key if more else after))
         taken: set[str] = set(table)
         for each in more:
             if each.key not in taken and shows(each):
                 taken.add(each.key)
                 found.append(each)
-        return Page(listing, found, None if last is None else _write_cursor(listing, last))
+        return Page(listing, found, cursor, is_private=is_private)
 
 
 Refusal: TypeAlias = Callable[[Entry], "Exception | None"]
@@ -475,18 +435,14 @@ class _Allowed(Mapping[str, EntryT]):
 class View:
     """The entries of a registry, as a caller with some permissions sees them.
 
-    An entry that the caller may not use is not listed, but the error for using it says what the
-    caller lacks.
-
-    Args:
-        registry: The registry.
-        refusal: Returns the error for an entry that the caller may not use.
+    An entry that the caller may not use is not listed; looking it up raises its refusal, which says
+    what the caller lacks.
     """
 
     def __init__(self, registry: Registry, refusal: Refusal) -> None:
         self._registry = registry
         self._refusal = refusal
-        self._pages: dict[tuple[Listing, int, int | None], Page] = {}
+        self.pages: dict[tuple[int, Listing, int, int | None], Page] = {}
         self.tools: Mapping[str, Tool] = _Allowed(registry.tools, refusal)
         self.prompts: Mapping[str, Prompt] = _Allowed(registry.prompts, refusal)
         self.templates: Mapping[str, ResourceTemplate] = _Allowed(registry.templates, refusal)
@@ -496,15 +452,12 @@ class View:
         """The capabilities of the whole registry: a caller may get the permissions it lacks."""
         return self._registry.advertised
 
-    def _shows(self, entry: Entry) -> bool:
+    def shows(self, entry: Entry) -> bool:
+        """Return True if the caller may use an entry."""
         return self._refusal(entry) is None
 
     def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
-        """Return the resource at a URI, or the first template that matches.
-
-        Raises:
-            Exception: The caller may not use it.
-        """
+        """Return the resource at a URI; see `Registry.resource`."""
         found = self._registry.resource(uri)
         if found is not None and (error := self._refusal(found[0])) is not None:
             raise error
@@ -524,26 +477,12 @@ class View:
     def page(
         self, listing: Listing, cursor: str | None, size: int | None, context: Context[Any]
     ) -> Page | Awaitable[Page]:
-        """Return a page of the entries that the caller may use; see `Catalog.page`."""
-        registry = self._registry
-        if any(listing in each.listings for each in registry.providers):
-            return _private(registry._provided_page(listing, cursor, size, context, self._shows))
-        visible: list[Entry] = list(filter(self._shows, registry.table(listing).values()))
-        start = 0 if cursor is None else _start_of(listing, visible, cursor)
-        key = (listing, start, size)
-        found = self._pages.get(key)
-        if found is None:
-            found = _page_of(listing, visible, start, size)
-            found.is_private = True
-            if len(self._pages) < MAX_PAGES:
-                self._pages[key] = found
-        return found
+        """Return a page of the entries that the caller may use; see `Registry.page`."""
+        return self._registry.page(listing, cursor, size, context, self)
 
 
-async def _private(page: Awaitable[Page]) -> Page:
-    found = await page
-    found.is_private = True
-    return found
+Catalog: TypeAlias = Registry | View
+"""The entries that one request may see."""
 
 
 def _kinds_of(provider: Provider) -> set[ListKind]:
@@ -564,20 +503,6 @@ def _advertised_by(
         if listing == "tools" and each.task != "forbidden":
             found.add("tasks")
     return frozenset(found)
-
-
-def _start_of(listing: Listing, entries: Iterable[Entry], cursor: str) -> int:
-    """Return the index of the entry that follows a cursor."""
-    number, _ = _read_cursor(listing, cursor)
-    # Removal keeps a dict in the order of registration, so the numbers ascend.
-    return bisect_right([each.number for each in entries], number)
-
-
-def _page_of(listing: Listing, entries: Iterable[Entry], start: int, size: int | None) -> Page:
-    items = list(entries)
-    end = len(items) if size is None else min(start + size, len(items))
-    more = _write_cursor(listing, (items[end - 1].number, "")) if end < len(items) else None
-    return Page(listing, items[start:end], more)
 
 
 _PROVIDED: Final = 2**53

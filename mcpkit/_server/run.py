@@ -39,11 +39,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Failed:
-    """The outcome of a run that failed.
-
-    Args:
-        error: The error for the client.
-    """
+    """The outcome of a run that failed, with the error for the client."""
 
     error: ProtocolError
 
@@ -75,11 +71,7 @@ class RunHost:
         raise NotImplementedError
 
     def make_requester(self, request: Request) -> Requester:
-        """Return how the run of a request requests input from its client.
-
-        Raises:
-            InvalidParams: The request continues another one, and is not fit to.
-        """
+        """Return how the run of a request requests input; `InvalidParams` if it cannot continue."""
         raise NotImplementedError
 
     def notify(self, request: Request, method: str, params: Mapping[str, Any]) -> None:
@@ -103,7 +95,7 @@ class RunHost:
         """Note the exception behind a failure."""
 
     def announce_task(self, id: str) -> None:
-        """Tell the client about a task that one of its requests has created."""
+        """Notify the client of a task that one of its requests has created."""
 
     def attach_task(self, id: str, request: Request) -> AbstractContextManager[object]:
         """Send the messages of a task with a request that waits for it, inside the context."""
@@ -111,13 +103,7 @@ class RunHost:
 
 
 class Run:
-    """The run of one request; the backend of its context.
-
-    Args:
-        session: The host of the run.
-        server: The server as the request sees it.
-        request: As it was received.
-    """
+    """The run of one request on its host; the backend of its context."""
 
     __slots__ = (
         "asker",
@@ -150,12 +136,7 @@ class Run:
     async def complete(
         self, operation: Awaitable[Any], ended: Callable[[Run, Outcome], object]
     ) -> None:
-        """Wait for the handler to end.
-
-        Args:
-            operation: What the handler returned.
-            ended: Called once, with the run and its outcome.
-        """
+        """Wait for the handler to end, and call a function once, with the run and its outcome."""
         outcome: Outcome = ABANDONED
         try:
             outcome = await operation
@@ -186,7 +167,7 @@ class Run:
 
     def _input_required(self) -> Outcome | None:
         """Return the outcome of a run that waits for answers; None if it does not wait."""
-        if self.asker is None or not self.asker.is_waiting:
+        if self.asker is None or not self.asker.pending:
             return None
         try:
             return self.asker.input_required()
@@ -202,7 +183,7 @@ class Run:
         self.cancelled = True
         self.cancel_task()
         if self.asker is not None:
-            self.asker.give_up()
+            self.asker.abandon()
 
     @property
     def task(self) -> CurrentTask | None:
@@ -212,11 +193,7 @@ class Run:
     # --- input requests ---------------------------------------------------------------------------
 
     def requester(self) -> Requester:
-        """Return how this run requests input, chosen when it is first needed.
-
-        Raises:
-            InvalidParams: The request continues another one, and is not fit to.
-        """
+        """Return how this run requests input, chosen when it is first needed."""
         if self.asker is None:
             self.asker = self.session.make_requester(self.request)
         return self.asker
@@ -224,7 +201,7 @@ class Run:
     @property
     def repeats(self) -> bool:
         """True while the handler repeats what it did in an earlier round."""
-        return self.asker is not None and self.asker.repeats
+        return self.asker is not None and bool(self.asker.ahead)
 
     def _askable(self) -> Requester:
         if self.cancelled:
@@ -240,9 +217,9 @@ class Run:
         """Request several inputs from the client at once."""
         return await self._askable().gather(asks)
 
-    async def begin_step(self, key: str) -> Step | None:
-        """Begin a step of the call by its name; None if handlers do not run again."""
-        return await self.requester().begin_step(key)
+    async def start_step(self, key: str) -> Step | None:
+        """Start a step of the call by its name; None if handlers do not run again."""
+        return await self.requester().start_step(key)
 
     async def open_url(self, error: UrlElicitationRequired) -> Exception:
         """Ask the user to open the URL of an error. Returns the exception to answer with."""
@@ -253,10 +230,7 @@ class Run:
     ) -> SampleResult:
         """Ask the client's model, and run the tools that it calls, until it answers.
 
-        Args:
-            sample: The request; its tools are added here.
-            functions: The tools: their signatures become schemas, as for ``@app.tool``.
-            rounds: How often the model may call tools; then it has to answer without.
+        After `rounds` of calls it has to answer without tools.
         """
         defaults = Defaults(self.server.converters, self.server.settings.errors)
         tools = {tool.name: tool for tool in (make_tool(f, defaults=defaults) for f in functions)}
@@ -305,11 +279,11 @@ class Run:
         self.session.close_stream(self.request, retry)
 
     def announce_list(self, kind: ListKind) -> None:
-        """Tell every client of this server that a list has changed."""
+        """Notify the clients of this server that a list has changed."""
         self.server.changes.list_changed(kind)
 
     def announce_resource(self, uri: str) -> None:
-        """Tell every client of this server that a resource has changed."""
+        """Notify the clients of this server that a resource has changed."""
         self.server.changes.resource_changed(uri)
 
     def on_exception(self, error: BaseException) -> None:

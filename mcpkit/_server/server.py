@@ -39,26 +39,7 @@ MAX_VIEWS: Final = 256
 
 
 class Settings(NamedTuple):
-    """The settings of a server.
-
-    Args:
-        page_size: The largest number of entries on a page of a list; None: all on one page.
-        ttl: Seconds that clients may cache lists and resources (2026-07-28).
-        cache_scope: "public" if principals may share what clients cache.
-        log_level: The lowest level sent to a client that has not set one (handshake revisions).
-        max_threads: Plain ``def`` handlers that run at once. Over HTTP one client (its principal,
-            else its network) gets three quarters of them while it is alone.
-        max_in_flight: Requests of one connection that run at once; more wait.
-        max_subscriptions: Resources, or streams of changes, that one connection may watch.
-        secrets: Keys that seal values that travel through the client, the current one first; none:
-            a random one for the lifetime of the process.
-        state_lifetime: Seconds that a request may be continued (2026-07-28).
-        ask_timeout: Seconds that a handler waits for an answer of the client.
-        errors: The exceptions whose text is shown, unless an entry has its own.
-        tasks: The settings of tasks.
-        scopes: The scopes that imply others.
-        limits: Those of every HTTP endpoint that has none of its own.
-    """
+    """The settings of a server; `mcpkit.MCPKit` describes them."""
 
     page_size: int | None = None
     ttl: float = 0
@@ -67,58 +48,52 @@ class Settings(NamedTuple):
     max_threads: int = 40
     max_in_flight: int = 1000
     max_subscriptions: int = 1000
+    """Resources, or streams of changes, that one connection may watch."""
     secrets: tuple[str, ...] = ()
+    """Keys that seal values that travel through the client, the current one first; none: a random
+    one for the lifetime of the process."""
     state_lifetime: float = 3600
     ask_timeout: float = 600
     errors: tuple[type[Exception], ...] = ()
     tasks: TaskSettings = TaskSettings()
     scopes: Hierarchy = Hierarchy({})
     limits: Limits = Limits()
+    """The limits of every HTTP endpoint that has none of its own."""
 
 
 @dataclass(slots=True)
 class Server:
-    """What all sessions of a server share.
-
-    Args:
-        info: Name and version.
-        load_handlers: Returns the handlers by the names in `Method.operation`. It is called when
-            the first session needs them, since it imports more than an app that is only made does.
-        registry: The entries.
-        instructions: For the model, how to use the server.
-        settings: As its author set them.
-        state: The value that the lifespan yielded.
-        steps: The results of steps of handlers that run again.
-        changes: The bus on which changes are announced.
-        middleware: Functions around every handler, the first outermost; see `mcpkit.middleware`.
-        converters: For values that are not JSON.
-        assumed_scopes: The scopes of a caller without HTTP; None: scopes do not apply to it.
-        overrides: Functions that replace those of dependencies, in tests.
-        task_table: The store of tasks in this process, once there is a first task.
-        tasks: The tasks of this process, while the server is served.
-        task_services: Those of all event loops of this process.
-        info_texts: The texts that `info_meta` has encoded, by the versions of revisions.
-    """
+    """What all sessions of a server share."""
 
     info: Implementation
     load_handlers: Callable[[], Mapping[str, Handler]]
+    """Returns the handlers by the names in `Method.operation`. It is called when the first session
+    needs them, since it imports more than an app that is only made does."""
     registry: Registry
     instructions: str | None = None
     settings: Settings = field(default_factory=Settings)
     state: Any = None
+    """The value that the lifespan yielded."""
     steps: StepMemory = field(default_factory=StepMemory)
     changes: Changes = field(default_factory=Changes)
     middleware: tuple[Middleware, ...] = ()
+    """Functions around every handler, the first outermost; see `mcpkit.middleware`."""
     converters: Converters = field(default_factory=Converters)
     assumed_scopes: frozenset[str] | None = None
+    """The scopes of a caller without HTTP; None: scopes do not apply to it."""
     overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
         default_factory=dict[Callable[..., Any], Callable[..., Any]]
     )
+    """Functions that replace those of dependencies, in tests."""
     task_table: list[Table[Task]] = field(default_factory=list["Table[Task]"])
+    """The store of tasks in this process, once there is a first task."""
     tasks: TaskService | None = None
+    """The tasks of this process, while the server is served."""
     task_services: list[TaskService] = field(default_factory=list["TaskService"])
+    """The tasks of all event loops of this process."""
     _sealers: dict[str, Sealer] = field(default_factory=dict[str, Sealer])
     info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    """The texts that `info_meta` has encoded, by the versions of revisions."""
 
     catalog: Catalog = field(init=False)
     """The entries that a request can see: the registry, or a view of it."""
@@ -186,48 +161,33 @@ class Server:
 
     def view_for(self, request: Request) -> Server:
         """Return the same server with the entries that a request may see."""
-        scopes = self._scopes_of(request)
-        if scopes is None:
+        if not self.registry.restricted:
             return self
-        is_known = request.principal is not None or request.origin is None
+        principal, hierarchy = request.principal, self.settings.scopes
+        if request.origin is not None:
+            scopes = hierarchy.held(frozenset() if principal is None else principal.scopes)
+        elif self.assumed_scopes is not None:
+            scopes = hierarchy.held(self.assumed_scopes)
+        else:  # scopes do not apply
+            return self
+        is_known = principal is not None or request.origin is None
         version = self.registry.version
         found = self._views.get((scopes, is_known))
         if found is None or found[0] != version:
             refusal = partial(refusal_of, held=scopes, is_known=is_known)
-            made = self._copy(catalog=View(self.registry, refusal))
+            made = self.replace(catalog=View(self.registry, refusal))
             if len(self._views) >= MAX_VIEWS:
                 self._views.clear()
             found = self._views[scopes, is_known] = version, made
         return found[1]
 
-    def _scopes_of(self, request: Request) -> frozenset[str] | None:
-        """Return the scopes that a request may use; None if scopes do not apply to it."""
-        if not self.registry.restricted:
-            return None
-        scopes = self.settings.scopes
-        if request.origin is None:
-            return None if self.assumed_scopes is None else scopes.held(self.assumed_scopes)
-        principal = request.principal
-        return scopes.held(frozenset() if principal is None else principal.scopes)
-
-    def _copy(self, **changes: Any) -> Server:
+    def replace(self, **changes: Any) -> Server:
+        """Return the same server with other values of some fields."""
         made = copy.copy(self)
         made._views = {}
         for name, value in changes.items():
             setattr(made, name, value)
         return made
-
-    def with_state(self, state: Any) -> Server:
-        """Return the same server with the value that a lifespan has yielded."""
-        return self._copy(state=state)
-
-    def with_tasks(self, tasks: TaskService) -> Server:
-        """Return the same server with the tasks of this process."""
-        return self._copy(tasks=tasks)
-
-    def with_overrides(self, overrides: Mapping[Callable[..., Any], Callable[..., Any]]) -> Server:
-        """Return the same server with other functions in place of some dependencies' own."""
-        return self._copy(overrides=overrides)
 
     def info_meta(self, revision: Revision) -> bytes:
         """Return the encoded member of ``_meta`` that identifies the server (MSG-16)."""

@@ -74,35 +74,9 @@ class Session(RunHost):
         loop: The event loop that handlers run on.
         connection: The protocol state to continue; a new one by default.
         threads: The worker threads, shared by the sessions of a server; its own by default.
-        attached: True to notify the client of changes from the start; False: from the first
-            subscription on, or from `attach` on.
+        notifying: True to notify the client of changes from the start; False: from the first
+            subscription on, or from `start_notifying` on.
     """
-
-    __slots__ = (
-        "_bytes_waiting",
-        "_channel",
-        "_closing",
-        "_connection",
-        "_dropped",
-        "_first_log_rank",
-        "_handlers",
-        "_idle",
-        "_log_rank",
-        "_loop",
-        "_max_running",
-        "_passing_on_roots",
-        "_pending",
-        "_root_handlers",
-        "_roots_changed",
-        "_running",
-        "_size",
-        "_subscriptions",
-        "_waiting",
-        "on_writable",
-        "report_exception",
-        "server",
-        "threads",
-    )
 
     def __init__(
         self,
@@ -112,7 +86,7 @@ class Session(RunHost):
         *,
         connection: Connection | None = None,
         threads: Threads | None = None,
-        attached: bool = True,
+        notifying: bool = True,
     ) -> None:
         self.server = server
         self.on_writable: Callable[[], None] = do_nothing
@@ -137,9 +111,9 @@ class Session(RunHost):
         self._pending: PendingRequests | None = None
         self._root_handlers: list[RootsHandler] = []
         self._roots_changed = False
-        self._passing_on_roots = False
-        if attached:
-            self.attach()
+        self._reading_roots = False
+        if notifying:
+            self.start_notifying()
 
     # --- what arrives -----------------------------------------------------------------------------
 
@@ -148,7 +122,8 @@ class Session(RunHost):
         try:
             message = parse(text)
         except ProtocolError:
-            self._act_on_all(self._connection.receive(text))
+            for event in self._connection.receive(text):
+                self.act_on(event)
             return
         self._size = len(text)
         self.take(message)
@@ -159,7 +134,8 @@ class Session(RunHost):
         if message.__class__ is dict:
             self.act_on(self._connection.take_one(message, origin), origin)
         else:
-            self._act_on_all(self._connection.take(message, origin), origin)
+            for event in self._connection.take(message, origin):
+                self.act_on(event, origin)
 
     def read(self, message: dict[str, Any], origin: RequestSource | None = None) -> Event:
         """Return the meaning of one message, for a check before `act_on` serves it."""
@@ -175,7 +151,7 @@ class Session(RunHost):
                 or known.capability is None
                 or known.operation in SESSION_HANDLERS
             ):
-                self._begin(event)
+                self._start(event)
             elif self._many_wait(_WHILE_ASKING, _BYTES_WHILE_ASKING):
                 self._fail(event, InternalError("Too many requests are waiting; ask again later"))
             else:
@@ -186,27 +162,20 @@ class Session(RunHost):
         elif type(event) is Cancelled:
             self.cancel(event.request)
         elif type(event) is Notification:
-            self._noticed(event.notice)
+            self._take_notice(event.notice)
         elif type(event) is Response:
             self._requests.answered(event)
         elif type(event) is Ignored:
-            self._dropped_message(event, origin)
+            log.debug("not served: %s", event.reason)
+            self._channel.reject(event, origin)
+            if event.answers is not None:
+                self._requests.answered(Response(event.answers, None, None))
 
     def drop_channel(self) -> None:
         """Drop every further message: the client and its channel have left."""
         self._channel = Channel()
 
-    def _act_on_all(self, events: Sequence[Event], origin: RequestSource | None = None) -> None:
-        for event in events:
-            self.act_on(event, origin)
-
-    def _dropped_message(self, event: Ignored, origin: RequestSource | None) -> None:
-        log.debug("not served: %s", event.reason)
-        self._channel.reject(event, origin)
-        if event.answers is not None:
-            self._requests.answered(Response(event.answers, None, None))
-
-    def _noticed(self, notice: Notice) -> None:
+    def _take_notice(self, notice: Notice) -> None:
         if notice == "initialized":
             self._requests.release()
             if self._subscriptions is not None:
@@ -214,9 +183,9 @@ class Session(RunHost):
         elif notice == "roots_changed":
             self._requests.forget_roots()
             self._roots_changed = True
-            if self._root_handlers and not self._passing_on_roots:
-                self._passing_on_roots = True
-                self._loop.start(self._pass_on_roots())
+            if self._root_handlers and not self._reading_roots:
+                self._reading_roots = True
+                self._loop.start(self._read_roots())
 
     def refuse(self, error: ProtocolError) -> None:
         """Send an error response for a message that could not be read."""
@@ -232,7 +201,7 @@ class Session(RunHost):
         `on_writable` is called when it may read on.
         """
         # While a request to the client is open, its response must be read.
-        return bool(self._waiting) and self._many_wait() and not self._is_asking
+        return bool(self._waiting) and self._many_wait() and not self._pending
 
     def _many_wait(self, count: int = 1, size: int = 1) -> bool:
         return (
@@ -240,19 +209,14 @@ class Session(RunHost):
             or self._bytes_waiting >= size * MAX_WAITING_BYTES
         )
 
-    def _read_on(self) -> None:
-        """Let the transport read on, because a response is expected."""
-        if self._many_wait():
-            self._loop.soon(self.on_writable)
-
-    def attach(self) -> None:
+    def start_notifying(self) -> None:
         """Notify the client of changes from now on."""
-        self._subscribed().attach()
+        self._subscribed().start_notifying()
 
-    def detach(self) -> None:
+    def stop_notifying(self) -> None:
         """Stop notifying the client of changes."""
         if self._subscriptions is not None:
-            self._subscriptions.detach()
+            self._subscriptions.stop_notifying()
 
     @property
     def has_state(self) -> bool:
@@ -313,20 +277,20 @@ class Session(RunHost):
                 self._channel.send,
                 self._channel.wait_for_client,
                 self.server.settings.ask_timeout,
-                self._read_on,
+                self._expect_response,
             )
         return self._pending
 
-    @property
-    def _is_asking(self) -> bool:
-        return bool(self._pending)
+    def _expect_response(self) -> None:
+        if self._many_wait():
+            self._loop.soon(self.on_writable)  # the transport has to read on
 
     @property
     def busy(self) -> bool:
         """True if any handler runs, or waits for others to end."""
         return bool(self._running or self._waiting)
 
-    def begin_waiting(self) -> None:
+    def start_waiting(self) -> None:
         """Start the requests that wait, as far as there is room.
 
         A channel calls this when it is no longer congested.
@@ -336,7 +300,7 @@ class Session(RunHost):
             self._waiting and len(self._running) < self._max_running and not self._channel.congested
         ):
             request = next(iter(self._waiting))
-            self._waits_no_more(request).run(self._begin, request)
+            self._waits_no_more(request).run(self._start, request)
         if was_full and not self.is_full:
             self.on_writable()
         if not self.busy and self._idle is not None:
@@ -347,7 +311,7 @@ class Session(RunHost):
         self._bytes_waiting -= size
         return context
 
-    def _begin(self, request: Request) -> None:
+    def _start(self, request: Request) -> None:
         known = request.known
         params = request.params
         server = self.server
@@ -395,7 +359,7 @@ class Session(RunHost):
             else:
                 self._channel.answer(request, self._connection.send_result(request, text))
         if self._running.pop(request, None) is not None:
-            self.begin_waiting()
+            self.start_waiting()
         # Else the run ended in its first step, and was never counted.
 
     def cancel(self, request: Request) -> None:
@@ -467,7 +431,15 @@ class Session(RunHost):
             found = run.server.catalog.resource(uri)
             if found is not None and found[0].allow is not None:
                 checks.append(partial(found[0].admit, uri, found[1], Context(run)))
-        return _in_turn(checks, act) if checks else act()
+        if not checks:
+            return act()
+
+        async def act_when_allowed() -> T:
+            for check in checks:
+                await check()
+            return act()
+
+        return act_when_allowed()
 
     def end_listens(self, *, announce: bool) -> None:
         """End every stream of changes from this side (SUB-6).
@@ -476,19 +448,17 @@ class Session(RunHost):
             announce: Also send ``notifications/cancelled`` for it, as stdio wants (SUB-7).
         """
         if self._subscriptions is not None:
-            self._subscriptions.end_listens(self._end_listen, announce=announce)
-
-    def _end_listen(self, request: Request, tag: Mapping[str, Any]) -> None:
-        if self._connection.is_in_flight(request):
-            text = encode_result(self.server, request, Encoded(b"", tag))
-            self._channel.answer(request, self._connection.send_result(request, text))
+            for request, tag in self._subscriptions.end_listens(announce=announce):
+                if self._connection.is_in_flight(request):
+                    text = encode_result(self.server, request, Encoded(b"", tag))
+                    self._channel.answer(request, self._connection.send_result(request, text))
 
     def on_exception(self, request: Request, error: BaseException) -> None:
         """Pass on the exception behind a failure."""
         self.report_exception(request, error)
 
     def announce_task(self, id: str) -> None:
-        """Tell the client about a task that one of its requests has created (2025-11-25)."""
+        """Notify the client of a task that one of its requests has created (2025-11-25)."""
         self._subscribed().announce_task(id)
 
     def attach_task(self, id: str, request: Request) -> AbstractContextManager[object]:
@@ -532,34 +502,27 @@ class Session(RunHost):
         if handler not in self._root_handlers:
             self._root_handlers.append(handler)
 
-    async def _pass_on_roots(self) -> None:
-        # A client may report changes faster than it answers: they are passed on one by one, and
-        # those that arrive meanwhile become one.
+    async def _read_roots(self) -> None:
+        # A client may report changes faster than it answers; those that arrive meanwhile are one.
         try:
-            while self._roots_changed:
+            while self._roots_changed and (revision := self._connection.revision) is not None:
                 self._roots_changed = False
-                await self._pass_on_roots_once()
+                try:
+                    roots = await self._requests.ask(Roots(), revision, self._connection.client)
+                except Exception:
+                    log.exception("the changed roots could not be read")
+                    continue
+                for handler in list(self._root_handlers):
+                    try:
+                        made = handler(list(roots))
+                        if inspect.isawaitable(made):
+                            await made
+                    except (Exception, SystemExit, KeyboardInterrupt) as error:
+                        if is_interrupt(error):
+                            raise
+                        log.exception("a handler for changed roots failed")
         finally:
-            self._passing_on_roots = False
-
-    async def _pass_on_roots_once(self) -> None:
-        revision = self._connection.revision
-        if revision is None:
-            return
-        try:
-            roots = await self._requests.ask(Roots(), revision, self._connection.client)
-        except Exception:
-            log.exception("the changed roots could not be read")
-            return
-        for handler in list(self._root_handlers):
-            try:
-                made = handler(list(roots))
-                if inspect.isawaitable(made):
-                    await made
-            except (Exception, SystemExit, KeyboardInterrupt) as error:
-                if is_interrupt(error):
-                    raise
-                log.exception("a handler for changed roots failed")
+            self._reading_roots = False
 
     def disconnect(self) -> None:
         """Note that the client disconnected: every wait for its responses ends."""
@@ -644,8 +607,7 @@ class Session(RunHost):
 
 
 def _session_handler(act: Callable[[Session, Run], Any]) -> Handler:
-    def handler(server: Server, params: Params, context: Context[Any]) -> Any:
-        del server, params
+    def handler(_server: Server, _params: Params, context: Context[Any]) -> Any:
         run = cast("Run", context.backend)
         return act(cast("Session", run.session), run)
 
@@ -660,9 +622,3 @@ SESSION_HANDLERS: Final[Mapping[str, Handler]] = {
 }
 """The handlers of methods of the session itself. They run at once, whatever else waits, unless a
 predicate has to allow it first; one that returns None is answered later."""
-
-
-async def _in_turn(checks: Sequence[Callable[[], Awaitable[None]]], act: Callable[[], T]) -> T:
-    for check in checks:
-        await check()
-    return act()

@@ -94,7 +94,7 @@ class Subscriptions:
         self._dirty_kinds: dict[ListKind, None] = {}
         self._dirty_uris: dict[str, None] = {}
         self._flushing = False
-        self._attached = False
+        self._notifying = False
         self._ended = False
         self._tasks: dict[str, int] = {}
         """The tasks whose changes are passed on, and how many times each."""
@@ -112,30 +112,30 @@ class Subscriptions:
 
     def watch(self, uris: frozenset[str]) -> None:
         """Subscribe to resources, as the client has asked in this session or an earlier one."""
-        self.attach()
+        self.start_notifying()
         added = uris - self._watched
         self._watched |= added
         self._server.changes.watch(self, added)
 
-    def attach(self) -> None:
+    def start_notifying(self) -> None:
         """Notify the client of changes from now on."""
-        if not self._attached:
-            self._attached = True
+        if not self._notifying:
+            self._notifying = True
             changes = self._server.changes
-            changes.attach(self)
+            changes.add(self)
             changes.watch(self, self._watched)
             for stream in self._streams.values():
                 changes.watch(self, stream.uris)
 
-    def detach(self) -> None:
+    def stop_notifying(self) -> None:
         """Stop notifying the client of changes."""
-        self._attached = False
-        self._server.changes.detach(self)
+        self._notifying = False
+        self._server.changes.remove(self)
 
     def end(self) -> None:
         """Stop for good: the session ends."""
         self._ended = True
-        self.detach()
+        self.stop_notifying()
         for id in list(self._tasks):
             self._unfollow(id, all_of_them=True)
 
@@ -173,41 +173,48 @@ class Subscriptions:
             raise InvalidParams('subscriptions/listen needs "notifications", an object')
         if len(self._streams) >= self._server.settings.max_subscriptions:
             raise InvalidRequest(f"More than {len(self._streams)} subscriptions; end one first")
-        advertised = catalog.advertised
-        uris = wanted.get("resourceSubscriptions", [])
-        if not is_array(uris) or not all(isinstance(uri, str) for uri in uris):
-            raise InvalidParams('"resourceSubscriptions" must be an array of strings')
-        most = self._server.settings.max_subscriptions
-        if len(uris) > most:
-            raise InvalidParams(f'"resourceSubscriptions" has more than {most} URIs')
+        uris = self._strings(wanted, "resourceSubscriptions")
         accepted: dict[str, Any] = {
             name: True
             for name, kind in _LIST_FILTERS.items()
-            if wanted.get(name) is True and kind in advertised
+            if wanted.get(name) is True and kind in catalog.advertised
         }
         for uri in uris:
             check_uri(uri)
-        known: list[str] = [uri for uri in uris if catalog.resource(uri) is not None]
+        known = [uri for uri in uris if catalog.resource(uri) is not None]
         if known:
             accepted["resourceSubscriptions"] = known
         kinds: frozenset[ListKind] = frozenset(
             kind for name, kind in _LIST_FILTERS.items() if name in accepted
         )
-        ids = self._task_ids(wanted, request)
+        ids: list[str] = []
+        if "taskIds" in wanted and self._server.tasks is not None:
+            if not declares(request.client):  # SUB-10
+                raise MissingClientCapability({"extensions": {EXTENSION: {}}})
+            ids = list(dict.fromkeys(self._strings(wanted, "taskIds")))
         if ids:
             accepted["taskIds"] = ids
         self._reserve(size_of([*known, *ids]), request)
         request.params = {}  # they may be long, and the stream stays open
-        self.attach()
+        self.start_notifying()
         stream = self._streams[request] = _Stream(request, kinds, frozenset(known), frozenset(ids))
         self._server.changes.watch(self, stream.uris)
         for id in stream.tasks:
             self._follow(id)
             if self._server.tasks is not None:
-                self._loop.soon(partial(self._start_telling, id, stream, self._server.tasks))
+                self._loop.soon(partial(self._start_announcing, id, stream, self._server.tasks))
         # SUB-1: the acknowledgement is the first message of a subscription.
         params = {"notifications": accepted, "_meta": stream.tag}
         self._notify("notifications/subscriptions/acknowledged", params, request)
+
+    def _strings(self, wanted: Mapping[str, Any], name: str) -> list[str]:
+        found = wanted.get(name, [])
+        limit = self._server.settings.max_subscriptions
+        if not is_array(found) or not all(isinstance(each, str) for each in found):
+            raise InvalidParams(f'"{name}" must be an array of strings')
+        if len(found) > limit:
+            raise InvalidParams(f'"{name}" has more than {limit} strings')
+        return found
 
     def forget(self, request: Request) -> None:
         """Drop the stream of a request that is over, if it had one."""
@@ -217,40 +224,23 @@ class Subscriptions:
             for id in stream.tasks:
                 self._unfollow(id)
 
-    def end_listens(
-        self, ended: Callable[[Request, Mapping[str, Any]], None], *, announce: bool
-    ) -> None:
+    def end_listens(self, *, announce: bool) -> list[tuple[Request, Mapping[str, Any]]]:
         """End every stream of changes from this side (SUB-6).
 
         Args:
-            ended: Called with the request of each, and the ``_meta`` of its result.
             announce: Also send ``notifications/cancelled`` for it, as stdio wants (SUB-7).
+
+        Returns:
+            The request of each, and the ``_meta`` of its result.
         """
-        for request, stream in list(self._streams.items()):
+        streams = list(self._streams.items())
+        for request, _ in streams:
             self.forget(request)
             if announce:
                 self._notify("notifications/cancelled", {"requestId": request.id}, request)
-            ended(request, stream.tag)
+        return [(request, stream.tag) for request, stream in streams]
 
     # --- tasks ------------------------------------------------------------------------------------
-
-    def _task_ids(self, wanted: Mapping[str, Any], request: Request) -> list[str]:
-        """Return the tasks whose changes a stream announces.
-
-        Raises:
-            MissingClientCapability: The client does not declare the extension (SUB-10).
-        """
-        if "taskIds" not in wanted or self._server.tasks is None:
-            return []
-        if not declares(request.client):
-            raise MissingClientCapability({"extensions": {EXTENSION: {}}})
-        ids = wanted["taskIds"]
-        if not is_array(ids) or not all(isinstance(id, str) for id in ids):
-            raise InvalidParams('"taskIds" must be an array of strings')
-        most = self._server.settings.max_subscriptions
-        if len(ids) > most:
-            raise InvalidParams(f'"taskIds" has more than {most} ids')
-        return list(dict.fromkeys(ids))
 
     def announce_task(self, id: str) -> None:
         """Pass on the changes of a task that the client has created (2025-11-25)."""
@@ -296,15 +286,15 @@ class Subscriptions:
             self._notify("notifications/tasks/status", params, self._waiting.get(task.id))
         for stream in list(self._streams.values()):
             if task.id in stream.tasks:
-                self._tell_details(task, stream, tasks)
+                self._announce_details(task, stream, tasks)
         if task.is_over:
             self._unfollow(task.id, all_of_them=True)
 
-    def _start_telling(self, id: str, stream: _Stream, tasks: TaskService) -> None:
+    def _start_announcing(self, id: str, stream: _Stream, tasks: TaskService) -> None:
         if not self._ended:
-            self._loop.start(self._tell_state(id, stream, tasks))
+            self._loop.start(self._announce_state(id, stream, tasks))
 
-    async def _tell_state(self, id: str, stream: _Stream, tasks: TaskService) -> None:
+    async def _announce_state(self, id: str, stream: _Stream, tasks: TaskService) -> None:
         """Announce the state of a task on a new stream."""
         try:
             task = await tasks.get(id, tasks.owner_of(stream.request))
@@ -315,9 +305,9 @@ class Subscriptions:
         except ProtocolError:
             pass  # the next change will be announced
         else:
-            self._tell_details(task, stream, tasks)
+            self._announce_details(task, stream, tasks)
 
-    def _tell_details(self, task: Task, stream: _Stream, tasks: TaskService) -> None:
+    def _announce_details(self, task: Task, stream: _Stream, tasks: TaskService) -> None:
         """Announce the state of a task on a stream, if its client owns the task."""
         request = stream.request
         if task.owner == tasks.owner_of(request) and request in self._streams:

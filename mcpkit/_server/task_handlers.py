@@ -108,7 +108,7 @@ async def _create_as_requested(
         await tool.admit(arguments, context)
     except InvalidArguments as error:
         raise InvalidParams(str(error)) from None
-    return await _create(tool, arguments, server, context, ttl, {})
+    return await _create(tool, arguments, server, context, ttl=ttl, given={})
 
 
 async def _create_when_answered(
@@ -120,22 +120,16 @@ async def _create_when_answered(
     except Exception as error:
         return await error_result(tool, context, error)
     asker = _run_of(context).asker
-    given: Mapping[str, tuple[str, Any]]
     given = asker.answers if isinstance(asker, StatelessReplay) else {}
-    return await _create(tool, arguments, server, context, None, given)
+    return await _create(tool, arguments, server, context, ttl=None, given=given)
 
 
 async def _create(
-    tool: Tool,
-    arguments: dict[str, Any],
-    server: Server,
-    context: Context[Any],
-    ttl: float | None,
-    given: Mapping[str, tuple[str, Any]],
+    tool: Tool, arguments: dict[str, Any], server: Server, context: Context[Any], **options: Any
 ) -> TaskCreated:
     tasks = _tasks_of(server)
     task = await tasks.begin(
-        tool.name, arguments, context.request, ttl=ttl, tool_ttl=tool.task_ttl, given=given
+        tool.name, arguments, context.request, tool_ttl=tool.task_ttl, **options
     )
     _run_of(context).session.announce_task(task.id)
     return TaskCreated(task, tasks.settings.poll_interval)
@@ -287,7 +281,8 @@ async def _relay(
                 related(task.id),
                 question_id(task.id, key),
             )
-            answer = reply(await context.backend.ask(asked))
+            result: Mapping[str, Any] = await context.backend.ask(asked)
+            answer = reply(result)
         except InputRequestRefused as error:
             answer = refusal(error)
         except InvalidInputResponse:

@@ -54,13 +54,7 @@ MAX_STEPS: Final = 1000
 
 
 class TaskRun(RunHost):
-    """One run of a task: the host of the run of its handler.
-
-    Args:
-        server: The server with its tasks.
-        tasks: The tasks of the process.
-        task: The task, as it was claimed.
-    """
+    """One run of a task that was claimed: the host of the run of its handler."""
 
     def __init__(self, server: Server, tasks: TaskService, task: Task) -> None:
         self._server = server
@@ -162,14 +156,14 @@ class TaskRun(RunHost):
         """Write the outcome of the run to the record."""
         if outcome is ABANDONED or self._lost:
             return
-        request, leg = run.request, self.number
+        request, attempt, limit = run.request, self.number, self._tasks.settings.max_bytes
         if type(outcome) is InputRequired:
             asks = {key: self._tasks.seal(each) for key, each in outcome.members.items()}
-            most, message = self._tasks.settings.max_bytes, self._message
-            if sum(map(len, [*asks.values(), *self._task.input_requests.values()])) > most:
-                await self._fail(InternalError(f"The questions have more than {most} bytes"))
+            if sum(map(len, [*asks.values(), *self._task.input_requests.values()])) > limit:
+                await self._fail(InternalError(f"The questions have more than {limit} bytes"))
                 return
-            await self._change(lambda task, now: record.park(task, leg, asks, now, message))
+            message = self._message
+            await self._change(lambda task, now: record.park(task, attempt, asks, now, message))
             return
         text = b""
         if type(outcome) is not Failed:
@@ -178,9 +172,8 @@ class TaskRun(RunHost):
             except Exception as error:  # the value holds what JSON cannot carry
                 outcome = run.failed(error)
             else:
-                if len(text) > self._tasks.settings.max_bytes:
-                    most = self._tasks.settings.max_bytes
-                    outcome = Failed(InternalError(f"The result has more than {most} bytes"))
+                if len(text) > limit:
+                    outcome = Failed(InternalError(f"The result has more than {limit} bytes"))
         if type(outcome) is Failed:
             await self._fail(outcome.error)
             return
@@ -196,8 +189,10 @@ class TaskRun(RunHost):
         await self._finish("failed", b"e" + encode(error.to_wire()), message)
 
     async def _finish(self, status: record.Outcome, outcome: bytes, message: str | None) -> None:
-        leg, sealed = self.number, self._tasks.seal(outcome)
-        await self._change(lambda task, now: record.finish(task, leg, status, sealed, now, message))
+        number, sealed = self.number, self._tasks.seal(outcome)
+        await self._change(
+            lambda task, now: record.finish(task, number, status, sealed, now, message)
+        )
 
     async def _change(self, edit: Callable[[Task, float], Task | None]) -> None:
         try:
@@ -258,11 +253,7 @@ class TaskRun(RunHost):
         self._message = truncate(message, MAX_MESSAGE)
         if not self._noting:
             self._noting = True
-            self._tasks.loop.soon(self._begin_noting)
-
-    def _begin_noting(self) -> None:
-        if not self.ended.is_set():
-            self._tasks.loop.start(self._write_notes())
+            self._tasks.loop.soon(lambda: self._tasks.loop.start(self._write_notes()))
 
     async def _write_notes(self) -> None:
         written: str | None = None
@@ -280,9 +271,8 @@ class TaskRun(RunHost):
     def _noted(self, message: str, task: Task, now: float) -> Task | None:
         return record.note(task, self.number, message, now)
 
-    def log_threshold(self, request: Request) -> int | None:
+    def log_threshold(self, _request: Request) -> int | None:
         """Return the rank of the lowest log level to send; None: nothing."""
-        del request
         return self._log_threshold
 
 
@@ -342,15 +332,7 @@ def _seals(server: Server) -> tuple[Callable[[bytes], bytes], Callable[[bytes], 
 async def serving_tasks(
     server: Server, loop: Loop
 ) -> AsyncGenerator[tuple[Server, TaskService], None]:
-    """Serve the tasks of a server.
-
-    Args:
-        server: The server with the state of its lifespan.
-        loop: The event loop.
-
-    Yields:
-        The server with its tasks, and the tasks.
-    """
+    """Serve the tasks of a server; yields the server with them, and the tasks."""
     settings = server.settings
     seal, open = _seals(server)
     tasks = TaskService(
@@ -362,7 +344,7 @@ async def serving_tasks(
         open=open,
         run_task=lambda task: TaskRun(served, tasks, task),
     )
-    served = server.with_tasks(tasks)
+    served = server.replace(tasks=tasks)
     if settings.tasks.store is not None and "tasks" in server.catalog.advertised:
         tasks.serve()
     server.task_services.append(tasks)
@@ -431,12 +413,7 @@ class AppTasks:
         else:
             request = ctx.request
         task = await found.begin(
-            entry.name,
-            arguments or {},
-            request,
-            ttl=ttl,
-            tool_ttl=entry.task_ttl,
-            given={},
+            entry.name, arguments or {}, request, ttl=ttl, tool_ttl=entry.task_ttl, given={}
         )
         return task.id
 

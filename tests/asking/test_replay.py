@@ -194,7 +194,7 @@ def test_what_cannot_be_asked_leaves_nothing_pending(calls: Calls) -> None:
 
 
 async def run_step(replay: StatelessReplay, key: str, value: Any) -> tuple[bool, Any]:
-    step = await replay.begin_step(key)
+    step = await replay.start_step(key)
     if not step.done:
         await step.finish(value)
         return True, step.value
@@ -235,9 +235,9 @@ def test_the_memory_of_steps_is_bounded() -> None:
 
     async def fill() -> list[bool]:
         for key in ("a", "b", "c"):
-            await memory.begin("call", key)
+            await memory.start("call", key)
             memory.end("call", key, key)
-        return [(await memory.begin("call", key))[0] for key in ("b", "c", "a")]
+        return [(await memory.start("call", key))[0] for key in ("b", "c", "a")]
 
     assert wait(fill) == [True, True, False]
 
@@ -248,12 +248,12 @@ def test_whoever_causes_many_steps_loses_its_own_and_not_those_of_others() -> No
     alice, mallory = "alice", "mallory"
 
     async def fill() -> list[bool]:
-        await memory.begin("hers", "charge")
+        await memory.start("hers", "charge")
         memory.end("hers", "charge", 1, alice)
         for number in range(1000):
-            await memory.begin("many", str(number))
+            await memory.start("many", str(number))
             memory.end("many", str(number), number, mallory)
-        done = [await memory.begin(*place) for place in (("hers", "charge"), ("many", "0"))]
+        done = [await memory.start(*place) for place in (("hers", "charge"), ("many", "0"))]
         return [found for found, _ in done]
 
     assert wait(fill) == [True, False]
@@ -263,11 +263,11 @@ def test_steps_whose_state_has_expired_are_forgotten() -> None:
     memory = StepMemory()
 
     async def fill() -> bool:
-        await memory.begin("early", "step")
+        await memory.start("early", "step")
         memory.end("early", "step", 1, lifetime=-1)
-        await memory.begin("late", "step")
+        await memory.start("late", "step")
         memory.end("late", "step", 1, lifetime=60)
-        return (await memory.begin("early", "step"))[0]
+        return (await memory.start("early", "step"))[0]
 
     assert wait(fill) is False
 
@@ -310,9 +310,9 @@ def test_what_steps_remember_is_bounded_in_bytes() -> None:
 
     async def fill() -> list[tuple[bool, Any]]:
         for key in "abcd":
-            await memory.begin("call", key)
+            await memory.start("call", key)
             memory.end("call", key, key * 38)
-        return [await memory.begin("call", key) for key in "dcb"]
+        return [await memory.start("call", key) for key in "dcb"]
 
     assert wait(fill) == [(True, "d" * 38), (True, "c" * 38), (False, None)]
 
@@ -321,8 +321,8 @@ def test_a_result_that_is_larger_than_all_that_steps_remember_is_not_remembered(
     memory = StepMemory(max_bytes=100, share=1)
 
     async def fill() -> tuple[bool, Any]:
-        await memory.begin("call", "large")
+        await memory.start("call", "large")
         memory.end("call", "large", "x" * 200)
-        return await memory.begin("call", "large")
+        return await memory.start("call", "large")
 
     assert wait(fill) == (False, None)

@@ -140,7 +140,7 @@ class LegacySessions:
         if "id" not in message:
             raise HttpError(400, "initialize is a request, and needs an id")
         loop = self._open_requests.loop
-        session = Session(self._server, CHANNEL, loop, threads=self._threads, attached=False)
+        session = Session(self._server, CHANNEL, loop, threads=self._threads, notifying=False)
         exchange = Exchange(http, session, self._open_requests, 1, modern=False)
         session.take(message, exchange)
         revision = session.revision

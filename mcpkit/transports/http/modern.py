@@ -59,7 +59,7 @@ class ModernRequests:
                 open_requests.check_room(http, "streams")
                 exchange.lasts = True
                 exchange.end_on_expiry(exchange.end_listens)
-                exchange.on_close = session.detach
+                exchange.on_close = session.stop_notifying
         session.act_on(event, exchange)
         if wants_answer and exchange.done and session.is_unused:
             self._idle_session = session

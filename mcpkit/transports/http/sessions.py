@@ -219,7 +219,7 @@ class LiveSession(ExchangeChannel):
         """Return the stream of messages that belong to no request (HTTPL-10)."""
         if self.standalone is None:
             self.standalone = self._new_stream(f"s{next(self._table.numbers)}")
-            self.session.attach()
+            self.session.start_notifying()
         return self.standalone
 
     def resume(self, last: str) -> Stream:
@@ -293,7 +293,7 @@ class LiveSession(ExchangeChannel):
         if stream.response is None and self.standalone is stream:
             stream.discard()
             self.standalone = None
-            self.session.detach()
+            self.session.stop_notifying()
             self.finish()
 
     def finish(self) -> None:
@@ -316,7 +316,7 @@ class LiveSession(ExchangeChannel):
 def stateless_session(server: Server, loop: Loop, threads: Threads) -> Session:
     """Return a session that knows no client, for requests that announce themselves."""
     connection = Connection(announced=True)
-    return Session(server, CHANNEL, loop, connection=connection, threads=threads, attached=False)
+    return Session(server, CHANNEL, loop, connection=connection, threads=threads, notifying=False)
 
 
 class SessionTable:
@@ -380,7 +380,7 @@ class SessionTable:
             self.loop,
             connection=Connection(id.revision, id.client, ids=self._ids),
             threads=self._threads,
-            attached=False,
+            notifying=False,
         )
         state = self._store.take(id.key)
         try:

@@ -127,7 +127,7 @@ async def serve(
         def go_on() -> None:
             """Start waiting requests and resume reading, as far as there is room."""
             if not output.congested:
-                session.begin_waiting()
+                session.start_waiting()
             if lines.go_on():
                 stop_watching()
                 reader.resume()
