@@ -19,7 +19,6 @@ from mcpkit.types import (
     Icon,
     ImageContent,
     Implementation,
-    Message,
     ResourceLink,
     TextContent,
     TextResourceContents,
@@ -196,15 +195,6 @@ def test_annotations_of_which_nothing_is_left_are_left_out() -> None:
 def test_a_priority_of_zero_is_sent() -> None:
     sent = wire.block_to_wire(TextContent("x", annotations=Annotations(priority=0)), NEWEST)
     assert sent["annotations"] == {"priority": 0}
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_prompt_message_has_one_block(version: str) -> None:
-    """PROMPT-4."""
-    block = BLOCKS["audio"]
-    sent = wire.message_to_wire(Message("", "assistant"), block, revision(version))
-    check_value(sent, version, "PromptMessage")
-    assert sent["role"] == "assistant"
 
 
 MALFORMED: dict[str, dict[str, Any]] = {
