@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit._utils.json import (
+    References,
     Step,
     count_values,
     every_schema,
     excess_of,
     excess_of_digits,
     has_more_values,
-    resolve,
     walk,
 )
 
@@ -109,7 +109,7 @@ ROOT: Final[dict[str, Any]] = {
     ],
 )
 def test_a_reference_names_a_schema_of_the_document(reference: str, title: str) -> None:
-    found = resolve(ROOT, reference)
+    found = References(ROOT).resolve(reference)
     assert isinstance(found, dict)
     assert found["title"] == title
 
@@ -128,7 +128,7 @@ def test_a_reference_names_a_schema_of_the_document(reference: str, title: str) 
     ],
 )
 def test_a_reference_to_nothing_in_the_document_names_nothing(reference: str) -> None:
-    assert resolve(ROOT, reference) is None
+    assert References(ROOT).resolve(reference) is None
 
 
 # --- the size of a text ---------------------------------------------------------------------------

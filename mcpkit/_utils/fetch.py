@@ -51,17 +51,11 @@ class FetchError(Exception):
 
 @dataclass(frozen=True)
 class Response:
-    """The response of an authorization server.
-
-    Args:
-        status: The HTTP status.
-        document: The JSON object in the body; empty if the body is not one.
-        headers: By name in lower case.
-        is_json: True if the body is a JSON object.
-    """
+    """The response of an authorization server."""
 
     status: int
-    document: dict[str, Any] = field(repr=False)
+    document: dict[str, Any] = field(repr=False)  # empty if the body is not a JSON object
+    # By name in lower case.
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     is_json: bool = True
 
@@ -72,11 +66,7 @@ class Response:
 
 
 class PerEventLoop(Generic[T]):
-    """A value for each event loop, for objects that event loops cannot share.
-
-    Args:
-        make: Makes the value for an event loop.
-    """
+    """A value for each event loop, for objects that event loops cannot share."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -172,12 +162,7 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 async def fetch_json(url: str, **options: Any) -> dict[str, Any]:
-    """Return the JSON object in a response with status 200.
-
-    Args:
-        url: As `check_address` allows it.
-        options: Those of `fetch`, which raises the same exceptions.
-    """
+    """Return the JSON object in a response with status 200; as `fetch` otherwise."""
     response = await fetch(url, **options)
     if response.status != 200:
         raise FetchError(f"{url} answered {response.status}")

@@ -195,28 +195,18 @@ _DATA: Final = frozenset(
 
 
 class Step(NamedTuple):
-    """The step from a schema to one directly inside it.
-
-    Args:
-        keyword: The keyword whose value holds the inner schema.
-        key: The name in a table of schemas, the index in a list of schemas, or None if the value
-            is the inner schema itself.
-    """
+    """The step from a schema to one directly inside it."""
 
     keyword: str
+    # The name in a table, the index in a list, or None if the value is the inner schema itself.
     key: str | int | None
 
 
 class Place(NamedTuple):
-    """A schema somewhere inside another.
-
-    Args:
-        way: The steps that lead to it; empty for the outermost schema.
-        schema: An object; the schemas ``true`` and ``false`` have no place.
-    """
+    """A schema somewhere inside another, and the steps that lead to it."""
 
     way: tuple[Step, ...]
-    schema: Mapping[str, Any]
+    schema: Mapping[str, Any]  # the schemas ``true`` and ``false`` have no place
 
 
 def subschemas(
@@ -283,16 +273,6 @@ def every_schema(schema: JsonSchema) -> Iterator[JsonSchema]:
     return cast("Iterator[JsonSchema]", (place.schema for place in walk(schema)))
 
 
-def resolve(root: Mapping[str, Any], reference: str) -> Mapping[str, Any] | bool | None:
-    """Return the schema that a reference inside the same document names; None if there is none.
-
-    Args:
-        root: The whole document.
-        reference: A URI fragment: ``#``, a JSON pointer such as ``#/$defs/Name``, or an anchor.
-    """
-    return References(root).resolve(reference)
-
-
 class References:
     """Resolves the references inside one document, and caches the results.
 
@@ -306,7 +286,11 @@ class References:
         self._anchors: dict[str, Mapping[str, Any]] | None = None
 
     def resolve(self, reference: str) -> Mapping[str, Any] | bool | None:
-        """Return the schema that a reference names, like the function `resolve`."""
+        """Return the schema that a reference names; None if there is none.
+
+        Args:
+            reference: A URI fragment: ``#``, a pointer such as ``#/$defs/Name``, or an anchor.
+        """
         if reference not in self._found:
             self._found[reference] = self._find(reference)
         return self._found[reference]

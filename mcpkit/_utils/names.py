@@ -39,24 +39,18 @@ replacement stops the server from starting if it is on.
 
 
 class PeerName(NamedTuple):
-    """A name of another library.
-
-    Args:
-        on: The owner of the name: ``ctx``, ``app``, ``answer``, ``import``, or a callable that
-            takes it as a keyword, such as ``tool(…)``.
-        theirs: The name.
-        how: The treatment by ``mcpkit migrate``.
-        ours: Our name; empty if none means the same.
-        say: The advice, as the rest of a sentence; ``write`` and our name if empty.
-        guide: The section of the migration guides about it.
-    """
+    """A name of another library."""
 
     on: str
+    """Its owner: ``ctx``, ``app``, ``answer``, ``import``, or a callable such as ``tool(…)``."""
     theirs: str
     how: How
     ours: str
+    """Our name; empty if none means the same."""
     say: str
+    """The advice, as the rest of a sentence; ``write`` and our name if empty."""
     guide: str
+    """The section of the migration guides about it."""
 
     @property
     def advice(self) -> str:

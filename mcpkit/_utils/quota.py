@@ -69,11 +69,7 @@ class Quota:
         return self.used > self.total or self._held.get(owner, 0) > self.each
 
     def take(self, owner: str, amount: int = 1) -> Reservation:
-        """Reserve an amount for an owner.
-
-        Raises:
-            QuotaExceeded: It may not have that; nothing has changed.
-        """
+        """Reserve an amount for an owner, or raise `QuotaExceeded`."""
         self.check(owner, amount)
         return self.charge(owner, amount)
 
@@ -109,11 +105,7 @@ class Reservation:
         return self.quota.exceeds(self._owner)
 
     def resize(self, amount: int) -> None:
-        """Hold another amount.
-
-        Raises:
-            QuotaExceeded: The owner may not have that; nothing has changed.
-        """
+        """Hold another amount, or raise `QuotaExceeded` and change nothing."""
         if amount > self.amount:
             self.quota.check(self._owner, amount - self.amount)
         self.set(amount)
@@ -130,13 +122,7 @@ class Reservation:
 
 
 class RateLimit:
-    """A token bucket for each owner.
-
-    Args:
-        burst: Tokens that an owner has at first, and at most.
-        rate: Tokens that come back each second.
-        clock: Returns the time in seconds.
-    """
+    """A token bucket for each owner: at most `burst` tokens, of which `rate` come back a second."""
 
     def __init__(
         self, burst: float, rate: float, clock: Callable[[], float] = time.monotonic

@@ -91,11 +91,7 @@ class Sealer:
         return urlsafe_b64encode(sealed).rstrip(b"=").decode("ascii")
 
     def open(self, text: str) -> bytes:
-        """Return the value that was sealed.
-
-        Raises:
-            SealBroken: The text was not sealed with one of the secrets, or was changed.
-        """
+        """Return the value that was sealed, or raise `SealBroken`."""
         try:
             sealed = urlsafe_b64decode((text + "=" * (-len(text) % 4)).encode("ascii"))
         except (ValueError, binascii.Error):

@@ -36,9 +36,7 @@ def run_command(target: str, *options: str) -> list[str]:
 def command_of(target: str | os.PathLike[str] | Sequence[str]) -> list[str]:
     """Return the command that starts a server on stdio.
 
-    Args:
-        target: A command as a sequence, the path of a Python file, ``file.py:app``, or a command
-            line as one string.
+    A target is a command, a command line as one string, a Python file, or ``file.py:app``.
     """
     if not isinstance(target, (str, os.PathLike)):
         return list(target)

@@ -42,19 +42,12 @@ Values: TypeAlias = "dict[str, str | list[str]]"
 
 
 class Variable(NamedTuple):
-    """One variable of a template.
-
-    Args:
-        name: The name.
-        required: False if a URI can match without it.
-        multiple: True if the value is a list, as in ``{name*}``.
-        max_length: The number of characters in ``{name:3}``.
-    """
+    """One variable of a template."""
 
     name: str
-    required: bool
-    multiple: bool
-    max_length: int | None = None
+    required: bool  # False if a URI can match without it
+    multiple: bool  # True if the value is a list, as in ``{name*}``
+    max_length: int | None = None  # the number of characters in ``{name:3}``
 
 
 class UriTemplate:
@@ -371,8 +364,8 @@ def _pop_optional(parts: list[_Part], symbols: str) -> _Expression | None:
 def _plan(parts: list[_Part], leads: str) -> tuple[str, tuple[_Run, ...]]:
     """Return the literal text up to the first run, and the runs.
 
-    ``leads`` are the first characters of the optional expressions at the end. No run contains them,
-    so that one character tells if these are present.
+    No run contains the first characters (`leads`) of the optional expressions at the end, so that
+    one character tells if these are present.
     """
     literals = [""]
     runs: list[tuple[_Operator, tuple[Variable, ...], re.Pattern[str], int]] = []
