@@ -28,12 +28,7 @@ TASK = {
 
 
 class Slow(Asked):
-    """A client that answers with tasks.
-
-    Attributes:
-        outcomes: What `tasks/result` gives; an exception, or None for never.
-        asked: Method and params of each request of the server.
-    """
+    """A client that answers with tasks; an outcome may be an exception, or None for never."""
 
     def __init__(self, app: MCPKit[Any], *outcomes: Any, takes: dict[str, Any] = TAKES) -> None:
         super().__init__(app, revision=CORE, capabilities=takes)
@@ -92,15 +87,11 @@ async def test_the_server_wishes_for_a_task_where_the_client_has_them() -> None:
     assert not client.violations
 
 
-async def test_a_client_may_answer_at_once_all_the_same() -> None:
-    """TASKL-2."""
+async def test_a_client_may_answer_at_once_or_fail() -> None:
+    """TASKL-2, TASKL-6."""
     async with Slow(make_app(), takes={"tasks": {"requests": {"sampling": {}}}}) as client:
         assert (await client.call_tool("ask")).text == "at once"
     assert "task" not in client.asked[0][1]
-
-
-async def test_what_fails_there_is_an_error_here() -> None:
-    """TASKL-6."""
     async with Slow(make_app(), ProtocolError("no", code=-1)) as client:
         assert (await client.call_tool("ask")).text == "InputRequestRefused"
     assert [what for what, _ in client.asked] == ["elicitation", "result"]

@@ -66,11 +66,9 @@ class Tasked(Asked):
         return found
 
     async def state(self, id: str) -> Mapping[str, Any]:
-        """How it stands with a task."""
         return await self.request("tasks/get", {"taskId": id})
 
     async def until(self, id: str, *statuses: str) -> Mapping[str, Any]:
-        """Look at a task until it has a status."""
         with anyio.fail_after(PATIENCE):
             while (found := await self.state(id))["status"] not in statuses:
                 await anyio.sleep(0.05)
@@ -91,11 +89,9 @@ class Tasked(Asked):
         await self.request("tasks/update", {"taskId": id, "inputResponses": responses})
 
     async def seen(self, what: str) -> int:
-        """How often something has happened in the server."""
         return int((await self.call_tool("seen", {"what": what})).text)
 
     async def until_seen(self, what: str) -> None:
-        """Wait until something has happened in the server."""
         with anyio.fail_after(PATIENCE):
             while not await self.seen(what):
                 await anyio.sleep(0.01)
@@ -156,5 +152,4 @@ async def connect(anyio_backend: str, revision: str, place: Place) -> AsyncItera
 
 @pytest.fixture
 def label() -> str:
-    """A name that no other scenario uses."""
     return uuid4().hex
