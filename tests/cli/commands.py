@@ -12,10 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.transports.processes import (
-    TIMEOUT,
-    environment,
-)
+from tests.transports.processes import TIMEOUT, environment
 from tests.warm import Popen, run
 
 MCPKIT: Final = [sys.executable, "-m", "mcpkit"]
@@ -43,15 +40,7 @@ def mcpkit(
     env: Mapping[str, str] = {},
     cold: bool = False,
 ) -> Ended:
-    """Run a command on pipes, to its end.
-
-    Args:
-        arguments: Of the command.
-        input: What it reads.
-        cwd: Where it runs.
-        env: Variables in addition.
-        cold: Whether Python is executed for it, and for the server it starts (`tests.warm`).
-    """
+    """Run a command on pipes, to its end; `cold` as in `tests.warm`."""
     ended = run(
         [*MCPKIT, *arguments],
         cold=cold,
@@ -78,13 +67,7 @@ def single_line(ended: Ended) -> str:
 
 
 class Step(NamedTuple):
-    """What somebody does who sits at the terminal.
-
-    Args:
-        expected: Once this has been shown, after the step before,
-        typed: type this, or
-        done: do this with the process id.
-    """
+    """Once `expected` has been shown: type `typed`, or do `done` with the process id."""
 
     expected: str
     typed: str = ""
@@ -98,17 +81,9 @@ def at_terminal(
     env: Mapping[str, str] = {},
     raw: bool = False,
 ) -> tuple[int, str]:
-    """Run a command at a terminal.
+    """Run a command at a terminal; return its exit code, and everything that was shown.
 
-    Args:
-        arguments: Of the command.
-        steps: What is done there; all of it must be.
-        columns: How wide the terminal is.
-        env: Variables in addition.
-        raw: Whether to leave colours and movements in.
-
-    Returns:
-        The exit code, and everything that was shown.
+    All steps must be reached. `raw` leaves colours and movements in.
     """
     import fcntl
     import pty

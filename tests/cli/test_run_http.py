@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
@@ -351,25 +351,19 @@ def free_port() -> int:
     return port
 
 
-def pid_on(port: int) -> int | None:
-    """The process that serves on a port; None as long as none does."""
-    client = Client(f"http://127.0.0.1:{port}/mcp", [])
-    try:
-        answer = client.post(call(1, "pid"))
-        return int(answer.text) if answer.status == 200 else None
-    except (OSError, HTTPException):
-        return None
-
-
 def served_pid(port: int, besides: int | None = None) -> int:
-    found: list[int | None] = [None]
+    """The process that serves on a port, once another one than `besides` does."""
+    found: list[int] = []
 
     def is_served() -> bool:
-        found[0] = pid_on(port)
-        return found[0] not in (None, besides)
+        try:
+            answer = Client(f"http://127.0.0.1:{port}/mcp", []).post(call(1, "pid"))
+            found[:] = [int(answer.text)] if answer.status == 200 else []
+        except (OSError, HTTPException):
+            return False
+        return found not in ([], [besides])
 
     until(is_served)
-    assert found[0] is not None
     return found[0]
 
 
@@ -386,13 +380,16 @@ class TestStderr:
         return tmp_path
 
     @staticmethod
-    def run(folder: Path, port: int, more: list[str], stderr: Any, shell: str = "") -> warm.Popen:
+    @contextmanager
+    def served(folder: Path, more: list[str], stderr: Any, shell: str = "") -> Iterator[Any]:
+        """The port and the process of a server, which ends in good order."""
+        port = free_port()
         command = [*HURRIED, "run", "server.py", "--http", "--port", str(port), *more]
         variables = limits(SOON)
         if shell:
             variables[WORKERS] = warm.python(within=True)
             command = ["sh", "-c", f'exec "$@" {shell}', "sh", *command]
-        return warm.Popen(
+        process = warm.Popen(
             command,
             within=True,
             cwd=folder,
@@ -401,51 +398,40 @@ class TestStderr:
             stdout=subprocess.DEVNULL,
             stderr=stderr,
         )
-
-    @staticmethod
-    def end(process: warm.Popen) -> int:
-        process.send_signal(signal.SIGTERM)
         try:
-            return process.wait(TIMEOUT)
+            yield port, process.pid
         finally:
-            process.kill()
+            process.send_signal(signal.SIGTERM)
+            try:
+                assert process.wait(TIMEOUT) == 0
+            finally:
+                process.kill()
 
     @pytest.mark.parametrize("more", WAYS.values(), ids=WAYS)
     @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full device there")
     def test_it_is_full(self, folder: Path, more: list[str]) -> None:
-        port = free_port()
-        with open("/dev/full", "wb") as full:
-            process = self.run(folder, port, more, full)
-        try:
+        with open("/dev/full", "wb") as full, self.served(folder, more, full) as (port, _):
             first = served_pid(port)
             client = Client(f"http://127.0.0.1:{port}/mcp", [])
             assert client.post(call(1, "fail")).message["result"]["isError"] is True
             if "--workers" in more:
                 os.kill(first, signal.SIGKILL)
                 served_pid(port, besides=first)
-        finally:
-            assert self.end(process) == 0
 
     @pytest.mark.parametrize("more", [[], ["--workers", "2"]], ids=["alone", "workers"])
     @pytest.mark.parametrize("closed", ["2>&-", "0<&- 2>&-", "0<&- 1>&- 2>&-"])
     def test_it_is_closed(self, folder: Path, closed: str, more: list[str]) -> None:
-        port = free_port()
-        process = self.run(folder, port, more, subprocess.DEVNULL, closed)
-        try:
+        with self.served(folder, more, subprocess.DEVNULL, closed) as (port, pid):
             served_pid(port)
             for number in (0, 1, 2):
-                place = Path(f"/proc/{process.pid}/fd/{number}")
+                place = Path(f"/proc/{pid}/fd/{number}")
                 assert not place.parent.exists() or os.readlink(place) == os.devnull
-        finally:
-            assert self.end(process) == 0
 
     @pytest.mark.parametrize("more", WAYS.values(), ids=WAYS)
     def test_nobody_reads_it_any_more(self, folder: Path, more: list[str]) -> None:
-        port = free_port()
         ours, theirs = os.pipe()
-        process = self.run(folder, port, more, theirs)
-        os.close(theirs)
-        try:
+        with self.served(folder, more, theirs) as (port, _):
+            os.close(theirs)
             first = served_pid(port)
             os.close(ours)
             if "--workers" in more:
@@ -453,20 +439,14 @@ class TestStderr:
             elif more:
                 change(folder, PID + "\n")
             assert served_pid(port, besides=first if more else None)
-        finally:
-            assert self.end(process) == 0
 
     def test_nobody_reads_it_yet(self, folder: Path) -> None:
         flood = "@app.tool\nasync def flood() -> None:\n    print('x' * 500_000, file=sys.stderr)\n"
         (folder / "server.py").write_text("import sys\n" + PID + flood)
-        port = free_port()
         ours, theirs = os.pipe()
-        process = self.run(folder, port, [], theirs)
-        os.close(theirs)
-        try:
+        with self.served(folder, [], theirs) as (port, _):
+            os.close(theirs)
             served_pid(port)
             client = Client(f"http://127.0.0.1:{port}/mcp", [])
             assert client.post(call(1, "flood")).status == 200
-        finally:
-            assert self.end(process) == 0
-            os.close(ours)
+        os.close(ours)

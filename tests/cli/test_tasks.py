@@ -53,12 +53,8 @@ def tasks(action: str, url: str, *arguments: str) -> Ended:
 def test_a_task_is_followed(revision: str) -> None:
     ended = mcpkit("call", TASKING, "count", "--revision", revision)
     assert (ended.code, ended.stdout) == (0, "counted to 2\n")
-    assert set(ended.stderr.splitlines()) <= {
-        "counting (1 of 2)",
-        "counting (2 of 2)",
-        "1/2  counting",
-        "2/2  counting",
-    }
+    lines = {"counting (1 of 2)", "counting (2 of 2)", "1/2  counting", "2/2  counting"}
+    assert set(ended.stderr.splitlines()) <= lines
 
 
 @pytest.mark.parametrize("revision", BOTH)
@@ -120,6 +116,7 @@ def test_a_server_that_is_started_keeps_tasks_in_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("revision", BOTH)
 def test_a_task_is_left_and_looked_after(revision: str, url: str) -> None:
+    """TASKL-11, TASKX-11."""
     id = detached(url, "book", revision)
     until(lambda: "input_required" in tasks("show", url, id, "--revision", revision).stdout)
     ended = tasks("show", url, id, "--revision", revision)
@@ -136,16 +133,10 @@ def test_a_task_is_left_and_looked_after(revision: str, url: str) -> None:
     ended = tasks("cancel", url, id, "--revision", revision)
     assert (ended.code, ended.stdout) == (1, f"{id}  completed\n")
     assert ended.stderr == "mcpkit: the task was over already\n"
-
-
-@pytest.mark.parametrize("revision", BOTH)
-def test_a_task_is_cancelled(revision: str, url: str) -> None:
-    """TASKL-11, TASKX-11."""
     id = detached(url, "book", revision)
     assert tasks("cancel", url, id, "--revision", revision) == (0, f"{id}  cancelled\n", "")
     ended = tasks("result", url, id, "--revision", revision)
-    assert ended.code == 1
-    assert single_line(ended) == f"The task was cancelled ({id})"
+    assert (ended.code, single_line(ended)) == (1, f"The task was cancelled ({id})")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
