@@ -191,8 +191,10 @@ class ResourceTemplate(Readable, Completable):
         for name, value in variables.items():
             found = None if name in self.unchecked else misleads(value)  # SEC-11
             why = why or (f"{name}: {found}" if found else "")
+        values: dict[str, Any] = {}
         try:
-            values = self.accepts.validate(variables) if not why else {}
+            if not why:
+                values = self.accepts.validate(variables)
         except InvalidArguments as error:
             why = str(error)
         if why:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields
 from datetime import datetime, timedelta
 from math import isfinite, isnan
-from typing import Annotated, Any, Final, NamedTuple, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, NamedTuple, TypeGuard, Union, cast, get_args, get_origin
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from typing_extensions import get_type_hints
@@ -188,7 +188,7 @@ class Converters:
             )
         if made is not value:
             return made
-        if isinstance(value, Mapping):
+        if _is_mapping(value):
             return dict(value)
         if isinstance(value, (Sequence, Set)):
             return list(cast("Iterable[Any]", value))
@@ -216,7 +216,7 @@ class Converters:
                 inner = {} if self.row(value.__class__) else _attributes_of(value)
             except _NoData:
                 return
-        if isinstance(inner, Mapping):
+        if _is_mapping(inner):
             for key, each in inner.items():
                 yield from self._walk(each, f"{place}.{key}", depth + 1)
         else:
@@ -289,6 +289,10 @@ def _has_objects(value: Any) -> bool:
     if _PLAIN.issuperset(map(type, value)):
         return False
     return any(_has_objects(each) for each in value if each.__class__ not in _PLAIN)
+
+
+def _is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
+    return isinstance(value, Mapping)
 
 
 def _is_expressible(kind: type) -> bool:
@@ -453,6 +457,10 @@ def _figure(value: Any) -> Image:
     return Image(file.getvalue(), "image/png")
 
 
+def _to_none(value: object) -> None:
+    """Convert a missing value of pandas."""
+
+
 _Rows = list[dict[str, Any]]
 
 BUILT_IN_CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = {
@@ -476,8 +484,8 @@ BUILT_IN_CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = {
     ("pandas", "DataFrame"): Converter(_frame, _Rows),
     ("pandas", "Index"): Converter(operator.methodcaller("tolist"), list[Any]),
     ("pandas", "Interval"): Converter(str, str),
-    ("pandas", "NAType"): Converter(lambda value: None, None),
-    ("pandas", "NaTType"): Converter(lambda value: None, None),
+    ("pandas", "NAType"): Converter(_to_none, None),
+    ("pandas", "NaTType"): Converter(_to_none, None),
     ("pandas", "Period"): Converter(str, str),
     ("pandas", "Series"): Converter(_series, list[Any] | dict[str, Any]),
     ("PIL", "Image"): Converter(_picture, Image),

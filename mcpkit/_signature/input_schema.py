@@ -293,6 +293,10 @@ def _pattern(pattern: str) -> Callable[[str], bool]:
         return lambda text: search(text) is not None
 
 
+def _matches(text: str, pattern: str) -> bool:
+    return _pattern(pattern)(text)
+
+
 _ITEMS: Final = frozenset({"contains", "items", "prefixItems", "uniqueItems"})
 _MEMBERS: Final = frozenset(
     {
@@ -324,7 +328,7 @@ _LIMITS: Final[Mapping[str, tuple[Callable[[Any], bool], Callable[[Any], Any], A
     "minProperties": (is_object, len, operator.ge, "at least {} members"),
     "minimum": (_is_number, _itself, operator.ge, "at least {}"),
     "multipleOf": (_is_number, _itself, _is_multiple, "a multiple of {}"),
-    "pattern": (_is_text, _itself, lambda text, pattern: _pattern(pattern)(text), "a match of {}"),
+    "pattern": (_is_text, _itself, _matches, "a match of {}"),
 }
 """The values that a keyword applies to, what it limits of them, the comparison, and words."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from mcpkit._signature.docstrings import Docs, Part, parse_docstring
@@ -249,10 +249,9 @@ def _parameter(
     source: Source = "context" if is_context else "argument"
     mark: Any = None
     for each in marks if not is_context else ():
-        found = _SOURCES.get(type(each), "ask" if isinstance(each, InputMarker) else None)
-        if found is not None:
-            source, mark = found, each
-            break
+        for kind, name_of_source in _SOURCES:
+            if isinstance(each, kind):
+                source, mark = name_of_source, each
     if source != "argument":
         if any(isinstance(each, Header) for each in marks):
             raise RegistrationError(
@@ -270,7 +269,12 @@ def _parameter(
     return Parameter(name, annotation, default, description, "argument", complete)
 
 
-_SOURCES: Final[Mapping[type, Source]] = {Depends: "depends", Claim: "given", Env: "given"}
+_SOURCES: Final[Sequence[tuple[type, Source]]] = (
+    (Depends, "depends"),
+    (InputMarker, "ask"),
+    (Claim, "given"),
+    (Env, "given"),
+)
 
 
 def _refuse_raw(raw: _Raw, hints: Mapping[str, Any], at: str, contexts: tuple[type, ...]) -> None:
