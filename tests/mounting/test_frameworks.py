@@ -15,7 +15,6 @@ from mcpkit import MCPKit
 from tests.messages import initialize
 from tests.mounting.serving import make_app, served
 from tests.mounting.test_paths import everything_works_at
-from tests.mounting.test_requests import seen
 from tests.transports.http.wire import Stage
 
 Build = Callable[[MCPKit[Any]], Any]
@@ -112,14 +111,6 @@ def test_the_host_answers_everywhere_else(build: Build) -> None:
         answer = address.site("/").get({"Accept": "*/*"})
         assert (answer.status, answer.body) == (200, b"home")
         assert address.site("/y").post(initialize()).status in (404, 405)
-
-
-@pytest.mark.parametrize("handler", ["look", "look_in_thread"])
-@pytest.mark.parametrize("build", HOSTS)
-def test_handlers_see_headers_and_the_address_of_the_client(build: Build, handler: str) -> None:
-    with served(build(make_app())) as address:
-        found = seen(address.site("/x"), handler, **{"X-Agent": "tests"})
-    assert (found["client"], found["agent"]) == ("127.0.0.1", "tests")
 
 
 @pytest.mark.parametrize("build", HOSTS)

@@ -92,15 +92,6 @@ def test_it_is_entered_once_and_left_at_the_end(build: Build, lifespan: str) -> 
     assert diary.entries == ["entered", "left"]
 
 
-def test_many_first_requests_at_once_enter_it_once() -> None:
-    diary = Diary()
-    with served(make_app(diary=diary), lifespan="off") as address:
-        site = address.site("/mcp")
-        answers = [site.call("who") for _ in range(20)]
-        assert [each.text for each in answers] == ["mounted"] * 20
-    assert diary.entries == ["entered", "left"]
-
-
 @pytest.mark.parametrize("lifespan", ["on", "off"])
 @pytest.mark.parametrize("build", [alone, attached, mounted])
 def test_calls_in_flight_end_before_it_is_left(build: Build, lifespan: str) -> None:

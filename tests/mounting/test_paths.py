@@ -85,12 +85,6 @@ def test_a_route_in_a_mounted_router_is_below_its_prefix(wrap: Any, path: str) -
         everything_works_at(address.site(path))
 
 
-def test_a_route_may_be_deep_in_mounts_that_have_parameters() -> None:
-    inner = Mount("/b", routes=[make_app().route("/x")])
-    with served(Starlette(routes=[Mount("/{tenant}", routes=[inner])])) as address:
-        everything_works_at(address.site("/acme/b/x"))
-
-
 def test_a_route_may_be_at_the_root() -> None:
     with served(Starlette(routes=[make_app().route("/")])) as address:
         everything_works_at(address.site("/"))
@@ -149,13 +143,6 @@ def test_the_bare_prefix_of_a_mount_is_redirected_by_the_host() -> None:
         )
     with served(Router(routes=[Mount("/x", app)], redirect_slashes=False)) as address:
         assert address.site("/x").post(initialize()).status == 404
-
-
-def test_elsewhere_in_a_mounted_app_the_error_says_where_the_endpoint_is() -> None:
-    with served(Starlette(routes=[Mount("/x", make_app())])) as address:
-        answer = address.site("/x/y").post(initialize())
-        assert answer.refusal == (404, -32600)
-        assert answer.json["error"]["message"].endswith("the endpoint is /x/mcp")
 
 
 # --- proxies --------------------------------------------------------------------------------------

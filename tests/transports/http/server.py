@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from mcpkit import Context, Elicit, Header, MCPKit, MissingClientCapability, Sample, SyncContext
+from mcpkit import Context, Elicit, Header, MCPKit, MissingClientCapability, Sample
 from mcpkit.elicitation import Elicitation
 from tests.transports.http.wire import Stage
 
@@ -18,7 +18,6 @@ def make_app(stage: Stage, **options: Any) -> MCPKit[None]:
     app: MCPKit[None] = MCPKit("wire", **options)
     _add_plain(app)
     _add_streaming(app, stage)
-    _add_threaded(app, stage)
     _add_asking(app, stage)
     return app
 
@@ -116,13 +115,6 @@ def _add_streaming(app: MCPKit[None], stage: Stage) -> None:
         ctx.close_stream(retry)
         await stage.wait(name)
         return f"{name} went on"
-
-
-def _add_threaded(app: MCPKit[None], stage: Stage) -> None:
-
-    @app.tool
-    def model_in_thread(ctx: SyncContext) -> str:
-        return ctx.sample("Say something").text
 
 
 def _add_asking(app: MCPKit[None], stage: Stage) -> None:

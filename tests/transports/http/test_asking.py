@@ -84,16 +84,6 @@ def test_a_malformed_answer_is_400_and_ends_the_wait(site: Site, broken: Any) ->
     assert call.result["isError"] is True
 
 
-def test_ids_of_questions_have_nothing_to_do_with_ids_of_requests(site: Site) -> None:
-    """S2C-3: an answer is told from a request by its members alone."""
-    talk = site.begin(capabilities=ALL)
-    first = talk.call("model", "1")
-    question = first.message()
-    assert talk.call("add", question["id"], a=1, b=2).text == "3"
-    assert talk.answer(question, **SAID).status == 202
-    assert first.text == "hello"
-
-
 def test_a_question_that_nobody_answers_in_time_is_given_up(serve: Serve) -> None:
     """CANC-9, S2C-4."""
     talk = serve(app={"ask_timeout": 0.1}).begin(capabilities=ALL)
@@ -136,13 +126,6 @@ def test_a_modern_question_is_a_result(site: Site, tool: str) -> None:
     [question] = asked["inputRequests"].values()
     assert set(question) == {"method", "params"}
     assert KINDS[tool] in answer["content"][0]["text"]
-
-
-def test_modern_questions_follow_each_other_in_rounds(site: Site) -> None:
-    """MRTR-14, MRTR-15."""
-    first, second, answer = rounds(site, asking(site, "users"))
-    assert first["requestState"] != second["requestState"]
-    assert answer["content"][0]["text"] == "yes yes"
 
 
 def test_rounds_may_be_served_by_different_workers(serve: Serve) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.messages import BATCHES, LEGACY, announced, called, initialize, notification, request
+from tests.messages import BATCHES, announced, called, initialize, request
 from tests.transports.http.wire import EVENTS, JSON, Site, Talk
 
 PING = {"jsonrpc": "2.0", "result": {}}
@@ -35,18 +35,6 @@ def test_requests_are_answered_with_one_array(talk: Talk) -> None:
     assert found[3]["result"]["content"][0]["text"] == "3"
 
 
-def test_notifications_and_answers_alone_are_202(talk: Talk) -> None:
-    """MSG-12, HTTPL-2, MSG-5."""
-    answer = talk.post(
-        [
-            notification("notifications/initialized"),
-            notification("notifications/unheard_of"),
-            {"jsonrpc": "2.0", "id": 99, "result": {}},
-        ]
-    )
-    assert (answer.status, answer.body) == (202, b"")
-
-
 def test_each_error_has_the_id_of_its_request(talk: Talk) -> None:
     """MSG-7, ERR-5."""
     answer = talk.post(
@@ -65,12 +53,6 @@ def test_each_error_has_the_id_of_its_request(talk: Talk) -> None:
 def test_an_empty_batch_is_400(talk: Talk) -> None:
     """MSG-11."""
     assert talk.post([]).refusal == (400, -32600)
-
-
-@pytest.mark.parametrize("parts", [[1, request(7, "ping")], [request(7, "ping"), 1]], ids=repr)
-def test_what_is_no_message_does_not_harm_the_others(talk: Talk, parts: Any) -> None:
-    """MSG-8: the revision has no shape for an error without an id."""
-    assert talk.post(parts).json == [{**PING, "id": 7}]
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -110,23 +92,6 @@ def test_one_of_them_may_be_cancelled(talk: Talk) -> None:
     stage.expect("been cancelled", "cancelled part")
     stage.release("kept part")
     assert [each["id"] for each in answer.json] == [2]
-
-
-def test_all_of_them_may_be_cancelled(talk: Talk) -> None:
-    """CANC-4, HTTPL-3: there is nothing to answer, and the client does not wait for it."""
-    answer = talk.post([call(1, "hold", name="all"), notification("notifications/initialized")])
-    talk.site.stage.expect("begun", "all")
-    assert talk.post([notification("notifications/cancelled", {"requestId": 1})]).status == 202
-    assert (answer.status, answer.kind, answer.messages()) == (200, EVENTS, [])
-
-
-@pytest.mark.parametrize("version", [each for each in LEGACY if each != BATCHES])
-@pytest.mark.parametrize("count", [1, 2])
-def test_there_are_none_in_other_revisions(site: Site, version: str, count: int) -> None:
-    """MSG-11."""
-    answer = site.begin(version).post([request(id, "ping") for id in range(count)])
-    assert answer.refusal == (400, -32600)
-    assert "id" not in answer.json
 
 
 def test_a_modern_request_may_not_hide_in_one(talk: Talk) -> None:

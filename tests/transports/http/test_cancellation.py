@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mcpkit._protocol.connection import LOG_LEVEL_KEY
 from tests.messages import LEGACY
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, Site, eventually
-
-LOGS = {LOG_LEVEL_KEY: "info"}
-
 
 # --- going away -----------------------------------------------------------------------------------
 
@@ -21,27 +17,6 @@ def test_who_leaves_a_modern_request_cancels_it(site: Site) -> None:
     site.stage.expect("begun", "left modern")
     call.drop()
     site.stage.expect("been cancelled", "left modern")
-
-
-def test_who_leaves_a_modern_stream_cancels_it(site: Site) -> None:
-    """CANC-5, HTTPM-13."""
-    call = site.call("chat", LOGS, name="left stream", before=["a"], after=[])
-    assert call.message()["params"]["data"] == "a"
-    site.stage.expect("begun", "left stream")
-    call.drop()
-    site.stage.expect("been cancelled", "left stream")
-
-
-def test_only_the_one_that_was_left_is_cancelled(site: Site) -> None:
-    """CANC-5, HTTPM-17: though both have the same id."""
-    left, kept = site.call("hold", name="left one"), site.call("hold", name="kept one")
-    site.stage.expect("begun", "left one")
-    site.stage.expect("begun", "kept one")
-    left.drop()
-    site.stage.expect("been cancelled", "left one")
-    site.stage.release("kept one")
-    assert kept.text == "kept one went on"
-    assert not site.stage.has("been cancelled", "kept one")
 
 
 def test_who_leaves_a_subscription_ends_it(serve: Serve) -> None:
@@ -101,16 +76,6 @@ def test_a_cancelled_request_is_not_answered(site: Site, version: str) -> None:
     assert talk.notify("notifications/cancelled", requestId=7, reason="enough").status == 202
     site.stage.expect("been cancelled", name)
     assert (call.status, call.kind, call.messages()) == (200, EVENTS, [])
-
-
-def test_a_question_ends_with_its_request(site: Site) -> None:
-    """CANC-1, S2C-4."""
-    talk = site.begin(capabilities={"elicitation": {}})
-    call = talk.call("user", 7, name="asking and cancelled")
-    assert call.message()["method"] == "elicitation/create"
-    assert talk.notify("notifications/cancelled", requestId=7).status == 202
-    site.stage.expect("failed", "asking and cancelled")
-    assert all("result" not in each for each in call.messages())
 
 
 def test_another_session_cannot_cancel(site: Site) -> None:

@@ -111,18 +111,6 @@ def test_a_notification_without_any_mark_is_an_error_and_no_session(site: Site) 
     assert answer.status == 400
 
 
-def test_a_modern_request_has_the_capabilities_it_brings(site: Site) -> None:
-    """ERA-4, META-3: whatever a session beside it, or a request before it, has said."""
-    talk = site.begin(capabilities={"sampling": {}})
-    assert talk.call("who").result["structuredContent"]["sampling"] is True
-    declared: dict[str, Any] = {CAPABILITIES_KEY: {"sampling": {}}}
-    assert site.call("who", declared).result["structuredContent"]["sampling"] is True
-    modern = site.ask(
-        "tools/call", talk.headers | {"MCP-Protocol-Version": MODERN}, **called("who", {})
-    )
-    assert modern.result["structuredContent"]["sampling"] is False
-
-
 @pytest.mark.parametrize("token", ["unheard-of", "", None], ids=repr)
 def test_a_modern_request_ignores_session_ids_and_event_ids(site: Site, token: str | None) -> None:
     """ERA-5, HTTPM-14."""

@@ -19,14 +19,6 @@ def test_a_stream_begins_with_an_id_to_come_back_with(site: Site) -> None:
     assert (first.fields["data"], first.fields["retry"]) == ("", "1000")
 
 
-@pytest.mark.parametrize("version", OTHERS)
-def test_older_clients_get_no_event_without_data(site: Site, version: str) -> None:
-    """HTTPL-6: they would parse it."""
-    events = site.begin(version).call("tell", texts=["one"]).events()
-    assert [set(each.fields) for each in events] == [{"id", "data"}] * 2
-    assert all(each.fields["data"] for each in events)
-
-
 def test_a_handler_closes_the_stream_and_the_answer_is_fetched(site: Site) -> None:
     """HTTPL-5, HTTPL-13."""
     talk = site.begin(POLLING)
@@ -40,15 +32,6 @@ def test_a_handler_closes_the_stream_and_the_answer_is_fetched(site: Site) -> No
     [answer] = fetched.messages()
     assert answer["id"] == 7
     assert answer["result"]["content"][0]["text"] == "fetched went on"
-
-
-def test_a_handler_may_say_when_to_come_back(site: Site) -> None:
-    """HTTPL-7."""
-    talk = site.begin(POLLING)
-    events = talk.call("leave", name="when", retry=0.25).events()
-    assert [each.fields["retry"] for each in events] == ["1000", "250"]
-    site.stage.release("when")
-    assert talk.get(events[-1].id).text == "when went on"
 
 
 def test_the_answer_may_be_there_before_the_client_comes_back(site: Site) -> None:

@@ -147,14 +147,6 @@ def test_it_may_refuse(host: Host, find: Any) -> None:
     assert site.send("DELETE", {}, b"").status == 401
 
 
-def test_without_another_the_challenge_is_bearer(host: Host) -> None:
-    def nobody(http: HttpRequest) -> None:
-        raise AccessDenied(status=401)
-
-    answer = host.serve(make_app(), principal=nobody).ask("tools/call", **called("who", {}))
-    assert (answer.status, answer.header("www-authenticate")) == (401, "Bearer")
-
-
 def test_a_refusal_is_401_or_403() -> None:
     with pytest.raises(ValueError, match="401 or 403, not 404"):
         AccessDenied(status=404)  # type: ignore[arg-type]
@@ -186,13 +178,6 @@ def test_a_session_belongs_to_an_id_and_not_to_what_else_is_known(
     assert talk.post(request(1, "ping"), ANN_AGAIN).status == 200
     assert talk.post(request(2, "ping"), BOB).status == 404
     assert talk.post(request(3, "ping")).status == 404
-
-
-def test_so_do_rates(serve: Serve) -> None:
-    site = serve(principal=by_key, rate_limit=0.01)
-    assert site.ask("tools/list", ANN).status == 200
-    assert site.ask("tools/list", ANN_AGAIN).status == 429
-    assert site.ask("tools/list", BOB).status == 200
 
 
 def test_so_does_an_address_of_http_sse(serve: Serve) -> None:

@@ -58,17 +58,6 @@ def test_what_follows_depends_on_the_last_event_only(
     assert data(talk.get(ids[place]).messages()) == [*missed, "d", f"{name} went on"]
 
 
-def test_the_first_connection_ends_when_the_client_has_come_back(site: Site) -> None:
-    """HTTPL-11: each event goes to one of them, whatever has become of the other."""
-    talk = site.begin()
-    call, ids = begun(talk, "twice", ["a"], ["b"])
-    resumed = talk.get(ids[-1])
-    assert resumed.status == 200
-    assert call.events() == []
-    site.stage.release("twice")
-    assert data(resumed.messages()) == ["b", "twice went on"]
-
-
 def test_events_of_other_streams_are_not_among_them(site: Site) -> None:
     """HTTPL-13, HTTPL-11."""
     talk = site.begin()
@@ -133,14 +122,6 @@ def test_a_stream_of_another_process_goes_on_as_a_new_one(serve: Serve) -> None:
 # --- what cannot be fetched any more --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("last", ["", "nonsense", "1", "a.b.c", "é", "0." * 500, "s.1", "-1.-1"])
-def test_an_event_that_never_was_is_400(site: Site, last: str) -> None:
-    """HTTPL-13: so that the client does not wait for what will not come."""
-    talk = site.begin()
-    assert talk.get(last).refusal == (400, -32600)
-    assert talk.request("ping").result == {}
-
-
 def test_an_event_of_another_session_is_400(site: Site) -> None:
     """HTTPL-13, SEC-7: also if it is the same client's."""
     talk, other = site.begin(), site.begin()
@@ -148,18 +129,6 @@ def test_an_event_of_another_session_is_400(site: Site) -> None:
     assert other.get(ids[0]).refusal == (400, -32600)
     site.stage.release("private")
     assert data(call.messages()) == ["private went on"]
-
-
-def test_an_event_of_another_process_is_400_and_says_so(serve: Serve) -> None:
-    secret = {"secret": "shared by all of them"}
-    first, second = serve(app=secret), serve(app=secret)
-    talk = first.begin()
-    _, ids = begun(talk, "held elsewhere", ["a"], [])
-    moved = Talk(second, talk.version, talk.token)
-    begun(moved, "held here", ["a"], [])  # which must not be taken for the other
-    refused = moved.get(ids[-1])
-    assert refused.refusal == (400, -32600)
-    assert "another worker" in refused.json["error"]["message"]
 
 
 def test_what_is_more_than_the_buffer_holds_is_400(serve: Serve) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final
 
 import pytest
@@ -230,17 +229,3 @@ def test_a_session_that_made_room_goes_on_with_its_log_level_and_subscriptions(
     site.call("touch", uri="wire://b")
     site.call("touch", uri="wire://a")
     assert stream.message()["params"] == {"uri": "wire://a"}
-
-
-@pytest.mark.usefixtures("ordered")
-def test_what_was_put_away_is_given_up_when_nobody_has_used_it_for_long(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    early, late = (
-        put_away(serve(max_sessions=2, max_each=10**6, session_idle=600)) for _ in range(2)
-    )
-    now = time.time()
-    monkeypatch.setattr(f"{STORE}.time.time", lambda: now + 590)
-    assert is_quiet(early)
-    monkeypatch.setattr(f"{STORE}.time.time", lambda: now + 601)
-    assert not is_quiet(late)

@@ -40,13 +40,6 @@ def test_the_answer_to_initialize_has_an_id_of_visible_ascii(site: Site, version
     assert all("!" <= character <= "~" for character in talk.token)
 
 
-@pytest.mark.parametrize("change", [{"protocolVersion": 1}, {"capabilities": None}])
-def test_a_failed_initialize_begins_nothing(site: Site, change: dict[str, Any]) -> None:
-    answer = site.post(initialize(**change))
-    assert answer.code == -32602
-    assert answer.header("mcp-session-id") is None
-
-
 @pytest.mark.parametrize("version", LEGACY)
 def test_initialize_in_a_session_begins_another(site: Site, version: str) -> None:
     """LIFE-11: bridges take the new id, and other clients may go on with the old one."""
@@ -85,13 +78,6 @@ def test_without_a_version_header_the_session_knows(site: Site, version: str) ->
     assert talk.post(request(1, "ping"), {"MCP-Protocol-Version": None}).result == {}
 
 
-@pytest.mark.parametrize("version", LEGACY)
-def test_the_negotiated_version_passes(site: Site, version: str) -> None:
-    """HTTPL-19."""
-    talk = site.begin(version)
-    assert talk.post(request(1, "ping"), {"MCP-Protocol-Version": f" {version} "}).result == {}
-
-
 @pytest.mark.parametrize("other", ["2099-01-01", "2025-06-19", "", "x"])
 @pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
 def test_a_version_that_no_handshake_has_is_refused(site: Site, verb: str, other: str) -> None:
@@ -126,25 +112,6 @@ def test_its_streams_end(site: Site) -> None:
     assert stream.status == 200
     assert talk.delete().status == 204
     assert stream.events() == []
-
-
-def test_its_silent_calls_are_cancelled_too(site: Site) -> None:
-    """HTTPL-17: and the request that waits for one gets some end."""
-    talk = site.begin()
-    waiting = talk.call("hold", name="deleted in silence")
-    site.stage.expect("begun", "deleted in silence")
-    assert talk.delete().status == 204
-    site.stage.expect("been cancelled", "deleted in silence")
-    assert (waiting.status, waiting.kind, waiting.messages()) == (200, EVENTS, [])
-
-
-def test_who_is_asked_for_a_deleted_session_is_let_go(site: Site) -> None:
-    """S2C-4."""
-    talk = site.begin(capabilities={"elicitation": {}})
-    asking = talk.call("user", name="deleted while asking")
-    asking.message()
-    assert talk.delete().status == 204
-    site.stage.expect("failed", "deleted while asking")
 
 
 # --- ids that are not ours, or not valid any more -------------------------------------------------
@@ -288,17 +255,6 @@ def test_an_answer_to_a_question_of_another_worker_is_409(serve: Serve, member: 
     assert "Mcp-Session-Id" in elsewhere.json["error"]["message"]
     assert talk.post(message).status == 202
     assert asking.messages()[-1]["id"] == 1
-
-
-def test_an_answer_that_comes_late_is_of_no_use_but_no_error(site: Site) -> None:
-    """CANC-3, HTTPL-2."""
-    talk = site.begin(capabilities={"elicitation": {}})
-    asking = talk.call("user", name="late")
-    question = asking.message()
-    assert talk.answer(question, action="decline").status == 202
-    assert asking.text == "Declined"
-    late = talk.answer(question, action="accept", content={"value": "late"})
-    assert (late.status, late.body) == (202, b"")
 
 
 @pytest.mark.parametrize(

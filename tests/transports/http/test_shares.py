@@ -23,7 +23,7 @@ from mcpkit.transports.http.requests import OpenRequests
 from tests.messages import BATCHES, announced, called, initialize, request
 from tests.transports.http.attack import connect, eventually, post_head
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import EVENTS, JSON, Exchange, Headers, Host, Site, Talk
+from tests.transports.http.wire import EVENTS, Exchange, Headers, Host, Site, Talk
 
 MALLORY = {"X-User": "mallory"}
 ALICE = {"X-User": "alice"}
@@ -113,28 +113,6 @@ def test_calls_of_one_client_leave_room_for_another(shared: Callable[..., Site])
     assert adds(site, ALICE)
     site.stage.release("0")
     assert eventually(lambda: adds(site, MALLORY)), "she has room again"
-
-
-def test_each_client_has_its_share_and_something_is_left_for_the_next(
-    shared: Callable[..., Site],
-) -> None:
-    site = shared(max_requests=16, max_each=6)
-    counts: list[int] = []
-    for who in ("one", "two", "three", "four"):
-        count = 0
-        while call_began(site, who, count):
-            count += 1
-        counts.append(count)
-    assert counts == [6, 6, 2, 1]
-
-
-def call_began(site: Site, who: str, number: int) -> bool:
-    """Begin a call that lasts; False if there is no room for it."""
-    if not adds(site, {"X-User": who}):
-        return False
-    call(site, {"X-User": who}, "hold", name=f"{who} {number}")
-    site.stage.expect("begun", f"{who} {number}")
-    return True
 
 
 def test_bodies_that_do_not_arrive_leave_room_for_others(shared: Callable[..., Site]) -> None:
@@ -533,13 +511,6 @@ def test_every_call_gives_its_place_back_whatever_it_did(host: Host) -> None:
 
 
 # --- what is no request ---------------------------------------------------------------------------
-
-
-def test_a_notification_called_initialize_is_refused(site: Site) -> None:
-    """LIFE-1: initialize is a request. Nobody would ever answer this one."""
-    refused = site.post({"jsonrpc": "2.0", "method": "initialize", "params": {}})
-    assert refused.refusal == (400, -32600)
-    assert refused.kind == JSON
 
 
 def test_pages_are_kept_by_where_they_begin_and_not_by_cursor(serve: Serve) -> None:

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.messages import BATCHES, LEGACY, NEWEST, called, initialize, notification, request
+from tests.messages import LEGACY, NEWEST, called, initialize, notification, request
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, JSON, Exchange, Site
 
@@ -168,13 +168,6 @@ def test_any_handshake_revision_may_be_negotiated(old: Old, version: str) -> Non
 def test_modern_revisions_may_not(old: Old) -> None:
     """SSE-8, LIFE-4."""
     assert old.begin("2026-07-28")["protocolVersion"] == NEWEST
-
-
-def test_batches_are_those_of_the_revision(old: Old) -> None:
-    """SSE-8, MSG-9."""
-    old.begin(BATCHES)
-    answers = old.ask([request(1, "ping"), request(2, "ping")])
-    assert [each["id"] for each in answers] == [1, 2]
 
 
 def test_the_endpoint_of_today_is_there_as_well(old: Old) -> None:

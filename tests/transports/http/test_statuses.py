@@ -87,19 +87,6 @@ def test_a_broken_request_is_400_and_keeps_its_id(talk: Talk, message: Any) -> N
     assert answer.json["id"] == "x"
 
 
-def test_a_broken_notification_is_400(talk: Talk) -> None:
-    """HTTPL-2: not accepted, so it is a 4xx, with an error that has no id."""
-    answer = talk.post({"jsonrpc": "1.0", "method": "notifications/initialized"})
-    assert answer.refusal == (400, -32600)
-    assert "id" not in answer.json
-
-
-@pytest.mark.parametrize("verb", ["GET", "DELETE"])
-def test_a_missing_session_id_is_400_for_every_verb(site: Site, verb: str) -> None:
-    """HTTPL-15."""
-    assert site.send(verb, {"Accept": EVENTS}).refusal == (400, -32600)
-
-
 @pytest.mark.parametrize(
     ("method", "params", "code"),
     [
@@ -121,13 +108,6 @@ def test_what_a_session_refuses_has_the_id(talk: Talk, method: str, params: Any,
 
 
 # --- 2026-07-28 -----------------------------------------------------------------------------------
-
-
-def test_a_modern_notification_is_202_without_a_body(site: Site) -> None:
-    """HTTPM-8: and no header is required of it but the one that tells the revision."""
-    message = notification("notifications/cancelled", {"requestId": 1})
-    answer = site.post(message, {"MCP-Protocol-Version": MODERN})
-    assert (answer.status, answer.body) == (202, b"")
 
 
 @pytest.mark.parametrize(
@@ -196,8 +176,3 @@ def test_the_rest_of_the_server_is_404(site: Site) -> None:
     answer = site.post(initialize(), path=f"{site.path}/elsewhere")
     assert answer.status == 404
     assert site.path in answer.json["error"]["message"]
-
-
-def test_the_endpoint_answers_with_a_slash_as_well(site: Site) -> None:
-    """Without a redirect, which would turn a POST into a GET for some clients."""
-    assert site.post(initialize(), path=f"{site.path}/").status == 200

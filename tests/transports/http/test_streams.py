@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -88,28 +87,6 @@ def test_a_long_wait_makes_a_stream_that_comments_keep(serve: Serve, version: st
     assert answer.text == "long went on"
 
 
-def test_a_long_wait_makes_a_modern_stream_too(serve: Serve) -> None:
-    """HTTPM-12."""
-    site = serve(**FAST)
-    answer = site.call("hold", name="long")
-    assert (answer.status, answer.kind) == (200, EVENTS)
-    assert next(answer.blocks()).comments
-    site.stage.release("long")
-    assert answer.text == "long went on"
-
-
-def test_what_streams_already_stays_on_its_stream(serve: Serve) -> None:
-    """However long it takes; a call in a thread has to be waited for before it says anything."""
-    site = serve(**FAST)
-    talk = site.begin(capabilities={"sampling": {}})
-    asking = talk.call("model_in_thread")
-    question = asking.message()
-    time.sleep(2 * FAST["stream_after"])
-    said = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m"}
-    assert talk.answer(question, **said).status == 202
-    assert asking.text == "hello"
-
-
 @pytest.mark.parametrize("version", LEGACY)
 def test_streams_are_marked_for_proxies(site: Site, version: str) -> None:
     """HTTPM-11."""
@@ -130,12 +107,6 @@ def test_event_ids_are_unique_in_a_session(site: Site, version: str) -> None:
     ids = [each.id for each in events]
     assert len(ids) >= 5
     assert len(set(ids)) == len(ids)
-
-
-def test_large_answers_arrive_whole(site: Site) -> None:
-    talk = site.begin()
-    assert talk.call("large", size=3_000_000).text == "x" * 3_000_000
-    assert site.call("large", size=3_000_000).text == "x" * 3_000_000
 
 
 # --- the stream that belongs to no request --------------------------------------------------------
@@ -192,18 +163,6 @@ def test_changes_that_are_announced_and_never_answered_are_asked_about_once(site
     site.stage.expect("seen file:///second", "restless")
     talk.call("offer", name="offered_to_the_restless").finish()
     assert get.message()["method"] == CHANGED, "and no further question"
-
-
-def test_a_change_during_a_call_comes_on_one_stream_only(site: Site) -> None:
-    """HTTPL-11, HTTPL-4."""
-    talk = site.begin()
-    get = talk.get()
-    call = talk.call("chat", name="changing", before=["before"], after=["after"])
-    assert call.message()["params"]["data"] == "before"
-    talk.call("offer", name="offered_meanwhile").finish()
-    assert get.message()["method"] == CHANGED
-    site.stage.release("changing")
-    assert methods(call.messages()) == ["notifications/message", "answer"]
 
 
 @pytest.mark.parametrize("version", LEGACY)

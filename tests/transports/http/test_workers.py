@@ -136,18 +136,6 @@ ELSEWHERE = "route sessions to workers by Mcp-Session-Id, or run one worker"
 
 
 class TestElsewhere:
-    def test_an_answer_to_a_question_is_refused(self, client: Client, pair: Pair) -> None:
-        here, there = pair
-        events = client.stream(client.calling("ask"), here)
-        question = next(each for each in events if each.get("method") == "elicitation/create")
-        result = {"action": "accept", "content": {"value": "this"}}
-        answer = client.post({"jsonrpc": "2.0", "id": question["id"], "result": result}, there)
-        assert answer.status == 409
-        assert answer.error == (
-            f"The question {question['id']!r} was put by another worker, which waits for its "
-            f"answer: {ELSEWHERE}"
-        )
-
     def test_the_same_answer_counts_where_the_question_was_put(
         self, client: Client, pair: Pair
     ) -> None:
