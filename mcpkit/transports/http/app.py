@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -73,6 +73,8 @@ class Application:
         self.lifespans = lifespans
         self.settings = settings
         base = (settings.path if prefix is None else prefix).rstrip("/")
+        self.login_paths: Collection[str] = ()
+        """The paths of an authorization server beside the endpoint."""
         self._authorization: Authorization | None = None
         if settings.auth is not None:
             self._authorization = Authorization(settings, base, server, loopback=loopback)
@@ -100,13 +102,9 @@ class Application:
         if self._authorization is not None:
             for each in self._authorization.metadata_paths:
                 self._paths[each] = self._authorization.serve_metadata
+            self.login_paths = self._authorization.server_paths.keys()
             self._paths.update(self._authorization.server_paths)
         self._mounted = None if prefix is not None else self._paths[base]
-
-    @property
-    def login_paths(self) -> frozenset[str]:
-        """The paths of an authorization server beside the endpoint."""
-        return frozenset(() if self._authorization is None else self._authorization.server_paths)
 
     @property
     def shortcuts(self) -> Mapping[bytes, Shortcut]:
@@ -301,21 +299,20 @@ def make_metadata_route(server: Server, options: HttpOptions, path: str) -> Base
     if not authorization.has_metadata:
         raise ValueError(f"{authorization.resource_server!r} names no authorization server")
 
+    async def below(application: Asgi, scope: Scope, receive: Receive, send: Send) -> None:
+        # As if the application were mounted there.
+        root = scope.get("root_path", "") + mount
+        await application({**scope, "root_path": root}, receive, send)
+
     def find(scope: Scope) -> Asgi | None:
         path = route_path(scope)
         if path == WELL_KNOWN + whole:
             found: Asgi | None = authorization.serve_metadata
         else:
             found = authorization.server_at(path, mount)
-        return None if found is None else partial(_below, found, mount)
+        return None if found is None else partial(below, found)
 
     return _route(find)
-
-
-async def _below(application: Asgi, mount: str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve a request as an application does that is mounted at a path."""
-    root = scope.get("root_path", "") + mount
-    await application({**scope, "root_path": root}, receive, send)
 
 
 def attach(application: Application, host: Any, path: str) -> None:
@@ -340,7 +337,8 @@ def attach(application: Application, host: Any, path: str) -> None:
             f"and not for an attached app: pass principal=..., a function that checks what they "
             f"check, or let a path operation hand the request on to app.asgi()"
         )
-    taken = application.login_paths & {getattr(each, "path", None) for each in router.routes}
+    paths = {getattr(each, "path", None) for each in router.routes}
+    taken = [each for each in application.login_paths if each in paths]
     if taken:
         raise ValueError(
             f"this {type(host).__name__} has a route at {', '.join(sorted(taken))}, where the "

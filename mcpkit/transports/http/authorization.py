@@ -95,21 +95,18 @@ class Authorization:
                         "auth= has two authorization servers, which answer in one place"
                     )
                 self._embedded = each
-                self._check_reachable(each, loopback=loopback)
+                if self.resource is None and loopback is False:
+                    raise ValueError(
+                        "other machines reach this server, and its login needs an address for "
+                        'them: http={"public_url": "https://notes.example.com/mcp"}, the URL of '
+                        "the endpoint"
+                    )
+                if self.resource and not urlsplit(self.resource).path.endswith(self._path):
+                    raise ValueError(
+                        f"{each!r}: public_url has to end with the path of the endpoint, "
+                        f"{self._path}, because the pages of the login are beside it"
+                    )
         self._known: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
-
-    def _check_reachable(self, embedded: EmbeddedServer, *, loopback: bool | None) -> None:
-        if self.resource is None:
-            if loopback is False:
-                raise ValueError(
-                    "other machines reach this server, and its login needs an address for them: "
-                    'http={"public_url": "https://notes.example.com/mcp"}, the URL of the endpoint'
-                )
-        elif not urlsplit(self.resource).path.endswith(self._path):
-            raise ValueError(
-                f"{embedded!r}: public_url has to end with the path of the endpoint, "
-                f"{self._path}, because the pages of the login are beside it"
-            )
 
     # --- tokens -----------------------------------------------------------------------------------
 
@@ -123,14 +120,19 @@ class Authorization:
         query: bytes = http.scope.get("query_string") or b""
         if query and any(each.startswith(b"access_token=") for each in query.split(b"&")):
             # AUTH-10: the logs of every proxy have it by now.
-            raise self._malformed(http, "A token must not be in the URL")
+            malformed = self.challenge(http, "invalid_request")
+            raise HttpError(400, "A token must not be in the URL", malformed)
+        needed = "A bearer token is needed"
         if raw is None:
-            raise self._unknown(http)
+            # RFC 6750, 3.1: without a token there is no error, as there was no attempt.
+            raise HttpError(401, needed, self.challenge(http))
         found = _BEARER.fullmatch(raw) if len(raw) <= MAX_CREDENTIALS else None
         if found is None:
             if _IS_BEARER.match(raw) is None:
-                raise self._unknown(http)  # credentials of another scheme
-            raise self._malformed(http, "The header Authorization is malformed")
+                # Credentials of another scheme.
+                raise HttpError(401, needed, self.challenge(http))
+            malformed = self.challenge(http, "invalid_request")
+            raise HttpError(400, "The header Authorization is malformed", malformed)
         token = found[1]
         from hashlib import sha256
 
@@ -157,7 +159,15 @@ class Authorization:
                 principal.expires_at is not None and principal.expires_at <= now
             ):
                 continue
-            self._check_required(http, principal)
+            needed, held = self.resource_server.required_scopes, principal.scopes
+            if self._server is not None:
+                held = self._server.settings.scopes.held(held)
+            if not held.issuperset(needed):
+                raise HttpError(
+                    403,
+                    f"This server needs the scopes {' '.join(needed)}",
+                    self.challenge(http, "insufficient_scope"),
+                )
             until = now + each.cache_time
             if principal.expires_at is not None:
                 until = min(until, principal.expires_at)
@@ -167,29 +177,9 @@ class Authorization:
             return principal
         if away is not None:
             raise HttpError(503, str(away), retry_after(5))
-        challenge = self.challenge(http, "invalid_token")
-        raise HttpError(401, "The token is not valid", headers=challenge)
-
-    def _check_required(self, http: HttpRequest, principal: Principal) -> None:
-        needed = self.resource_server.required_scopes
-        held = principal.scopes
-        if self._server is not None:
-            held = self._server.settings.scopes.held(held)
-        if needed and not held.issuperset(needed):
-            raise HttpError(
-                403,
-                f"This server needs the scopes {' '.join(needed)}",
-                headers=self.challenge(http, "insufficient_scope"),
-            )
+        raise HttpError(401, "The token is not valid", self.challenge(http, "invalid_token"))
 
     # --- challenges -------------------------------------------------------------------------------
-
-    def _unknown(self, http: HttpRequest) -> HttpError:
-        # RFC 6750, 3.1: without a token there is no error, as there was no attempt.
-        return HttpError(401, "A bearer token is needed", headers=self.challenge(http))
-
-    def _malformed(self, http: HttpRequest, why: str) -> HttpError:
-        return HttpError(400, why, headers=self.challenge(http, "invalid_request"))
 
     def challenge(
         self, http: HttpRequest, error: str | None = None, scopes: Iterable[str] = ()
@@ -318,7 +308,10 @@ class Authorization:
         server = self._server
         document: dict[str, Any] = {
             "resource": self.resource or "".join(found),
-            "authorization_servers": self._issuers(scope, found),
+            "authorization_servers": [
+                *([] if self._embedded is None else [self._base(scope, found)]),
+                *of.authorization_servers,
+            ],
             "bearer_methods_supported": ["header"],
         }
         scopes = self._scopes
@@ -337,10 +330,6 @@ class Authorization:
             return of.scopes_supported
         needed = () if server is None else server.registry.scopes
         return tuple(dict.fromkeys((*of.required_scopes, *needed)))
-
-    def _issuers(self, scope: Scope, found: tuple[str, str]) -> list[str]:
-        own = [] if self._embedded is None else [self._base(scope, found)]
-        return [*own, *self.resource_server.authorization_servers]
 
     # --- the authorization server beside it -------------------------------------------------------
 

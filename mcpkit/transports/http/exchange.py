@@ -346,13 +346,10 @@ class Exchange(OpenRequest):
         if body:
             headers.append(JSON)
         start = {"type": "http.response.start", "status": self.status, "headers": headers}
-        if len(body) >= _LARGE:
-            await self._write_large(send, start, body)
-        else:
+        if len(body) < _LARGE:
             await send(start)
             await send({"type": "http.response.body", "body": body})
-
-    async def _write_large(self, send: Send, start: dict[str, Any], body: bytes) -> None:
+            return
         try:
             unread = self.open_requests.quotas.unread.take(self.owner, len(body))
         except QuotaExceeded:

@@ -251,8 +251,22 @@ def check_repeated(
     method: Any = message.get("method")
     if type(method) is not str or "id" not in message:
         return
+    params: dict[str, Any] | None = message.get("params")
+    meta: dict[str, Any] | None = params.get("_meta") if type(params) is dict else None
+    version: Any = meta.get(VERSION_KEY) if type(meta) is dict else None
     try:
-        _compare_unread(raw, message, method, catalog)
+        if (
+            params is None
+            or meta is None
+            or type(version) is not str
+            or type(meta.get(CAPABILITIES_KEY)) is not dict
+        ):
+            headers.require_version(raw)
+            return
+        headers.check_version(raw, version)  # HTTPM-6: before its support
+        revision = BY_VERSION.get(version)
+        if revision is not None and not revision.handshake:
+            _compare(raw, method, revision.methods.get(method), params, catalog)
     except HeaderMismatch as error:
         try:
             # A broken envelope is reported before headers that differ. The session checks every
@@ -263,27 +277,6 @@ def check_repeated(
         refusal = HttpError(400, error)
         refusal.id = readable_id(message)  # it may be in a batch
         raise refusal from None
-
-
-def _compare_unread(
-    raw: Mapping[bytes, bytes], message: Mapping[str, Any], method: str, catalog: Catalog
-) -> None:
-    params: dict[str, Any] | None = message.get("params")
-    meta: dict[str, Any] | None = params.get("_meta") if type(params) is dict else None
-    version: Any = meta.get(VERSION_KEY) if type(meta) is dict else None
-    if (
-        params is None
-        or meta is None
-        or type(version) is not str
-        or type(meta.get(CAPABILITIES_KEY)) is not dict
-    ):
-        headers.require_version(raw)
-        return
-    headers.check_version(raw, version)  # HTTPM-6: before its support
-    revision = BY_VERSION.get(version)
-    if revision is None or revision.handshake:
-        return
-    _compare(raw, method, revision.methods.get(method), params, catalog)
 
 
 def _compare(

@@ -142,26 +142,6 @@ def make_settings(options: HttpOptions, limits: Limits | None = None) -> HttpSet
         given["max_share"] = old.pop("max_share", None)
         given["limits"] = replace(given["limits"], **old)
     settings = HttpSettings(**given)
-    _check(settings)
-    return settings
-
-
-def _warn(old: Mapping[str, Any]) -> None:
-    named = ", ".join(f"{name}={value!r}" for name, value in old.items() if name != "max_share")
-    advice = [f"limits=Limits({named})"] if named else []
-    if "max_share" in old:
-        advice.append("limits=Limits(max_each=…), a count, instead of max_share=")
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("mcpkit."):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(
-        f"the limits of HTTP are in mcpkit.Limits now: pass {' and '.join(advice)}",
-        DeprecationWarning,
-        stacklevel=level,
-    )
-
-
-def _check(settings: HttpSettings) -> None:
     for name in ("allowed_origins", "allowed_hosts"):
         value = getattr(settings, name)
         if isinstance(value, str):
@@ -183,6 +163,22 @@ def _check(settings: HttpSettings) -> None:
     share = settings.max_share
     if share is not None and not 0 < share <= 1:
         raise ValueError(f"max_share must be more than 0 and at most 1, not {share!r}")
+    return settings
+
+
+def _warn(old: Mapping[str, Any]) -> None:
+    named = ", ".join(f"{name}={value!r}" for name, value in old.items() if name != "max_share")
+    advice = [f"limits=Limits({named})"] if named else []
+    if "max_share" in old:
+        advice.append("limits=Limits(max_each=…), a count, instead of max_share=")
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("mcpkit."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"the limits of HTTP are in mcpkit.Limits now: pass {' and '.join(advice)}",
+        DeprecationWarning,
+        stacklevel=level,
+    )
 
 
 def with_auth(options: HttpOptions, auth: Auth) -> HttpOptions:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 from typing import Any, Final
 
@@ -119,20 +120,20 @@ class Server(uvicorn.Server):
         accepted = [each for bound in closed for each in _accept_all(bound)]
         for server in self.servers:
             server.close()
+        protocol: Any = self.config.http_protocol_class
+        make = partial(
+            protocol,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
         loop = asyncio.get_running_loop()
         for each in accepted:
             with suppress(OSError):  # its client has disconnected
-                await loop.connect_accepted_socket(self._make_protocol, each)
+                await loop.connect_accepted_socket(make, each)
         # Those that the loop has accepted just now get their protocols, which have to be stopped.
         await asyncio.sleep(_ACCEPTING)
         await super().shutdown(sockets)
-
-    def _make_protocol(self) -> asyncio.Protocol:
-        make: Any = self.config.http_protocol_class
-        made: asyncio.Protocol = make(
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )
-        return made
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -307,7 +308,7 @@ def serve_on(
     """Serve an application on a socket, and end the process as the signal says.
 
     Args:
-        application: The ASGI application of an app, as `mcpkit.transports.http.app` makes it.
+        application: The ASGI application of an app.
         bound: The socket, which listens already.
         announce: Called when the server listens.
         numbers: The signals that stop it; None for all that there are.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from pydantic_core import from_json
@@ -97,11 +98,10 @@ def _shortened(client: ClientProfile) -> tuple[Mapping[str, Any], Mapping[str, A
     if len(encode(capabilities)) > MAX_CLIENT // 2:
         capabilities = {name: capabilities[name] for name in _ASKABLE if name in capabilities}
     if len(encode(capabilities)) > MAX_CLIENT // 2:
-        capabilities = {name: _flat(value) for name, value in capabilities.items()}
+        # The names of their options alone.
+        capabilities = {
+            name: {each: {} for each in islice(value, 10) if len(each) < 40}
+            for name, value in capabilities.items()
+            if is_object(value)
+        }
     return capabilities, info
-
-
-def _flat(value: Any) -> dict[str, Any]:
-    """Return a capability with the names of its options alone."""
-    names = list(value)[:10] if is_object(value) else []
-    return {name: {} for name in names if len(name) < 40}

@@ -237,8 +237,15 @@ class Connection(Base):
         super().data_received(data)
         if self._held is not None:
             self._continue(None)  # there is more to come
-        self._check_fields(len(data))
         cycle: Any = self.cycle
+        if self._moved:
+            self._field_bytes = 0
+        elif self._in_message and not self.transport.is_closing():
+            self._field_bytes += len(data)
+            if self._field_bytes > MAX_HEAD:  # a head, or trailers, do not end
+                if self._in_head and (cycle is None or cycle.response_complete):
+                    self.transport.write(_TOO_LONG)
+                self.transport.close()
         if self.stopping and cycle is not None:
             cycle.keep_alive = False
         if self._answered or cycle is not before:
@@ -250,17 +257,6 @@ class Connection(Base):
             self._read_timer = self.loop.call_later(self.read_timeout, self._close_slow)
         if self.transport.is_closing():
             self._watch_output()
-
-    def _check_fields(self, size: int) -> None:
-        """Close the connection if a head, or trailers, do not end."""
-        if self._moved:
-            self._field_bytes = 0
-        elif self._in_message and not self.transport.is_closing():
-            self._field_bytes += size
-            if self._field_bytes > MAX_HEAD:
-                if self._in_head and (self.cycle is None or self.cycle.response_complete):
-                    self.transport.write(_TOO_LONG)
-                self.transport.close()
 
     def _close_slow(self) -> None:
         self.transport.close()
