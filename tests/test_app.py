@@ -16,7 +16,6 @@ import pytest
 import mcpkit
 from mcpkit import Context, MCPKit
 from mcpkit._server.registry import Registry
-from mcpkit._server.server import Server
 from mcpkit.errors import RegistrationError
 from mcpkit.testing import TestClient
 from mcpkit.types import TextResourceContents
@@ -66,13 +65,6 @@ class TestDecorators:
     def test_called(self, app: MCPKit, kind: str, fn: Callable[..., Any]) -> None:
         assert getattr(app, kind)(title="T")(fn) is fn
 
-    def test_a_decorated_function_is_still_called_as_before(self, app: MCPKit) -> None:
-        @app.tool
-        def add(a: int, b: int = 1) -> int:
-            return a + b
-
-        assert add(1, 2) == 3
-
     def test_tools(self, app: MCPKit) -> None:
         app.tool(plain)
         app.tool(name="other")(plain)
@@ -94,17 +86,6 @@ class TestDecorators:
         app.prompt(plain)
         app.prompt(name="other")(plain)
         assert list(registry(app).prompts) == ["plain", "other"]
-
-    def test_one_function_may_be_everything(self, app: MCPKit) -> None:
-        app.tool(app.prompt(app.resource("a://b")(plain)))
-        assert registry(app).advertised == {"tools", "prompts", "resources"}
-
-    def test_a_bad_signature_is_refused_at_once(self, app: MCPKit) -> None:
-        def fn(*names: str) -> None: ...
-
-        with pytest.raises(RegistrationError, match=r"test_app\.py:\d+: fn\(\): \*names"):
-            app.tool(fn)
-        assert registry(app).tools == {}
 
     def test_a_static_method_in_its_class_body(self, app: MCPKit) -> None:
         class Holder:
@@ -341,12 +322,6 @@ class TestInclude:
         other.add_tool(lambda: "theirs", name="search")
         assert called(app, "search") == called(first, "search") == "theirs"
 
-    def test_an_app_of_apps(self, app: MCPKit) -> None:
-        middle = MCPKit("middle")
-        app.include(middle, prefix="a")
-        middle.include(greeting("hi"), prefix="b")
-        assert called(app, "a_b_method") == "hi"
-
     def test_the_files_of_another_app(self, app: MCPKit, tmp_path: Path) -> None:
         (tmp_path / "a.txt").write_text("hello")
         other = MCPKit("other")
@@ -553,9 +528,6 @@ class TestFiles:
 
 
 class TestIdentity:
-    def test_it_has_a_name(self, app: MCPKit) -> None:
-        assert app.name == "test"
-
     def test_it_shows_what_it_has(self, app: MCPKit) -> None:
         app.tool(plain)
         app.resource("a://{name}")(named)
@@ -595,13 +567,6 @@ class TestLifespan:
         wait(serve)
         assert seen == ["test", "state", "left"]
         assert app.server.state is None
-
-    def test_there_may_be_none(self, app: MCPKit) -> None:
-        async def serve() -> Server:
-            async with app.running() as server:
-                return server
-
-        assert wait(serve) is app.server
 
 
 def test_clients_of_one_app_do_not_share_what_its_lifespan_yields() -> None:

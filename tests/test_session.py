@@ -175,31 +175,6 @@ async def test_hints_for_caches_default_to_none_and_private() -> None:
 # --- the beginning --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["tools/list", "resources/read", "logging/setLevel"])
-async def test_nothing_is_served_before_the_handshake(method: str) -> None:
-    """LIFE-1, LIFE-7."""
-    async with session_of(bare()) as (session, ears):
-        session.receive(request(1, method))
-        assert ears.messages[0]["error"]["code"] == -32600
-
-
-async def test_ping_is_answered_before_the_handshake() -> None:
-    """PING-1, LIFE-7."""
-    async with session_of(bare()) as (session, ears):
-        session.receive(request(1, "ping"))
-        assert ears.messages == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
-
-
-async def test_requests_are_served_before_the_client_says_initialized() -> None:
-    """LIFE-7."""
-    app = bare()
-    app.add_tool(lambda: "a", name="a")
-    async with session_of(app) as (session, ears):
-        session.receive(initialize())
-        session.receive(request(1, "tools/list"))
-        assert "tools" in ears.messages[1]["result"]
-
-
 async def test_changes_wait_for_the_client_to_be_initialized() -> None:
     """LIFE-6: queued, then sent, and each of them once."""
     app = bare()
@@ -221,15 +196,6 @@ async def test_a_client_that_has_said_nothing_is_told_nothing() -> None:
         app.add_tool(lambda: "a", name="a")
         await turns()
         assert ears.messages == []
-
-
-async def test_initialize_cannot_be_cancelled() -> None:
-    """LIFE-9."""
-    async with session_of(bare()) as (session, ears):
-        session.receive(initialize())
-        cancelled = {"method": "notifications/cancelled", "params": {"requestId": 0}}
-        session.receive(json.dumps({"jsonrpc": "2.0", **cancelled}).encode())
-        assert ears.messages[0]["result"]["protocolVersion"] == HANDSHAKE[-1]
 
 
 # --- changes --------------------------------------------------------------------------------------
@@ -612,17 +578,6 @@ async def test_the_lifespan_is_entered_before_the_first_request_and_left_at_the_
     async with AsyncTestClient(app) as client:
         assert (await client.call_tool("answer")).data == 42
     assert events == ["enter alive", "call", "leave"]
-
-
-async def test_there_is_no_state_without_a_lifespan() -> None:
-    app = bare()
-
-    @app.tool
-    async def answer(ctx: Context) -> bool:
-        return ctx.state is None
-
-    async with AsyncTestClient(app) as client:
-        assert (await client.call_tool("answer")).data is True
 
 
 async def test_a_lifespan_that_fails_fails_the_start() -> None:

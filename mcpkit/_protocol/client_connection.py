@@ -61,22 +61,13 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class OutgoingMessage(NamedTuple):
-    """A message to the server, and the facts that a transport may repeat in headers.
-
-    Args:
-        text: The message.
-        id: The id of a request; None for other messages.
-        method: The method; None for a response.
-        version: The protocol version in the message; None in sessions with a handshake.
-        name: The name of the tool or prompt, or the URI of the resource, in the params.
-        arguments: The arguments of a tool.
-    """
+    """A message to the server, and the facts that a transport may repeat in headers."""
 
     text: bytes
-    id: Id | None = None
+    id: Id | None = None  # of a request
     method: str | None = None
-    version: str | None = None
-    name: str | None = None
+    version: str | None = None  # None in sessions with a handshake
+    name: str | None = None  # of the tool or prompt, or the URI of the resource, in the params
     arguments: Mapping[str, Any] = _NONE
 
 
@@ -140,12 +131,7 @@ def _named_by(method: str) -> str:
 
 
 class ClientProtocol:
-    """The client's side of a conversation.
-
-    Args:
-        info: The ``clientInfo``.
-        capabilities: The ``clientCapabilities``.
-    """
+    """The client's side of a conversation."""
 
     def __init__(self, info: Mapping[str, Any], capabilities: Mapping[str, Any]) -> None:
         self.info = info
@@ -198,13 +184,7 @@ class ClientProtocol:
     def send_request(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
     ) -> OutgoingMessage:
-        """Return a request.
-
-        Args:
-            method: As on the wire.
-            params: Without ``_meta``.
-            meta: Members of ``_meta``, besides those of a revision without handshake.
-        """
+        """Return a request, whose ``_meta`` has more members in a revision without handshake."""
         self._next_id += 1
         merged = dict(meta or {})
         version = self._version

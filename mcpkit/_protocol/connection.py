@@ -108,20 +108,7 @@ class Batch:
 
 
 class Request:
-    """A request of the client.
-
-    Args:
-        id: The id for the response.
-        method: As on the wire.
-        known: The method in the request's revision.
-        params: The members of ``params``; empty if there were none.
-        meta: ``params._meta``; empty if there was none.
-        revision: The revision that serves this request.
-        client: The client's profile; None: it is in ``_meta``.
-        log_level: The lowest level of log messages to send with this request; None if the session
-            decides (handshake) or the client wants none.
-        origin: The source; None on a transport that has only one.
-    """
+    """A request of the client."""
 
     __slots__ = (
         "_client",
@@ -140,14 +127,14 @@ class Request:
         self,
         id: Id,
         method: str,
-        known: Method,
+        known: Method,  # the method in the request's revision
         params: dict[str, Any],
-        meta: dict[str, Any],
+        meta: dict[str, Any],  # params._meta
         revision: Revision,
-        client: ClientProfile | None,
-        log_level: str | None = None,
+        client: ClientProfile | None,  # None: it is in `meta`
+        log_level: str | None = None,  # None: the session decides, or the client wants no messages
         batch: Batch | None = None,
-        origin: RequestSource | None = None,
+        origin: RequestSource | None = None,  # None on a transport that has only one
     ) -> None:
         self.id = id
         self.method = method
@@ -208,19 +195,12 @@ class Rejected(NamedTuple):
 
 
 class Ignored(NamedTuple):
-    """A message that is neither served nor answered.
+    """A message that is neither served nor answered."""
 
-    Args:
-        reason: For the log.
-        answers: The id of the server's request that it was meant to answer; None if to none.
-        error: Why it is malformed; None if it is merely of no use.
-        refused: True if it would have been answered with `error`, had its revision a shape for it.
-    """
-
-    reason: str
-    answers: Id | None = None
-    error: ProtocolError | None = None
-    refused: bool = False
+    reason: str  # for the log
+    answers: Id | None = None  # the server's request that it was meant to answer
+    error: ProtocolError | None = None  # the fault, if it is malformed
+    refused: bool = False  # True if it would have been answered, had its revision a shape for it
 
 
 Event: TypeAlias = Request | Notification | Cancelled | Response | Rejected | Ignored

@@ -50,12 +50,7 @@ def require_version(headers: Headers) -> str:
 def check_version(headers: Headers, version: str | None) -> None:
     """Compare the header ``MCP-Protocol-Version`` with the version in ``_meta`` (HTTPM-6).
 
-    Args:
-        headers: The headers of the request.
-        version: The version in the body; None if there is none, which is rejected elsewhere.
-
-    Raises:
-        HeaderMismatch: The header is missing, or differs.
+    A body without a version is rejected elsewhere.
     """
     if version is not None and _VERSIONS.get(headers.get(_VERSION, b"")) == version:
         return
@@ -65,11 +60,7 @@ def check_version(headers: Headers, version: str | None) -> None:
 
 
 def check_method(headers: Headers, method: str) -> None:
-    """Compare the header ``Mcp-Method`` with the method of the body (HTTPM-2, HTTPM-3).
-
-    Raises:
-        HeaderMismatch: The header is missing, or differs.
-    """
+    """Compare the header ``Mcp-Method`` with the method of the body (HTTPM-2, HTTPM-3)."""
     if _METHODS.get(headers.get(_METHOD, b"")) == method:
         return
     found = _text(headers.get(_METHOD), "Mcp-Method")
@@ -78,15 +69,7 @@ def check_method(headers: Headers, method: str) -> None:
 
 
 def check_name(headers: Headers, name: str) -> None:
-    """Compare the header ``Mcp-Name`` with the name in the body (HTTPM-2, HTTPM-4).
-
-    Args:
-        headers: The headers of the request.
-        name: The member of the params that the header repeats, such as ``params.name``.
-
-    Raises:
-        HeaderMismatch: The header is missing, wrongly encoded, or differs.
-    """
+    """Compare the header ``Mcp-Name`` with a member of the params (HTTPM-2, HTTPM-4)."""
     if _is_plain(name) and headers.get(_NAME) == name.encode():
         return
     found = _decoded(headers.get(_NAME), "Mcp-Name")
@@ -159,18 +142,11 @@ ScalarType: TypeAlias = Literal["string", "integer", "boolean"]
 
 
 class HeaderParameter(NamedTuple):
-    """A parameter of a tool that a header repeats.
+    """A parameter of a tool that a header repeats."""
 
-    Args:
-        header: The header's name in lower case, for look-ups: ``b"mcp-param-region"``.
-        name: The header's name as it is written: ``Mcp-Param-Region``.
-        path: The names of the properties that lead to the value, from the arguments downwards.
-        type: The type in the schema.
-    """
-
-    header: bytes
-    name: str
-    path: tuple[str, ...]
+    header: bytes  # its name in lower case, for look-ups: b"mcp-param-region"
+    name: str  # its name as it is written: Mcp-Param-Region
+    path: tuple[str, ...]  # the properties that lead to the value, from the arguments downwards
     type: ScalarType
 
     def value(self, arguments: Mapping[str, Any]) -> Any:
@@ -296,19 +272,9 @@ def _other_type(schema: Mapping[str, Any]) -> str:
 def check_parameters(
     headers: Headers, declared: Sequence[HeaderParameter], arguments: Mapping[str, Any]
 ) -> None:
-    """Compare the headers ``Mcp-Param-…`` with the arguments (HDR-4, HDR-5).
+    """Compare the headers ``Mcp-Param-…`` with the arguments as they were sent (HDR-4, HDR-5).
 
-    Headers that are not declared are ignored (HDR-7).
-
-    Args:
-        headers: The headers of the request.
-        declared: As `declared_in` returns them.
-        arguments: As they were sent, not yet validated.
-
-    Raises:
-        HeaderMismatch: A header is missing, present without a value, wrongly encoded, or differs;
-            or an object with such an argument was sent as text. The message does not repeat the
-            value.
+    Headers that are not declared are ignored (HDR-7). The error does not repeat the value.
     """
     for each in declared:
         value = each.value(arguments)
@@ -382,16 +348,8 @@ def parameter_headers(
 ) -> dict[str, str]:
     """Return the headers ``Mcp-Param-…`` that a client sends with arguments (HDR-4 to HDR-6).
 
-    Args:
-        declared: As `declared_in` returns them.
-        arguments: As they will be sent.
-
-    Returns:
-        Values by name. A value that a header cannot carry (an array, an object, an integer beyond
-        ±(2^53−1)) is omitted; the server will reject the call and say why.
-
-    Raises:
-        UnicodeEncodeError: A text has surrogates, which UTF-8 cannot express.
+    A value that a header cannot carry (an array, an object, an integer beyond ±(2^53−1)) is
+    omitted; the server will reject the call and say why.
     """
     written = ((each.name, _written(each.value(arguments))) for each in declared)
     return {name: encode_value(text) for name, text in written if text is not None}

@@ -9,7 +9,7 @@ import pytest
 
 from mcpkit import Context, MCPKit
 from mcpkit.errors import InvalidParams
-from tests.asking.conftest import Asked, Connect, accept, capabilities_in, speak
+from tests.asking.conftest import Asked, Connect, accept, capabilities_in
 from tests.asking.server import make_app
 from tests.scenarios.tapped import MODERN
 
@@ -210,13 +210,6 @@ async def test_an_answer_that_came_first_is_not_one_to_a_different_question(
     assert (await send(client, params, {first.key: accept("b")}, first.state)).text == "a,b"
 
 
-async def test_an_answer_from_an_earlier_round_is_not_taken_twice(client: Asked) -> None:
-    first = await send(client, ASKS)
-    second = await send(client, ASKS, {first.key: accept("a")}, first.state)
-    answers = {first.key: accept("changed"), second.key: accept("b")}
-    assert (await send(client, ASKS, answers, second.state)).text == "a,b"
-
-
 # --- states that are not good ---------------------------------------------------------------------
 
 
@@ -326,15 +319,6 @@ async def test_each_request_says_what_its_client_can_do(client: Asked) -> None:
     first = await send(client, PERSON)
     later = await send(client, PERSON, ANN, first.state, lacks="elicitation")
     assert later.error["code"] == -32021
-
-
-async def test_model_and_user_are_asked_in_one_round(client: Asked) -> None:
-    first = await send(client, tool("declared_sample"))
-    methods = {each["method"] for each in first.asked.values()}
-    assert methods == {"sampling/createMessage", "roots/list"}
-    answers = {"verse": speak("Roses"), "roots": {"roots": [{"uri": "file:///a"}]}}
-    last = await send(client, tool("declared_sample"), answers, first.state)
-    assert last.text == "Roses 1"
 
 
 @pytest.mark.in_memory

@@ -19,7 +19,7 @@ from mcpkit._protocol.connection import (
     Response,
     State,
 )
-from mcpkit._protocol.revisions import HANDSHAKE, ClientProfile
+from mcpkit._protocol.revisions import ClientProfile
 from mcpkit.errors import InternalError, InvalidParams, ParseError, ProtocolError
 from tests.messages import (
     BATCHES,
@@ -67,14 +67,6 @@ def test_broken_json_is_answered_without_an_id(version: str, broken: bytes) -> N
 def test_broken_json_is_dropped_where_no_error_lacks_an_id(version: str, broken: bytes) -> None:
     """MSG-8."""
     assert one(opened(version), broken, Ignored).reason
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_connection_survives_broken_json(version: str) -> None:
-    """STDIO-6."""
-    connection = opened(version)
-    connection.receive(b"{")
-    assert started(connection, version, 1).method == "tools/list"
 
 
 @pytest.mark.parametrize("value", [1, 1.5, "text", None, True, []], ids=repr)
@@ -332,14 +324,6 @@ def test_a_second_initialize_begins_anew(version: str) -> None:
     assert connection.send_result(before, b"")
 
 
-def test_a_second_initialize_may_come_while_the_first_runs() -> None:
-    connection = Connection()
-    first = one(connection, initialize(NEWEST, 1), Request)
-    second = one(connection, initialize(NEWEST, 2), Request)
-    assert connection.send_result(second, b"")
-    assert connection.send_result(first, b"")
-
-
 @pytest.mark.parametrize("version", LEGACY)
 def test_a_handshake_may_follow_upon_a_probe(version: str) -> None:
     """ERA-1: the client has asked which versions there are, and takes one with a handshake."""
@@ -376,15 +360,6 @@ def test_a_malformed_initialize_may_be_tried_again(params: dict[str, Any]) -> No
     assert refusal(connection, request(1, "initialize", params)) == (-32602, 1)
     assert connection.state is State.NEW
     assert one(connection, initialize(NEWEST, 1), Request).method == "initialize"
-
-
-def test_a_session_can_be_taken_up_where_it_was_left() -> None:
-    client = ClientProfile({"roots": {}}, None)
-    connection = Connection(HANDSHAKE[0], client)
-    assert connection.state is State.OPEN
-    taken = one(connection, request(1, "tools/list"), Request)
-    assert (taken.revision, taken.client) == (HANDSHAKE[0], client)
-    assert refusal(connection, initialize(NEWEST, 2)) == (-32600, 2)
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -429,13 +404,6 @@ def test_a_request_carries_params_and_meta(version: str) -> None:
     assert event.meta == message["params"]["_meta"]
 
 
-@pytest.mark.parametrize("params", [{}, {"params": None}, {"params": {}}], ids=repr)
-@pytest.mark.parametrize("version", LEGACY)
-def test_params_may_be_absent(version: str, params: dict[str, Any]) -> None:
-    event = one(opened(version), request(1, "tools/list") | params, Request)
-    assert (event.params, event.meta) == ({}, {})
-
-
 @pytest.mark.parametrize(
     "params",
     [[], [1], "x", 0, False, 1.5, *({"_meta": wrong} for wrong in ("x", 0, False)), {"_meta": []}],
@@ -463,12 +431,6 @@ def test_members_nobody_knows_are_tolerated(version: str) -> None:
     assert one(opened(version), message, Request).params["invented"] is True
 
 
-def test_a_request_can_be_told_apart_in_a_log() -> None:
-    assert repr(started(opened("2025-06-18"), "2025-06-18", "7")) == (
-        "<Request '7' tools/list 2025-06-18>"
-    )
-
-
 # --- answers --------------------------------------------------------------------------------------
 
 
@@ -493,14 +455,6 @@ def test_an_error_has_the_id_code_and_data(version: str) -> None:
     check(sent, version)
     body = {"code": -32602, "message": "no", "data": {"a": 1}}
     assert json.loads(sent) == {"jsonrpc": "2.0", "id": "x", "error": body}
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_requests_may_be_answered_in_any_order(version: str) -> None:
-    connection = opened(version)
-    first, second = started(connection, version, 1), started(connection, version, 2)
-    assert connection.send_result(second, b"") == b'{"jsonrpc":"2.0","id":2,"result":{}}'
-    assert connection.send_result(first, b"") == b'{"jsonrpc":"2.0","id":1,"result":{}}'
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -602,14 +556,6 @@ def test_forgetting_a_cancelled_request_leaves_alone_who_uses_its_id_now(version
     again = started(connection, version, 1)
     connection.forget(asked)
     assert connection.is_in_flight(again)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_forgotten_request_is_not_answered(version: str) -> None:
-    connection = opened(version)
-    asked = started(connection, version, 1)
-    assert connection.forget(asked) is None
-    assert connection.send_result(asked, b"") is None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
