@@ -111,11 +111,9 @@ class Link(Protocol):
 
     async def send_text(self, text: bytes) -> None:
         """Send one message; raises `ConnectionClosed` if the server is gone."""
-        ...
 
     async def aclose(self) -> None:
         """Close the connection."""
-        ...
 
 
 class Connectable(Protocol):

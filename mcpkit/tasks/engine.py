@@ -44,15 +44,12 @@ class RunningTask(Protocol):
 
     def start(self) -> None:
         """Start to run."""
-        ...
 
     def lose(self) -> None:
         """Stop without an outcome, because the lease is lost."""
-        ...
 
     def stop(self) -> None:
         """Stop, because the process ends."""
-        ...
 
 
 class LeaseEngine:

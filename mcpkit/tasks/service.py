@@ -54,15 +54,12 @@ class TaskListener(Protocol):
 
     def task_changed(self, task: Task) -> None:
         """A task has changed."""
-        ...
 
     def task_said(self, id: str, method: str, params: Mapping[str, Any]) -> None:
         """The handler of a task sends a notification."""
-        ...
 
     def task_gone(self, id: str) -> None:
         """There is no such task, or it has expired; it will not be mentioned again."""
-        ...
 
 
 class TaskWaiter:
@@ -244,7 +241,6 @@ class TaskService:
                 self._store = None
 
     def _note_reached(self, error: StoreUnavailable | None) -> None:
-        """Log when the store becomes unavailable, once."""
         if error is not None and not self._is_unavailable:
             log.warning("tasks are unavailable: %s", error)
         self._is_unavailable = error is not None
@@ -405,7 +401,6 @@ class TaskService:
 
     @asynccontextmanager
     async def _reached(self) -> AsyncGenerator[TaskStore, None]:
-        """Turn `StoreUnavailable` into the error that a client gets."""
         try:
             yield await self.store()
         except StoreUnavailable as error:
@@ -482,7 +477,7 @@ class TaskService:
             listener.task_said(id, method, params)
 
     def _on_change(self, id: str | None) -> None:
-        """Another process has changed a task. From any thread."""
+        # From any thread.
         self.loop.soon(lambda: self._refresh_soon(id))
 
     def _refresh_soon(self, id: str | None) -> None:
@@ -501,7 +496,6 @@ class TaskService:
         return {*self._listeners, *(self._engine.ids if self._engine is not None else ())}
 
     async def _refresh(self) -> None:
-        """Read all tasks that have listeners, or run, in this process."""
         took = 0.0
         try:
             while self._refresh_again:
