@@ -258,12 +258,7 @@ class TestClient:
 
 
 class SyncTaskHandle:
-    """`mcpkit.TaskHandle` without ``await``: ``for status in handle``, and ``handle.result()``.
-
-    Args:
-        client: Of the task.
-        handle: To wait for.
-    """
+    """`mcpkit.TaskHandle` without ``await``: ``for status in handle``, and ``handle.result()``."""
 
     def __init__(self, client: TestClient, handle: TaskHandle) -> None:
         self._client = client

@@ -67,7 +67,7 @@ APART: Final = [
 ]
 """Neighbors on one floor that do not know each other."""
 
-LONGEST_CHAIN: Final = 19
+LONGEST_CHAIN: Final = 18
 """Modules in the longest chain of imports. It may only become shorter; 15 is the aim."""
 
 MAX_FILE: Final = 750

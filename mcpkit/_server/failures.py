@@ -96,12 +96,7 @@ def shown_error(error: Exception, entry: Entry, kind: type[PublicError]) -> Exce
 
 
 def shown_text(error: BaseException, errors: tuple[type[Exception], ...]) -> str | None:
-    """Return the text of an exception if its class is shown; None if not.
-
-    Args:
-        error: As it left the handler; of a group of exceptions, every one must be shown.
-        errors: The classes that are shown.
-    """
+    """Return the text of an exception if its class is shown; of a group, all must be."""
     if not errors:
         return None
     inner: Sequence[BaseException] = getattr(error, "exceptions", ())
@@ -131,11 +126,7 @@ def internal_error(
 ) -> str:
     """Log a fault of the server, and return the reference to the log for the response.
 
-    Args:
-        context: The context of the request that failed.
-        error: The exception that left the handler.
-        what: What failed, as the beginning of a sentence.
-        entry: The entry that failed; the log says once how to show its exceptions.
+    The log says once for each entry how to show its exceptions.
     """
     reference = f"reference {os.urandom(4).hex()}"
     how = ""

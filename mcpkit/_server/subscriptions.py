@@ -65,13 +65,8 @@ class _Stream:
 class Subscriptions:
     """The subscriptions of one session.
 
-    Args:
-        server: Announces changes.
-        connection: The connection of the session.
-        loop: The event loop.
-        notify: Sends a notification: its method, its params, and the request that it belongs to.
-        reserve: Counts bytes that are kept for the client, or raises a `ProtocolError` if they are
-            too many.
+    `notify` sends a notification: its method, its params, and the request that it belongs to;
+    `reserve` counts bytes that are kept for the client, or raises a `ProtocolError`.
     """
 
     def __init__(
