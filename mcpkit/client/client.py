@@ -305,7 +305,7 @@ class Client(ClientConnection):
                 token = f"task-{uuid4().hex}"
                 self._task_progress[token] = task
                 meta = {"progressToken": token, **(meta or {})}
-            result = await self._call(params, meta=meta, **options)
+            result = await self._created(params, meta=meta, **options)
             is_task, raw = "task" in result, cast("Params", result.get("task"))
         else:
             result = await self._call(params, meta=meta, on_progress=on_progress, **options)
@@ -316,6 +316,40 @@ class Client(ClientConnection):
         else:  # TASKL-2, TASKX-2
             task._outcome = parse(CallResult.from_wire, result, "tools/call")
         return task
+
+    async def _created(self, params: Params, **options: Any) -> Params:
+        """Return the response to a call that creates a task (TASKL-4).
+
+        If this is cancelled, the task is cancelled as soon as its id is known.
+        """
+        arrived = anyio.Event()
+        responses: list[Params | Exception] = []
+
+        async def call() -> None:
+            try:
+                responses.append(await self._call(params, **options))
+            except Exception as error:
+                responses.append(error)
+            finally:
+                arrived.set()
+
+        stop = self._start(call())
+        try:
+            await arrived.wait()
+        except BaseException:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(_CANCEL_S):
+                await arrived.wait()
+            stop()
+            for each in responses:
+                task = {} if isinstance(each, Exception) else each.get("task")
+                if is_object(task) and isinstance(task.get("taskId"), str):
+                    await self._cancel_task(self.task(task["taskId"]))
+            raise
+        if not responses:
+            raise ConnectionClosed("The client has left")
+        if isinstance(responses[0], Exception):
+            raise responses[0]
+        return responses[0]
 
     @staticmethod
     async def _cancel_task(task: TaskHandle) -> None:

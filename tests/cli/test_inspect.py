@@ -20,7 +20,7 @@ from tests.warm import Popen
 @pytest.fixture(scope="module")
 def page() -> str:
     """What it says of a server, in a pipe."""
-    ended = mcpkit("inspect", OFFERING)
+    ended = mcpkit("inspect", OFFERING, env={"COLUMNS": "100"})
     assert (ended.code, ended.stderr) == (0, "")
     return ended.stdout
 

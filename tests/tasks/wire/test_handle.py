@@ -244,6 +244,17 @@ async def test_a_cancelled_wait_does_not_stop_the_task(client: Tasked, label: st
     await task.cancel()
 
 
+@pytest.mark.revisions(CORE)
+async def test_a_start_that_is_cancelled_leaves_no_task(client: Tasked, label: str) -> None:
+    """TASKL-4: its id would be lost."""
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await client.start("forever", {"label": label})
+    assert scope.cancelled_caught
+    if await client.seen(f"{label} begun"):
+        await client.until_seen(f"{label} stopped")
+
+
 async def test_several_wait_for_a_task(client: Tasked, label: str) -> None:
     client.script(accept(3))
     task = await client.start("ask", {"label": label})
