@@ -156,7 +156,7 @@ class RelayedRequest(InputRequest[Mapping[str, Any]]):
         self.METHOD = request["method"]  # type: ignore[misc]
         self._params = {**request["params"], "_meta": meta}
 
-    def params(self, _revision: Revision) -> dict[str, Any]:
+    def params(self, revision: Revision) -> dict[str, Any]:
         """Return the params, with the ``_meta``."""
         return self._params
 

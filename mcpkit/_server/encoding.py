@@ -62,8 +62,8 @@ def encode_result(server: Server, request: Request, value: Any, *, private: bool
     if a ``_meta`` is not JSON.
     """
     revision = request.revision
-    encode_value = _ENCODERS.get(type(value)) or next(
-        (encoder for kind, encoder in _ENCODERS.items() if isinstance(value, kind)), _members
+    encode_value = _ENCODERS.get(type(value)) or next(  # pyright: ignore[reportUnknownArgumentType]
+        (encoder for each, encoder in _ENCODERS.items() if isinstance(value, each)), _members
     )
     text, own_meta, ttl, scope, name = encode_value(value, revision)
     if not revision.stamped:

@@ -120,7 +120,7 @@ async def _create_when_answered(
     except Exception as error:
         return await error_result(tool, context, error)
     asker = _run_of(context).asker
-    given = asker.answers if isinstance(asker, StatelessReplay) else {}
+    given: Mapping[str, Any] = asker.answers if isinstance(asker, StatelessReplay) else {}
     return await _create(tool, arguments, server, context, ttl=None, given=given)
 
 

@@ -271,7 +271,7 @@ class TaskRun(RunHost):
     def _noted(self, message: str, task: Task, now: float) -> Task | None:
         return record.note(task, self.number, message, now)
 
-    def log_threshold(self, _request: Request) -> int | None:
+    def log_threshold(self, request: Request) -> int | None:
         """Return the rank of the lowest log level to send; None: nothing."""
         return self._log_threshold
 

@@ -58,12 +58,12 @@ class Command(TyperCommand):
         hint = "flags of the server itself come behind --"
         has_dashes = "--" in args  # the parser removes them
         try:
-            left = super().parse_args(ctx, args)
+            left: list[str] = super().parse_args(ctx, args)
         except Exception as error:
             unknown = getattr(error, "option_name", None)
             if unknown is None or "flags" not in names:
                 raise
-            ctx.fail(f"No such option: {unknown}; {hint}")
+            return ctx.fail(f"No such option: {unknown}; {hint}")  # type: ignore[no-any-return]
         if ctx.params.get("flags") and not has_dashes:
             ctx.fail(f"Unexpected extra argument: {ctx.params['flags'][0]}; {hint}")
         return left

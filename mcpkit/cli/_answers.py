@@ -392,9 +392,9 @@ class Field:
         least, most = (number_or_none(self._schema.get(f"{each}{end}")) for each in ("min", "max"))
         is_valid = isinstance(value, wanted) and isinstance(value, bool) is (wanted is bool)
         if is_valid and wanted is not bool:
-            size: float = len(value) if isinstance(value, (str, list)) else value
+            size: float = value if isinstance(value, (int, float)) else len(value)
             values = [each for each, _ in self.choices]
-            items = value if is_array(value) else [value]
+            items: list[Any] = value if is_array(value) else [value]
             is_valid = (
                 (least is None or size >= least)
                 and (most is None or size <= most)

@@ -122,7 +122,13 @@ def kinds_of(
 
 
 def _kind_of_value(value: object) -> str:
-    names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
+    names: dict[type, str] = {
+        bool: "boolean",
+        int: "integer",
+        float: "number",
+        str: "string",
+        list: "array",
+    }
     return "null" if value is None else names.get(type(value), "object")
 
 

@@ -62,7 +62,9 @@ def load_app(target: str, flags: Sequence[str] | None = None) -> MCPKit[Any]:
     module = _import(place)
     if name is not None:
         return _named(module, name, place, flags or ())
-    apps = {key: each for key, each in vars(module).items() if isinstance(each, MCPKit)}
+    apps: dict[str, MCPKit[Any]] = {
+        key: each for key, each in vars(module).items() if isinstance(each, MCPKit)
+    }
     for each in NAMES:
         if each in apps:
             return apps[each]
@@ -168,9 +170,9 @@ def _where(error: BaseException) -> str:
 
 
 def _named(module: ModuleType, name: str, place: str, flags: Sequence[str]) -> MCPKit[Any]:
-    found = getattr(module, name, None)
+    found: Any = getattr(module, name, None)
     if isinstance(found, MCPKit):
-        return found
+        return found  # pyright: ignore[reportUnknownVariableType]
     if found is None:
         raise TargetError(f"{place} has nothing named {name!r}")
     if not inspect.isroutine(found):
@@ -187,7 +189,7 @@ def _named(module: ModuleType, name: str, place: str, flags: Sequence[str]) -> M
         raise TargetError(_failed(f"{place}:{name} failed", place, error)) from error
     if not isinstance(made, MCPKit):
         raise TargetError(f"{place}:{name} returned a {type(made).__name__}, not an MCPKit app")
-    return made
+    return made  # pyright: ignore[reportUnknownVariableType]
 
 
 class _FlagError(Exception):

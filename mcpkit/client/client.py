@@ -341,7 +341,7 @@ class Client(ClientConnection):
                 await arrived.wait()
             stop()
             for each in responses:
-                task = {} if isinstance(each, Exception) else each.get("task")
+                task: Any = {} if isinstance(each, Exception) else each.get("task")
                 if is_object(task) and isinstance(task.get("taskId"), str):
                     await self._cancel_task(self.task(task["taskId"]))
             raise

@@ -316,7 +316,7 @@ class Grants:
         if claims is None:
             return None
         if resource is None:  # without public_url: issued on loopback, and valid there
-            hosts = [urlsplit(claims[name]).hostname for name in ("iss", "aud")]
+            hosts = [urlsplit(str(claims[name])).hostname for name in ("iss", "aud")]
             is_ours = all(host is not None and is_loopback_name(host) for host in hosts)
         else:
             is_ours = claims["aud"] == resource

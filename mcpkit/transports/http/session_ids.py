@@ -89,7 +89,8 @@ class SessionIds:
 
 def _shortened(client: ClientProfile) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
     """Return the facts of a client without those that a header has no room for."""
-    capabilities, info = client
+    capabilities: Mapping[str, Any] = client.capabilities
+    info = client.info
     if len(encode([capabilities, info])) <= MAX_CLIENT:
         return capabilities, info
     if info is not None:

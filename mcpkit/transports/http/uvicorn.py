@@ -19,7 +19,7 @@ from contextlib import suppress
 from copy import copy
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote, unquote
 
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
@@ -199,11 +199,11 @@ class Connection(Base):
         """Start to wait for the first head."""
         super().connection_made(transport)
         self._read_timer = self.loop.call_later(self.read_timeout, self._close_slow)
-        app: Any = self.app
         client: Any = self.client
-        is_proxied = isinstance(app, ProxyHeadersMiddleware) and client
-        if is_proxied and client[0] in app.trusted_hosts:
-            self._proxy = copy(app)
+        proxy = cast("Any", self.app)  # pyright: ignore[reportUnknownMemberType]
+        is_proxied = isinstance(proxy, ProxyHeadersMiddleware) and client
+        if is_proxied and client[0] in proxy.trusted_hosts:
+            self._proxy = copy(proxy)
             self._proxy.app = _nothing
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -134,7 +134,8 @@ class ThreadReader:
             self._wanted.acquire()
             while (chunk := _read(self._fd)) is None:
                 select.select([self._fd], [], [])  # another process has made it non-blocking
-            self._loop.soon(partial(self._context.run, self._arrived, chunk))
+            arrived = partial(self._arrived, chunk)
+            self._loop.soon(partial(self._context.run, arrived))
 
     def _arrived(self, chunk: bytes) -> None:
         self._held.append(chunk)
