@@ -40,7 +40,7 @@ def http(revision: str, connections: int, kinds: bool = False) -> str:
 
 
 class Budget(NamedTuple):
-    """A row: what is promised of a subject's figure, in relation to that of the reference."""
+    """A promise about a subject's figure, as a ratio to the reference."""
 
     figure: str
     subject: str

@@ -412,7 +412,7 @@ KINDS: Mapping[str, Kind] = {
     "mounted": Kind("plain, in Starlette on uvicorn", server="mounted"),
     "uvicorn": Kind("plain, on plain uvicorn", server="uvicorn"),
 }
-"""By name. `def` has a server to itself, so that its threads are in nobody's way."""
+"""By name. `def` has its own server, so its threads do not disturb other kinds."""
 
 _FILE, _MOUNTED = str(SERVERS / "mcpkit_kinds.py"), str(SERVERS / "mcpkit_mounted.py")
 

@@ -1,7 +1,7 @@
 """Serve mixed clients for minutes, and see that nothing leaks: `python -m benchmarks.soak`.
 
 Clients of every revision, raw and mcpkit's own, call, ask, subscribe, cancel, come back for what
-they missed, leave at any point, and send what is no message. Every minute it prints what the server
+they missed, leave at any point, and send invalid messages. Every minute it prints what the server
 holds. In the end all of them leave, and the server must hold what it held before them.
 """
 

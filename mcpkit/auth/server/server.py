@@ -95,7 +95,7 @@ class AuthorizationServer(EmbeddedServer):
         login: How users log in: a `Login`, several to choose from, or a function.
         store: Where clients, grants and keys are stored: the path of a SQLite file, or a store.
             None: the file in ``MCPKIT_LOGINS``, or else the memory of this process.
-        secret: Encrypts what is stored, at least 16 bytes; several to rotate them, the current one
+        secret: Encrypts stored records, at least 16 bytes; several to rotate them, the current one
             first. ``MCPKIT_SECRET`` if None. A store that outlives the process needs one.
         clients: Clients that need not register.
         scopes: The scopes that users can grant, each with its meaning for them. Scopes that entries

@@ -12,7 +12,7 @@ from mcpkit.cli._migrate.source import is_ours, is_theirs, text_of
 
 
 def without(module: cst.Module, names: set[str]) -> cst.Module:
-    """Take names out of what is imported of theirs and of ours."""
+    """Remove names from the imports of both libraries."""
     return module.visit(_Unimport(names))
 
 
@@ -118,7 +118,7 @@ def _joined(above: Sequence[cst.EmptyLine], lines: list[cst.EmptyLine]) -> list[
 
 
 def with_imports(module: cst.Module, needed: set[tuple[str, str]]) -> cst.Module:
-    """Merge what is imported of ours at the top of a file, and add what is missing.
+    """Merge the imports of mcpkit at the top of a file, and add missing ones.
 
     Each import is a module and a name; ``import name`` if the module is empty.
     """

@@ -254,7 +254,7 @@ class _Rewrite(Calls):
         if not is_theirs(module):
             return updated_node
         if not isinstance(node.names, Sequence):
-            self._mark(f"from {module} import *", None, "import what is used by name")
+            self._mark(f"from {module} import *", None, "import the used names one by one")
             return updated_node
         ours: dict[str, list[str]] = {}
         theirs: list[cst.ImportAlias] = []
