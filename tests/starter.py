@@ -198,7 +198,7 @@ class _Starter:
         data, descriptors = b"", list[int]()
         with suppress(OSError):
             data, descriptors, _, _ = socket.recv_fds(asked_on, LONGEST, MOST)
-        request = marshal.loads(data) if data else {"args": [], "env": {}}
+        request = marshal.loads(data) if data else {"args": [], "env": {}, "cwd": ""}
         found = self._installed or _ROOT in (request.get("cwd"), *_folders(request["env"]))
         parsed = self._parsed(request["args"], request["env"], request["cwd"]) if found else None
         pid = None if parsed is None else os.fork()
