@@ -131,6 +131,9 @@ class _Child:
     asked_on: socket.socket
 
 
+_NONE: Final = marshal.dumps({})
+
+
 class _Starter:
     """Who is listening, and who has been started."""
 
@@ -198,7 +201,8 @@ class _Starter:
         data, descriptors = b"", list[int]()
         with suppress(OSError):
             data, descriptors, _, _ = socket.recv_fds(asked_on, LONGEST, MOST)
-        request = marshal.loads(data) if data else {"args": [], "env": {}, "cwd": ""}
+        # A caller may leave before it asks.
+        request: dict[str, Any] = {"args": [], "env": {}, "cwd": "", **marshal.loads(data or _NONE)}
         found = self._installed or _ROOT in (request.get("cwd"), *_folders(request["env"]))
         parsed = self._parsed(request["args"], request["env"], request["cwd"]) if found else None
         pid = None if parsed is None else os.fork()
