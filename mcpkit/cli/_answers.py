@@ -15,6 +15,7 @@ import shutil
 import sys
 import threading
 import webbrowser
+from asyncio.subprocess import PIPE
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Final
@@ -269,14 +270,20 @@ def transcript(params: Params) -> str:
 async def _output_of(command: Sequence[str], text: str) -> str:
     """Run a command with a text on stdin and return its stdout; its stderr is shown."""
     try:
-        done = await anyio.run_process(
-            command, input=text.encode("utf-8", "replace"), stderr=None, check=False
-        )
+        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
     except OSError as error:
         raise Refused(f"{command[0]} cannot be run: {error.strerror or error}") from error
-    if done.returncode != 0:
-        raise Refused(f"{command[0]}, asked for the model, failed (exit code {done.returncode})")
-    return done.stdout.decode("utf-8", "replace").strip()
+    try:
+        # Unlike anyio's, it accepts a command that ends without reading its stdin.
+        output, _ = await process.communicate(text.encode("utf-8", "replace"))
+    finally:
+        if process.returncode is None:  # interrupted
+            process.kill()
+            with anyio.CancelScope(shield=True):
+                await process.wait()
+    if process.returncode != 0:
+        raise Refused(f"{command[0]}, asked for the model, failed (exit code {process.returncode})")
+    return output.decode("utf-8", "replace").strip()
 
 
 async def _read_line() -> str | None:

@@ -6,8 +6,10 @@ import json
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
+from mcpkit.cli._answers import _output_of
 from tests.cli.commands import (
     ELICITING,
     OFFERING,
@@ -204,6 +206,11 @@ def test_a_command_that_fails_to() -> None:
     ended = call("haiku", "--sampling-command", f'"{sys.executable}" -c "exit(3)"')
     assert ended.code == 1
     assert single_line(ended).endswith("asked for the model, failed (exit code 3)")
+
+
+def test_a_command_may_end_without_reading_the_messages() -> None:
+    command = [sys.executable, "-c", "print('A haiku.')"]
+    assert anyio.run(_output_of, command, "more than a pipe holds" * 50_000) == "A haiku."
 
 
 def test_roots(tmp_path: Path) -> None:
