@@ -25,6 +25,7 @@ from mcpkit._server.server import Settings
 from mcpkit._server.session import Session
 from mcpkit.errors import ConnectionClosed, InvalidRequest, MethodNotFound
 from mcpkit.testing import REVISIONS, AsyncTestClient
+from tests.kit import Gate
 from tests.scenarios.tapped import HANDSHAKE, MODERN, PATIENCE, TappedClient
 
 pytestmark = pytest.mark.anyio
@@ -377,29 +378,6 @@ async def test_the_first_level_is_the_apps() -> None:
 # --- how much at once -----------------------------------------------------------------------------
 
 
-class Gate:
-    """A tool that counts how many of its calls run, and holds them until it is opened."""
-
-    def __init__(self) -> None:
-        self.running = self.most = 0
-        self.changed = anyio.Event()
-        self.opened = anyio.Event()
-
-    async def pass_through(self) -> str:
-        self.running += 1
-        self.most = max(self.most, self.running)
-        self.changed.set()
-        await self.opened.wait()
-        self.running -= 1
-        return "through"
-
-    async def wait_for(self, running: int) -> None:
-        with anyio.fail_after(PATIENCE):
-            while self.running != running:
-                self.changed = anyio.Event()
-                await self.changed.wait()
-
-
 async def test_no_more_than_the_limit_run_and_the_rest_wait() -> None:
     app: MCPKit[Any] = MCPKit("limited", max_in_flight=2)
     gate = Gate()
@@ -415,7 +393,7 @@ async def test_no_more_than_the_limit_run_and_the_rest_wait() -> None:
                 for _ in range(6):
                     group.start_soon(call)
                 await gate.wait_for(2)
-                gate.opened.set()
+                gate.open()
         assert gate.most == 2
         assert answers == ["through"] * 6
 
@@ -458,7 +436,7 @@ async def test_a_request_that_waits_can_be_cancelled() -> None:
             session.receive(request(id, "tools/call", name="pass_through"))
         cancelled = {"method": "notifications/cancelled", "params": {"requestId": 2}}
         session.receive(json.dumps({"jsonrpc": "2.0", **cancelled}).encode())
-        gate.opened.set()
+        gate.open()
         await ears.wait(3)
         assert [each["id"] for each in ears.messages] == [0, 1, 3]
 
@@ -476,7 +454,7 @@ async def test_relief_is_reported_once_fewer_wait(monkeypatch: pytest.MonkeyPatc
         for id in (1, 2):
             session.receive(request(id, "tools/call", name="pass_through"))
         assert session.is_full
-        gate.opened.set()
+        gate.open()
         await ears.wait(3)
         with anyio.fail_after(PATIENCE):
             await relieved.wait()
@@ -510,7 +488,7 @@ async def test_relief_is_reported_once_less_waits(monkeypatch: pytest.MonkeyPatc
         assert "waiting" in ears.messages[1]["error"]["message"]
         cancelled = {"method": "notifications/cancelled", "params": {"requestId": 4}}
         session.receive(json.dumps({"jsonrpc": "2.0", **cancelled}).encode())
-        gate.opened.set()
+        gate.open()
         await ears.wait(5)
         with anyio.fail_after(PATIENCE):
             await relieved.wait()

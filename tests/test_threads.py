@@ -24,10 +24,10 @@ from mcpkit._concurrency import threads as module
 from mcpkit._concurrency.loop import Loop, open_loop
 from mcpkit._concurrency.threads import ThreadCall, Threads
 from mcpkit.errors import ConnectionClosed
+from tests.kit import PATIENCE, ThreadGate, until
 
 pytestmark = pytest.mark.anyio
 
-PATIENCE = 20
 """Seconds to wait for what must happen."""
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
@@ -44,38 +44,12 @@ async def threads(loop: Loop) -> Threads:
     return Threads(loop, 4)
 
 
-class Gate:
-    """A function that blocks in its thread until it is let go."""
-
-    def __init__(self, result: Any = None) -> None:
-        self.begun = threading.Event()
-        self.ended = threading.Event()
-        self._open = threading.Event()
-        self._result = result
-
-    def __call__(self) -> Any:
-        self.begun.set()
-        assert self._open.wait(PATIENCE)
-        self.ended.set()
-        return self._result
-
-    def open(self) -> None:
-        self._open.set()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for what other threads do."""
-    with anyio.fail_after(PATIENCE):
-        while not condition():
-            await anyio.sleep(0.001)
-
-
-async def give_up(threads: Threads, function: Any, gate: Gate) -> bool:
+async def give_up(threads: Threads, function: Any, gate: ThreadGate) -> bool:
     """Run a function, and give it up as soon as it waits at its gate; True if it was given up."""
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as group:
             group.start_soon(threads.run, function)
-            await until(gate.begun.is_set)
+            await until(gate.started.is_set)
             scope.cancel()
     return scope.cancelled_caught
 
@@ -217,7 +191,7 @@ class TestContext:
 
 class TestPlaces:
     async def test_a_long_call_does_not_hold_up_short_ones(self, threads: Threads) -> None:
-        gate = Gate("long")
+        gate = ThreadGate("long")
         short: list[int] = []
         done: list[Any] = []
 
@@ -250,24 +224,24 @@ class TestOwners:
 
     async def test_a_call_of_another_need_not_wait_for_those_of_one(self, loop: Loop) -> None:
         threads = Threads(loop, 8)
-        gates = [Gate() for _ in range(20)]
+        gates = [ThreadGate() for _ in range(20)]
         async with anyio.create_task_group() as group:
             for gate in gates:
                 group.start_soon(threads.run, gate, "greedy")
-            await until(lambda: sum(gate.begun.is_set() for gate in gates) == 6)
+            await until(lambda: sum(gate.started.is_set() for gate in gates) == 6)
             assert await threads.run(lambda: "served", "modest") == "served"
-            assert sum(gate.begun.is_set() for gate in gates) == 6
+            assert sum(gate.started.is_set() for gate in gates) == 6
             for gate in gates:
                 gate.open()
         assert all(gate.ended.is_set() for gate in gates)
 
     async def test_owners_take_turns(self, loop: Loop) -> None:
         threads = Threads(loop, 1)
-        gate = Gate()
+        gate = ThreadGate()
         order: list[str] = []
         async with anyio.create_task_group() as group:
             group.start_soon(threads.run, gate)
-            await until(gate.begun.is_set)
+            await until(gate.started.is_set)
             for name in ("a", "a", "a", "b", "b", "c"):
                 group.start_soon(threads.run, partial(order.append, name), name)
                 await anyio.wait_all_tasks_blocked()
@@ -278,11 +252,11 @@ class TestOwners:
 class TestGivingUp:
     async def test_a_call_that_is_cancelled_in_the_queue_never_runs(self, loop: Loop) -> None:
         threads = Threads(loop, 1)
-        gate = Gate()
+        gate = ThreadGate()
         ran: list[str] = []
         async with anyio.create_task_group() as group:
             group.start_soon(threads.run, gate)
-            await until(gate.begun.is_set)
+            await until(gate.started.is_set)
             call = ThreadCall(lambda: ran.append("cancelled"))
             with anyio.move_on_after(0.01):
                 await threads.run(call)
@@ -297,7 +271,7 @@ class TestGivingUp:
     async def test_a_call_that_is_cancelled_while_it_runs_is_left_at_once(self, loop: Loop) -> None:
         """It keeps its place until it ends, or calls that are given up would pile up threads."""
         threads = Threads(loop, 1)
-        gate = Gate()
+        gate = ThreadGate()
         assert await give_up(threads, gate, gate)
         assert not gate.ended.is_set()
         assert threads.busy == 1
@@ -312,7 +286,7 @@ class TestGivingUp:
 
     async def test_what_follows_a_function_happens_in_its_place(self, loop: Loop) -> None:
         threads = Threads(loop, 1)
-        gate = Gate(threading.get_ident)
+        gate = ThreadGate(threading.get_ident)
         call: ThreadCall[Any] = ThreadCall(gate)
         seen: list[Any] = []
         assert await give_up(threads, call, gate)
@@ -332,7 +306,7 @@ class TestGivingUp:
     async def test_the_end_can_be_waited_for_in_spite_of_a_cancellation(
         self, threads: Threads
     ) -> None:
-        gate = Gate()
+        gate = ThreadGate()
         call: ThreadCall[Any] = ThreadCall(gate)
         seen: list[bool] = []
         async with anyio.create_task_group() as group:
@@ -345,7 +319,7 @@ class TestGivingUp:
                     seen.append(gate.ended.is_set())
 
             group.start_soon(work)
-            await until(gate.begun.is_set)
+            await until(gate.started.is_set)
             group.cancel_scope.cancel()
             with anyio.CancelScope(shield=True):
                 await anyio.wait_all_tasks_blocked()
@@ -484,7 +458,7 @@ class TestTheEnd:
         monkeypatch.setattr(module, "_IDLE", 3 * PATIENCE)
 
     async def test_workers_end_with_the_loops_tasks(self) -> None:
-        gate = Gate()
+        gate = ThreadGate()
         with anyio.fail_after(PATIENCE):
             async with open_loop() as loop:
                 threads = Threads(loop, 4)
@@ -548,7 +522,7 @@ class TestTheEnd:
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_thread_that_outlives_the_loop_is_told(backend: str) -> None:
-    gate = Gate()
+    gate = ThreadGate()
     seen: list[type[BaseException]] = []
 
     async def main() -> None:

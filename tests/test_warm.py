@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.transports.processes import TIMEOUT, environment, until
+from tests.kit import eventually
+from tests.transports.processes import TIMEOUT, environment
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or "TESTS_COLD" in os.environ, reason="nothing is forked"
@@ -137,7 +138,7 @@ def test_it_ends_with_the_starter() -> None:
         assert kind == "pid"
         assert os.getsid(pid) == pid
         starter.stop()
-        until(lambda: not Path(f"/proc/{pid}").exists())
+        eventually(lambda: not Path(f"/proc/{pid}").exists())
     assert not Path(starter.python).exists()
 
 
@@ -172,4 +173,4 @@ class TestAProgramThatStandsForPython:
             pid = int(process.stdout.readline())
             process.send_signal(number)
             assert process.wait(TIMEOUT) == -number
-            until(lambda: not Path(f"/proc/{pid}").exists())
+            eventually(lambda: not Path(f"/proc/{pid}").exists())

@@ -20,10 +20,8 @@ from tests.cli.commands import (
     mcpkit,
     single_line,
 )
+from tests.kit import eventually
 from tests.transports.http.plain import serving
-from tests.transports.processes import (
-    until,
-)
 
 PNG = b"\x89PNG\r\n\x1a\npixels"
 
@@ -247,7 +245,7 @@ def test_ctrl_c_cancels_the_call_at_the_server(revision: str, cancelled: Path) -
         )
         assert code == 130
         assert "Traceback" not in shown
-        until(cancelled.exists)
+        eventually(cancelled.exists)
 
 
 # --- terminals ------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
 from tests.cli.hurried import HURRIED, limits
+from tests.kit import eventually
 from tests.messages import (
     MODERN,
     NEWEST,
@@ -25,15 +26,7 @@ from tests.messages import (
     notification,
     request,
 )
-from tests.transports.processes import (
-    REPOSITORY,
-    TIMEOUT,
-    Process,
-    call,
-    modern,
-    started,
-    until,
-)
+from tests.transports.processes import REPOSITORY, TIMEOUT, Process, call, modern, started
 from tests.warm import python
 
 ARGUMENTS: Final = ["run", "server.py", "--reload"]
@@ -117,7 +110,7 @@ def change(folder: Path, source: str, server: Process) -> None:
     """Change the server, and wait until that has been seen."""
     before = server.stderr.count("changed: reloading")
     write(folder, source)
-    until(lambda: server.stderr.count("changed: reloading") > before)
+    eventually(lambda: server.stderr.count("changed: reloading") > before)
 
 
 @contextmanager
@@ -165,7 +158,7 @@ def test_a_client_that_stays_connected_calls_the_new_version(folder: Path, revis
     ) as client:
         assert "more" not in [tool.name for tool in client.list_tools()]
         write(folder, MORE)
-        until(lambda: "more" in [tool.name for tool in client.list_tools()])
+        eventually(lambda: "more" in [tool.name for tool in client.list_tools()])
         assert client.call_tool("greet", {"name": "you"}).text == "Second, you"
         client.call_tool("touch")
     expected = [] if revision == MODERN else ["notifications/tools/list_changed"]  # TOOL-14, SUB-3
@@ -281,7 +274,7 @@ def test_a_stream_is_ended_in_good_order_when_the_host_leaves(server: Process) -
 def test_a_call_is_finished_by_the_version_that_began_it(server: Process, folder: Path) -> None:
     """One that was cancelled is not answered (CANC-4)."""
     server.send(call(1, "wait_for", file="go"), call(2, "wait_for", file="go"))
-    until(lambda: server.stderr.count("waits") == 2)
+    eventually(lambda: server.stderr.count("waits") == 2)
     server.send(cancelled(2))
     change(folder, SECOND, server)
     assert greet(server) == "Second, you"
@@ -309,7 +302,7 @@ def test_the_next_version_takes_the_answer_in_a_request_that_is_continued(folder
 
     def answer(params: Any) -> dict[str, Any]:
         write(folder, SECOND)
-        until(lambda: "changed: reloading" in log.read_text())
+        eventually(lambda: "changed: reloading" in log.read_text())
         return {"action": "decline"}
 
     log = folder / "log"

@@ -19,14 +19,9 @@ import pytest
 from tests import warm
 from tests.cli.commands import Ended, mcpkit
 from tests.cli.hurried import HURRIED, SOON, WORKERS, hurried, limits
+from tests.kit import eventually
 from tests.transports.http.plain import RUN, Client, Server, serving
-from tests.transports.processes import (
-    TIMEOUT,
-    call,
-    environment,
-    started,
-    until,
-)
+from tests.transports.processes import TIMEOUT, call, environment, started
 
 SERVER = (
     "from mcpkit import MCPKit\n"
@@ -261,7 +256,7 @@ class TestWorkers:
                 found.add(int(client.post(call(1, "pid")).text))
                 return len(found) == 2
 
-            until(both_serve)
+            eventually(both_serve)
             first, second = found
             parent, kind = server.process.pid, resource.RLIMIT_NOFILE
             limit = resource.prlimit(parent, kind)
@@ -271,7 +266,7 @@ class TestWorkers:
             assert int(client.post(call(2, "pid")).text) == second
             resource.prlimit(parent, kind, limit)
             found.clear()
-            until(both_serve)
+            eventually(both_serve)
 
     @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
     def test_all_that_die_at_once_and_again_are_replaced(self, tmp_path: Path) -> None:
@@ -294,8 +289,10 @@ class TestWorkers:
                         os.kill(int(each), signal.SIGKILL)
                 return "a worker could not be started" in server.process.stderr
 
-            until(killed_while_starting)
-            until(lambda: not killed & children())  # one that is killed may still take a request
+            eventually(killed_while_starting)
+            eventually(
+                lambda: not killed & children()
+            )  # one that is killed may still take a request
             assert int(server.client().post(call(2, "pid")).text)
 
     def test_an_app_that_cannot_start_in_them_ends_with_an_error(self, tmp_path: Path) -> None:
@@ -363,7 +360,7 @@ def served_pid(port: int, besides: int | None = None) -> int:
             return False
         return found not in ([], [besides])
 
-    until(is_served)
+    eventually(is_served)
     return found[0]
 
 

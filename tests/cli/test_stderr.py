@@ -17,7 +17,8 @@ from typing import IO, Any, NamedTuple
 import pytest
 
 from mcpkit.transports.stdio import redirect as stderr
-from tests.transports.processes import TIMEOUT, call, environment, started, until
+from tests.kit import eventually
+from tests.transports.processes import TIMEOUT, call, environment, started
 from tests.warm import Popen, run
 
 COMMAND = [sys.executable, "-m", "mcpkit", "run", "server.py"]
@@ -161,7 +162,7 @@ def test_what_is_left_out_is_counted(folder: Path, how: str, kind: str) -> None:
     with hosting(folder, how, kind=kind) as host:
         host.ask(call(1, "noise", lines=MUCH))
         found, reading = host.read()
-        until(lambda: any(NOTE.encode() in line for line in tuple(found)))
+        eventually(lambda: any(NOTE.encode() in line for line in tuple(found)))
         host.ask(call(2, "noise", lines=1, text="again"))
         host.leave()
         reading.join(TIMEOUT)
@@ -190,7 +191,7 @@ def test_everything_arrives_in_order_where_somebody_reads(folder: Path, how: str
         server.ask(call(1, "noise", lines=3000, text="ü"))
         server.close_stdin()
         assert server.exit_code() == 0
-        until(lambda: server.stderr.endswith("2999 ü\n"))
+        eventually(lambda: server.stderr.endswith("2999 ü\n"))
         lines = [line for line in server.stderr.splitlines() if "printed to stdout" not in line]
     assert [int(line.split()[-2]) for line in lines] == list(range(3000))
 
@@ -227,7 +228,7 @@ def test_a_server_behind_reload_is_not_held_up_either(folder: Path) -> None:
             result = host.ask(call(next(number), "more")).get("result", {"isError": True})
             return result.get("isError") is not True
 
-        until(is_reloaded)
+        eventually(is_reloaded)
         assert host.leave() == 0
 
 

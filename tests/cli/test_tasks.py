@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import Ended, Step, at_terminal, interrupt, mcpkit, single_line
+from tests.kit import eventually
 from tests.transports.http.plain import serving
-from tests.transports.processes import until
 
 TASKING = str(Path(__file__).with_name("tasking.py"))
 BOTH = ["2025-11-25", "2026-07-28"]
@@ -89,7 +89,7 @@ def test_ctrl_c_cancels_the_task(revision: str, url: str, stopped: Path) -> None
     assert "Traceback" not in shown
     if revision == BOTH[1]:  # in the other one progress may overtake the id of the task
         assert "has been cancelled" in shown
-    until(stopped.exists)
+    eventually(stopped.exists)
     stopped.unlink()
 
 
@@ -97,7 +97,7 @@ def test_a_task_that_takes_too_long_is_cancelled(url: str, stopped: Path) -> Non
     ended = mcpkit("call", url, "hang", "--timeout", "1", "--quiet")
     assert ended.code == 2
     assert single_line(ended) == "hang did not answer within 1 s, and has been cancelled"
-    until(stopped.exists)
+    eventually(stopped.exists)
     stopped.unlink()
 
 
@@ -118,7 +118,7 @@ def test_a_server_that_is_started_keeps_tasks_in_a_file(tmp_path: Path) -> None:
 def test_a_task_is_left_and_looked_after(revision: str, url: str) -> None:
     """TASKL-11, TASKX-11."""
     id = detached(url, "book", revision)
-    until(lambda: "input_required" in tasks("show", url, id, "--revision", revision).stdout)
+    eventually(lambda: "input_required" in tasks("show", url, id, "--revision", revision).stdout)
     ended = tasks("show", url, id, "--revision", revision)
     assert (ended.code, ended.stderr) == (0, "")
     first, times, asks = ended.stdout.splitlines()

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests.kit import eventually
 from tests.peers.installed import copy_scripts, require
 from tests.peers.test_peers import FOLDERS, HANDSHAKES, MODES, SERVER, command_of
 from tests.transports.http.plain import serving
-from tests.transports.processes import until
 
 pytestmark = pytest.mark.peers
 
@@ -73,7 +73,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Futu
         os.utime(copy)
         server.process.wait_for_stderr("server.py changed: reloading")
         # What is sent on a connection that is just being closed is lost, whoever the server is.
-        until(lambda: not before <= children_of(server.process.pid))
+        eventually(lambda: not before <= children_of(server.process.pid))
         restarted.set()
         yield reports
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import Any
 
-import anyio
 import pytest
 
 from mcpkit.errors import InvalidParams, ProtocolError
-from tests.scenarios.tapped import HANDSHAKE, MODERN, PATIENCE, TappedClient
+from tests.kit import Recorder
+from tests.scenarios.tapped import HANDSHAKE, MODERN, TappedClient
 
 pytestmark = pytest.mark.anyio
 
@@ -74,28 +74,6 @@ async def test_a_subscription_needs_a_uri(client: TappedClient, method: str) -> 
 # --- streams --------------------------------------------------------------------------------------
 
 
-class Heard:
-    """What one stream told."""
-
-    def __init__(self) -> None:
-        self.changes: list[tuple[str, Any]] = []
-        self._heard = anyio.Event()
-
-    def __call__(self, method: str, params: Any) -> None:
-        self.changes.append((method, params))
-        self._heard.set()
-
-    async def wait(self, count: int = 1) -> None:
-        with anyio.fail_after(PATIENCE):
-            while len(self.changes) < count:
-                self._heard = anyio.Event()
-                await self._heard.wait()
-
-    @property
-    def methods(self) -> list[str]:
-        return [method for method, _ in self.changes]
-
-
 async def start_listening(
     client: TappedClient, id: str | int, notifications: dict[str, Any]
 ) -> dict[str, Any]:
@@ -113,7 +91,7 @@ async def start_listening(
 @modern
 async def test_the_acknowledgement_comes_first(client: TappedClient) -> None:
     """SUB-1."""
-    heard = Heard()
+    heard = Recorder()
     async with client.listen(heard, tools=True):
         await client.call_tool("grow", {"kind": "tool", "name": "fresh"})
         await heard.wait()
@@ -170,51 +148,51 @@ async def test_every_message_carries_the_id_with_its_type(
 @modern
 async def test_only_what_was_asked_for_is_told(client: TappedClient) -> None:
     """SUB-3."""
-    heard = Heard()
+    heard = Recorder()
     async with client.listen(heard, tools=True, uris=["note://hello"]):
         await client.call_tool("grow", {"kind": "prompt", "name": "fresh"})
         await client.call_tool("shrink", {"kind": "prompt", "name": "fresh"})
         await client.call_tool("touch", {"uri": "note://json"})
         await client.call_tool("touch", {"uri": "note://hello"})
         await heard.wait()
-    assert heard.methods == [UPDATED]
+    assert [method for method, _ in heard.calls] == [UPDATED]
 
 
 @modern
 async def test_neither_progress_nor_logs_are_carried(client: TappedClient) -> None:
     """SUB-5, LOG-5, PROG-4."""
-    heard = Heard()
+    heard = Recorder()
     async with client.listen(heard, tools=True):
         await client.call_tool(
             "speak", {"level": "error"}, log_level="debug", on_progress=lambda *seen: None
         )
         await client.call_tool("march", {"steps": [1]}, on_progress=lambda *seen: None)
-    assert heard.changes == []
+    assert heard.calls == []
 
 
 @modern
 async def test_several_streams_run_at_once(client: TappedClient) -> None:
     """SUB-8."""
-    first, second = Heard(), Heard()
+    first, second = Recorder(), Recorder()
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(client.listen(first, uris=["note://hello"]))
         await stack.enter_async_context(client.listen(second, uris=["note://hello"]))
         await client.call_tool("touch", {"uri": "note://hello"})
         await first.wait()
         await second.wait()
-    tags = {heard.changes[0][1]["_meta"][TAG] for heard in (first, second)}
+    tags = {heard.calls[0][1]["_meta"][TAG] for heard in (first, second)}
     assert len(tags) == 2
 
 
 @modern
 async def test_a_stream_that_ended_is_forgotten(client: TappedClient) -> None:
     """SUB-9."""
-    heard = Heard()
+    heard = Recorder()
     async with client.listen(heard, uris=["note://hello"]):
         pass
     await client.call_tool("touch", {"uri": "note://hello"})
     await client.settle()
-    assert heard.changes == []
+    assert heard.calls == []
     assert client.told(UPDATED) == []
 
 

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -27,6 +27,7 @@ from mcpkit.tasks.service import TaskService
 from mcpkit.tasks.store import TaskStore
 from mcpkit.testing import AsyncTestClient
 from tests.asking.conftest import Asked, accept
+from tests.kit import until
 from tests.tasks.test_serving import (
     PATIENCE,
     QUICK,
@@ -35,7 +36,7 @@ from tests.tasks.test_serving import (
     make_app,
     start,
     text_of,
-    until,
+    until_status,
 )
 from tests.tasks.wire.conftest import CORE
 
@@ -67,13 +68,6 @@ async def listening(client: AsyncTestClient, *ids: str) -> AsyncGenerator[None, 
         group.cancel_scope.cancel()
 
 
-async def reached(condition: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    with anyio.fail_after(PATIENCE):
-        while not condition():
-            await anyio.sleep(0.005)
-
-
 # --- legs -----------------------------------------------------------------------------------------
 
 
@@ -84,12 +78,12 @@ async def test_an_older_state_does_not_stop_a_newer_attempt() -> None:
     async with connected(app) as client:
         id = await start(client, "wait")
         tasks = tasks_of(app)
-        await reached(lambda: tasks._known())
+        await until(lambda: tasks._known())
         task = await (await tasks.store()).get(id)
         assert task is not None
         tasks.publish(replace(task, attempt=0, worker=None))
         go_on.set()
-        assert text_of(await until(client, id, "completed")) == "done"
+        assert text_of(await until_status(client, id, "completed")) == "done"
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
@@ -122,11 +116,11 @@ async def test_a_step_of_a_cancelled_handler_blocks_nothing(in_thread: bool) -> 
 
     async with connected(app) as client:
         id = await start(client, "undo_in_thread" if in_thread else "undo")
-        await reached(begun.is_set)
+        await until(begun.is_set)
         await client.request("tasks/cancel", {"taskId": id})
-        await reached(ended.is_set)
-        assert text_of(await until(client, await start(client, "give"), "completed")) == "x"
-        assert (await until(client, id, "cancelled"))["status"] == "cancelled"
+        await until(ended.is_set)
+        assert text_of(await until_status(client, await start(client, "give"), "completed")) == "x"
+        assert (await until_status(client, id, "cancelled"))["status"] == "cancelled"
 
 
 @pytest.mark.parametrize("way", ["asks", "returns"])
@@ -155,9 +149,9 @@ async def test_the_end_of_a_stopped_thread_is_not_an_outcome(way: str, tmp_path:
 
     async with connected(make_app()) as client:
         id = await start(client, "run")
-        await reached(lambda: begun)
+        await until(lambda: begun)
     async with connected(make_app()) as client:
-        assert text_of(await until(client, id, "completed", "failed")) == "done"
+        assert text_of(await until_status(client, id, "completed", "failed")) == "done"
 
 
 class Recording(MemoryStore[Task]):
@@ -178,9 +172,9 @@ async def test_the_lease_of_a_running_task_is_renewed() -> None:
     store, go_on = Recording(), anyio.Event()
     async with connected(make_app(lambda: store, go_on=go_on, lease=0.06)) as client:
         id = await start(client, "wait")
-        await reached(lambda: id in store.kept)
+        await until(lambda: id in store.kept)
         go_on.set()
-        assert text_of(await until(client, id, "completed")) == "done"
+        assert text_of(await until_status(client, id, "completed")) == "done"
 
 
 # --- those who follow -----------------------------------------------------------------------------
@@ -207,7 +201,7 @@ async def test_listeners_are_notified_of_changes_in_order() -> None:
     app = make_app()
     async with connected(app) as client:
         id = await start(client, "ask")
-        await until(client, id, "input_required")
+        await until_status(client, id, "input_required")
         tasks = tasks_of(app)
         old = await (await tasks.store()).get(id)
         assert old is not None
@@ -218,7 +212,7 @@ async def test_listeners_are_notified_of_changes_in_order() -> None:
         tasks.publish(replace(old, message="soon"))
         await answered(client, id, "so")
         tasks.publish(old)
-        await until(client, id, "completed")
+        await until_status(client, id, "completed")
         tasks.publish(old)
         asked = "input_required"
         assert [each.status for each in follower.told] == [asked, asked, "working", "completed"]
@@ -233,11 +227,11 @@ async def test_clients_are_not_notified_of_the_tasks_of_others(tmp_path: Path) -
     app = make_app(str(tmp_path / "tasks.db"))
     async with connected(app, CORE, on_notification=lambda *each: heard.append(each)) as client:
         id = await start(client, "ask")
-        await reached(lambda: any(each[1].get("status") == "input_required" for each in heard))
+        await until(lambda: any(each[1].get("status") == "input_required" for each in heard))
         before = len(heard)
         async with connected(make_app(str(tmp_path / "tasks.db"))) as other:
             for _ in range(5):
-                await until(other, await start(other, "give"), "completed")
+                await until_status(other, await start(other, "give"), "completed")
                 await anyio.sleep(0.03)
         assert len(heard) == before
         await client.request("tasks/cancel", {"taskId": id})
@@ -266,20 +260,20 @@ async def test_a_task_of_two_streams_is_followed_until_both_have_ended() -> None
         id = await start(client, "ask")
         tasks = tasks_of(app)
         async with listening(client, id), listening(client, id, *map(str, range(50))):
-            await reached(lambda: [*tasks._listeners] == [id])
-        await reached(lambda: not tasks._listeners)
+            await until(lambda: [*tasks._listeners] == [id])
+        await until(lambda: not tasks._listeners)
 
 
 async def test_a_task_that_cannot_be_unsealed_does_no_harm(tmp_path: Path) -> None:
     """SEC-8: the secret was changed."""
     async with connected(make_app(str(tmp_path / "tasks.db"), secret="s" * 32)) as client:
         id = await start(client, "ask")
-        await until(client, id, "input_required")
+        await until_status(client, id, "input_required")
     async with connected(make_app(str(tmp_path / "tasks.db"), secret="t" * 32)) as client:
         async with listening(client, id):
-            await until(client, await start(client, "give"), "completed")
+            await until_status(client, await start(client, "give"), "completed")
             await client.request("tasks/cancel", {"taskId": id})
-        await until(client, await start(client, "give"), "completed")
+        await until_status(client, await start(client, "give"), "completed")
 
 
 @pytest.mark.parametrize(("level", "count"), [("debug", 4), ("warning", 2), ("error", 0)])
@@ -337,7 +331,7 @@ async def test_a_task_that_was_only_claimed_is_released_as_it_was() -> None:
         tasks = tasks_of(app)
         async with anyio.create_task_group() as group:
             group.start_soon(tasks.aclose)
-            await reached(lambda: tasks.is_closing)
+            await until(lambda: tasks.is_closing)
             store.go_on.set()
     task = await store.get(id)
     assert task is not None
@@ -351,7 +345,7 @@ async def test_tasks_run_after_an_unexpected_error(
     store.go_on.set()
     store.fails = 1
     async with connected(make_app(lambda: store)) as client:
-        assert text_of(await until(client, await start(client, "give"), "completed")) == "x"
+        assert text_of(await until_status(client, await start(client, "give"), "completed")) == "x"
     assert "a record that is unreadable" in caplog.text
 
 
@@ -393,7 +387,7 @@ async def test_the_answers_and_questions_of_a_task_have_a_size_limit() -> None:
         id = await start(client, "ask", count=10, size=1200)
         await answered(client, id, "x")
         await answered(client, id, "x")
-        error = (await until(client, id, "failed"))["error"]
+        error = (await until_status(client, id, "failed"))["error"]
         assert error["message"] == "The questions have more than 3000 bytes"
 
 

@@ -7,7 +7,7 @@ import logging
 import secrets
 import socket
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from mcpkit._stores.redis import RedisStore
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.store import TaskStore
+from tests.kit import until
 from tests.tasks.servers import Redis, Server, Servers, program_of
 from tests.tasks.test_stores import MANY, new, opened
 
@@ -214,12 +215,6 @@ async def test_a_process_is_notified_again_when_the_server_is_back(
         await one.add(new("behind"), **MANY)
         await until(lambda: "behind" in heard)
         assert "of two" not in heard
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with anyio.fail_after(PATIENCE):
-        while not condition():
-            await anyio.sleep(0.005)
 
 
 async def test_a_server_that_cannot_be_used_is_reported(kind: str, servers: Servers) -> None:

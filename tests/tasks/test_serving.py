@@ -48,7 +48,7 @@ async def start(client: AsyncTestClient, tool: str, **arguments: Any) -> str:
     return str((await client.request("tools/call", call))["taskId"])
 
 
-async def until(client: AsyncTestClient, id: str, *statuses: str) -> Mapping[str, Any]:
+async def until_status(client: AsyncTestClient, id: str, *statuses: str) -> Mapping[str, Any]:
     with anyio.fail_after(PATIENCE):
         while True:
             found = await client.request("tasks/get", {"taskId": id})
@@ -58,7 +58,7 @@ async def until(client: AsyncTestClient, id: str, *statuses: str) -> Mapping[str
 
 
 async def answered(client: AsyncTestClient, id: str, value: Any) -> None:
-    asked = (await until(client, id, "input_required"))["inputRequests"]
+    asked = (await until_status(client, id, "input_required"))["inputRequests"]
     responses = {key: accept(value) for key in asked}
     await client.request("tasks/update", {"taskId": id, "inputResponses": responses})
 
@@ -160,14 +160,14 @@ async def test_a_task_continues_in_another_process(tmp_path: Path) -> None:
     happened: list[str] = []
     async with connected(make_app(str(tmp_path / "tasks.db"), happened)) as client:
         id = await start(client, "ask", word="well")
-        await until(client, id, "input_required")
+        await until_status(client, id, "input_required")
         done = await start(client, "ask")
         await answered(client, done, "fine")
-        await until(client, done, "completed")
+        await until_status(client, done, "completed")
     async with connected(make_app(str(tmp_path / "tasks.db"), happened)) as client:
-        assert text_of(await until(client, done, "completed")) == "yes first fine"
+        assert text_of(await until_status(client, done, "completed")) == "yes first fine"
         await answered(client, id, "then")
-        assert text_of(await until(client, id, "completed")) == "well first then"
+        assert text_of(await until_status(client, id, "completed")) == "well first then"
     assert happened == ["first", "first"]
 
 
@@ -220,9 +220,9 @@ async def test_tasks_that_are_not_resumable_get_the_grace_of_a_shutdown(tmp_path
                 while len(begun) < 3:
                     await anyio.sleep(0.01)
     async with connected(make_app()) as client:
-        assert text_of(await until(client, ids["ends"], "completed", "failed")) == "True"
-        assert text_of(await until(client, ids["again"], "completed")) == "done"
-        found = await until(client, ids["stays"], "failed")
+        assert text_of(await until_status(client, ids["ends"], "completed", "failed")) == "True"
+        assert text_of(await until_status(client, ids["again"], "completed")) == "done"
+        found = await until_status(client, ids["stays"], "failed")
         assert "may be run again" in found["error"]["message"]
     assert sorted(begun) == ["again", "again", "ends", "stays"]
 
@@ -230,12 +230,12 @@ async def test_tasks_that_are_not_resumable_get_the_grace_of_a_shutdown(tmp_path
 async def test_a_tool_that_is_gone_fails_its_tasks(tmp_path: Path) -> None:
     async with connected(make_app(str(tmp_path / "tasks.db"))) as client:
         id = await start(client, "ask")
-        await until(client, id, "input_required")
+        await until_status(client, id, "input_required")
     other: MCPKit = MCPKit("served", tasks={"store": str(tmp_path / "tasks.db"), **QUICK})
     other.tool(task="optional")(_nothing)
     async with connected(other) as client:
         await answered(client, id, "then")
-        found = await until(client, id, "failed")
+        found = await until_status(client, id, "failed")
         assert found["error"] == {"code": -32602, "message": "Unknown tool: ask"}
 
 
@@ -245,9 +245,9 @@ async def test_stored_tasks_are_sealed_with_the_secret(tmp_path: Path) -> None:
     async with connected(make_app(file, secret="s" * 32)) as client:
         id = await start(client, "ask", word="confidential")
         await answered(client, id, "discreet")
-        assert "confidential" in text_of(await until(client, id, "completed"))
+        assert "confidential" in text_of(await until_status(client, id, "completed"))
         other = await start(client, "ask", word="confidential")
-        await until(client, other, "input_required")
+        await until_status(client, other, "input_required")
         kept = b"".join(each.read_bytes() for each in tmp_path.iterdir())
         assert id.encode() in kept
         for secret in (b"confidential", b"discreet", b"And?", b"first"):
@@ -271,7 +271,7 @@ async def test_unfinished_and_running_tasks_have_a_limit() -> None:
             await start(client, "wait")
         await other.request("tasks/cancel", {"taskId": ids[1]})
         assert (await client.request("tasks/get", {"taskId": ids[1]}))["status"] == "cancelled"
-        assert text_of(await until(client, later, "completed")) == "x"
+        assert text_of(await until_status(client, later, "completed")) == "x"
         await start(client, "wait")
 
 
@@ -297,18 +297,18 @@ async def test_tasks_in_threads_leave_the_threads_of_calls_alone(revision: str) 
         finally:
             go_on.set()
         for id in ids:
-            await until(client, id, "completed")
+            await until_status(client, id, "completed")
 
 
 async def test_results_steps_and_calls_have_a_size_limit() -> None:
     """SEC-17."""
     async with connected(make_app(max_bytes=2000)) as client:
         assert len(
-            text_of(await until(client, await start(client, "give", size=1000), "completed"))
+            text_of(await until_status(client, await start(client, "give", size=1000), "completed"))
         )
-        found = await until(client, await start(client, "give", size=3000), "failed")
+        found = await until_status(client, await start(client, "give", size=3000), "failed")
         assert found["error"]["message"] == "The result has more than 2000 bytes"
-        found = await until(client, await start(client, "keep", size=3000), "completed")
+        found = await until_status(client, await start(client, "keep", size=3000), "completed")
         assert found["result"]["isError"]
         with pytest.raises(InvalidParams, match="more than 2000 bytes"):
             await start(client, "echo", text="x" * 2000)
@@ -412,7 +412,7 @@ async def test_an_app_starts_tasks_itself() -> None:
     async with connected(app) as client:
         id = (await client.call_tool("begin")).text
         await answered(client, id, "short")
-        assert text_of(await until(client, id, "completed")) == "rain: first short"
+        assert text_of(await until_status(client, id, "completed")) == "rain: first short"
         nobodys = await app.tasks.start("ask", principal="cron")
         with pytest.raises(InvalidParams):
             await client.request("tasks/get", {"taskId": nobodys})
@@ -444,15 +444,17 @@ async def test_an_unavailable_store_loses_nothing(caplog: pytest.LogCaptureFixtu
             await start(client, "wait")
         store.away = False
         id = await start(client, "wait")
-        await until(client, id, "working")
+        await until_status(client, id, "working")
         store.away = True
         go_on.set()
         with pytest.raises(InternalError, match="unavailable"):
             await start(client, "wait")
         assert (await client.request("tasks/get", {"taskId": id}))["status"] == "working"
         store.away = False
-        assert text_of(await until(client, id, "completed")) == "done"
-        assert text_of(await until(client, await start(client, "wait"), "completed")) == "done"
+        assert text_of(await until_status(client, id, "completed")) == "done"
+        assert (
+            text_of(await until_status(client, await start(client, "wait"), "completed")) == "done"
+        )
     assert "out to lunch" in caplog.text
 
 
@@ -472,7 +474,7 @@ async def test_middleware_is_around_each_attempt() -> None:
     async with connected(app) as client:
         id = await start(client, "ask")
         await answered(client, id, "so")
-        await until(client, id, "completed")
+        await until_status(client, id, "completed")
     assert seen == [False, True, True]
 
 

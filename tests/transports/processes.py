@@ -13,8 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
@@ -332,11 +331,3 @@ def sockets() -> tuple[Ends, socket.socket]:
     ours, theirs = socket.socketpair()
     with ours:
         return (ours.makefile("wb"), ours.makefile("rb")), theirs
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that only shows from outside, such as what the system knows."""
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.02)

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import pytest
 
+from tests.kit import eventually
 from tests.messages import Message, request
 from tests.transports.http.plain import serving
-from tests.transports.processes import call, modern, started, until
+from tests.transports.processes import call, modern, started
 
 SOURCE: Final = """
 import sys
@@ -220,4 +221,4 @@ def test_ctrl_c_ends_a_program_that_has_its_server_in_memory(tmp_path: Path) -> 
     (tmp_path / "program.py").write_text(MEMORY)
     with started([sys.executable, "program.py"], cwd=tmp_path) as process:
         process.exit_code()
-        until(lambda: "KeyboardInterrupt" in process.stderr)
+        eventually(lambda: "KeyboardInterrupt" in process.stderr)

@@ -18,21 +18,13 @@ from typing import Any
 
 import pytest
 
+from tests.kit import eventually
 from tests.messages import (
     MODERN,
     cancelled,
     request,
 )
-from tests.transports.processes import (
-    TIMEOUT,
-    Process,
-    call,
-    modern,
-    served,
-    sockets,
-    started,
-    until,
-)
+from tests.transports.processes import TIMEOUT, Process, call, modern, served, sockets, started
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX descriptors and signals")
 
@@ -424,10 +416,10 @@ class TestBackPressure:
     def test_reading_pauses_and_memory_stays_bounded(self, backend: str, tool: str) -> None:
         env = {"MAX_IN_FLIGHT": str(self.IN_FLIGHT)}
         with served(backend, env=env, reading=False, cold=True) as server:
-            until(lambda: server.status("VmRSS") > 20_000)
+            eventually(lambda: server.status("VmRSS") > 20_000)
             before = server.status("VmHWM")
             writer = flood_with_calls(server, tool, self.COUNT, self.SIZE)
-            until(comes_to_rest(server))
+            eventually(comes_to_rest(server))
             assert writer.is_alive(), "the server reads on although nobody reads it"
 
             server.read()
@@ -444,7 +436,7 @@ class TestBackPressure:
         with served(backend, reading=False, cold=True) as server:
             message = modern(1, "tools/call", level="info", name=tool, arguments={"count": 100_000})
             server.send(message)
-            until(comes_to_rest(server))
+            eventually(comes_to_rest(server))
             assert server.status("VmHWM") < 100_000
             server.read()
             assert server.answer(1)["result"]["content"][0]["text"] == "flooded"
@@ -462,7 +454,7 @@ class TestBackPressure:
 
             writer = threading.Thread(target=write, daemon=True)
             writer.start()
-            until(comes_to_rest(server))
+            eventually(comes_to_rest(server))
             assert writer.is_alive()
             assert server.status("VmHWM") < 80_000
             server.end()

@@ -25,7 +25,7 @@ from tests import warm
 from tests.auth.browser import Browser, Page
 from tests.auth.server.conftest import Asked, Clock, Site
 from tests.auth.server.killed import CLIENT
-from tests.transports.processes import until
+from tests.kit import eventually
 from tests.uvicorns import listen
 
 BASE: Final = "http://127.0.0.1:9"
@@ -60,7 +60,7 @@ class Processes:
                 return True
             return False
 
-        until(listens)
+        eventually(listens)
 
     def kill(self, number: int) -> None:
         """Kill one of them, and start it again."""

@@ -15,7 +15,7 @@ from tests import warm
 from tests.auth.browser import Browser
 from tests.auth.server.conftest import Clock, Site
 from tests.cli.hurried import hurried
-from tests.transports.processes import until
+from tests.kit import eventually
 
 SERVER: Final = """
 import os
@@ -58,7 +58,7 @@ def test_logins_hold_in_all_of_them(tmp_path: Path, how: list[str]) -> None:
             assert page.status in (200, 503), page.text
             return page.status == 200 and first[1] not in page.text
 
-        until(another_serves)
+        eventually(another_serves)
         assert site.refresh(tokens["refresh_token"]).status == 200
 
 

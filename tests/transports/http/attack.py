@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -121,13 +121,3 @@ def connect(port: int, **options: Any) -> Iterator[Raw]:
         yield raw
     finally:
         raw.close()
-
-
-def eventually(fact: Callable[[], object], within: float = PATIENCE) -> bool:
-    """Whether something becomes true in time; looked at again and again."""
-    end = time.monotonic() + within
-    while not fact():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kit import eventually
 from tests.messages import LEGACY
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import EVENTS, Site, eventually
+from tests.transports.http.wire import EVENTS, Site
 
 # --- going away -----------------------------------------------------------------------------------
 

@@ -20,19 +20,14 @@ import uvicorn
 from mcpkit import MCPKit
 from mcpkit.transports.http import server as serve
 from mcpkit.transports.http.uvicorn import connection_class
+from tests.kit import eventually
 from tests.messages import (
     MODERN,
     request,
 )
 from tests.transports.http.attack import Raw, head
 from tests.transports.http.plain import RUN, Client, Events, Server, serving
-from tests.transports.processes import (
-    LEGACY,
-    call,
-    modern,
-    started,
-    until,
-)
+from tests.transports.processes import LEGACY, call, modern, started
 from tests.uvicorns import listen
 
 PROMPT = 8.0
@@ -282,7 +277,7 @@ class TestConnections:
                 with socket.socket() as made:
                     return made.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
 
-            until(is_refused)
+            eventually(is_refused)
             (folder / "release").touch()
             assert client.receive(connection).text == "in time"
 
@@ -312,7 +307,7 @@ class TestCalls:
         ]
         for client, connection, message in calls:
             client.send(message, connection)
-        until(lambda: hasty.process.stderr.count(f"{tool} begun") == len(calls))
+        eventually(lambda: hasty.process.stderr.count(f"{tool} begun") == len(calls))
         assert end(hasty) == 0
         for client, connection, message in calls:
             answer = client.receive(connection)

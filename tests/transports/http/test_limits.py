@@ -15,6 +15,7 @@ import pytest
 from mcpkit import Client
 from mcpkit.http import HttpRequest
 from mcpkit.transports.http import sessions
+from tests.kit import eventually
 from tests.messages import (
     BATCHES,
     LEGACY,
@@ -26,7 +27,7 @@ from tests.messages import (
     notification,
     request,
 )
-from tests.transports.http.attack import connect, eventually, head, post_head
+from tests.transports.http.attack import connect, head, post_head
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, JSON, Exchange, Site, Talk
 

@@ -14,8 +14,9 @@ from mcpkit import Claim, Context, Depends, MCPKit, Principal, RegistrationError
 from mcpkit.auth.verifiers import Verifier
 from mcpkit.errors import AccessDenied, Forbidden
 from mcpkit.testing import TestClient
+from tests.kit import eventually
 from tests.messages import called, request
-from tests.transports.http.wire import Exchange, Host, Site, eventually
+from tests.transports.http.wire import Exchange, Host, Site
 
 SCOPES = {"files": ["files:read", "files:write"], "everything": ["files", "users"]}
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.kit import eventually
 from tests.messages import LEGACY
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import Exchange, Site, Talk, eventually
+from tests.transports.http.wire import Exchange, Site, Talk
 
 CHANGED = "notifications/tools/list_changed"
 

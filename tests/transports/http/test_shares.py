@@ -20,8 +20,9 @@ from mcpkit._utils.quota import Quota
 from mcpkit.http import HttpRequest
 from mcpkit.transports.http import streams
 from mcpkit.transports.http.requests import OpenRequests
+from tests.kit import eventually
 from tests.messages import BATCHES, announced, called, initialize, request
-from tests.transports.http.attack import connect, eventually, post_head
+from tests.transports.http.attack import connect, post_head
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, Exchange, Headers, Host, Site, Talk
 

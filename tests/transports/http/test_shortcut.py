@@ -19,6 +19,7 @@ import pytest
 from mcpkit import Context, Depends, Limits, MCPKit
 from mcpkit.http import Scope
 from mcpkit.transports.http.exchange import Exchange
+from tests.kit import eventually
 from tests.messages import (
     LEGACY,
     MODERN,
@@ -29,7 +30,7 @@ from tests.messages import (
     request,
 )
 from tests.transports.http.attack import Raw, post_head
-from tests.transports.http.wire import JSON, Host, Site, Stage, eventually, hosting
+from tests.transports.http.wire import JSON, Host, Site, Stage, hosting
 
 taken = pytest.mark.skipif(
     sys.version_info < (3, 11), reason="needs handlers that begin where they are called"

@@ -9,11 +9,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from tests.kit import eventually
 from tests.transports.http.plain import HANDSHAKES, Client, Server, serving
-from tests.transports.processes import (
-    call,
-    until,
-)
+from tests.transports.processes import call
 
 CALLS = 1000
 SOURCE = """
@@ -61,7 +59,7 @@ def four(folder: Path) -> Iterator[Server]:
             found.add(client.call("pid"))
             return len(found) > 1
 
-        until(several_serve)
+        eventually(several_serve)
         yield server
 
 
@@ -86,7 +84,7 @@ def test_a_request_without_session_is_served_by_any(four: Server) -> None:
         found.add(answer.text)
         return len(found) > 1
 
-    until(another_has_served)  # the others begin when the first one serves
+    eventually(another_has_served)  # the others begin when the first one serves
 
 
 class TestRestart:

@@ -11,13 +11,12 @@ import asyncio
 import json
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from itertools import count
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import anyio
 
@@ -45,18 +44,6 @@ _NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": 
 
 Headers = Mapping[str, "str | bytes | Sequence[str] | None"]
 """Values by name: None leaves a header out, several send it several times."""
-
-
-T = TypeVar("T")
-
-
-def eventually(attempt: Callable[[], T], is_right: Callable[[T], bool]) -> T:
-    """Try until it is right, for what nothing tells of."""
-    deadline = time.monotonic() + PATIENCE
-    while not is_right(found := attempt()):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.02)
-    return found
 
 
 # --- what comes back ------------------------------------------------------------------------------

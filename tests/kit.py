@@ -1,0 +1,97 @@
+"""What tests of every kind share: waits that end, gates that hold calls, and a recorder."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import anyio
+
+T = TypeVar("T")
+
+PATIENCE: Final = 20.0
+"""Seconds to wait for what must happen, also on a busy machine."""
+
+
+def eventually(look: Callable[[], T], fits: Callable[[T], object] = bool) -> T:
+    """Look at something that sends no notification until it fits, and return it."""
+    deadline = time.monotonic() + PATIENCE
+    while not fits(found := look()):
+        assert time.monotonic() < deadline, f"it is still {found!r}"
+        time.sleep(0.01)
+    return found
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what other threads or tasks do."""
+    with anyio.fail_after(PATIENCE):
+        while not condition():
+            await anyio.sleep(0.002)
+
+
+class Gate:
+    """Holds calls of `pass_through`, a handler, until it is opened."""
+
+    def __init__(self) -> None:
+        self.running = self.most = 0
+        self._changed = anyio.Event()
+        self._opened = anyio.Event()
+
+    async def pass_through(self) -> str:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self._changed.set()
+        await self._opened.wait()
+        self.running -= 1
+        return "through"
+
+    def open(self) -> None:
+        self._opened.set()
+
+    async def wait_for(self, running: int) -> None:
+        """Wait until so many calls are held."""
+        with anyio.fail_after(PATIENCE):
+            while self.running != running:
+                self._changed = anyio.Event()
+                await self._changed.wait()
+
+
+class ThreadGate:
+    """A function that blocks its thread until it is opened."""
+
+    def __init__(self, result: Any = None) -> None:
+        self.started = threading.Event()
+        self.ended = threading.Event()
+        self._opened = threading.Event()
+        self._result = result
+
+    def __call__(self) -> Any:
+        self.started.set()
+        assert self._opened.wait(PATIENCE)
+        self.ended.set()
+        return self._result
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+class Recorder:
+    """A callback that records the arguments of its calls, one value or a tuple each."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self._called = anyio.Event()
+
+    def __call__(self, *arguments: Any) -> None:
+        self.calls.append(arguments[0] if len(arguments) == 1 else arguments)
+        self._called.set()
+
+    async def wait(self, count: int = 1) -> list[Any]:
+        """Wait for so many calls, and return all of them."""
+        with anyio.fail_after(PATIENCE):
+            while len(self.calls) < count:
+                self._called = anyio.Event()
+                await self._called.wait()
+        return self.calls
