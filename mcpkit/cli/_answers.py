@@ -26,7 +26,7 @@ from rich.text import Text
 from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.text import escape_control, single_line
 from mcpkit.cli._arguments import Assignment, converted, parse_assignment
-from mcpkit.cli._options import Refused
+from mcpkit.cli._connection import Refused
 from mcpkit.cli._schema_text import compact, in_words, number_or_none, required_of
 from mcpkit.cli._terminal import fail, is_interactive, note, on_stderr
 

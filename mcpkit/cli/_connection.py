@@ -5,6 +5,7 @@ A server is started as a host starts it: as a process whose stdout is kept for t
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
@@ -18,10 +19,19 @@ from typing import Any, Final, TypeVar
 import typer
 
 from mcpkit._concurrency.loop import run_loop
+from mcpkit._protocol.revisions import BY_VERSION
+from mcpkit._utils.json import is_object
 from mcpkit._utils.targets import is_url, names_file, run_command, split
-from mcpkit.cli._terminal import BAD_NEWS, FAILED, fail, say
+from mcpkit._utils.text import single_line
+from mcpkit.cli._terminal import BAD_NEWS, FAILED, SECRET, TOKEN, fail, note, relayed_stderr, say
 from mcpkit.client.client import Client
-from mcpkit.errors import ConnectionClosed, MCPKitError
+from mcpkit.errors import (
+    ConnectionClosed,
+    InternalError,
+    MCPKitError,
+    MissingClientCapability,
+    ProtocolError,
+)
 
 T = TypeVar("T")
 
@@ -106,6 +116,89 @@ async def connected(target: str, **options: Any) -> AsyncGenerator[Client, None]
         text = str(error)
         is_named = is_url(target) and target.partition("?")[0] in text
         fail(text if is_named else f"{target}: {text}")
+
+
+_OPTION_FOR: Final = {"roots": "--roots PATH", "sampling": "--sampling-command COMMAND"}
+"""Client capability → the option that declares it."""
+
+
+class Refused(InternalError):
+    """The user or a command has refused a request of the server."""
+
+
+class ConnectionOptions:
+    """A server and the options to connect to it."""
+
+    def __init__(
+        self,
+        target: str,
+        revision: str | None = None,
+        headers: Sequence[str] | None = None,
+        env: Sequence[str] | None = None,
+        timeout: float | None = None,
+        token: str | None = None,
+    ) -> None:
+        if revision is not None and revision not in BY_VERSION:
+            fail(f"--revision {revision} does not exist; known: {', '.join(BY_VERSION)}")
+        if timeout is not None and not timeout > 0:
+            fail(f"--timeout must be more than 0, not {timeout:g}")
+        self.target, self.timeout = target, timeout
+        self._options: dict[str, Any] = {"revision": revision}
+        self._headers: dict[str, str] = {}
+        self._auth: Any = None
+        if timeout is not None:
+            self._options["timeout"] = timeout
+        if is_url(target):
+            from mcpkit.cli._credentials import access_to
+
+            if env:
+                fail("--env is for servers that are started here; see --header")
+            self._headers = headers_from(headers)
+            self._auth = access_to(target, token, self._headers)
+            self._options |= {"headers": self._headers or None, "auth": self._auth}
+            return
+        for option, value in (("--header", headers), ("--token", token)):
+            if value:
+                fail(f"{option} is for URLs, not for {target!r}; see --env")
+        # Credentials are for servers at URLs: hide them from a process.
+        variables = {name: "" for name in (TOKEN, SECRET) if os.environ.get(name)}
+        variables |= variables_from(env, "NAME=VALUE")
+        self._options["env"] = variables or None
+
+    @property
+    def is_anonymous(self) -> bool:
+        """True if no header and no token has been sent."""
+        is_used: bool = getattr(self._auth, "is_used", self._auth is not None)
+        return not self._headers and not is_used
+
+    @asynccontextmanager
+    async def connected(self, **options: Any) -> AsyncGenerator[Client, None]:
+        """Connect a client with more options, and print failures of the server in one line.
+
+        The exit code is 1 if the server answers a request with an error, and 2 if it ends, does
+        not answer, or sends malformed data.
+        """
+        try:
+            with relayed_stderr() as stderr:
+                merged = {**self._options, **options, "stderr": stderr}
+                async with connected(self.target, **merged) as client:
+                    try:
+                        yield client
+                    except ValueError as error:  # in data of the server
+                        fail(f"{self.target}: {error}")
+        except Refused as error:
+            note(str(error))
+            raise typer.Exit(BAD_NEWS) from None
+        except ProtocolError as error:
+            message = single_line(error.message) or "no message"
+            data = error.data if isinstance(error, MissingClientCapability) else None
+            missing: Any = data.get("requiredCapabilities") if is_object(data) else None
+            wanted = [_OPTION_FOR[each] for each in missing or () if each in _OPTION_FOR]
+            hint = f"; add {' '.join(wanted)}" if wanted else ""
+            note(f"the server answered with error {error.code}: {message}{hint}")
+            raise typer.Exit(BAD_NEWS) from None
+        except ImportError as error:
+            fail(str(error))
 
 
 def run_async(main: Callable[[], Awaitable[T]]) -> T:

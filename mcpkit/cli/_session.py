@@ -14,8 +14,7 @@ import typer
 
 from mcpkit.cli import _options as options
 from mcpkit.cli._answers import Answers
-from mcpkit.cli._connection import run_async
-from mcpkit.cli._options import ConnectionOptions
+from mcpkit.cli._connection import ConnectionOptions, run_async
 from mcpkit.cli._progress import ProgressDisplay
 from mcpkit.cli._render import Saver
 from mcpkit.cli._terminal import BAD_NEWS, fail, note

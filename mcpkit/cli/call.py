@@ -12,7 +12,7 @@ from mcpkit._protocol.revisions import BY_VERSION
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.targets import is_url
 from mcpkit.cli._arguments import suggest, tool_arguments
-from mcpkit.cli._options import TargetArgument
+from mcpkit.cli._options import TargetArgument, option
 from mcpkit.cli._render import (
     Saver,
     as_binary,
@@ -42,12 +42,10 @@ async def call(
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Its arguments")
     ] = None,
     args: Annotated[
-        str | None,
-        typer.Option(metavar="JSON", help="All arguments as one object; - reads it from stdin"),
+        str | None, option("All arguments as one object; - reads it from stdin", metavar="JSON")
     ] = None,
     detach: Annotated[
-        bool,
-        typer.Option("--detach", help="Start a task, print its id, and exit; see mcpkit tasks"),
+        bool, option("Start a task, print its id, and exit; see mcpkit tasks", "--detach")
     ] = False,
 ) -> None:
     """Call a tool and print its result.

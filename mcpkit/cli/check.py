@@ -8,27 +8,32 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 import typer
+from pydantic import BaseModel, Field, ValidationError
 
-from mcpkit._utils.json import is_array, is_object
+from mcpkit._utils.json import is_object
 from mcpkit._utils.targets import is_remote, split
 from mcpkit.cli._check import apply, choose, unknown
 from mcpkit.cli._check.listing import Listing, fetch_listing
 from mcpkit.cli._check.report import as_json, print_findings, print_rules, rules_as_json
 from mcpkit.cli._check.rules import SEVERITIES
 from mcpkit.cli._check.source import add_source
-from mcpkit.cli._connection import is_python, run_async
-from mcpkit.cli._options import ConnectionOptions, Env, Headers, Revision, Timeout, Token
+from mcpkit.cli._connection import ConnectionOptions, is_python, run_async
+from mcpkit.cli._options import Env, Headers, Revision, Timeout, Token, option
 from mcpkit.cli._render import put_json
 from mcpkit.cli._target import TargetError, load_app
 from mcpkit.cli._terminal import BAD_NEWS, fail, note, on_stdout
 
 __all__ = ["check"]
 
-_WHICH: Final[dict[str, Any]] = {"rich_help_panel": "Which rules"}
 _FAIL_ON: Final = (*SEVERITIES, "never")
+_FAILING: Final = (
+    f"The mildest finding that makes the exit code 1: {', '.join(_FAIL_ON)} (default: warning)"
+)
+_WHICH: Final = "Which rules"
+_SELECT: Final = "Only these rules, by id or prefix: DESC, SCHEMA003; several by commas"
 
 
 def check(
@@ -38,31 +43,13 @@ def check(
             help="server.py, server.py:app, a module, a command line, or a URL", metavar="TARGET"
         ),
     ] = None,
-    fail_on: Annotated[
-        str | None,
-        typer.Option(
-            help=f"The mildest finding that makes the exit code 1: {', '.join(_FAIL_ON)} "
-            f"(default: warning)",
-            metavar="SEVERITY",
-        ),
-    ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Write one JSON document")] = False,
-    select: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only these rules, by id or prefix: DESC, SCHEMA003; several by commas",
-            metavar="IDS",
-            **_WHICH,
-        ),
-    ] = None,
+    fail_on: Annotated[str | None, option(_FAILING, metavar="SEVERITY")] = None,
+    json_: Annotated[bool, option("Write one JSON document", "--json")] = False,
+    select: Annotated[list[str] | None, option(_SELECT, metavar="IDS", panel=_WHICH)] = None,
     ignore: Annotated[
-        list[str] | None,
-        typer.Option(help="Not these rules", metavar="IDS", **_WHICH),
+        list[str] | None, option("Not these rules", metavar="IDS", panel=_WHICH)
     ] = None,
-    rules: Annotated[
-        bool,
-        typer.Option("--rules", help="Explain the rules, and exit", **_WHICH),
-    ] = False,
+    rules: Annotated[bool, option("Explain the rules, and exit", "--rules", panel=_WHICH)] = False,
     revision: Revision = None,
     header: Headers = None,
     token: Token = None,
@@ -106,8 +93,6 @@ def check(
         return
     if target is None:
         fail("name the server to check, as in mcpkit check server.py")
-    if settings.unread is not None:
-        note(f"the settings in {settings.unread.name} are ignored; reading them needs Python 3.11")
     reach = ConnectionOptions(target, revision, header, env, timeout, token)
 
     async def query() -> Listing:
@@ -137,13 +122,12 @@ def _ids(options: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(each for each in parts if each)
 
 
-class CheckSettings(NamedTuple):
+class CheckSettings(BaseModel, extra="forbid"):
     """``[tool.mcpkit.check]`` in a pyproject.toml, as on the command line."""
 
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    fail_on: str | None = None
-    unread: Path | None = None  # the file, if this Python cannot read it
+    select: list[str] = []
+    ignore: list[str] = []
+    fail_on: str | None = Field(default=None, alias="fail-on")
 
 
 def _settings(target: str | None) -> CheckSettings:
@@ -165,24 +149,17 @@ def _read_settings(path: Path) -> CheckSettings:
     if "tool.mcpkit" not in text:
         return CheckSettings()
     if sys.version_info < (3, 11):
-        return CheckSettings(unread=path)
+        note(f"the settings in {path.name} are ignored; reading them needs Python 3.11")
+        return CheckSettings()
     tomllib: Any = import_module("tomllib")  # by name, for type checkers set to Python 3.10
     try:
         found: Any = tomllib.loads(text)
+        for name in ("tool", "mcpkit", "check"):
+            found = found.get(name, {}) if is_object(found) else {}
+        return CheckSettings.model_validate(found)
     except tomllib.TOMLDecodeError as error:
         fail(f"{path} is not valid TOML: {error}")
-    for name in ("tool", "mcpkit", "check"):
-        found = found.get(name, {}) if is_object(found) else {}
-    where = f"{path}: tool.mcpkit.check"
-    if not is_object(found):
-        fail(f"{where} must be a table")
-    for name, value in found.items():
-        if name not in ("select", "ignore", "fail-on"):
-            fail(f"{where} has no {name!r}; it has select, ignore and fail-on")
-        if name == "fail-on" and not isinstance(value, str):
-            fail(f"{where}.fail-on must be text")
-        is_list = is_array(value) and all(isinstance(each, str) for each in value)
-        if name != "fail-on" and not is_list:
-            fail(f'{where}.{name} must be a list, as in ["DESC003"]')
-    select, ignore = (tuple(found.get(name, ())) for name in ("select", "ignore"))
-    return CheckSettings(select, ignore, found.get("fail-on"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, ("tool.mcpkit.check", *first["loc"])))
+        fail(f"{path}: {where}: {first['msg']}")

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -18,16 +17,16 @@ from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE
 from mcpkit._utils.json import is_object
 from mcpkit._utils.text import escape_control, single_line, summarize
 from mcpkit.cli._arguments import suggest
-from mcpkit.cli._connection import is_python, run_async
+from mcpkit.cli._connection import ConnectionOptions, is_python, run_async
 from mcpkit.cli._options import (
     AsJson,
-    ConnectionOptions,
     Env,
     Headers,
     Revision,
     TargetArgument,
     Timeout,
     Token,
+    option,
 )
 from mcpkit.cli._render import put_json, size
 from mcpkit.cli._schema_text import Effort, in_words, properties_of, required_of, resolved
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["inspect"]
 
+_AS: Final = "Show the view of a caller with these scopes, separated by commas; none is ''"
 _MAX_COLUMNS: Final = 120
 """Columns of a page at most, because longer lines are hard to read."""
 
@@ -81,20 +81,12 @@ class Offer:
 def inspect(
     target: TargetArgument,
     tool: Annotated[
-        list[str] | None,
-        typer.Option("--tool", metavar="NAME", help="Show this tool in full; can be repeated"),
+        list[str] | None, option("Show this tool in full; can be repeated", metavar="NAME")
     ] = None,
     schemas: Annotated[
-        bool, typer.Option("--schemas", help="Show every tool in full, with its schemas")
+        bool, option("Show every tool in full, with its schemas", "--schemas")
     ] = False,
-    as_: Annotated[
-        str | None,
-        typer.Option(
-            "--as",
-            metavar="SCOPES",
-            help="Show the view of a caller with these scopes, separated by commas; none is ''",
-        ),
-    ] = None,
+    as_: Annotated[str | None, option(_AS, "--as", metavar="SCOPES")] = None,
     as_json: AsJson = False,
     revision: Revision = None,
     header: Headers = None,

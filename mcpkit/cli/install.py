@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -15,12 +15,14 @@ from mcpkit.cli._connection import headers_from, variables_from
 from mcpkit.cli._install.config import Change, Config, EditByHand, InFile, ThroughProgram
 from mcpkit.cli._install.hosts import HOSTS, Entry, Host, Platform, Unsupported, merge_entry
 from mcpkit.cli._install.launch import name_of, server_at
+from mcpkit.cli._options import SERVER, option
 from mcpkit.cli._terminal import FAILED, confirm, fail, is_interactive, note, say
 
 __all__ = ["install"]
 
-_PLACE: Final[dict[str, Any]] = {"rich_help_panel": "Where it goes"}
-_SERVER: Final[dict[str, Any]] = {"rich_help_panel": "The server"}
+_PLACE: Final = "Where it goes"
+_ENV: Final = "A variable for it, KEY=VALUE; several times for several"
+_HEADER: Final = "A header for a URL, 'Name: value'; several times for several"
 _PLACEHOLDER: Final = re.compile(r"(?:[A-Za-z]+ +)?\$(?:\{[^{}]+\}|[A-Za-z_]\w*)")
 """Credentials whose secret part is the name of a variable."""
 
@@ -33,49 +35,33 @@ def install(
         ),
     ] = None,
     client: Annotated[
-        str | None, typer.Option("--client", "-c", help=f"The host: {', '.join(HOSTS)}", **_PLACE)
+        str | None, option(f"The host: {', '.join(HOSTS)}", "--client", "-c", panel=_PLACE)
     ] = None,
     project: Annotated[
-        bool, typer.Option("--project", help="For the project in this folder only", **_PLACE)
+        bool, option("For the project in this folder only", "--project", panel=_PLACE)
     ] = False,
     config: Annotated[
-        Path | None, typer.Option(help="Another file than the host's usual one", **_PLACE)
+        Path | None, option("Another file than the host's usual one", panel=_PLACE)
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Its name in the host (default: the server's own)", **_SERVER)
+        str | None, option("Its name in the host (default: the server's own)", panel=SERVER)
     ] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A variable for it, KEY=VALUE; several times for several",
-            metavar="KEY=VALUE",
-            **_SERVER,
-        ),
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A header for a URL, 'Name: value'; several times for several",
-            metavar="HEADER",
-            **_SERVER,
-        ),
-    ] = None,
+    env: Annotated[list[str] | None, option(_ENV, metavar="KEY=VALUE", panel=SERVER)] = None,
+    header: Annotated[list[str] | None, option(_HEADER, metavar="HEADER", panel=SERVER)] = None,
     uv: Annotated[
-        bool,
-        typer.Option("--uv", help="Run it with uv, in the environment of its project", **_SERVER),
+        bool, option("Run it with uv, in the environment of its project", "--uv", panel=SERVER)
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Show what would change, and change nothing")
+        bool, option("Show what would change, and change nothing", "--dry-run", "-n")
     ] = False,
     force: Annotated[
-        bool,
-        typer.Option("--force", "-f", help="Replace a server of this name without asking"),
+        bool, option("Replace a server of this name without asking", "--force", "-f")
     ] = False,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Remove the server; TARGET may be its name")
+        bool, option("Remove the server; TARGET may be its name", "--remove")
     ] = False,
     list_: Annotated[
-        bool, typer.Option("--list", help="List the hosts, with their files on this machine")
+        bool, option("List the hosts, with their files on this machine", "--list")
     ] = False,
 ) -> None:
     """Add a server to a host's configuration.

@@ -15,6 +15,7 @@ from mcpkit._utils.targets import is_url
 from mcpkit._utils.text import single_line
 from mcpkit.cli._connection import connected, run_async
 from mcpkit.cli._credentials import KEY, StoredLogin, machine_for, stored_logins
+from mcpkit.cli._options import option
 from mcpkit.cli._terminal import BAD_NEWS, SECRET, TOKEN, fail, note, say
 from mcpkit.client.auth.authorization_code import OAuth
 from mcpkit.client.auth.base import AuthorizationFailed, HttpRequest, server_key
@@ -30,6 +31,9 @@ __all__ = ["login"]
 
 _CLIENT: Final = "The client"
 _BROWSER: Final = "The browser"
+_PORT: Final = "The port of the redirect URL (default: any that is free)"
+_ID: Final = f"A client registered with the issuer; its secret is in {SECRET}"
+_MACHINE: Final = f"Log in the client itself, with its secret, or its private key in {KEY}"
 _USER_S: Final = 300.0
 """Seconds that a user has to log in."""
 
@@ -40,54 +44,23 @@ _RENEWABLE: Final = "offline_access"
 def login(
     url: Annotated[str, typer.Argument(metavar="URL", help="The server")],
     scope: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SCOPE", help="Request this scope too; can be repeated"),
+        list[str] | None, option("Request this scope too; can be repeated", metavar="SCOPE")
     ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Log in again, ignoring a stored login")
-    ] = False,
+    again: Annotated[bool, option("Log in again, ignoring a stored login", "--again")] = False,
     timeout: Annotated[
         float | None,
-        typer.Option(
-            metavar="SECONDS", help=f"Time for the login in the browser (default: {_USER_S:g})"
-        ),
+        option(f"Time for the login in the browser (default: {_USER_S:g})", metavar="SECONDS"),
     ] = None,
     no_browser: Annotated[
-        bool,
-        typer.Option(
-            "--no-browser", help="Print the URL instead of opening it", rich_help_panel=_BROWSER
-        ),
+        bool, option("Print the URL instead of opening it", "--no-browser", panel=_BROWSER)
     ] = False,
-    redirect_port: Annotated[
-        int | None,
-        typer.Option(
-            metavar="PORT",
-            help="The port of the redirect URL (default: any that is free)",
-            rich_help_panel=_BROWSER,
-        ),
-    ] = None,
-    client_id: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            help=f"A client registered with the issuer; its secret is in {SECRET}",
-            rich_help_panel=_CLIENT,
-        ),
-    ] = None,
+    redirect_port: Annotated[int | None, option(_PORT, metavar="PORT", panel=_BROWSER)] = None,
+    client_id: Annotated[str | None, option(_ID, metavar="ID", panel=_CLIENT)] = None,
     client_document: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL", help="A document that describes the client", rich_help_panel=_CLIENT
-        ),
+        option("A document that describes the client", metavar="URL", panel=_CLIENT),
     ] = None,
-    machine: Annotated[
-        bool,
-        typer.Option(
-            "--machine",
-            help=f"Log in the client itself, with its secret, or its private key in {KEY}",
-            rich_help_panel=_CLIENT,
-        ),
-    ] = False,
+    machine: Annotated[bool, option(_MACHINE, "--machine", panel=_CLIENT)] = False,
 ) -> None:
     """Log in to a server, so that the other commands can use it.
 

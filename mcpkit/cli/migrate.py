@@ -12,6 +12,7 @@ import typer
 
 from mcpkit._utils.text import escape_control
 from mcpkit.cli._install.config import read, write
+from mcpkit.cli._options import option
 from mcpkit.cli._terminal import BAD_NEWS, FAILED, fail, note, on_stdout
 
 if TYPE_CHECKING:
@@ -30,9 +31,7 @@ def migrate(
             help="Python files, and folders whose Python files are rewritten", metavar="PATH..."
         ),
     ],
-    write_: Annotated[
-        bool, typer.Option("--write", help="Change the files, instead of showing how")
-    ] = False,
+    write_: Annotated[bool, option("Change the files, instead of showing how", "--write")] = False,
 ) -> None:
     """Rewrite a server of FastMCP 2 to 4, or of the official SDK 1 or 2, for mcpkit.
 

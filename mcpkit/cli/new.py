@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from mcpkit.cli._options import option
 from mcpkit.cli._terminal import INTERRUPTED, fail, is_interactive, prompt, say
 
 __all__ = ["TEMPLATES", "new", "package_of", "problem_of_name", "project", "write"]
@@ -85,21 +86,19 @@ def new(
     ] = None,
     template: Annotated[
         str | None,
-        typer.Option(
+        option(
+            f"One of {', '.join(TEMPLATES)} (default: {_DEFAULT})",
             *("--template", "-t"),
-            help=f"One of {', '.join(TEMPLATES)} (default: {_DEFAULT})",
             metavar="NAME",
         ),
     ] = None,
     directory: Annotated[
-        Path | None,
-        typer.Option("--directory", "-d", help="Its folder (default: ./NAME)", metavar="DIR"),
+        Path | None, option("Its folder (default: ./NAME)", "--directory", "-d", metavar="DIR")
     ] = None,
     description: Annotated[
-        str | None,
-        typer.Option(help="The purpose of the server, in a sentence", metavar="TEXT"),
+        str | None, option("The purpose of the server, in a sentence", metavar="TEXT")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing, use the defaults")] = False,
+    yes: Annotated[bool, option("Ask nothing, use the defaults", "--yes", "-y")] = False,
 ) -> None:
     """Write a project to start from; existing files are not overwritten.
 

@@ -14,6 +14,7 @@ import typer
 from mcpkit._utils.logs import LEVELS, log_to_stderr
 from mcpkit._utils.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit._utils.targets import split
+from mcpkit.cli._options import option
 from mcpkit.cli._target import TargetError, load_app
 from mcpkit.cli._terminal import fail, say
 from mcpkit.errors import MissingEnvironment
@@ -28,7 +29,7 @@ __all__ = ["run"]
 
 
 def _http(help: str, *names: str) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel="Over HTTP")
+    return option(help, *names, panel="Over HTTP")
 
 
 def run(
@@ -45,13 +46,11 @@ def run(
         ),
     ] = None,
     transport: Annotated[
-        str | None,
-        typer.Option("--transport", "-t", help=f"One of {', '.join(TRANSPORTS)} (default: stdio)"),
+        str | None, option(f"One of {', '.join(TRANSPORTS)} (default: stdio)", "--transport", "-t")
     ] = None,
-    http: Annotated[bool, typer.Option("--http", help="Short for --transport http")] = False,
+    http: Annotated[bool, option("Short for --transport http", "--http")] = False,
     debug: Annotated[
-        bool,
-        typer.Option("--debug", help="Show tracebacks, unserved messages, and HTTP requests"),
+        bool, option("Show tracebacks, unserved messages, and HTTP requests", "--debug")
     ] = False,
     log_level: Annotated[
         str | None,
@@ -66,14 +65,10 @@ def run(
     path: Annotated[str | None, _http("Where the endpoint is (default: /mcp)")] = None,
     workers: Annotated[int, _http("The number of processes")] = 1,
     reload: Annotated[
-        bool,
-        typer.Option(
-            "--reload", help="Reload when a file changes; the connection of a host stays open"
-        ),
+        bool, option("Reload when a file changes; the connection of a host stays open", "--reload")
     ] = False,
     sse: Annotated[
-        bool | None,
-        _http("Serve HTTP+SSE too, for old clients, at /sse and /messages", "--sse"),
+        bool | None, _http("Serve HTTP+SSE too, for old clients, at /sse and /messages", "--sse")
     ] = None,
     allow_origin: Annotated[
         list[str] | None, _http("An origin of web pages that may call; can be repeated")

@@ -120,7 +120,7 @@ def test_a_finding_has_a_location_a_message_and_a_fix(folder: Path) -> None:
     assert ended.code == 1
     assert (
         f"sloppy.py:{line}  tool get_order  DESC002 warning: "
-        "parameter 'order_id' has no description\n"
+        "parameters without a description: 'order_id'\n"
         "    fix: describe each of them (in mcpkit: `Args:` in the docstring)\n"
     ) in ended.stdout
     assert "shop: 2 warnings and 1 note in 3 tools and 1 resource (1 silenced).\n" in ended.stdout
@@ -133,7 +133,7 @@ def test_lines_fit_a_terminal_of_80_columns_and_have_colours(folder: Path) -> No
     assert "\x1b[" in said
     plain = re.sub(r"\x1b\[[0-9;]*m", "", said).splitlines()
     assert max(map(len, plain)) <= 80
-    assert "parameter 'order_id' has no description" in " ".join(" ".join(plain).split())
+    assert "parameters without a description: 'order_id'" in " ".join(" ".join(plain).split())
 
 
 # --- for programs ---------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def test_json_is_one_document_with_everything(folder: Path) -> None:
         "severity": "warning",
         "subject": {"kind": "tool", "name": "remove_order"},
         "path": "data",
-        "message": "the docstring describes 'data', which is not a parameter",
+        "message": "docstring that describes an unknown parameter: 'data'",
         "fix": "rename it in the docstring, or delete it there",
         "source": "https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools",
         "location": {"file": "sloppy.py", "line": line},
@@ -245,8 +245,8 @@ class TestProjects:
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
-            ("ignored = []", "has no 'ignored'"),
-            ('ignore = "DESC"', "must be a list"),
+            ("ignored = []", "check.ignored: Extra inputs are not permitted"),
+            ('ignore = "DESC"', "check.ignore: Input should be a valid list"),
             ('ignore = ["DESK"]', "begins with 'DESK'"),
             ("ignore = [", "is not valid TOML"),
         ],

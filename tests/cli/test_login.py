@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from mcpkit import MCPKit
+from mcpkit.cli._connection import ConnectionOptions
 from mcpkit.cli._credentials import machine_for, stored_logins
-from mcpkit.cli._options import ConnectionOptions
 from tests.auth.browser import Browser, fields_of
 from tests.auth.server.conftest import MACHINE_SECRET, Clock, Site, serving
 from tests.cli.commands import MCPKIT, Ended, mcpkit, single_line

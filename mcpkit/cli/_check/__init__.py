@@ -18,7 +18,8 @@ from mcpkit.cli._check import (
     server,
 )
 from mcpkit.cli._check.listing import Listing
-from mcpkit.cli._check.rules import KNOWN, SEVERITIES, Finding, Rule
+from mcpkit.cli._check.rules import KNOWN, SEVERITIES, Finding, Match, Rule
+from mcpkit.cli._check.schema_walk import listed
 
 THEMES: Final = {
     "NAME": "Names",
@@ -73,11 +74,19 @@ def apply(listing: Listing, rules: Iterable[Rule] = RULES) -> tuple[list[Finding
     Beside them is the number of findings that entries silence in their ``_meta``. Safety rules
     cannot be silenced there, because a server must not decide whether it is trusted.
     """
-    findings = [Finding(rule, *each) for rule in rules for each in rule.find(listing)]
+    findings = [_finding(rule, each) for rule in rules for each in rule.find(listing)]
     reported = [each for each in findings if not _is_silenced(each)]
     order = {id(entry): number for number, entry in enumerate(listing.entries)}
     reported.sort(key=lambda each: (order[id(each.subject)], SEVERITIES.index(each.rule.severity)))
     return reported, len(findings) - len(reported)
+
+
+def _finding(rule: Rule, match: Match) -> Finding:
+    paths = [each for each in match.paths if each]
+    message = match.message or rule.title
+    if paths:
+        message += f" (in {listed(paths)})" if match.message else f": {listed(paths)}"
+    return Finding(rule, match.subject, message, paths)
 
 
 def _is_silenced(finding: Finding) -> bool:

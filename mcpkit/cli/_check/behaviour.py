@@ -40,10 +40,9 @@ def _is_destructive(tool: Entry) -> bool:
 )
 def undeclared_destruction(listing: Listing) -> Iterator[Match]:
     for tool in listing.tools:
-        hints = tool.hints
-        declared = "destructiveHint" in hints or hints.get("readOnlyHint") is not None
+        declared = "destructiveHint" in tool.hints or tool.hints.get("readOnlyHint") is not None
         if _is_destructive(tool) and not declared:
-            yield Match(tool, "does not say whether it is destructive")
+            yield Match(tool)
 
 
 @rule(
@@ -55,12 +54,9 @@ def undeclared_destruction(listing: Listing) -> Iterator[Match]:
 )
 def contradiction(listing: Listing) -> Iterator[Match]:
     for tool in listing.tools:
-        if tool.hints.get("readOnlyHint") is not True:
-            continue
-        if tool.hints.get("destructiveHint") is True:
-            yield Match(tool, "is marked as read-only and as destructive")
-        elif _is_destructive(tool):
-            yield Match(tool, "is marked as read-only, but its name is destructive")
+        is_destructive = tool.hints.get("destructiveHint") is True or _is_destructive(tool)
+        if tool.hints.get("readOnlyHint") is True and is_destructive:
+            yield Match(tool)
 
 
 @rule(
@@ -76,7 +72,7 @@ def output_root(listing: Listing) -> Iterator[Match]:
     for tool in listing.tools:
         schema: Any = tool.raw.get("outputSchema")
         if is_object(schema) and schema.get("type") != "object":
-            yield Match(tool, f"the output schema has the type {schema.get('type')!r}")
+            yield Match(tool)
 
 
 @rule(

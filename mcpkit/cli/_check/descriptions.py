@@ -9,7 +9,7 @@ from typing import Final
 from mcpkit._utils.json import is_array
 from mcpkit.cli._check.listing import Entry, Listing, Raw, text_of, words_of
 from mcpkit.cli._check.rules import Match, rule
-from mcpkit.cli._check.schema_walk import listed, types_of
+from mcpkit.cli._check.schema_walk import types_of
 
 _CLAUDE: Final = "https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools"
 _OPENAI_MAX_CHARS: Final = 1024
@@ -26,9 +26,7 @@ _MAX_CHARS_READ: Final = 10_000
     source="https://github.com/Amazon-Q-Developer/language-servers/pull/1612",
 )
 def missing(listing: Listing) -> Iterator[Match]:
-    for tool in listing.tools:
-        if not tool.description:
-            yield Match(tool, "has no description")
+    return (Match(tool) for tool in listing.tools if not tool.description)
 
 
 class _Mentioned:
@@ -72,9 +70,7 @@ def undescribed_parameters(listing: Listing) -> Iterator[Match]:
             if not text_of(schema, "description") and not mentioned.explains(name, schema)
         ]
         if bare:
-            subject = "parameter" if len(bare) == 1 else "parameters"
-            verb = "has" if len(bare) == 1 else "have"
-            yield Match(tool, f"{subject} {listed(bare)} {verb} no description", ", ".join(bare))
+            yield Match(tool, paths=bare)
 
 
 @rule(
@@ -90,7 +86,7 @@ def only_the_name(listing: Listing) -> Iterator[Match]:
             continue
         words = set(words_of(text)) - {"a", "an", "the", "tool", "this", "function"}
         if words <= set(words_of(entry.name)):
-            yield Match(entry, f"the description {text!r} only repeats the name")
+            yield Match(entry)
 
 
 @rule(
@@ -105,8 +101,7 @@ def too_long(listing: Listing) -> Iterator[Match]:
     for tool in listing.tools:
         length = len(tool.description)
         if length > _OPENAI_MAX_CHARS:
-            message = f"the description has {length} characters; some APIs accept 1024"
-            yield Match(tool, message)
+            yield Match(tool, f"the description has {length} characters; some APIs accept 1024")
 
 
 _MARK: Final = re.compile(r"\b(?:TODO|FIXME|TBD)(?::|\s*\(|\s+(?:add|describe|document|write)\b)")
@@ -142,8 +137,7 @@ def placeholder(listing: Listing) -> Iterator[Match]:
         for name, text in texts:
             found = _placeholder_in(text)
             if found:
-                of = f"of {name!r} " if name else ""
-                yield Match(entry, f"the description {of}has a placeholder: {found!r}", name)
+                yield Match(entry, f"the description has a placeholder: {found!r}", [name])
 
 
 @rule(
@@ -155,8 +149,5 @@ def placeholder(listing: Listing) -> Iterator[Match]:
 )
 def unknown_parameters(listing: Listing) -> Iterator[Match]:
     for entry in (*listing.tools, *listing.templates, *listing.prompts):
-        names = entry.unknown_parameters
-        if names:
-            what = "which is not a parameter" if len(names) == 1 else "which are not parameters"
-            message = f"the docstring describes {listed([*names])}, {what}"
-            yield Match(entry, message, ", ".join(names))
+        if entry.unknown_parameters:
+            yield Match(entry, paths=entry.unknown_parameters)

@@ -24,10 +24,8 @@ _CURSOR_MAX_CHARS: Final = 60
 def unusable_characters(listing: Listing) -> Iterator[Match]:
     for tool in listing.tools:
         wrong = sorted(set(re.findall(r"[^A-Za-z0-9_.\-]", tool.name)))
-        if not tool.name:
-            yield Match(tool, "the name is empty")
-        elif wrong:
-            yield Match(tool, f"the name has {listed(wrong)}")
+        if wrong or not tool.name:
+            yield Match(tool, f"the name has {listed(wrong) or 'no characters'}")
 
 
 @rule(
@@ -38,9 +36,7 @@ def unusable_characters(listing: Listing) -> Iterator[Match]:
     source="https://github.com/github/copilot-cli/issues/1879",
 )
 def dotted(listing: Listing) -> Iterator[Match]:
-    for tool in listing.tools:
-        if "." in tool.name:
-            yield Match(tool, "the name has a dot, which model APIs reject")
+    return (Match(tool) for tool in listing.tools if "." in tool.name)
 
 
 @rule(
@@ -113,8 +109,7 @@ def duplicate(listing: Listing) -> Iterator[Match]:
         seen: set[str] = set()
         for entry in entries:
             if entry.name in seen:
-                key = "URI" if entry.kind in ("resource", "template") else "name"
-                yield Match(entry, f"another {entry.kind} has the same {key}")
+                yield Match(entry)
             seen.add(entry.name)
 
 
@@ -127,6 +122,4 @@ def duplicate(listing: Listing) -> Iterator[Match]:
     "com.google.genai.types/-function-declaration/-builder/name.html",
 )
 def bad_start(listing: Listing) -> Iterator[Match]:
-    for tool in listing.tools:
-        if re.match(r"[0-9.\-]", tool.name):
-            yield Match(tool, f"the name begins with {tool.name[0]!r}, which Gemini rejects")
+    return (Match(tool) for tool in listing.tools if re.match(r"[0-9.\-]", tool.name))

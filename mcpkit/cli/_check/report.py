@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -36,21 +35,36 @@ def print_findings(
     """
     explained: set[str] = set()
     before: tuple[str, str] | None = None
-    for line in _lines(findings):
-        if before is not None and before != (line.location, line.subject):
+    for location, subject, rule, message in _lines(findings):
+        if before not in (None, (location, subject)):
             console.print()
-        before = (line.location, line.subject)
-        _print_finding(console, line)
-        if line.rule.id not in explained:
-            explained.add(line.rule.id)
-            _print_indented(console, f"fix: {line.rule.fix}", "dim")
+        before = location, subject
+        text = Text.assemble(
+            (f"{single_line(location)}  " if location else "", "dim"),
+            (f"{single_line(subject)}  ", "bold"),
+            (f"{rule.id} {rule.severity}", _STYLES[rule.severity]),
+            f": {single_line(message)}",
+        )
+        _print(console, text)
+        if rule.id not in explained:
+            explained.add(rule.id)
+            _print(console, Text(f"fix: {rule.fix}", "dim"), "    ")
     if findings:
         console.print()
-    for part in _wrapped(console, _summary(listing, findings, silenced)):
-        console.print(Text(part))
+    _print(console, Text(_summary(listing, findings, silenced)))
     if findings:
         hint = "mcpkit check --rules explains each rule; --ignore ID omits one."
-        console.print(Text(hint, "dim"))
+        _print(console, Text(hint, "dim"))
+
+
+def _print(console: Console, text: Text, indent: str = "") -> None:
+    """Write a text, at a terminal in lines that fit, of which all but the first are indented."""
+    lines = [text]
+    if console.is_terminal:
+        lines = [*text.wrap(console, max(console.width - len(indent) - 4, 36))]
+    for number, line in enumerate(lines):
+        line.rstrip()
+        console.print(Text(indent + " " * 4 * bool(number)) + line)
 
 
 def _lines(findings: Sequence[Finding]) -> Iterator[_Line]:
@@ -65,11 +79,9 @@ def _lines(findings: Sequence[Finding]) -> Iterator[_Line]:
         if each.rule.severity != "error" and alike[key] >= _MIN_ALIKE:
             together.setdefault(key, []).append(each)
             continue
-        entry, message = each.subject, each.message
-        if each.path and each.path.isidentifier() and repr(each.path) not in message:
-            message += f" (in {each.path})"
+        entry = each.subject
         subject = f"{entry.kind} {entry.name}".rstrip()
-        yield _Line(str(entry.location or ""), subject, each.rule, message)
+        yield _Line(str(entry.location or ""), subject, each.rule, each.message)
     for members in together.values():
         first = members[0]
         same = len({each.message for each in members}) == 1
@@ -85,39 +97,6 @@ def _key(finding: Finding) -> tuple[str, ...]:
         return finding.rule.id, finding.subject.kind
     location = str(finding.subject.location or "")
     return finding.rule.id, finding.subject.kind, finding.message, location
-
-
-def _print_finding(console: Console, line: _Line) -> None:
-    location = f"{single_line(line.location)}  " if line.location else ""
-    subject = single_line(line.subject)
-    rule = f"{line.rule.id} {line.rule.severity}"
-    body = f"{location}{subject}  {rule}: {single_line(line.message)}"
-    text = Text("\n".join(_wrapped(console, body)))
-    text.stylize("dim", 0, len(location))
-    text.stylize("bold", len(location), len(location) + len(subject))
-    start = text.plain.find(f"{rule}:")
-    if start >= 0:
-        text.stylize(_STYLES[line.rule.severity], start, start + len(rule))
-    console.print(text)
-
-
-def _print_indented(console: Console, message: str, style: str) -> None:
-    for part in _wrapped(console, message, "    "):
-        console.print(Text(part, style))
-
-
-def _wrapped(console: Console, message: str, indent: str = "") -> list[str]:
-    if not console.is_terminal:
-        return [indent + message]
-    lines = textwrap.wrap(
-        message,
-        max(console.width, 40),
-        initial_indent=indent,
-        subsequent_indent=f"{indent}     " if message.startswith("fix: ") else indent or "    ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return lines or [""]
 
 
 def _summary(listing: Listing, findings: Sequence[Finding], silenced: int) -> str:
@@ -155,12 +134,10 @@ def print_rules(console: Console, rules: Sequence[Rule]) -> None:
     for number, rule in enumerate(rules):
         if number:
             console.print()
-        text = Text(f"{rule.id} {rule.severity}: {rule.title}")
-        text.stylize(_STYLES[rule.severity], 0, len(f"{rule.id} {rule.severity}"))
-        console.print(text)
-        _print_indented(console, rule.reason, "")
-        _print_indented(console, f"fix: {rule.fix}", "")
-        _print_indented(console, rule.source, "dim")
+        head = (f"{rule.id} {rule.severity}", _STYLES[rule.severity])
+        _print(console, Text.assemble(head, f": {rule.title}"))
+        for each in (rule.reason, f"fix: {rule.fix}", rule.source):
+            _print(console, Text(each), "    ")
 
 
 def rules_as_json(rules: Sequence[Rule]) -> list[Mapping[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from mcpkit._protocol.revisions import HANDSHAKE
@@ -26,8 +26,8 @@ class Match(NamedTuple):
     """A fault in one entry."""
 
     subject: Entry
-    message: str  # without the entry's name
-    path: str = ""  # the place in the entry, such as people[].age; empty for the whole entry
+    message: str = ""  # without the entry's name; empty for the title of the rule and the paths
+    paths: Sequence[str] = ()  # in the entry, such as people[].age; empty for the whole entry
 
 
 Find: TypeAlias = Callable[[Listing], Iterator[Match]]
@@ -74,7 +74,7 @@ class Finding(NamedTuple):
     rule: Rule
     subject: Entry
     message: str
-    path: str
+    paths: Sequence[str]
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the finding as in ``--json``."""
@@ -83,7 +83,7 @@ class Finding(NamedTuple):
             "rule": self.rule.id,
             "severity": self.rule.severity,
             "subject": {"kind": self.subject.kind, "name": self.subject.name},
-            "path": self.path or None,
+            "path": ", ".join(self.paths) or None,
             "message": self.message,
             "fix": self.rule.fix,
             "source": self.rule.source,

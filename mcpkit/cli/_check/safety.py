@@ -67,7 +67,7 @@ def orders(listing: Listing) -> Iterator[Match]:
     for entry, path, text in _all_texts(listing):
         found = _ORDERS.search(text)
         if found is not None:
-            yield Match(entry, f"instructs the model: {_short(found[0])}", path)
+            yield Match(entry, f"instructs the model: {_short(found[0])}", [path])
 
 
 _TAGS: Final = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,6}\U000e007f")
@@ -96,8 +96,7 @@ def hidden_text(listing: Listing) -> Iterator[Match]:
         if found and (id(entry), path) not in seen:
             seen.add((id(entry), path))
             first = f"U+{ord(found[0]):04X}"
-            count = "a hidden character" if len(found) == 1 else f"{len(found)} hidden characters"
-            yield Match(entry, f"has {count}, {first} first", path)
+            yield Match(entry, f"hidden characters: {len(found)}, {first} first", [path])
 
 
 _SECRETS: Final = {
@@ -141,14 +140,14 @@ def secret(listing: Listing) -> Iterator[Match]:
         for kind, pattern in _SECRETS.items():
             found = pattern.search(text)
             if found is not None and not _SAMPLE.search(found[0]):
-                yield Match(entry, f"shows {kind}: {found[0][:6]}…", path)
+                yield Match(entry, f"shows {kind}: {found[0][:6]}…", [path])
                 break
     for tool in listing.tools:
         for node in walk(tool.schema):
             default = node.schema.get("default")
             is_secret = node.key is not None and _SECRET_NAME.fullmatch(node.key)
             if is_secret and isinstance(default, str) and default and not _SAMPLE.search(default):
-                yield Match(tool, f"the default of {node.key!r} may be a secret", node.path)
+                yield Match(tool, "the default may be a secret", [node.path])
 
 
 @rule(
@@ -162,7 +161,7 @@ def asks_for_secrets(listing: Listing) -> Iterator[Match]:
         for node in walk(tool.schema):
             is_text = "string" in (types_of(node.schema) or ("string",))
             if node.key is not None and _SECRET_NAME.fullmatch(node.key) and is_text:
-                yield Match(tool, f"the model must know {node.key!r}", node.path)
+                yield Match(tool, paths=[node.path])
 
 
 @rule(

@@ -139,7 +139,7 @@ def is_recursive(root: Mapping[str, Any]) -> bool:
     return False
 
 
-def listed(names: list[str], limit: int = 3) -> str:
+def listed(names: Sequence[str], limit: int = 3) -> str:
     """Return names for a message: ``'a', 'b' and 2 more``."""
     shown = [repr(truncate(each, MAX_PATH_CHARS)) for each in names[:limit]]
     if len(names) > limit:

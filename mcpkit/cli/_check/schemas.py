@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from mcpkit._utils.json import References, Step, is_array, is_object
@@ -12,29 +12,20 @@ from mcpkit.cli._check.rules import SPEC, Find, Match, rule
 from mcpkit.cli._check.schema_walk import Node, is_recursive, listed, path_to, types_of, walk
 
 
-def _schemas(message: str, plural: str | None = None) -> Callable[[Callable[[Node], bool]], Find]:
-    """Turn a function that is True for a schema with a fault into one that looks at all tools.
+def _schemas(is_fault: Callable[[Node], bool]) -> Find:
+    """Turn a function that is True for a schema with a fault into one that looks at all tools."""
 
-    The paths take the place of ``{}`` in the message; `plural` is the one for several, if it
-    differs.
-    """
+    def find(listing: Listing) -> Iterator[Match]:
+        for tool in listing.tools:
+            yield from _at(tool, filter(is_fault, walk(tool.schema)))
 
-    def made(is_fault: Callable[[Node], bool]) -> Find:
-        def find(listing: Listing) -> Iterator[Match]:
-            for tool in listing.tools:
-                found = [node for node in walk(tool.schema) if is_fault(node)]
-                yield from _at(tool, found, message, plural)
-
-        return find
-
-    return made
+    return find
 
 
-def _at(tool: Entry, nodes: Sequence[Node], message: str, plural: str | None) -> Iterator[Match]:
-    distinct = list(dict.fromkeys(node.path or "(root)" for node in nodes))
-    if distinct:
-        text = plural if plural and len(distinct) > 1 else message
-        yield Match(tool, text.format(listed(distinct)), ", ".join(distinct))
+def _at(tool: Entry, nodes: Iterable[Node]) -> Iterator[Match]:
+    paths = list(dict.fromkeys(node.path or "(root)" for node in nodes))
+    if paths:
+        yield Match(tool, paths=paths)
 
 
 @rule(
@@ -45,12 +36,7 @@ def _at(tool: Entry, nodes: Sequence[Node], message: str, plural: str | None) ->
     source=f"{SPEC}/server/tools#tool",
 )
 def no_object(listing: Listing) -> Iterator[Match]:
-    for tool in listing.tools:
-        found: Any = tool.raw.get("inputSchema")
-        if not is_object(found):
-            yield Match(tool, "has no input schema")
-        elif found.get("type") != "object":
-            yield Match(tool, f"the input schema has the type {found.get('type')!r}")
+    return (Match(tool) for tool in listing.tools if tool.schema.get("type") != "object")
 
 
 @rule(
@@ -73,7 +59,7 @@ def combined_at_the_root(listing: Listing) -> Iterator[Match]:
     fix="declare the type of the items (in mcpkit: list[str] instead of list)",
     source="https://github.com/microsoft/vscode/issues/257537",
 )
-@_schemas("the array {} has no items", "the arrays {} have no items")
+@_schemas
 def array_without_items(node: Node) -> bool:
     return "array" in types_of(node.schema) and not {"items", "prefixItems"} & node.schema.keys()
 
@@ -85,7 +71,7 @@ def array_without_items(node: Node) -> bool:
     fix="use an object with named fields, or a list of one type",
     source="https://github.com/microsoft/vscode/issues/244467",
 )
-@_schemas("{} is a tuple", "{} are tuples")
+@_schemas
 def tuples(node: Node) -> bool:
     return "prefixItems" in node.schema or is_array(node.schema.get("items"))
 
@@ -97,7 +83,7 @@ def tuples(node: Node) -> bool:
     fix="use strings, or a number with a minimum and a maximum",
     source="https://github.com/google-gemini/gemini-cli/issues/4127",
 )
-@_schemas("the enum {} has values that are not strings")
+@_schemas
 def numbers_in_enum(node: Node) -> bool:
     values = node.schema.get("enum")
     return is_array(values) and any(
@@ -112,7 +98,7 @@ def numbers_in_enum(node: Node) -> bool:
     fix="name one type, and omit an optional parameter from `required` instead of allowing null",
     source="https://github.com/github/copilot-cli/issues/4623",
 )
-@_schemas("{} has a list of types", "{} have lists of types")
+@_schemas
 def list_of_types(node: Node) -> bool:
     return is_array(node.schema.get("type"))
 
@@ -126,11 +112,9 @@ def list_of_types(node: Node) -> bool:
 )
 def references(listing: Listing) -> Iterator[Match]:
     for tool in listing.tools:
-        found = [node.path for node in walk(tool.schema) if "$ref" in node.schema]
-        paths = list(dict.fromkeys(found))
-        if paths and not is_recursive(tool.schema):
-            verb = "refers" if len(paths) == 1 else "refer"
-            yield Match(tool, f"{listed(paths)} {verb} to definitions", ", ".join(paths))
+        found = [node for node in walk(tool.schema) if "$ref" in node.schema]
+        if found and not is_recursive(tool.schema):
+            yield from _at(tool, found)
 
 
 @rule(
@@ -141,9 +125,7 @@ def references(listing: Listing) -> Iterator[Match]:
     source="https://github.com/mastra-ai/mastra/issues/15341",
 )
 def recursive(listing: Listing) -> Iterator[Match]:
-    for tool in listing.tools:
-        if is_recursive(tool.schema):
-            yield Match(tool, "the input schema contains itself")
+    return (Match(tool) for tool in listing.tools if is_recursive(tool.schema))
 
 
 @rule(
@@ -178,15 +160,16 @@ def string_format(listing: Listing) -> Iterator[Match]:
     for tool in listing.tools:
         nodes = list(walk(tool.schema))
         described = {(node.base, node.way) for node in nodes if node.schema.get("description")}
-        found = [
-            node
-            for node in nodes
-            if "string" in types_of(node.schema)
-            and node.schema.get("format") not in (None, "date-time", "enum")
-            and not any((node.base, way) in described for way in _ways_of(node))
-        ]
-        message = "{} has a format and no description"
-        yield from _at(tool, found, message, "{} have formats and no description")
+        yield from _at(
+            tool,
+            (
+                node
+                for node in nodes
+                if "string" in types_of(node.schema)
+                and node.schema.get("format") not in (None, "date-time", "enum")
+                and not any((node.base, way) in described for way in _ways_of(node))
+            ),
+        )
 
 
 _SAME_VALUE: Final = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
@@ -202,15 +185,8 @@ def _ways_of(node: Node) -> Iterator[tuple[Step, ...]]:
 
 
 _UNSUPPORTED: Final = (
-    "contains",
-    "dependentRequired",
-    "dependentSchemas",
-    "if",
-    "not",
-    "patternProperties",
-    "propertyNames",
-    "unevaluatedItems",
-    "unevaluatedProperties",
+    *("contains", "dependentRequired", "dependentSchemas", "if", "not", "patternProperties"),
+    *("propertyNames", "unevaluatedItems", "unevaluatedProperties"),
 )
 
 
@@ -248,7 +224,7 @@ _DESCRIBING: Final = frozenset(
     fix="declare the properties, or set additionalProperties to true",
     source="https://github.com/openai/openai-agents-python/pull/4277",
 )
-@_schemas("the object {} has no properties", "the objects {} have no properties")
+@_schemas
 def free_form(node: Node) -> bool:
     is_object = types_of(node.schema) == ("object",)
     return node.path != "" and is_object and _DESCRIBING.isdisjoint(node.schema)
@@ -267,7 +243,7 @@ def bad_property_name(listing: Listing) -> Iterator[Match]:
             each for each in tool.properties if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,64}", each)
         ]
         if wrong:
-            yield Match(tool, f"the parameter name {listed(wrong)} is rejected", ", ".join(wrong))
+            yield Match(tool, paths=wrong)
 
 
 _SILENT: Final = frozenset(
@@ -282,7 +258,7 @@ _SILENT: Final = frozenset(
     fix="declare a type (in mcpkit: annotate the parameter with something other than Any)",
     source="https://github.com/google/mcp-security/issues/148",
 )
-@_schemas("{} may be anything")
+@_schemas
 def without_type(node: Node) -> bool:
     is_member = node.path != "" and not node.path.endswith("{}")
     return is_member and _SILENT.issuperset(node.schema)
@@ -294,7 +270,7 @@ def without_type(node: Node) -> bool:
     fix="use an enum of one string",
     source="https://github.com/taylorwilsdon/google_workspace_mcp/issues/1099",
 )
-@_schemas("{} uses const", "{} use const")
+@_schemas
 def constant(node: Node) -> bool:
     return "const" in node.schema
 
@@ -316,8 +292,7 @@ def required_but_missing(listing: Listing) -> Iterator[Match]:
                 continue
             lost += [each for each in names if isinstance(each, str) and each not in known]
         if lost:
-            verb = "is" if len(lost) == 1 else "are"
-            yield Match(tool, f"{listed(lost)} {verb} required but not described", ", ".join(lost))
+            yield Match(tool, paths=lost)
 
 
 @rule(
@@ -327,7 +302,7 @@ def required_but_missing(listing: Listing) -> Iterator[Match]:
     fix="accept one type, or use a parameter for each alternative",
     source="https://github.com/danny-avila/LibreChat/pull/13623",
 )
-@_schemas("{} has alternatives", "{} have alternatives")
+@_schemas
 def unions(node: Node) -> bool:
     for keyword in ("anyOf", "oneOf"):
         found: Any = node.schema.get(keyword)
@@ -349,8 +324,7 @@ def boolean_schema(listing: Listing) -> Iterator[Match]:
     for tool in listing.tools:
         paths = list(_booleans(tool))
         if paths:
-            verb = "has" if len(paths) == 1 else "have"
-            yield Match(tool, f"{listed(paths)} {verb} true or false as a schema")
+            yield Match(tool, paths=paths)
 
 
 def _booleans(tool: Entry) -> Iterator[str]:

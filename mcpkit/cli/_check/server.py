@@ -24,7 +24,7 @@ _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:[^\s<>\"{}|\\^`\x00-\x1f]+")
 def bad_uri(listing: Listing) -> Iterator[Match]:
     for entry in listing.resources:
         if "{" not in entry.name and _URI.fullmatch(entry.name) is None:
-            yield Match(entry, "is not a URI")
+            yield Match(entry)
 
 
 @rule(
@@ -37,7 +37,7 @@ def bad_uri(listing: Listing) -> Iterator[Match]:
 def web_uri(listing: Listing) -> Iterator[Match]:
     for entry in (*listing.resources, *listing.templates):
         if re.match(r"https?:", entry.name, re.IGNORECASE):
-            yield Match(entry, "may be fetched from the web, bypassing the server")
+            yield Match(entry)
 
 
 @rule(
@@ -65,9 +65,7 @@ def bad_template(listing: Listing) -> Iterator[Match]:
     source=f"{SPEC}/server/resources#resource-templates",
 )
 def template_among_resources(listing: Listing) -> Iterator[Match]:
-    for entry in listing.resources:
-        if re.search(r"\{[^}]*\}", entry.name):
-            yield Match(entry, "has variables, so it belongs among the templates")
+    return (Match(each) for each in listing.resources if re.search(r"\{[^}]*\}", each.name))
 
 
 @rule(

@@ -64,7 +64,7 @@ TREE: dict[str, Any] = {
 
 CASES: Final[dict[str, Case]] = {
     "NAME001": Case(
-        [(server(tool("cancel order")), "' '"), (server(tool("")), "empty")],
+        [(server(tool("cancel order")), "' '"), (server(tool("")), "no characters")],
         [server(tool("Cancel_order-2.now"))],
     ),
     "NAME002": Case([(server(tool("orders.cancel")), "dot")], [server(tool("orders_cancel"))]),
@@ -83,21 +83,23 @@ CASES: Final[dict[str, Case]] = {
     ),
     "NAME006": Case(
         [
-            (server(tool(), tool()), "the same name"),
-            (server(resource("a:b"), resource("a:b")), "the same URI"),
+            (server(tool(), tool()), "the same"),
+            (server(resource("a:b"), resource("a:b")), "the same"),
         ],
         [server(tool("complain"), prompt("complain"))],
     ),
-    "NAME008": Case([(server(tool("2nd_order")), "'2'")], [server(tool("_order_2"))]),
+    "NAME008": Case(
+        [(server(tool("2nd_order")), "begin with a letter")], [server(tool("_order_2"))]
+    ),
     "DESC001": Case(
-        [(say(None), "no description"), (say("  "), "no description")], [say("Cancel it, please.")]
+        [(say(None), "without a"), (say("  "), "without a")], [say("Cancel it, please.")]
     ),
     "DESC002": Case(
         [
-            (one({"type": "string"}), "parameter 'order_id' has"),
+            (one({"type": "string"}), "a description: 'order_id'"),
             (
                 server(tool(properties={"city": {"type": "string"}, "nights": {}})),
-                "parameters 'city' and 'nights' have",
+                "'city' and 'nights'",
             ),
         ],
         [
@@ -109,7 +111,7 @@ CASES: Final[dict[str, Case]] = {
         ],
     ),
     "DESC003": Case(
-        [(say("Cancel the order."), "'Cancel the order.'"), (say("cancel_order"), "cancel_order")],
+        [(say("Cancel the order."), "repeats"), (say("cancel_order"), "repeats")],
         [say("Cancel the order and pay it back."), say("获取天气")],
     ),
     "DESC005": Case([(say(LONG), "1189")], [say(LONG[:1024])]),
@@ -118,7 +120,7 @@ CASES: Final[dict[str, Case]] = {
             (say("TODO"), "'TODO'"),
             (say("Cancel an order. TODO: say when."), "'TODO:'"),
             (say("Description goes here."), "'Description goes here.'"),
-            (one({"type": "string", "description": "..."}), "of 'order_id'"),
+            (one({"type": "string", "description": "..."}), "(in 'order_id')"),
             (server(prompt(arguments=[argument("shop", "tbd")])), ""),
         ],
         [
@@ -129,19 +131,19 @@ CASES: Final[dict[str, Case]] = {
     ),
     "DESC011": Case(
         [
-            (server(tool(unknown_parameters=("id",))), "describes 'id', which is not a parameter"),
+            (server(tool(unknown_parameters=("id",))), "unknown parameter: 'id'"),
             (
                 server(tool(unknown_parameters=("id", "day"))),
-                "describes 'id' and 'day', which are not parameters",
+                "'id' and 'day'",
             ),
         ],
         [server(tool())],
     ),
     "SCHEMA001": Case(
         [
-            (server(tool(inputSchema=None)), "no input schema"),
-            (root(type="string"), "'string'"),
-            (root(type=["object"]), "['object']"),
+            (server(tool(inputSchema=None)), "an object"),
+            (root(type="string"), "an object"),
+            (root(type=["object"]), "an object"),
         ],
         [root(), server(tool(inputSchema={"type": "object"}))],
     ),
@@ -151,7 +153,7 @@ CASES: Final[dict[str, Case]] = {
     ),
     "SCHEMA003": Case(
         [
-            (one({"type": "array"}), "the array 'order_id'"),
+            (one({"type": "array"}), "without items: 'order_id'"),
             (one({"type": "array", "items": {"type": "array"}}), "'order_id[]'"),
             (one({"type": ["array", "null"]}), "'order_id'"),
         ],
@@ -159,8 +161,8 @@ CASES: Final[dict[str, Case]] = {
     ),
     "SCHEMA004": Case(
         [
-            (one({"type": "array", "prefixItems": [TEXT, TEXT]}), "is a tuple"),
-            (one({"type": "array", "items": [TEXT, TEXT]}), "is a tuple"),
+            (one({"type": "array", "prefixItems": [TEXT, TEXT]}), "tuple: 'order_id'"),
+            (one({"type": "array", "items": [TEXT, TEXT]}), "tuple: 'order_id'"),
         ],
         [one({"type": "array", "items": TEXT, "minItems": 2, "maxItems": 2})],
     ),
@@ -180,9 +182,9 @@ CASES: Final[dict[str, Case]] = {
     ),
     "SCHEMA008": Case(
         [
-            (defining({"tree": {"$ref": "#/$defs/Tree"}}, Tree=TREE), "contains itself"),
-            (one({"type": "object", "properties": {"again": {"$ref": "#"}}}), "contains itself"),
-            (one({"type": "array", "items": {"$ref": "#/properties/order_id"}}), "contains itself"),
+            (defining({"tree": {"$ref": "#/$defs/Tree"}}, Tree=TREE), "recursive"),
+            (one({"type": "object", "properties": {"again": {"$ref": "#"}}}), "recursive"),
+            (one({"type": "array", "items": {"$ref": "#/properties/order_id"}}), "recursive"),
         ],
         [
             defining(
@@ -248,23 +250,23 @@ CASES: Final[dict[str, Case]] = {
             one({"type": "object", "additionalProperties": {}}),
         ],
     ),
-    "SCHEMA016": Case([(one({"const": "a"}), "uses const")], [one({"enum": ["a"]})]),
+    "SCHEMA016": Case([(one({"const": "a"}), "'order_id'")], [one({"enum": ["a"]})]),
     "SCHEMA017": Case(
-        [(root(required=["order_id", "shop"]), "'shop' is required")],
+        [(root(required=["order_id", "shop"]), "'shop'")],
         [
             root(required=["order_id"]),
             one({"type": "object", "allOf": [{"properties": {"a": TEXT}}], "required": ["a"]}),
         ],
     ),
     "SCHEMA018": Case(
-        [(one({"anyOf": [{"type": "string"}, {"type": "integer"}]}), "has alternatives")],
+        [(one({"anyOf": [{"type": "string"}, {"type": "integer"}]}), "'order_id'")],
         [
             one({"anyOf": [{"type": "string"}, {"type": "null"}]}),
             one({"oneOf": [{"const": "a", "title": "A"}, {"const": "b", "title": "B"}]}),
         ],
     ),
     "SCHEMA019": Case(
-        [(one(True), "'order_id' has"), (one({"type": "array", "items": True}), "'order_id[]'")],
+        [(one(True), "'order_id'"), (one({"type": "array", "items": True}), "'order_id[]'")],
         [one({}), one({"type": "object", "additionalProperties": True})],
     ),
     "COST001": Case([(say(LONG * 8), "tokens in every request")], [say(LONG)]),
@@ -287,13 +289,13 @@ CASES: Final[dict[str, Case]] = {
     ),
     "HINT003": Case(
         [
-            (hinted("delete_order", readOnlyHint=True), "its name is"),
-            (hinted("pay", readOnlyHint=True, destructiveHint=True), "read-only and as destruct"),
+            (hinted("delete_order", readOnlyHint=True), "contradict"),
+            (hinted("pay", readOnlyHint=True, destructiveHint=True), "contradict"),
         ],
         [hinted("delete_order", readOnlyHint=False), hinted("get_order", readOnlyHint=True)],
     ),
     "OUT003": Case(
-        [(server(tool(outputSchema={"type": "array"}), modern=False), "'array'")],
+        [(server(tool(outputSchema={"type": "array"}), modern=False), "an object")],
         [
             server(tool(outputSchema={"type": "array"})),
             server(tool(outputSchema={"type": "object"}), modern=False),
@@ -305,14 +307,14 @@ CASES: Final[dict[str, Case]] = {
     ),
     "RES003": Case(
         [
-            (server(resource("orders/today")), "is not a URI"),
-            (server(resource("orders://to day")), "is not a URI"),
-            (server(resource("my_orders://today")), "is not a URI"),
+            (server(resource("orders/today")), "invalid URI"),
+            (server(resource("orders://to day")), "invalid URI"),
+            (server(resource("my_orders://today")), "invalid URI"),
         ],
         [server(resource("urn:orders:today"), resource("file:///to%20day"))],
     ),
     "RES004": Case(
-        [(server(resource("https://example.com/orders")), "from the web")],
+        [(server(resource("https://example.com/orders")), "web address")],
         [server(resource("httpd://orders"))],
     ),
     "RES005": Case(
@@ -323,7 +325,7 @@ CASES: Final[dict[str, Case]] = {
         [server(template("orders://{id}{?page}"))],
     ),
     "RES006": Case(
-        [(server(resource("orders://{id}")), "templates")], [server(resource("orders://id"))]
+        [(server(resource("orders://{id}")), "template among")], [server(resource("orders://id"))]
     ),
     "SERVER003": Case(
         [(server(instructions="a" * 2049), "2049")], [server(instructions="a" * 2048)]
@@ -359,7 +361,7 @@ CASES: Final[dict[str, Case]] = {
     "SAFE002": Case(
         [
             (say("Cancel\u200b an order, and say so."), "U+200B"),
-            (say("Cancel \u202eredro na\u202c, and say so."), "2 hidden characters"),
+            (say("Cancel \u202eredro na\u202c, and say so."), "hidden characters: 2"),
             (say("Cancel." + "".join(chr(0xE0000 + ord(each)) for each in "hi")), "U+E0068"),
             (say("Cancel it\x1b[8m secretly."), "U+001B"),
             (say("Can\u200dcel an order."), "U+200D"),
