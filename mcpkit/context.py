@@ -33,9 +33,8 @@ from mcpkit._protocol.input_request import InputRequest
 from mcpkit._protocol.messages import Id
 from mcpkit._protocol.revisions import ClientProfile
 from mcpkit._protocol.wire import implementation_from_wire
-from mcpkit._utils.json import is_object
 from mcpkit._utils.names import unknown_attribute, with_suggestions
-from mcpkit.elicitation import Elicit, Elicitation, ElicitUrl
+from mcpkit.elicitation import ChoiceValues, Elicit, Elicitation, ElicitUrl
 from mcpkit.errors import InvalidInputResponse, UrlElicitationRequired
 from mcpkit.roots import Root, Roots
 from mcpkit.sampling import (
@@ -72,9 +71,6 @@ CallNext: TypeAlias = Callable[[], Awaitable[Any]]
 """Continues with a request, and returns the value to answer with; an argument of middleware."""
 
 ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
-
-ChoiceValues: TypeAlias = Sequence[str] | Mapping[str, str]
-"""Choices for `Context.elicit`: a list, or a mapping of values to titles."""
 
 
 class AskOptions(TypedDict, total=False):
@@ -240,16 +236,7 @@ class Client:
         ``supports("elicitation", "form")`` is also true for an empty ``elicitation``, which means
         form mode (ELIC-1).
         """
-        value: Any = self._facts.capabilities
-        for depth, name in enumerate(path):
-            if not is_object(value):
-                return False
-            if path[:1] == ("elicitation",) and depth == 1 and name == "form" and not value:
-                return True
-            if value.get(name) is None or value[name] is False:
-                return False
-            value = value[name]
-        return True
+        return self._facts.supports(*path)
 
 
 class Facts(Generic[StateT]):

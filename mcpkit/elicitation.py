@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, NoReturn, TypeAlias, cast
 
 from pydantic_core import ValidationError
-from typing_extensions import TypeVar, get_type_hints
+from typing_extensions import TypeVar
 
 from mcpkit._protocol.input_request import InputRequest, digest
 from mcpkit._protocol.messages import encode
@@ -23,7 +23,14 @@ from mcpkit._utils.json import UNSET, JsonSchema, copy_schema, every_schema, is_
 from mcpkit._utils.text import quote, summarize
 from mcpkit.errors import ElicitationError, InvalidInputResponse, MissingClientCapability, ToolError
 
+if TYPE_CHECKING:
+    from pydantic import GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
+
 T = TypeVar("T", default=Any)
+
+ChoiceValues: TypeAlias = Sequence[str] | Mapping[str, str]
+"""Choices: a list of values, or a mapping of values to the titles that the user sees."""
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -106,7 +113,7 @@ class Choices:
         most: The maximum number of chosen values.
     """
 
-    values: Sequence[str] | Mapping[str, str]
+    values: ChoiceValues
     multiple: bool = False
     least: int | None = None
     most: int | None = None
@@ -114,7 +121,7 @@ class Choices:
     def annotation(self) -> Any:
         """Return the type of the answer."""
         one: Any = Literal[tuple(self.values)]
-        return list[one] if self.multiple else one
+        return Annotated[list[one] if self.multiple else one, self]
 
     def schema(self) -> JsonSchema:
         """Return the requested schema of the answer, in the dialect of the newest revision."""
@@ -127,6 +134,14 @@ class Choices:
         if not self.multiple:
             return one
         return {"type": "array", "items": many, **some(minItems=self.least, maxItems=self.most)}
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchema:
+        schema = {**handler(core_schema), **self.schema()}
+        if "oneOf" in schema:
+            schema.pop("enum", None)
+        return schema
 
 
 _LONE: Final = "value"
@@ -162,19 +177,14 @@ class Form(Generic[T]):
         self._required: list[str] = []
         if wanted is None or wanted is type(None):
             return
-        choices: Choices | None = None
-        if isinstance(wanted, Choices):
-            choices = wanted
-        elif isinstance(wanted, (list, tuple, Mapping)):
-            choices = Choices(cast("Sequence[str] | Mapping[str, str]", wanted))
-        annotation = cast("Any", wanted) if choices is None else choices.annotation()
+        if isinstance(wanted, (list, tuple, Mapping)):
+            wanted = Choices(cast("ChoiceValues", wanted))
+        annotation = wanted.annotation() if isinstance(wanted, Choices) else wanted
         try:
             self._form = form_of(annotation)
             schema = settle_references(copy_schema(self._form.schema("validation")))
         except Exception as error:
             raise ElicitationError(f"{wanted!r} cannot be asked for: {error}") from error
-        if choices is not None:
-            schema = choices.schema()
         if "$defs" in schema:
             raise ElicitationError("a form is flat: a field cannot refer to its own type")
         for part in every_schema(schema):
@@ -186,12 +196,7 @@ class Form(Generic[T]):
             self._lone = True
             self._properties = {_LONE: schema}
             self._required = [_LONE]
-        choices_of_fields = _choices_of_fields(annotation)
         for name, field in self._properties.items():
-            if name in choices_of_fields:
-                field.update(choices_of_fields[name].schema())
-                if "oneOf" in field:
-                    field.pop("enum", None)
             _check_field(name, field)
 
     def requested(self, revision: Revision) -> JsonSchema:
@@ -249,24 +254,6 @@ def _has_type(value: Any, kind: str) -> bool:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         return is_number and (kind == "number" or value == value // 1)
     return isinstance(value, {"string": str, "boolean": bool, "array": list}[kind])
-
-
-def _choices_of_fields(annotation: Any) -> dict[str, Choices]:
-    """Return the `Choices` in the metadata of a model's fields, by the names in the schema."""
-    if not isinstance(annotation, type):
-        return {}
-    try:
-        hints = get_type_hints(annotation, include_extras=True)
-    except (TypeError, NameError):
-        return {}
-    found: dict[str, Choices] = {}
-    model_fields: Mapping[str, Any] = getattr(annotation, "model_fields", {})
-    for name, hint in hints.items():
-        alias = getattr(model_fields.get(name), "validation_alias", None)
-        for each in getattr(hint, "__metadata__", ()):
-            if isinstance(each, Choices):
-                found[alias if isinstance(alias, str) else name] = each
-    return found
 
 
 def _check_field(name: str, field: JsonSchema) -> None:
@@ -375,9 +362,7 @@ class Elicit(InputRequest[Elicitation[T]]):
 
     def check(self, revision: Revision, client: ClientProfile) -> None:
         """Refuse a client that has not declared forms."""
-        declared = client.capabilities.get("elicitation")
-        # ELIC-1: `elicitation: {}` means form only.
-        if not is_object(declared) or not (declared == {} or "form" in declared):
+        if not client.supports("elicitation", "form"):
             raise MissingClientCapability({"elicitation": {}})
 
     def parse_result(self, result: Mapping[str, Any]) -> Elicitation[T]:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypedDict, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, TypeAlias, TypedDict, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from typing_extensions import ParamSpec, Self, Unpack
@@ -20,19 +21,9 @@ from typing_extensions import ParamSpec, Self, Unpack
 from mcpkit._protocol.revisions import REVISIONS as _REVISIONS
 from mcpkit.client.client import Client
 from mcpkit.client.connection import Handler, OnMessage, Target
-from mcpkit.client.results import (
-    CallResult,
-    Completion,
-    ListedPrompt,
-    ListedResource,
-    ListedTemplate,
-    ListedTool,
-    PromptMessages,
-    TaskQuestion,
-    TaskStatus,
-)
+from mcpkit.client.results import TaskStatus
 from mcpkit.client.tasks import TaskHandle
-from mcpkit.types import Implementation, LogLevel, ResourceContents
+from mcpkit.types import Implementation
 
 if TYPE_CHECKING:
     import httpx2
@@ -53,6 +44,7 @@ REVISIONS = tuple(each.version for each in _REVISIONS)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+AsyncT = TypeVar("AsyncT")
 
 Overrides: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
 """The function of a ``Depends`` → its replacement, which has dependencies of its own."""
@@ -123,7 +115,32 @@ class AsyncTestClient(Client):
         self._memory_options = memory
 
 
-class TestClient:
+class _Blocking(Generic[AsyncT]):
+    """The blocking form of an async object."""
+
+    _async: AsyncT
+    _portal: BlockingPortal | None
+
+    def _wait(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._portal is None:
+            raise RuntimeError("enter the client first: with TestClient(app) as client")
+        result: T = self._portal.call(lambda: function(*args, **kwargs))
+        return result
+
+
+def _blocking(
+    method: Callable[Concatenate[Any, P], Awaitable[T]],
+) -> Callable[Concatenate[_Blocking[Any], P], T]:
+    """Return a method of an async class as one that waits for it."""
+
+    @wraps(method)
+    def call(self: _Blocking[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._wait(method, self._async, *args, **kwargs)
+
+    return call
+
+
+class TestClient(_Blocking[AsyncTestClient]):
     """`AsyncTestClient` without ``await``: an event loop in a thread serves the app.
 
     Args:
@@ -145,7 +162,7 @@ class TestClient:
         timeout: float | None = 10,
         **options: Unpack[AppOptions],
     ) -> None:
-        self._client = AsyncTestClient(target, revision=revision, timeout=timeout, **options)
+        self._async = AsyncTestClient(target, revision=revision, timeout=timeout, **options)
         self._backend = backend
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None
@@ -153,159 +170,98 @@ class TestClient:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._portal = stack.enter_context(start_blocking_portal(self._backend))
-            stack.enter_context(self._portal.wrap_async_context_manager(self._client))
+            stack.enter_context(self._portal.wrap_async_context_manager(self._async))
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._stack.__exit__(*error)
 
-    def _wait(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        if self._portal is None:
-            raise RuntimeError("enter the client first: with TestClient(app) as client")
-        result: T = self._portal.call(lambda: function(*args, **kwargs))
-        return result
-
     @property
     def revision(self) -> str:
         """The protocol revision that is spoken, such as ``2025-11-25``."""
-        return self._client.revision
+        return self._async.revision
 
     @property
     def server_info(self) -> Implementation | None:
         """Name and version of the server; None if it did not send any."""
-        return self._client.server_info
+        return self._async.server_info
 
     @property
     def server_capabilities(self) -> Mapping[str, Any]:
         """The capabilities that the server has declared."""
-        return self._client.server_capabilities
+        return self._async.server_capabilities
 
     @property
     def instructions(self) -> str | None:
         """The server's instructions for a model; None if it has none."""
-        return self._client.instructions
+        return self._async.instructions
 
-    def request(
-        self, method: str, params: Mapping[str, Any] | None = None, **options: Any
-    ) -> Mapping[str, Any]:
-        """Send a request and return its result, as `Client.request`."""
-        return self._wait(self._client.request, method, params, **options)
-
-    def ping(self) -> None:
-        """Check that the server responds, as `Client.ping`."""
-        self._wait(self._client.ping)
-
-    def list_tools(self) -> list[ListedTool]:
-        """Return all tools, as `Client.list_tools`."""
-        return self._wait(self._client.list_tools)
-
-    def list_resources(self) -> list[ListedResource]:
-        """Return all resources, as `Client.list_resources`."""
-        return self._wait(self._client.list_resources)
-
-    def list_resource_templates(self) -> list[ListedTemplate]:
-        """Return all resource templates, as `Client.list_resource_templates`."""
-        return self._wait(self._client.list_resource_templates)
-
-    def list_prompts(self) -> list[ListedPrompt]:
-        """Return all prompts, as `Client.list_prompts`."""
-        return self._wait(self._client.list_prompts)
-
-    def call_tool(
-        self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any
-    ) -> CallResult:
-        """Call a tool, as `Client.call_tool`."""
-        return self._wait(self._client.call_tool, name, arguments, **options)
+    request = _blocking(Client.request)
+    ping = _blocking(Client.ping)
+    list_tools = _blocking(Client.list_tools)
+    list_resources = _blocking(Client.list_resources)
+    list_resource_templates = _blocking(Client.list_resource_templates)
+    list_prompts = _blocking(Client.list_prompts)
+    call_tool = _blocking(Client.call_tool)
+    read_resource = _blocking(Client.read_resource)
+    get_prompt = _blocking(Client.get_prompt)
+    complete = _blocking(Client.complete)
+    set_log_level = _blocking(Client.set_log_level)
+    subscribe = _blocking(Client.subscribe)
+    unsubscribe = _blocking(Client.unsubscribe)
 
     def start(
         self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any
     ) -> SyncTaskHandle:
         """Call a tool as a task, as `Client.start`."""
-        return SyncTaskHandle(self, self._wait(self._client.start, name, arguments, **options))
+        task = self._wait(self._async.start, name, arguments, **options)
+        return SyncTaskHandle(task, self._portal)
 
     def task(self, id: str) -> SyncTaskHandle:
         """Return the handle of a task that exists already, as `Client.task`."""
-        return SyncTaskHandle(self, self._client.task(id))
+        return SyncTaskHandle(self._async.task(id), self._portal)
 
     def tasks(self) -> list[SyncTaskHandle]:
         """Return the tasks of this client's user, as `Client.tasks`."""
-        return [SyncTaskHandle(self, each) for each in self._wait(self._client.tasks)]
-
-    def read_resource(self, uri: str) -> list[ResourceContents]:
-        """Read a resource, as `Client.read_resource`."""
-        return self._wait(self._client.read_resource, uri)
-
-    def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> PromptMessages:
-        """Get the messages of a prompt, as `Client.get_prompt`."""
-        return self._wait(self._client.get_prompt, name, arguments)
-
-    def complete(self, argument: str, value: str, **options: Any) -> Completion:
-        """Return suggestions, as `Client.complete`."""
-        return self._wait(self._client.complete, argument, value, **options)
-
-    def set_log_level(self, level: LogLevel) -> None:
-        """Set the minimum level of log messages, as `Client.set_log_level`."""
-        self._wait(self._client.set_log_level, level)
-
-    def subscribe(self, uri: str) -> None:
-        """Subscribe to changes of a resource, as `Client.subscribe`."""
-        self._wait(self._client.subscribe, uri)
-
-    def unsubscribe(self, uri: str) -> None:
-        """End a subscription, as `Client.unsubscribe`."""
-        self._wait(self._client.unsubscribe, uri)
+        return [SyncTaskHandle(each, self._portal) for each in self._wait(self._async.tasks)]
 
 
-class SyncTaskHandle:
+class SyncTaskHandle(_Blocking[TaskHandle]):
     """`mcpkit.TaskHandle` without ``await``: ``for status in handle``, and ``handle.result()``."""
 
-    def __init__(self, client: TestClient, handle: TaskHandle) -> None:
-        self._client = client
-        self._handle = handle
+    def __init__(self, handle: TaskHandle, portal: BlockingPortal | None) -> None:
+        self._async = handle
+        self._portal = portal
 
     def __repr__(self) -> str:
-        return repr(self._handle)
+        return repr(self._async)
 
     @property
     def id(self) -> str | None:
         """The task's id; None if the server responded with the result."""
-        return self._handle.id
+        return self._async.id
 
     @property
     def status(self) -> TaskStatus | None:
         """The last known status, as `TaskHandle.status`."""
-        return self._handle.status
+        return self._async.status
 
     @property
     def is_over(self) -> bool:
         """True if the task is known to have ended."""
-        return self._handle.is_over
-
-    def result(self, *, timeout: float | None = None) -> CallResult:
-        """Wait for the result, as `TaskHandle.result`."""
-        return self._client._wait(self._handle.result, timeout=timeout)
+        return self._async.is_over
 
     def __iter__(self) -> Iterator[TaskStatus]:
-        statuses = aiter(self._handle)
+        statuses = aiter(self._async)
         while True:
             try:
-                yield self._client._wait(statuses.__anext__)
+                yield self._wait(statuses.__anext__)
             except StopAsyncIteration:
                 return
 
-    def look(self) -> TaskStatus:
-        """Poll the task once, as `TaskHandle.look`."""
-        return self._client._wait(self._handle.look)
-
-    def questions(self) -> Mapping[str, TaskQuestion]:
-        """Return the pending input requests, as `TaskHandle.questions`."""
-        return self._client._wait(self._handle.questions)
-
-    def answer(self, answers: Mapping[str, Mapping[str, Any]]) -> None:
-        """Answer input requests, as `TaskHandle.answer`."""
-        self._client._wait(self._handle.answer, answers)
-
-    def cancel(self) -> None:
-        """Cancel the task, as `TaskHandle.cancel`."""
-        self._client._wait(self._handle.cancel)
+    result = _blocking(TaskHandle.result)
+    look = _blocking(TaskHandle.look)
+    questions = _blocking(TaskHandle.questions)
+    answer = _blocking(TaskHandle.answer)
+    cancel = _blocking(TaskHandle.cancel)

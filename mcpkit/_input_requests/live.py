@@ -92,7 +92,7 @@ class PendingRequests:
             ConnectionClosed: The client disconnected.
         """
         ask.check(revision, client)
-        cached = isinstance(ask, Roots) and _announces_roots(client)
+        cached = isinstance(ask, Roots) and client.supports("roots", "listChanged")
         if cached and self._roots is not None:
             return list(self._roots)
         if self._disconnected:
@@ -118,7 +118,8 @@ class PendingRequests:
         """Return the client's result, also if it makes a task of the request (TASKL-1)."""
         timeout = self._timeout if ask.timeout is None else ask.timeout
         params = ask.params(revision)
-        if revision.tasks != "wished" or not _takes_tasks(client, ask.METHOD):
+        takes_tasks = client.supports("tasks", "requests", *ask.METHOD.split("/"))
+        if revision.tasks != "wished" or not takes_tasks:
             return await self._exchange(ask.METHOD, params, timeout, cause, ask.request_id)
         ttl = {} if isinf(timeout) else {"ttl": round(timeout * 1000)}
         params = {**params, "task": ttl}
@@ -251,16 +252,3 @@ class LiveRequester(Requester):
     def abandon(self) -> None:
         """End every wait: the client cancelled the request."""
         self._open.abandon(self._request)
-
-
-def _takes_tasks(client: ClientProfile, method: str) -> bool:
-    """Return True if a client can answer a request with a task (TASKL-1)."""
-    found: Any = client.capabilities.get("tasks")
-    for name in ("requests", *method.split("/")):
-        found = found.get(name) if is_object(found) else None
-    return is_object(found)
-
-
-def _announces_roots(client: ClientProfile) -> bool:
-    roots = client.capabilities.get("roots")
-    return is_object(roots) and roots.get("listChanged") is True

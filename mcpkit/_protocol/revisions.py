@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from mcpkit._utils.json import is_object
+
 Capability: TypeAlias = Literal["tools", "resources", "prompts", "completions", "logging", "tasks"]
 """A server capability that must be advertised before its methods exist."""
 
@@ -27,6 +29,18 @@ class ClientProfile(NamedTuple):
 
     capabilities: Mapping[str, Any]
     info: Mapping[str, Any] | None
+
+    def supports(self, *path: str) -> bool:
+        """Return True if the client declared a capability: ``supports("sampling", "tools")``.
+
+        An empty ``elicitation`` means form mode (ELIC-1).
+        """
+        if path == ("elicitation", "form") and self.capabilities.get("elicitation") == {}:
+            return True
+        value: Any = self.capabilities
+        for name in path:
+            value = value.get(name) if is_object(value) else None
+        return value is not None and value is not False
 
 
 UNKNOWN_CLIENT: Final = ClientProfile({}, None)
