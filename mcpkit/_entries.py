@@ -19,7 +19,7 @@ from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.converters import Converters
 from mcpkit._signature.hints import function_name
-from mcpkit._signature.signature import Signature
+from mcpkit._signature.signature import Signature, can_take
 from mcpkit._utils.json import every_schema
 from mcpkit._utils.names import library_of, suggest
 from mcpkit._utils.text import truncate
@@ -204,8 +204,11 @@ def entry_fields(
     fields["description"] = options.get("description") or signature.docs.description
     fields["tags"] = frozenset(options.get("tags") or ())
     fields["scopes"] = needed_scopes(options.get("scopes"), at)
-    if "allow" in fields:
-        _check_predicate(fields["allow"], at)
+    if "allow" in fields and not can_take(fields["allow"], None, {}):
+        raise RegistrationError(
+            f"{at}: allow= is a function of a principal and the arguments, such as "
+            f"lambda principal, arguments: True"
+        )
     return fields
 
 
@@ -224,21 +227,6 @@ def errors_of(errors: object, at: str) -> tuple[type[Exception], ...]:
             return classes
     raise RegistrationError(
         f'{at}: errors is "all" or classes of exceptions, such as (ValueError,), not {errors!r}'
-    )
-
-
-def _check_predicate(allow: object, at: str) -> None:
-    try:
-        if callable(allow):
-            inspect.signature(allow).bind(None, {})
-            return
-    except ValueError:  # a callable without a signature that Python can show
-        return
-    except TypeError:
-        pass
-    raise RegistrationError(
-        f"{at}: allow= is a function of a principal and the arguments, such as "
-        f"lambda principal, arguments: True"
     )
 
 

@@ -11,8 +11,6 @@ import copy
 import functools
 import inspect
 import os
-import types
-import typing
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -24,15 +22,22 @@ from contextlib import (
     contextmanager,
 )
 from types import FunctionType, MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin
+from typing import Any, Final, NamedTuple, TypeAlias, cast, get_args, get_origin
 
 import pydantic
 from pydantic_core import ValidationError
 
 from mcpkit._concurrency.threads import ThreadCall, is_interrupt
 from mcpkit._protocol.input_request import InputRequest
-from mcpkit._signature.hints import ANNOTATED, function_name, location, underlying
-from mcpkit._signature.signature import Parameter, Signature, inspect_function, is_async
+from mcpkit._signature.hints import ANNOTATED, UNIONS, function_name, location, underlying
+from mcpkit._signature.signature import (
+    Parameter,
+    Signature,
+    can_take,
+    inspect_function,
+    is_async,
+    is_context_type,
+)
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import caller
@@ -66,7 +71,7 @@ def inspect_handler(fn: Callable[..., Any], *, is_open: bool = False) -> Signatu
         raise RegistrationError(f"{fn!r} is not a function; a name is an option: name={fn!r}")
     signature = inspect_function(fn, contexts=CONTEXTS, is_open=is_open)
     for each in signature.parameters if signature.is_async else ():
-        if each.source == "context" and _is_sync_context(each.annotation):
+        if each.source == "context" and is_context_type(each.annotation, (SyncContext,)):
             raise RegistrationError(
                 f"{signature.place} is async, and SyncContext would block the event loop; "
                 f"write {each.name}: Context"
@@ -83,12 +88,6 @@ def _yields(fn: Any) -> bool:
     if type(fn) is FunctionType:
         return bool(fn.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR))
     return inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn)
-
-
-def prepare(fn: Callable[..., Any]) -> tuple[Signature, Callable[..., Awaitable[Any]]]:
-    """Return the signature of a function, and a way of calling it with values and a context."""
-    signature = inspect_function(fn, contexts=CONTEXTS)
-    return signature, CallPlan(fn, signature).run
 
 
 def call_fields(fn: Callable[..., Any], signature: Signature, inline: bool) -> dict[str, Any]:
@@ -115,20 +114,14 @@ def check_lifespan(lifespan: Any) -> None:
             f"not called"
         )
     made = underlying(lifespan)
-    is_generator = inspect.isasyncgenfunction(made) or inspect.isgeneratorfunction(made)
-    is_raw = made is lifespan and is_generator
-    is_sync = made is not lifespan and inspect.isgeneratorfunction(made)
-    if is_raw or is_sync or is_async(lifespan):
+    is_raw = made is lifespan and inspect.isasyncgenfunction(made)
+    if is_raw or inspect.isgeneratorfunction(made) or is_async(lifespan):
         raise RegistrationError(not_a_manager(lifespan))
-    try:
-        inspect.signature(lifespan).bind(None)
-    except TypeError:
+    if not can_take(lifespan, None):
         raise RegistrationError(
             f"{location(made)}: {function_name(made)}() is called with the app when serving "
             f"starts; give it one parameter, app: MCPKit"
-        ) from None
-    except ValueError:
-        pass  # a callable without a signature that Python can show
+        )
 
 
 def not_a_manager(lifespan: Any) -> str:
@@ -203,60 +196,53 @@ class _InputParameter:
 
     def __init__(self, parameter: Parameter, at: str) -> None:
         self.name = parameter.name
-        self._arguments: tuple[str, ...] = ()
-        self._message: Callable[..., str] | None = None
+        at = f"{at}: {self.name}"
         annotation = parameter.annotation.__origin__
         ask: InputRequest[Any] = copy.copy(parameter.mark)
-        ask.key = ask.key or parameter.name
+        ask.key = ask.key or self.name
         self._ask = ask
-        self._whole = True
+        self._message: Callable[..., str] | None = None
+        self._is_whole = True
         if isinstance(ask, Elicit):
-            self._whole, wanted = _answer_type(annotation)
+            self._is_whole, wanted = _answer_type(annotation)
             if ask.schema is UNSET:
                 try:
                     ask.form = Form(wanted)
                 except ElicitationError as error:
-                    raise RegistrationError(f"{at}: {parameter.name}: {error}") from error
+                    raise RegistrationError(f"{at}: {error}") from error
             if callable(ask.message):
                 self._message = ask.message
-                self._arguments = tuple(inspect.signature(ask.message).parameters)
+                self._arguments = tuple(inspect.signature(self._message).parameters)
         elif isinstance(ask, Sample):
             if annotation not in (str, SampleResult):
-                raise RegistrationError(
-                    f"{at}: {parameter.name}: the answer of a model is a str or a SampleResult"
-                )
-            self._whole = annotation is SampleResult
+                raise RegistrationError(f"{at}: the answer of a model is a str or a SampleResult")
+            self._is_whole = annotation is SampleResult
         elif not isinstance(ask, Roots):
-            raise RegistrationError(f"{at}: {parameter.name}: use Elicit, Sample or Roots")
+            raise RegistrationError(f"{at}: use Elicit, Sample or Roots")
 
     def request(self, values: Mapping[str, Any]) -> InputRequest[Any]:
         """Return the input request, made with the arguments of the handler."""
         if self._message is None:
             return self._ask
-        made: Any = copy.copy(self._ask)
-        made.message = self._message(**{name: values.get(name) for name in self._arguments})
-        request: InputRequest[Any] = made
-        return request
+        request: Any = copy.copy(self._ask)
+        request.message = self._message(**{name: values.get(name) for name in self._arguments})
+        return cast("InputRequest[Any]", request)
 
     def value(self, answer: Any) -> Any:
         """Return the value of the parameter for an answer."""
-        if self._whole:
+        if self._is_whole:
             return answer
         return answer.text if isinstance(answer, SampleResult) else answer.data
 
 
 def _answer_type(annotation: Any) -> tuple[bool, Any]:
     """Return whether a parameter takes the whole answer, and the type of the data in it."""
-    parts = get_args(annotation)
-    is_union = get_origin(annotation) in (typing.Union, types.UnionType)
-    for part in parts if is_union else (annotation,):
+    parts = get_args(annotation) if type(annotation) in UNIONS else (annotation,)
+    for part in parts:
         if get_origin(part) is Accepted:
             return True, get_args(part)[0]
-        if part is Accepted:
-            return True, None
-    if is_union and (Declined in parts or Dismissed in parts):
-        return True, None
-    return False, annotation
+    is_whole = any(each in parts for each in (Accepted, Declined, Dismissed))
+    return is_whole, None if is_whole else annotation
 
 
 # --- calls ----------------------------------------------------------------------------------------
@@ -504,7 +490,7 @@ class _Resolver:
 
     def source(self, parameter: Parameter) -> _Source:
         if parameter.source == "context":
-            is_sync = _is_sync_context(parameter.annotation)
+            is_sync = is_context_type(parameter.annotation, (SyncContext,))
             return _Source(parameter.name, SyncContext if is_sync else _itself)
         if parameter.source == "given":
             return _given_source(parameter, self._at)
@@ -552,9 +538,3 @@ class _Resolver:
                 f"neither an argument of the handler nor annotated with Context or Depends"
             )
         return _Source(parameter.name, default=parameter.default)
-
-
-def _is_sync_context(annotation: Any) -> bool:
-    parts = [annotation, *getattr(annotation, "__args__", ())]
-    bases = [getattr(each, "__origin__", each) for each in parts]
-    return any(isinstance(base, type) and issubclass(base, SyncContext) for base in bases)

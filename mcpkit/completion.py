@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import enum
-import types
-import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 
 from mcpkit._entries import check_allowed
+from mcpkit._injection import CONTEXTS, CallPlan
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.hints import unalias
-from mcpkit._signature.signature import Signature
+from mcpkit._signature.signature import Signature, inspect_function
 from mcpkit.context import Context
 from mcpkit.errors import Forbidden, InvalidArguments, RegistrationError
 
@@ -20,12 +20,6 @@ Completer: TypeAlias = Callable[
     [str, Mapping[str, str] | None, Context[Any]], Awaitable[Iterable[str]]
 ]
 """From the text so far, and the other arguments if they are known, to suggestions."""
-
-Prepare: TypeAlias = Callable[
-    [Callable[..., Any]],
-    tuple[Signature, Callable[[dict[str, Any], Context[Any]], Awaitable[Any]]],
-]
-"""From a function to its signature, and to a way of calling it with injected parameters."""
 
 MAX_CHECKED: Final = 200
 """Suggestions that an ``allow=`` predicate is asked about."""
@@ -43,11 +37,6 @@ class Completable:
     def argument_names(self) -> Iterable[str]:
         """The names of the arguments, as clients send them."""
         return [each.wire_name for each in self.accepts.fields]
-
-    @property
-    def has_completions(self) -> bool:
-        """True if any argument has suggestions."""
-        return bool(self.completers)
 
     async def complete(
         self, name: str, typed: str, others: Mapping[str, str] | None, context: Context[Any]
@@ -71,9 +60,7 @@ class Completable:
         return allowed
 
 
-def completers_of(
-    arguments: Arguments, handler: Signature, prepare: Prepare
-) -> dict[str, Completer]:
+def completers_of(arguments: Arguments, handler: Signature) -> dict[str, Completer]:
     """Return a completer for each argument of a handler that has suggestions.
 
     Raises:
@@ -85,7 +72,7 @@ def completers_of(
         complete = each.parameter.mark
         values = choices_of(each.parameter.annotation) if complete is None else complete.values
         if callable(values):
-            found[each.wire_name] = _from_function(values, handler, prepare)
+            found[each.wire_name] = _from_function(values, handler)
         elif complete is not None or values:
             found[each.wire_name] = _from_values(list(values))
     return found
@@ -94,7 +81,7 @@ def completers_of(
 def choices_of(annotation: Any) -> list[str]:
     """Return the values that a Literal, Enum or bool allows, as a client writes them."""
     annotation = unalias(annotation)
-    origin = get_origin(annotation)
+    origin: Any = get_origin(annotation)
     if origin is Annotated:
         return choices_of(get_args(annotation)[0])
     if origin is Literal:
@@ -104,7 +91,7 @@ def choices_of(annotation: Any) -> list[str]:
         return ["true", "false"]
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return [str(member.value) for member in annotation]
-    if origin in (typing.Union, types.UnionType):
+    if origin in (Union, UnionType):
         return [choice for part in get_args(annotation) for choice in choices_of(part)]
     return []
 
@@ -124,20 +111,20 @@ def _from_values(values: Sequence[str]) -> Completer:
     return complete
 
 
-def _from_function(fn: Callable[..., Any], handler: Signature, prepare: Prepare) -> Completer:
-    signature, call = prepare(fn)
-    at = signature.place
+def _from_function(fn: Callable[..., Any], handler: Signature) -> Completer:
+    signature = inspect_function(fn, contexts=CONTEXTS)
+    plan = CallPlan(fn, signature)
     if not signature.arguments:
         raise RegistrationError(
-            f"{at}: a completion function takes the text so far as its first argument"
+            f"{signature.place}: a completion function takes the text so far as its first argument"
         )
     first, *rest = signature.arguments
     known = {each.name for each in handler.arguments}
     for each in rest:
         if each.name not in known and each.required:
             raise RegistrationError(
-                f"{at}: {each.name} is not an argument of {handler.name}(); a completion function "
-                f"takes the text so far, and the other arguments by name"
+                f"{signature.place}: {each.name} is not an argument of {handler.name}(); a "
+                f"completion function takes the text so far, and the other arguments by name"
             )
 
     async def complete(
@@ -149,7 +136,7 @@ def _from_function(fn: Callable[..., Any], handler: Signature, prepare: Prepare)
                 values[each.name] = others[each.name]
             elif each.required:
                 values[each.name] = None
-        suggested: Iterable[str] = await call(values, context)
+        suggested: Iterable[str] = await plan.run(values, context)
         return suggested
 
     return complete

@@ -12,9 +12,6 @@ from mcpkit.types import Principal
 Allow: TypeAlias = Callable[[Principal, Mapping[str, Any]], "bool | Awaitable[bool]"]
 """A function, async or not: decides from the principal and the arguments if a call is allowed."""
 
-MAX_CACHED: Final = 1024
-"""Sets of scopes whose implied scopes are cached."""
-
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
@@ -68,31 +65,20 @@ class Hierarchy:
 
     def __init__(self, implied: Mapping[str, Sequence[str]]) -> None:
         self._implied = {
-            scope: frozenset(scopes_of(others, f"scopes[{scope!r}]"))
+            scope: {scope, *scopes_of(others, f"scopes[{scope!r}]")}
             for scope, others in implied.items()
         }
         scopes_of(implied, "scopes")
-        self._cache: dict[frozenset[str], frozenset[str]] = {}
+        for between in implied:
+            for found in self._implied.values():
+                if between in found:
+                    found |= self._implied[between]
 
     def __bool__(self) -> bool:
         return bool(self._implied)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Hierarchy) and self._implied == other._implied
-
-    __hash__ = None  # type: ignore[assignment]
 
     def held(self, scopes: frozenset[str]) -> frozenset[str]:
         """Return scopes with those that they imply."""
         if not self._implied:
             return scopes
-        found = self._cache.get(scopes)
-        if found is None:
-            every, new = set(scopes), set(scopes)
-            while new:
-                new = {one for each in new for one in self._implied.get(each, ())} - every
-                every |= new
-            found = frozenset(every)
-            if len(self._cache) < MAX_CACHED:
-                self._cache[scopes] = found
-        return found
+        return scopes.union(*[self._implied[each] for each in scopes if each in self._implied])

@@ -19,7 +19,7 @@ from mcpkit._entries import (
     mark,
     refuse_headers,
 )
-from mcpkit._injection import CallPlan, call_fields, inspect_handler, prepare
+from mcpkit._injection import CallPlan, call_fields, inspect_handler
 from mcpkit._protocol import wire
 from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.arguments import Arguments
@@ -153,7 +153,7 @@ def make_prompt(
         call_fields(fn, signature, options.get("inline", False)),
         converters=defaults.converters,
         accepts=arguments,
-        completers=completers_of(arguments, signature, prepare),
+        completers=completers_of(arguments, signature),
     )
     return Prompt(**fields)
 

@@ -21,7 +21,7 @@ from mcpkit._entries import (
     mark,
     refuse_headers,
 )
-from mcpkit._injection import CallPlan, call_fields, inspect_handler, prepare
+from mcpkit._injection import CallPlan, call_fields, inspect_handler
 from mcpkit._protocol import wire
 from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.arguments import Arguments
@@ -305,7 +305,7 @@ def make_resource(
     fields.update(
         template=template,
         accepts=arguments,
-        completers=completers_of(arguments, signature, prepare),
+        completers=completers_of(arguments, signature),
         unchecked=frozenset(unchecked),
     )
     return ResourceTemplate(**fields)

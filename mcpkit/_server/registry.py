@@ -496,7 +496,7 @@ def _advertised_by(
     for each in entries:
         listing: Listing = each.listing
         found.add(_KINDS[listing])
-        if listing in _COMPLETED and each.has_completions:
+        if listing in _COMPLETED and each.completers:
             found.add("completions")
         if each.uses_context:
             found.add("logging")

@@ -240,7 +240,7 @@ def _parameter(
         is_context = issubclass(annotation, contexts)
     else:
         named = annotation if type(annotation) is ANNOTATED else unalias(annotation)
-        is_context = _is_context(named, contexts)
+        is_context = is_context_type(named, contexts)
         if is_context or type(named) is ANNOTATED:
             annotation = named  # a recursive alias keeps its name
         if type(annotation) is ANNOTATED:
@@ -327,16 +327,16 @@ _RESERVED: Final = _METHODS | {"ctx"}
 _MARKS: Final = (Depends, Complete, InputMarker, Header, Claim, Env)
 
 
-def _is_context(annotation: object, contexts: tuple[type, ...]) -> bool:
+def is_context_type(annotation: object, contexts: tuple[type, ...]) -> bool:
     """Return True for a context type, also as ``Context[State]`` or ``Context | None``."""
     if type(annotation) is type:
         return issubclass(annotation, contexts)
     if type(annotation) in UNIONS:
         parts: tuple[object, ...] = getattr(annotation, "__args__", ())
-        return any(_is_context(part, contexts) for part in parts)
+        return any(is_context_type(part, contexts) for part in parts)
     base: object = getattr(annotation, "__origin__", annotation)
     if type(annotation) is ANNOTATED:
-        return _is_context(base, contexts)
+        return is_context_type(base, contexts)
     return isinstance(base, type) and issubclass(base, contexts)
 
 
@@ -366,6 +366,17 @@ def is_async(fn: Callable[..., Any]) -> bool:
     if inspect.iscoroutinefunction(fn):
         return True
     return not inspect.isroutine(fn) and inspect.iscoroutinefunction(type(fn).__call__)
+
+
+def can_take(fn: Any, *args: object) -> bool:
+    """Return False if calling a function with these arguments raises `TypeError`."""
+    try:
+        inspect.signature(fn).bind(*args)
+    except TypeError:
+        return False
+    except ValueError:
+        pass  # a callable without a signature that Python can show
+    return True
 
 
 def takes_any(fn: Callable[..., Any]) -> bool:
