@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from mcpkit._protocol import messages
-from mcpkit._protocol.connection import CAPABILITIES_KEY, CLIENT_INFO_KEY, VERSION_KEY
+from mcpkit._protocol.connection import (
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    VERSION_KEY,
+    Response,
+)
 from mcpkit._protocol.messages import Id
 from mcpkit._protocol.revisions import PER_REQUEST, Revision
 from mcpkit._utils.json import has_more_values, is_array, is_object
 from mcpkit.errors import InvalidRequest, ProtocolError
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
-    """The server's response to a request: a result, or an error."""
-
-    id: Id
-    result: Mapping[str, Any] | None
-    error: ProtocolError | None
-
-
-@dataclass(frozen=True, slots=True)
-class ServerRequest:
+class ServerRequest(NamedTuple):
     """A request of the server (handshake revisions)."""
 
     id: Id
@@ -33,16 +27,14 @@ class ServerRequest:
     params: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(NamedTuple):
     """A notification of the server."""
 
     method: str
     params: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class InvalidMessage:
+class InvalidMessage(NamedTuple):
     """Bytes that are not a valid message, or an error without an id."""
 
     error: ProtocolError
@@ -58,6 +50,14 @@ Event: TypeAlias = Response | ServerRequest | Notification | InvalidMessage
 
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+
+# Method → the member of the params that a header repeats (HTTPM-2).
+_NAMED_BY: Final = {
+    method: known.mirrored
+    for revision in PER_REQUEST
+    for method, known in revision.methods.items()
+    if known.mirrored is not None
+}
 
 
 class OutgoingMessage(NamedTuple):
@@ -87,7 +87,7 @@ def read(text: bytes) -> OutgoingMessage:
     try:
         message = messages.parse(text)
     except ProtocolError:
-        return OutgoingMessage(text)
+        message = None
     if not is_object(message):
         return OutgoingMessage(text)
     id, method = message.get("id"), message.get("method")
@@ -109,7 +109,7 @@ def _facts(
 ) -> OutgoingMessage:
     if version is None or method is None:
         return OutgoingMessage(text, id, method, version)
-    name = params.get(_named_by(method))
+    name = params.get(_NAMED_BY.get(method, ""))
     arguments = params.get("arguments")
     return OutgoingMessage(
         text,
@@ -119,15 +119,6 @@ def _facts(
         name if isinstance(name, str) else None,
         arguments if method == "tools/call" and is_object(arguments) else _NONE,
     )
-
-
-def _named_by(method: str) -> str:
-    """Return the member of the params that headers repeat (HTTPM-2)."""
-    for revision in PER_REQUEST:
-        known = revision.methods.get(method)
-        if known is not None and known.mirrored is not None:
-            return known.mirrored
-    return "taskId" if method.startswith("tasks/") else ""
 
 
 class ClientProtocol:
@@ -155,11 +146,13 @@ class ClientProtocol:
             return (InvalidMessage(error),)
         if not is_array(message):
             return (self._one(message),)
+        problem = ""
         if self.revision is None or not self.revision.batching:
-            return (InvalidMessage(InvalidRequest("An array, but this revision has no batches")),)
-        if len(message) > MAX_BATCH:
-            said = f"A batch of {len(message)} messages; it may have {MAX_BATCH}"
-            return (InvalidMessage(InvalidRequest(said)),)
+            problem = "An array, but this revision has no batches"
+        elif len(message) > MAX_BATCH:
+            problem = f"A batch of {len(message)} messages; it may have {MAX_BATCH}"
+        if problem:
+            return (InvalidMessage(InvalidRequest(problem)),)
         return [self._one(part) for part in message]
 
     def _one(self, message: Any) -> Event:

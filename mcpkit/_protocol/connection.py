@@ -49,16 +49,11 @@ LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 
-# These methods exist only where requests announce themselves, so that a request for one without the
-# members of `_meta` is malformed, not early.
-_MODERN_ONLY: Final = frozenset(
-    method
-    for method in PER_REQUEST[-1].methods
-    if not any(method in each.methods for each in HANDSHAKE)
-)
+INITIALIZE_IN_BATCH: Final = "initialize cannot be in a batch"
 
-
-_CALL: Final = "tools/call"
+# These methods exist only where requests announce themselves: a request for one without the members
+# of `_meta` is malformed, not early. The newest handshake has every method of the earlier ones.
+_MODERN_ONLY: Final = PER_REQUEST[-1].methods.keys() - HANDSHAKE[-1].methods.keys()
 
 
 class State(Enum):
@@ -91,20 +86,18 @@ class RequestSource(Protocol):
 class Batch:
     """The responses of one batch, sent together when the last is known (MSG-12)."""
 
-    __slots__ = ("answers", "open")
-
     def __init__(self, size: int) -> None:
-        self.open = size
-        self.answers: list[bytes] = []
+        self._missing = size
+        self._responses: list[bytes] = []
 
-    def complete(self, answer: bytes | None) -> bytes | None:
-        """Record a response, None if it was cancelled. Returns the text once none is missing."""
-        if answer is not None:
-            self.answers.append(answer)
-        self.open -= 1
-        if self.open or not self.answers:
+    def complete(self, response: bytes | None) -> bytes | None:
+        """Add a response, None if it was cancelled. Returns the text once none is missing."""
+        if response is not None:
+            self._responses.append(response)
+        self._missing -= 1
+        if self._missing or not self._responses:
             return None
-        return b"[" + b",".join(self.answers) + b"]"
+        return b"[" + b",".join(self._responses) + b"]"
 
 
 class Request:
@@ -240,7 +233,7 @@ class Connection:
         self._in_flight: dict[Id, Request] = {}
         self._announced_only = announced
         self._resumed = revision is not None
-        self._ids = ids
+        self._ids = count(1) if ids is None else ids
 
     # --- what arrives -----------------------------------------------------------------------------
 
@@ -291,16 +284,16 @@ class Connection:
         """Return the event of one message that is not a batch; see `take`."""
         try:
             messages.check_envelope(message)
+            method = message.get("method")
+            if method is None:
+                return _response(message)
         except InvalidRequest as error:
+            stated_id = messages.readable_id(message)
             if messages.is_response(message):
                 # Its id belongs to a request of the server: the client would not expect an error.
-                stated_id = messages.readable_id(message)
-                answers = stated_id if messages.is_id(stated_id) else None
-                return Ignored(f"A malformed answer: {error}", answers, error)
-            return self._reject(error, messages.readable_id(message), batch)
-        method = message.get("method")
-        if method is None:
-            return self._response(message)
+                answers = None if isinstance(stated_id, Unset) else stated_id
+                return Ignored(f"A malformed response: {error}", answers, error)
+            return self._reject(error, stated_id, batch)
         params: Any = message.get("params")
         id: Id | None = message.get("id")
         if id is None:
@@ -330,29 +323,24 @@ class Connection:
             raise InvalidParams('The member "_meta" must be an object')
         elif not (meta.get("progressToken") is None or messages.is_id(meta["progressToken"])):
             raise InvalidParams('"progressToken" must be a string or an integer, and short')
-        if (
-            self._announced_only
-            or VERSION_KEY in meta
-            or CAPABILITIES_KEY in meta
-            or method in _MODERN_ONLY
-        ):
-            return self._announced(id, method, params, meta)
-        if method == "initialize":
-            return self._initialize(id, params, meta)
-        revision = self.revision
-        if revision is None:
-            if method == "ping":
-                # PING-1: at any time, also before the handshake.
-                revision = HANDSHAKE[-1]
-                ping = revision.methods[method]
-                return Request(id, method, ping, params, meta, revision, UNKNOWN_CLIENT)
+        client: ClientProfile | None = None
+        level: str | None = None
+        if self._announced_only or announces_itself(method, meta):
+            revision, level = _announcement(meta)
+        elif method == "initialize":
+            revision, client = self._initialize(params)
+        elif self.revision is not None:
+            revision, client = self.revision, self.client
+        elif method == "ping":
+            revision, client = HANDSHAKE[-1], UNKNOWN_CLIENT  # PING-1: also before the handshake
+        else:
             raise InvalidRequest("The first request must be initialize (or carry its own _meta)")
         known = revision.methods.get(method)
         if known is None:
             raise MethodNotFound(f"Method not found: {truncate(method)}")
-        return Request(id, method, known, params, meta, revision, self.client)
+        return Request(id, method, known, params, meta, revision, client, level)
 
-    def _initialize(self, id: Id, params: dict[str, Any], meta: dict[str, Any]) -> Request:
+    def _initialize(self, params: dict[str, Any]) -> tuple[Revision, ClientProfile]:
         if self._resumed:
             # LIFE-11: the session id carries what was negotiated, so a new session is needed.
             raise InvalidRequest("This session is already initialized")
@@ -373,34 +361,7 @@ class Connection:
         self.revision = found if found is not None and found.handshake else HANDSHAKE[-1]
         self.client = ClientProfile(capabilities, info)
         self.state = State.OPENING
-        known = self.revision.methods["initialize"]
-        return Request(id, "initialize", known, params, meta, self.revision, self.client)
-
-    @staticmethod
-    def _announced(id: Id, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Request:
-        """Return a request that carries version and capabilities itself (META-1, VER-1)."""
-        version: Any = meta.get(VERSION_KEY)
-        capabilities: Any = meta.get(CAPABILITIES_KEY)
-        info: Any = meta.get(CLIENT_INFO_KEY)
-        if type(version) is not str:
-            raise InvalidParams(f'"_meta" needs "{VERSION_KEY}", a string')
-        if type(capabilities) is not dict:
-            raise InvalidParams(f'"_meta" needs "{CAPABILITIES_KEY}", an object')
-        if info is not None and type(info) is not dict:
-            raise InvalidParams(f'"{CLIENT_INFO_KEY}" must be an object')
-        revision = BY_VERSION.get(version)
-        if revision is None:
-            raise UnsupportedProtocolVersion(version, [each.version for each in REVISIONS])
-        if revision.handshake:
-            # ERA-2: -32022 would list this very version as supported and loop the client.
-            raise InvalidParams(f"Version {version} starts with initialize, not with _meta")
-        known = revision.methods.get(method)
-        if known is None:
-            raise MethodNotFound(f"Method not found: {truncate(method)}")
-        level = meta.get(LOG_LEVEL_KEY)
-        if level is not None and not (isinstance(level, str) and level in LOG_RANK):
-            raise InvalidParams(f"Unknown log level: {quote(level)}; known: {', '.join(LOG_RANK)}")
-        return Request(id, method, known, params, meta, revision, None, level)
+        return self.revision, self.client
 
     def _notification(self, method: str, params: Any) -> Event:
         if params is None:
@@ -429,20 +390,6 @@ class Connection:
         del self._in_flight[request.id]
         reason = params.get("reason")
         return Cancelled(request, reason if isinstance(reason, str) else None)
-
-    def _response(self, message: dict[str, Any]) -> Event:
-        id = message.get("id")
-        if id is None:
-            return _useless("An answer without an id")
-        if "error" in message:
-            error = message["error"]
-            if not is_object(error):
-                return _useless(f"A malformed error under id {quote(id)}", id)
-            return Response(id, None, ProtocolError.from_wire(error))
-        result = message["result"]
-        if not is_object(result):
-            return _useless(f"A malformed result under id {quote(id)}", id)
-        return Response(id, result, None)
 
     def _reject(self, error: ProtocolError, id: Id | Unset, batch: Batch | None) -> Event:
         revision = self.revision
@@ -478,29 +425,26 @@ class Connection:
             The text; None if nothing is to be sent, because the request was cancelled or because
             other responses of its batch are missing.
         """
-        if self._in_flight.get(request.id) is not request:
-            return self._complete_late(request)
-        del self._in_flight[request.id]
-        text = messages.result_text(request.id, members)
-        return text if request.batch is None else request.batch.complete(text)
+        return self._complete(request, messages.result_text(request.id, members))
 
     def send_error(self, request: Request, error: ProtocolError) -> bytes | None:
         """Return the error response to a request; None as in `send_result`."""
-        if self._in_flight.get(request.id) is not request:
-            return self._complete_late(request)
-        del self._in_flight[request.id]
-        text = messages.error_text(request.id, error)
-        return text if request.batch is None else request.batch.complete(text)
+        return self._complete(request, messages.error_text(request.id, error))
 
     def forget(self, request: Request) -> bytes | None:
         """Drop a request without a response. Returns the text of its batch if that completes it."""
-        if self.is_in_flight(request):
-            del self._in_flight[request.id]
-        return self._complete_late(request)
+        return self._complete(request, None)
 
-    def _complete_late(self, request: Request) -> bytes | None:
-        batch, request.batch = request.batch, None
-        return None if batch is None else batch.complete(None)
+    def _complete(self, request: Request, response: bytes | None) -> bytes | None:
+        if self._in_flight.get(request.id) is request:
+            del self._in_flight[request.id]
+        else:
+            response = None
+        batch = request.batch
+        if batch is None:
+            return response
+        request.batch = None
+        return batch.complete(response)
 
     def send_refusal(self, error: ProtocolError) -> bytes | None:
         """Return the error response to an unreadable message; None if there is no shape for it."""
@@ -516,8 +460,6 @@ class Connection:
     ) -> tuple[Id, bytes]:
         """Return the id and the text of a request to the client (handshake only)."""
         if id is None:
-            if self._ids is None:
-                self._ids = count(1)
             id = next(self._ids)
         return id, messages.request_text(id, method, params)
 
@@ -527,18 +469,46 @@ def announces_itself(method: object, meta: Mapping[str, Any]) -> bool:
     return VERSION_KEY in meta or CAPABILITIES_KEY in meta or method in _MODERN_ONLY
 
 
+def _announcement(meta: dict[str, Any]) -> tuple[Revision, str | None]:
+    """Return the revision and the log level that a request announces (META-1, VER-1)."""
+    version: Any = meta.get(VERSION_KEY)
+    info: Any = meta.get(CLIENT_INFO_KEY)
+    level: Any = meta.get(LOG_LEVEL_KEY)
+    if type(version) is not str:
+        raise InvalidParams(f'"_meta" needs "{VERSION_KEY}", a string')
+    if type(meta.get(CAPABILITIES_KEY)) is not dict:
+        raise InvalidParams(f'"_meta" needs "{CAPABILITIES_KEY}", an object')
+    if info is not None and type(info) is not dict:
+        raise InvalidParams(f'"{CLIENT_INFO_KEY}" must be an object')
+    revision = BY_VERSION.get(version)
+    if revision is None:
+        raise UnsupportedProtocolVersion(version, [each.version for each in REVISIONS])
+    if revision.handshake:
+        # ERA-2: -32022 would list this very version as supported and loop the client.
+        raise InvalidParams(f"Version {version} starts with initialize, not with _meta")
+    if level is not None and not (isinstance(level, str) and level in LOG_RANK):
+        raise InvalidParams(f"Unknown log level: {quote(level)}; known: {', '.join(LOG_RANK)}")
+    return revision, level
+
+
+def _response(message: dict[str, Any]) -> Response:
+    id: Id | None = message.get("id")
+    if id is None:
+        raise InvalidRequest("it has no id")
+    name = "error" if "error" in message else "result"
+    found = message[name]
+    if not is_object(found):
+        raise InvalidRequest(f'The member "{name}" must be an object')
+    if name == "error":
+        return Response(id, None, ProtocolError.from_wire(found))
+    return Response(id, found, None)
+
+
 def holds_initialize(message: object) -> bool:
     """Return True if a message is a batch with ``initialize`` in it."""
     return is_array(message) and any(
         is_object(part) and part.get("method") == "initialize" for part in message
     )
-
-
-INITIALIZE_IN_BATCH: Final = "initialize cannot be in a batch"
-
-
-def _useless(reason: str, answers: Id | None = None) -> Ignored:
-    return Ignored(reason, answers, InvalidRequest(reason))
 
 
 def wants_answer(part: Any) -> bool:

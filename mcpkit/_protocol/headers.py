@@ -14,22 +14,12 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic_core import to_json
 
-from mcpkit._protocol.revisions import PER_REQUEST, REVISIONS
-from mcpkit._utils.json import Step, is_array, is_object, walk
+from mcpkit._utils.json import UNSET, Step, is_object, walk
 from mcpkit._utils.text import quote
 from mcpkit.errors import HeaderMismatch
 
 Headers: TypeAlias = Mapping[bytes, bytes]
 """Values by lower-case name."""
-
-_VERSION: Final = b"mcp-protocol-version"
-_METHOD: Final = b"mcp-method"
-_NAME: Final = b"mcp-name"
-_BLANKS: Final = b" \t"
-
-# Values in their usual form are compared without being decoded.
-_VERSIONS: Final = {each.version.encode(): each.version for each in REVISIONS}
-_METHODS: Final = {name.encode(): name for each in PER_REQUEST for name in each.methods}
 
 
 # --- what every request repeats -------------------------------------------------------------------
@@ -41,61 +31,42 @@ def require_version(headers: Headers) -> str:
     Raises:
         HeaderMismatch: It is missing, empty or unreadable.
     """
-    version = _text(headers.get(_VERSION), "MCP-Protocol-Version")
+    version = _text(headers.get(b"mcp-protocol-version"), "MCP-Protocol-Version")
     if not version:
         raise HeaderMismatch("MCP-Protocol-Version: expected a protocol version, got nothing")
     return version
 
 
-def check_version(headers: Headers, version: str | None) -> None:
-    """Compare the header ``MCP-Protocol-Version`` with the version in ``_meta`` (HTTPM-6).
-
-    A body without a version is rejected elsewhere.
-    """
-    if version is not None and _VERSIONS.get(headers.get(_VERSION, b"")) == version:
-        return
-    found = require_version(headers)
-    if version is not None and found != version:
-        raise _differs("MCP-Protocol-Version", version, found)
+def check_version(headers: Headers, version: str) -> None:
+    """Compare the header ``MCP-Protocol-Version`` with the version in ``_meta`` (HTTPM-6)."""
+    _compare("MCP-Protocol-Version", version, require_version(headers))
 
 
 def check_method(headers: Headers, method: str) -> None:
     """Compare the header ``Mcp-Method`` with the method of the body (HTTPM-2, HTTPM-3)."""
-    if _METHODS.get(headers.get(_METHOD, b"")) == method:
-        return
-    found = _text(headers.get(_METHOD), "Mcp-Method")
-    if found != method:
-        raise _differs("Mcp-Method", method, found)
+    _compare("Mcp-Method", method, _text(headers.get(b"mcp-method"), "Mcp-Method"))
 
 
 def check_name(headers: Headers, name: str) -> None:
     """Compare the header ``Mcp-Name`` with a member of the params (HTTPM-2, HTTPM-4)."""
-    if _is_plain(name) and headers.get(_NAME) == name.encode():
-        return
-    found = _decoded(headers.get(_NAME), "Mcp-Name")
-    if found != name:
-        raise _differs("Mcp-Name", name, found)
-
-
-def _is_plain(text: str) -> bool:
-    """Return True if the bytes of a text are the only header value that means this text."""
-    return text.isascii() and text == text.strip(" \t") and not text.startswith("=?")
+    _compare("Mcp-Name", name, _decoded(headers.get(b"mcp-name"), "Mcp-Name"))
 
 
 def _text(value: bytes | None, header: str) -> str:
     if value is None:
         raise HeaderMismatch(f"{header}: expected as in the body, but the header is missing")
     try:
-        return value.strip(_BLANKS).decode()
+        return value.strip(b" \t").decode()
     except UnicodeDecodeError:
         raise HeaderMismatch(f"{header}: expected text, got bytes that are not UTF-8") from None
 
 
-def _differs(header: str, expected: str, found: str) -> HeaderMismatch:
-    # Quoted: decoded text may have line breaks, which must not reach a log.
-    return HeaderMismatch(
-        f"{header}: expected {quote(expected)} as in the body, got {quote(found)}"
-    )
+def _compare(header: str, expected: str, found: str) -> None:
+    if found != expected:
+        # Quoted: decoded text may have line breaks, which must not reach a log.
+        raise HeaderMismatch(
+            f"{header}: expected {quote(expected)} as in the body, got {quote(found)}"
+        )
 
 
 # --- values that need encoding --------------------------------------------------------------------
@@ -150,12 +121,16 @@ class HeaderParameter(NamedTuple):
     type: ScalarType
 
     def value(self, arguments: Mapping[str, Any]) -> Any:
-        """Return the value that the arguments have at the path; None if there is none."""
-        first, *rest = self.path
-        found = arguments.get(first)
-        for each in rest:
+        """Return the value that the arguments have at the path; None if there is none.
+
+        `UNSET`, which equals no header, if there is text where the path needs an object: validation
+        reads JSON in text, and a value found only there would bypass every proxy that relies on its
+        header.
+        """
+        found: Any = arguments
+        for each in self.path:
             if not is_object(found):
-                return None
+                return UNSET if isinstance(found, str) else None
             found = found.get(each)
         return found
 
@@ -182,91 +157,53 @@ def declared_in(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
         ValueError: The keyword is used against the rules (HDR-1, HDR-2); the message says where and
             how to fix it. A client ignores such a tool (HDR-3).
     """
+    try:
+        # Few tools have headers, and searching a text is much faster than walking through a schema.
+        if _KEYWORD.encode() not in to_json(schema):
+            return ()
+    except ValueError:  # it is not JSON, or circular
+        pass
     found: dict[bytes, HeaderParameter] = {}
-    if not _may_have_headers(schema):
-        return ()
     for way, part in walk(schema, unknown=True, deepest=_DEPTH + 1):
+        path = tuple(str(step.key) for step in way if _is_member(step))
         if len(way) > _DEPTH:
-            top = "/".join(_members(way)[:5])
+            top = "/".join(path[:5])
             raise ValueError(f"schemas are nested more than {_DEPTH} deep at {top}/…")
         if _KEYWORD not in part:
             continue
-        path = _members(way)
-        outside = next((step.keyword for step in way if not _is_member(step)), None)
-        place = "/".join(path) or "the schema itself"
-        if outside is not None or not path:
-            beyond = f" below {outside}" if outside is not None else ""
+        name, kind = part[_KEYWORD], part.get("type")
+        where = f'"{_KEYWORD}" at {"/".join(path) or "the schema itself"}'
+        outside = [step.keyword for step in way if not _is_member(step)]
+        if outside or not path:
+            beyond = f" below {outside[0]}" if outside else ""
             raise ValueError(
-                f'"{_KEYWORD}" at {place}{beyond} cannot be reached through properties alone; '
+                f"{where}{beyond} cannot be reached through properties alone; "
                 f"declare it on a property of the arguments, or of an object inside them"
             )
-        name = part[_KEYWORD]
         if not isinstance(name, str) or _TOKEN.fullmatch(name) is None:
             raise ValueError(
-                f'"{_KEYWORD}" at {place} is {quote(str(name))}, which cannot be part of a '
-                f"header's name; use letters, digits and hyphens"
+                f"{where} is {quote(str(name))}, which cannot be part of a header's name; "
+                f"use letters, digits and hyphens"
             )
-        kind = part.get("type")
         if kind not in _TYPES:
             raise ValueError(
-                f'"{_KEYWORD}" at {place} needs the type string, integer or boolean right beside '
-                f"it, {_other_type(part)}"
+                f"{where} needs the type string, integer or boolean right beside it, not "
+                f"{quote(kind)}; instead of null, make the property optional: = None in Python"
             )
         made = HeaderParameter(
-            f"mcp-param-{name.lower()}".encode("ascii"),
-            f"Mcp-Param-{name}",
-            path,
-            kind,
+            f"mcp-param-{name.lower()}".encode("ascii"), f"Mcp-Param-{name}", path, kind
         )
         before = found.setdefault(made.header, made)
         if before is not made:
             raise ValueError(
-                f'"{_KEYWORD}" at {place} has the name {name}, which is taken by '
-                f"{'/'.join(before.path)}, and case does not count; choose another"
+                f"{where} has the name {name}, which is taken by {'/'.join(before.path)}, and case "
+                f"does not count; choose another"
             )
     return tuple(found.values())
 
 
-def _may_have_headers(schema: Mapping[str, Any]) -> bool:
-    # Few tools have headers, and searching a text is much faster than walking through a schema.
-    try:
-        text = to_json(schema)
-    except ValueError:  # it is not JSON, or circular
-        return True
-    return _KEYWORD.encode() in text or (text.count(b"{") > _DEPTH and _is_deep(schema))
-
-
-def _is_deep(schema: Mapping[str, Any], depth: int = 0) -> bool:
-    if depth > _DEPTH:
-        return True
-    below: Any
-    for below in schema.values():
-        each: Any
-        for each in below if is_array(below) else (below,):
-            if is_object(each) and _is_deep(each, depth + 1):
-                return True
-    return False
-
-
-def _members(way: tuple[Step, ...]) -> tuple[str, ...]:
-    """Return the names of the properties on the way to a schema."""
-    return tuple(str(step.key) for step in way if _is_member(step))
-
-
 def _is_member(step: Step) -> bool:
     return step.keyword == "properties" and isinstance(step.key, str)
-
-
-def _other_type(schema: Mapping[str, Any]) -> str:
-    """Return, for a message, the type of a property that cannot have a header, and the fix."""
-    kind = schema.get("type")
-    options: Any = kind if is_array(kind) else schema.get("anyOf")
-    if is_array(options) and ("null" in options or {"type": "null"} in options):
-        return "and not null; make it an optional property without null: = None in Python"
-    if kind is None:
-        combined = (each for each in ("$ref", "anyOf", "oneOf", "allOf") if each in schema)
-        kind = next(combined, "nothing")
-    return f"not {quote(str(kind))}; change the type, or remove the header"
 
 
 def check_parameters(
@@ -277,40 +214,19 @@ def check_parameters(
     Headers that are not declared are ignored (HDR-7). The error does not repeat the value.
     """
     for each in declared:
-        value = each.value(arguments)
-        found = headers.get(each.header)
+        value, found = each.value(arguments), headers.get(each.header)
+        argument = f"the argument {'.'.join(each.path)}"
         if value is None:
             if found is not None:
                 raise HeaderMismatch(
-                    f"{each.name}: expected no such header, as the argument "
-                    f"{'.'.join(each.path)} has no value"
-                )
-            if len(each.path) > 1 and _is_text_before(each.path, arguments):
-                raise HeaderMismatch(
-                    f"{each.name}: expected objects around the argument {'.'.join(each.path)}, "
-                    f"got text"
+                    f"{each.name}: expected no such header, as {argument} has no value"
                 )
         elif found is None:
             raise HeaderMismatch(
-                f"{each.name}: expected the value of the argument {'.'.join(each.path)}, but the "
-                f"header is missing"
+                f"{each.name}: expected the value of {argument}, but the header is missing"
             )
         elif not _equals(_decoded(found, each.name), value):
-            raise HeaderMismatch(
-                f"{each.name}: expected the value of the argument {'.'.join(each.path)}, got "
-                f"another"
-            )
-
-
-def _is_text_before(path: tuple[str, ...], arguments: Mapping[str, Any]) -> bool:
-    # Validation reads JSON in a text in place of an object; a value found only there would bypass
-    # every proxy that relies on its header.
-    found: Any = arguments
-    for each in path:
-        if not is_object(found):
-            return isinstance(found, str)
-        found = found.get(each)
-    return False
+            raise HeaderMismatch(f"{each.name}: expected the value of {argument}, got another")
 
 
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")

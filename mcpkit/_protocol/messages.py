@@ -32,8 +32,6 @@ def parse(text: bytes | bytearray) -> Any:
     Raises:
         ParseError: It is not JSON (nor are ``NaN`` and ``Infinity``), not UTF-8, or too deep.
     """
-    if isinstance(text, memoryview):
-        text = bytes(text)
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError as error:
@@ -66,31 +64,18 @@ def check_envelope(message: Mapping[str, Any]) -> None:
     """
     if message.get("jsonrpc") != "2.0":
         raise InvalidRequest('The member "jsonrpc" must be "2.0"')
-    if "method" in message:
-        if type(message["method"]) is not str:
-            raise InvalidRequest('The member "method" must be a string')
-        if "id" in message and not is_id(message["id"]):
-            raise _wrong_id(message["id"])
-        if "result" in message or "error" in message:
-            raise InvalidRequest("A request cannot have a result or an error")
-        return
-    if ("result" in message) == ("error" in message):
-        raise InvalidRequest("A message needs a method, a result or an error")
     if "id" in message and not is_id(message["id"]):
-        raise _wrong_id(message["id"])
-
-
-def _wrong_id(id: object) -> InvalidRequest:
-    if type(id) is int or type(id) is str:
-        return InvalidRequest(
-            f'The member "id" is longer than {MAX_ID_LENGTH} characters, or than 64 bits'
+        raise InvalidRequest(
+            f'The member "id" must be a string of at most {MAX_ID_LENGTH} characters, or an '
+            f"integer of at most 64 bits"
         )
-    return InvalidRequest('The member "id" must be a string or an integer')
-
-
-def encode_id(id: Id) -> bytes:
-    """Encode an id with its own JSON type: ``1`` and ``"1"`` differ (MSG-2)."""
-    return b"%d" % id if isinstance(id, int) else to_json(id)
+    if "method" not in message:
+        if ("result" in message) == ("error" in message):
+            raise InvalidRequest("A message needs a method, a result or an error")
+    elif type(message["method"]) is not str:
+        raise InvalidRequest('The member "method" must be a string')
+    elif "result" in message or "error" in message:
+        raise InvalidRequest("A request cannot have a result or an error")
 
 
 def result_text(id: Id, members: bytes) -> bytes:
@@ -102,23 +87,21 @@ def result_text(id: Id, members: bytes) -> bytes:
 
 def error_text(id: Id | Unset, error: ProtocolError) -> bytes:
     """Return an error response, without an id if none could be read (MSG-8)."""
-    head = (
-        b'{"jsonrpc":"2.0"' if isinstance(id, Unset) else b'{"jsonrpc":"2.0","id":' + encode_id(id)
-    )
-    return head + b',"error":' + encode(error.to_wire()) + b"}"
+    stated_id = b"" if isinstance(id, Unset) else b'"id":%b,' % to_json(id)
+    return b'{"jsonrpc":"2.0",%b"error":%b}' % (stated_id, encode(error.to_wire()))
 
 
 def notification_text(method: str, params: Mapping[str, Any] | None = None) -> bytes:
     """Return a notification."""
-    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-    if params is not None:
-        message["params"] = params
-    return encode(message)
+    return _message_text({"jsonrpc": "2.0", "method": method}, params)
 
 
 def request_text(id: Id, method: str, params: Mapping[str, Any] | None = None) -> bytes:
     """Return a request."""
-    message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
+    return _message_text({"jsonrpc": "2.0", "id": id, "method": method}, params)
+
+
+def _message_text(message: dict[str, Any], params: Mapping[str, Any] | None) -> bytes:
     if params is not None:
         message["params"] = params
     return encode(message)

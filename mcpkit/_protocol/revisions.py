@@ -1,7 +1,7 @@
 """The five revisions of the protocol, as data: every question in which they differ.
 
 No other module names a version. A revision is a value, written as what it changes in the one
-before; to add one, write `replace()` of the newest, and give it a place in `REVISIONS`.
+before; to add one, write `replace()` of the newest, and list it in `REVISIONS`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Method(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Revision:
-    """One dated revision of the protocol.
+    """One dated revision of the protocol. The defaults are those of the oldest.
 
     Args:
         version: The string on the wire.
@@ -85,7 +85,6 @@ class Revision:
         server_capabilities: The members that a server's capabilities object may have.
         progress_message: Whether a progress notification may carry a message.
         completion_context: Whether a completion request carries the arguments filled in before.
-        completion_flag: Whether completion is a capability (otherwise it is served when possible).
         stamped: Whether results carry ``resultType``, the server's identity and cache hints.
         elicitation_modes: The ways to ask a user: by a form, by a URL to open.
         elicitation_ids: Whether a URL to open has an id that can be reported as completed.
@@ -99,35 +98,40 @@ class Revision:
     """
 
     version: str
-    handshake: bool
     methods: Mapping[str, Method]
     notices: Mapping[str, Notice]
-    batching: bool
-    errors_without_id: bool
-    resource_not_found: int
-    structured_output: Literal["none", "object", "any"]
-    content_types: frozenset[str]
-    tool_members: frozenset[str]
-    resource_members: frozenset[str]
-    template_members: frozenset[str]
-    prompt_members: frozenset[str]
-    argument_members: frozenset[str]
-    implementation_members: frozenset[str]
-    annotation_members: frozenset[str]
-    block_meta: bool
-    server_capabilities: frozenset[str]
-    progress_message: bool
-    completion_context: bool
-    completion_flag: bool
-    stamped: bool
-    elicitation_modes: frozenset[str]
-    elicitation_ids: bool
-    elicitation_rich: bool
-    sampling_types: frozenset[str]
-    sampling_tools: bool
-    client_asks: Literal["request", "result"]
-    polling: bool
-    tasks: Literal["none", "wished", "extension"]
+    handshake: bool = True
+    batching: bool = False
+    errors_without_id: bool = False
+    resource_not_found: int = -32002
+    structured_output: Literal["none", "object", "any"] = "none"
+    content_types: frozenset[str] = frozenset({"text", "image", "resource"})
+    tool_members: frozenset[str] = frozenset({"name", "description", "inputSchema"})
+    resource_members: frozenset[str] = frozenset(
+        {"uri", "name", "description", "mimeType", "size", "annotations"}
+    )
+    template_members: frozenset[str] = frozenset(
+        {"uriTemplate", "name", "description", "mimeType", "annotations"}
+    )
+    prompt_members: frozenset[str] = frozenset({"name", "description", "arguments"})
+    argument_members: frozenset[str] = frozenset({"name", "description", "required"})
+    implementation_members: frozenset[str] = frozenset({"name", "version"})
+    annotation_members: frozenset[str] = frozenset({"audience", "priority"})
+    block_meta: bool = False
+    server_capabilities: frozenset[str] = frozenset(
+        {"experimental", "logging", "prompts", "resources", "tools"}
+    )
+    progress_message: bool = False
+    completion_context: bool = False
+    stamped: bool = False
+    elicitation_modes: frozenset[str] = frozenset()
+    elicitation_ids: bool = False
+    elicitation_rich: bool = False
+    sampling_types: frozenset[str] = frozenset({"text", "image"})
+    sampling_tools: bool = False
+    client_asks: Literal["request", "result"] = "request"
+    polling: bool = False
+    tasks: Literal["none", "wished", "extension"] = "none"
 
     def keep(self, members: frozenset[str], value: Mapping[str, Any]) -> dict[str, Any]:
         """Return the members of a description that this revision has (CONT-2)."""
@@ -140,7 +144,6 @@ class Revision:
 # The handshake, text, images and embedded resources.
 _V2024_11_05 = Revision(
     version="2024-11-05",
-    handshake=True,
     methods={
         "initialize": Method("initialize"),
         "ping": Method("ping"),
@@ -162,32 +165,6 @@ _V2024_11_05 = Revision(
         "notifications/progress": "progress",
         "notifications/roots/list_changed": "roots_changed",
     },
-    batching=False,
-    errors_without_id=False,
-    resource_not_found=-32002,
-    structured_output="none",
-    content_types=frozenset({"text", "image", "resource"}),
-    tool_members=frozenset({"name", "description", "inputSchema"}),
-    resource_members=frozenset({"uri", "name", "description", "mimeType", "size", "annotations"}),
-    template_members=frozenset({"uriTemplate", "name", "description", "mimeType", "annotations"}),
-    prompt_members=frozenset({"name", "description", "arguments"}),
-    argument_members=frozenset({"name", "description", "required"}),
-    implementation_members=frozenset({"name", "version"}),
-    annotation_members=frozenset({"audience", "priority"}),
-    block_meta=False,
-    server_capabilities=frozenset({"experimental", "logging", "prompts", "resources", "tools"}),
-    progress_message=False,
-    completion_context=False,
-    completion_flag=False,
-    stamped=False,
-    elicitation_modes=frozenset(),
-    elicitation_ids=False,
-    elicitation_rich=False,
-    sampling_types=frozenset({"text", "image"}),
-    sampling_tools=False,
-    client_asks="request",
-    polling=False,
-    tasks="none",
 )
 
 # Adds batching, audio, tool annotations, the completions capability and progress messages.
@@ -199,7 +176,6 @@ _V2025_03_26 = replace(
     tool_members=_V2024_11_05.tool_members | {"annotations"},
     server_capabilities=_V2024_11_05.server_capabilities | {"completions"},
     progress_message=True,
-    completion_flag=True,
     sampling_types=_V2024_11_05.sampling_types | {"audio"},
 )
 

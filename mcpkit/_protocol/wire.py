@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
 from mcpkit._protocol.revisions import Revision
@@ -40,105 +40,98 @@ def some(**members: Any) -> Wire:
 
 # --- parts of descriptions ------------------------------------------------------------------------
 
+# Member of a message → attribute.
+_ANNOTATIONS: Final = {
+    "audience": "audience",
+    "priority": "priority",
+    "lastModified": "last_modified",
+}
+_HINTS: Final = {
+    "title": "title",
+    "readOnlyHint": "read_only",
+    "destructiveHint": "destructive",
+    "idempotentHint": "idempotent",
+    "openWorldHint": "open_world",
+}
+_ICON: Final = {"src": "src", "mimeType": "mime_type", "sizes": "sizes", "theme": "theme"}
+_IMPLEMENTATION: Final = {
+    "name": "name",
+    "version": "version",
+    "title": "title",
+    "description": "description",
+    "websiteUrl": "website_url",
+}
+_LINK: Final = {
+    "uri": "uri",
+    "name": "name",
+    "title": "title",
+    "description": "description",
+    "mimeType": "mime_type",
+    "size": "size",
+}
+
+
+def _to_wire(value: object, names: Mapping[str, str]) -> Wire:
+    members: Wire = {}
+    for name, attribute in names.items():
+        found: Any = getattr(value, attribute)
+        if found is not None:
+            members[name] = [*found] if type(found) is tuple else found
+    return members
+
+
+def _from_wire(members: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {attribute: members.get(name) for name, attribute in names.items()}
+
 
 def annotations_to_wire(value: Annotations | None, revision: Revision) -> Wire | None:
     """Return the ``annotations`` of a block or resource; None if there are none."""
     if value is None:
         return None
-    members = some(
-        audience=None if value.audience is None else list(value.audience),
-        priority=value.priority,
-        lastModified=value.last_modified,
-    )
-    return revision.keep(revision.annotation_members, members) or None
+    return revision.keep(revision.annotation_members, _to_wire(value, _ANNOTATIONS)) or None
 
 
 def annotations_from_wire(value: Mapping[str, Any] | None) -> Annotations | None:
     """Read the ``annotations`` of a block or resource."""
-    if value is None:
-        return None
-    return Annotations(
-        audience=value.get("audience"),
-        priority=value.get("priority"),
-        last_modified=value.get("lastModified"),
-    )
+    return None if value is None else Annotations(**_from_wire(value, _ANNOTATIONS))
 
 
 def hints_to_wire(value: ToolAnnotations) -> Wire:
     """Return the ``annotations`` of a tool."""
-    return some(
-        title=value.title,
-        readOnlyHint=value.read_only,
-        destructiveHint=value.destructive,
-        idempotentHint=value.idempotent,
-        openWorldHint=value.open_world,
-    )
+    return _to_wire(value, _HINTS)
 
 
 def hints_from_wire(value: Mapping[str, Any]) -> ToolAnnotations:
     """Read the ``annotations`` of a tool."""
-    return ToolAnnotations(
-        title=value.get("title"),
-        read_only=value.get("readOnlyHint"),
-        destructive=value.get("destructiveHint"),
-        idempotent=value.get("idempotentHint"),
-        open_world=value.get("openWorldHint"),
-    )
+    return ToolAnnotations(**_from_wire(value, _HINTS))
 
 
 def icons_to_wire(icons: Sequence[Icon] | None) -> list[Wire] | None:
     """Return the ``icons`` of a description; None if there are none."""
-    if not icons:
-        return None
-    return [
-        some(
-            src=icon.src,
-            mimeType=icon.mime_type,
-            sizes=None if icon.sizes is None else list(icon.sizes),
-            theme=icon.theme,
-        )
-        for icon in icons
-    ]
+    return [_to_wire(icon, _ICON) for icon in icons] if icons else None
 
 
 def icons_from_wire(value: object) -> list[Icon] | None:
     """Read the ``icons`` of a description, ignoring values that are not icons."""
     if not is_array(value):
         return None
-    return [
-        Icon(
-            str(icon.get("src", "")),
-            mime_type=icon.get("mimeType"),
-            sizes=icon.get("sizes"),
-            theme=icon.get("theme"),
-        )
-        for icon in filter(is_object, value)
-    ]
+    icons = (_from_wire(icon, _ICON) for icon in filter(is_object, value))
+    return [Icon(str(icon.pop("src") or ""), **icon) for icon in icons]
 
 
 def implementation_to_wire(value: Implementation, revision: Revision) -> Wire:
     """Return ``serverInfo`` or ``clientInfo``."""
-    members = some(
-        name=value.name,
-        version=value.version,
-        title=value.title,
-        description=value.description,
-        websiteUrl=value.website_url,
-        icons=icons_to_wire(value.icons),
-    )
+    members = _to_wire(value, _IMPLEMENTATION)
+    if value.icons:
+        members["icons"] = icons_to_wire(value.icons)
     return revision.keep(revision.implementation_members, members)
 
 
 def implementation_from_wire(value: Mapping[str, Any]) -> Implementation:
     """Read ``serverInfo`` or ``clientInfo``, tolerantly: nothing depends on it (META-4)."""
-    return Implementation(
-        str(value.get("name", "")),
-        str(value.get("version", "")),
-        title=value.get("title"),
-        description=value.get("description"),
-        website_url=value.get("websiteUrl"),
-        icons=icons_from_wire(value.get("icons")),
-    )
+    members = _from_wire(value, _IMPLEMENTATION)
+    name, version = str(members.pop("name") or ""), str(members.pop("version") or "")
+    return Implementation(name, version, icons=icons_from_wire(value.get("icons")), **members)
 
 
 # --- texts ----------------------------------------------------------------------------------------
@@ -242,22 +235,22 @@ def contents_from_wire(value: Mapping[str, Any]) -> ResourceContents:
 
 def block_to_wire(block: ContentBlock, revision: Revision) -> Wire:
     """Return a content block, in a form that the revision has (CONT-1)."""
-    if type(block) is TextContent and block.annotations is None and block.meta is None:
-        return {"type": "text", "text": block.text}
-    return _BLOCKS[type(block)](block, revision)
-
-
-def _finish(members: Wire, block: ContentBlock, revision: Revision) -> Wire:
-    annotations = annotations_to_wire(block.annotations, revision)
-    if annotations is not None:
-        members["annotations"] = annotations
+    members: Wire
+    if isinstance(block, TextContent):
+        members = {"type": "text", "text": block.text}
+    elif isinstance(block, EmbeddedResource):
+        members = {"type": "resource", "resource": contents_to_wire(block.resource, revision)}
+    elif isinstance(block, ResourceLink):
+        members = _link(block, revision)
+    else:
+        members = _media(block, revision)
+    if block.annotations is not None:
+        annotations = annotations_to_wire(block.annotations, revision)
+        if annotations:
+            members["annotations"] = annotations
     if block.meta is not None and revision.block_meta:
         members["_meta"] = block.meta
     return members
-
-
-def _text(block: TextContent, revision: Revision) -> Wire:
-    return _finish({"type": "text", "text": block.text}, block, revision)
 
 
 def _media(block: ImageContent | AudioContent, revision: Revision) -> Wire:
@@ -267,39 +260,18 @@ def _media(block: ImageContent | AudioContent, revision: Revision) -> Wire:
     if kind not in revision.content_types:
         blob = {"uri": "data:,", "mimeType": block.mime_type, "blob": data}
         members = {"type": "resource", "resource": blob}
-    return _finish(members, block, revision)
-
-
-def _embedded(block: EmbeddedResource, revision: Revision) -> Wire:
-    resource = contents_to_wire(block.resource, revision)
-    return _finish({"type": "resource", "resource": resource}, block, revision)
+    return members
 
 
 def _link(block: ResourceLink, revision: Revision) -> Wire:
     if "resource_link" not in revision.content_types:
         label = block.title or block.name
         lines = [f"{label}: {block.uri}"] + ([block.description] if block.description else [])
-        return _finish({"type": "text", "text": "\n".join(lines)}, block, revision)
-    members = some(
-        uri=block.uri,
-        name=block.name,
-        title=block.title,
-        description=block.description,
-        mimeType=block.mime_type,
-        size=block.size,
-        icons=icons_to_wire(block.icons),
-    )
-    kept = revision.keep(revision.resource_members, members)
-    return _finish({"type": "resource_link", **kept}, block, revision)
-
-
-_BLOCKS: Final[dict[type, Callable[[Any, Revision], Wire]]] = {
-    TextContent: _text,
-    ImageContent: _media,
-    AudioContent: _media,
-    EmbeddedResource: _embedded,
-    ResourceLink: _link,
-}
+        return {"type": "text", "text": "\n".join(lines)}
+    members = _to_wire(block, _LINK)
+    if block.icons:
+        members["icons"] = icons_to_wire(block.icons)
+    return {"type": "resource_link", **revision.keep(revision.resource_members, members)}
 
 
 def block_from_wire(value: Mapping[str, Any]) -> ContentBlock:

@@ -91,7 +91,7 @@ def test_a_header_sent_many_times_is_joined_in_linear_time() -> None:
 def test_a_request_names_its_version(headers: dict[bytes, bytes]) -> None:
     """HTTPM-2."""
     assert "MCP-Protocol-Version" in refused(require_version, headers)
-    refused(check_version, headers, None)
+    refused(check_version, headers, VERSION)
 
 
 def test_header_and_meta_name_one_version() -> None:
@@ -111,11 +111,6 @@ def test_another_version_than_in_meta_is_refused(found: bytes) -> None:
 def test_a_version_that_nobody_knows_is_none_of_its_business() -> None:
     """HTTPM-6: the comparison comes first, support is another question."""
     check_version({b"mcp-protocol-version": b"1999-01-01"}, "1999-01-01")
-
-
-def test_without_a_version_in_meta_there_is_nothing_to_compare() -> None:
-    """HTTPM-7: what `_meta` lacks is another error."""
-    check_version({b"mcp-protocol-version": b"2026-07-28"}, None)
 
 
 # --- method ---------------------------------------------------------------------------------------
@@ -330,36 +325,23 @@ def test_a_name_is_used_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "instead"),
+    ("schema", "kind"),
     [
         (header("A", "number"), "'number'"),
         (header("A", "object"), "'object'"),
         (header("A", "array"), "'array'"),
         (header("A", "null"), "'null'"),
-        (header("A", ["string", "integer"]), "string"),
         (header("A", ["string"]), "string"),
-        ({"x-mcp-header": "A"}, "'nothing'"),
-        ({"x-mcp-header": "A", "enum": ["a", "b"]}, "'nothing'"),
-        ({"x-mcp-header": "A", "$ref": "#/$defs/A"}, r"'\$ref'"),
-        ({"x-mcp-header": "A", "anyOf": [{"type": "string"}, {"type": "integer"}]}, "'anyOf'"),
+        (header("A", ["string", "null"]), "null"),
+        ({"x-mcp-header": "A"}, "None"),
+        ({"x-mcp-header": "A", "enum": ["a", "b"]}, "None"),
+        ({"x-mcp-header": "A", "$ref": "#/$defs/A"}, "None"),
+        ({"x-mcp-header": "A", "anyOf": [{"type": "string"}, {"type": "null"}]}, "None"),
     ],
 )
-def test_other_types_have_no_headers(schema: dict[str, Any], instead: str) -> None:
-    """HDR-2."""
-    with pytest.raises(ValueError, match=rf"at a needs the type .*, not .*{instead}.*; change"):
-        declared_in(tool(a=schema))
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        header("A", ["string", "null"]),
-        {"x-mcp-header": "A", "anyOf": [{"type": "string"}, {"type": "null"}]},
-    ],
-)
-def test_null_is_no_type_of_a_header(schema: dict[str, Any]) -> None:
+def test_other_types_have_no_headers(schema: dict[str, Any], kind: str) -> None:
     """HDR-2: of several types none is the one; a property that may be missing serves as well."""
-    with pytest.raises(ValueError, match=r"and not null; make it an optional property"):
+    with pytest.raises(ValueError, match=rf"at a needs the type .*, not .*{kind}.*; instead of"):
         declared_in(tool(a=schema))
 
 

@@ -218,7 +218,6 @@ OFFICIAL: dict[str, Callable[[str], Any]] = {
     ),
     "progress_message": in_params("ProgressNotification", "message"),
     "completion_context": in_params("CompleteRequest", "context"),
-    "completion_flag": lambda version: "completions" in properties(version, "ServerCapabilities"),
     # Up to 2025-11-25 a code of its own, then that of invalid params.
     "resource_not_found": lambda version: -32002 if version < "2026-07-28" else -32602,
 }
