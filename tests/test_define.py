@@ -249,9 +249,9 @@ class TestHeaders:
         [
             (Annotated[str, Header("")], "use letters, digits and hyphens"),
             (Annotated[str, Header("My Region")], "use letters, digits and hyphens"),
-            (Annotated[float, Header("A")], "change the type, or remove the header"),
-            (Annotated[int | str, Header("A")], "change the type, or remove the header"),
-            (Annotated[list[str], Header("A")], "change the type, or remove the header"),
+            (Annotated[float, Header("A")], "needs the type string, integer or boolean"),
+            (Annotated[int | str, Header("A")], "needs the type string, integer or boolean"),
+            (Annotated[list[str], Header("A")], "needs the type string, integer or boolean"),
             (Annotated[str | None, Header("A")], "= None in Python"),
             (list[Annotated[str, Header("A")]], "declare it on a property"),
             (list[Place], "declare it on a property"),
