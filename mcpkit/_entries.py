@@ -51,7 +51,7 @@ class Entry(ABC):
     icons: Sequence[Icon] | None = None
     meta: Meta | None = None
     tags: frozenset[str] = frozenset()
-    uses_context: bool = True  # it may log, report progress, or ask the client
+    uses_context: bool = False  # it may log, report progress, or ask the client
     function: Callable[..., Any] | None = None  # for tools that inspect code
     errors: tuple[type[Exception], ...] = ()  # shown to the client, like a `PublicError`
     scopes: tuple[str, ...] = ()  # that a caller over HTTP needs

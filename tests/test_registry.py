@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,12 +17,12 @@ from mcpkit._protocol.revisions import REVISIONS, Revision
 from mcpkit._server import registry as registry_module
 from mcpkit._server.registry import Page, Registry, View
 from mcpkit._utils.uri_template import UriTemplate
-from mcpkit.context import Context, ListKind, SyncContext
+from mcpkit.context import Context, SyncContext
 from mcpkit.errors import Forbidden, InvalidParams, RegistrationError
 from mcpkit.prompts import make_prompt
 from mcpkit.resources import make_resource
 from mcpkit.tools import make_tool
-from tests.authoring import LATEST, OLDEST, context_with, page_of, wait
+from tests.authoring import LATEST, OLDEST, page_of
 
 
 def nothing() -> str:
@@ -384,31 +384,18 @@ class TestThreads:
 
 
 class Offering:
-    """A provider whose entries are what the test says: resources, or tools."""
+    """A provider whose resources are what the test says."""
 
-    def __init__(self, *keys: str, listing: Listing = "resources") -> None:
-        self.keys = list(keys)
-        self.listings: frozenset[Listing] = frozenset({listing})
+    def __init__(self, *uris: str) -> None:
+        self.uris = list(uris)
         self.asked: list[tuple[str, int | None]] = []
-        self.announce: Callable[[ListKind], None] = lambda kind: None
 
-    def _made(self, listing: Listing, key: str) -> Entry:
-        if listing == "tools":
-            return make_tool(nothing, name=key)
-        return make_resource(key, nothing, name=key)
-
-    async def entries(
-        self, listing: Listing, after: str, limit: int | None, context: Context[Any]
+    async def resources(
+        self, after: str, limit: int | None, context: Context[Any]
     ) -> Sequence[Entry]:
         self.asked.append((after, limit))
-        wanted = [key for key in sorted(self.keys) if key > after]
-        return [self._made(listing, key) for key in wanted[:limit]]
-
-    async def find(self, listing: Listing, key: str, context: Context[Any]) -> Entry | None:
-        return self._made(listing, key) if key in self.keys else None
-
-    def on_change(self, announce: Callable[[ListKind], None]) -> None:
-        self.announce = announce
+        wanted = [uri for uri in sorted(self.uris) if uri > after]
+        return [make_resource(uri, nothing, name=uri) for uri in wanted[:limit]]
 
 
 class TestProviders:
@@ -425,7 +412,7 @@ class TestProviders:
     def test_may_change_while_they_are_paged(self) -> None:
         registry, provider = self.registry("a://", "b://", "c://")
         cursor = page(registry, size=2, listing="resources")["nextCursor"]
-        provider.keys = ["0://", "c://"]
+        provider.uris = ["0://", "c://"]
         found = page(registry, cursor, 2, listing="resources")
         assert names(found, "resources") == ["c://"]
 
@@ -456,23 +443,6 @@ class TestProviders:
             "c://",
             "d://",
         ]
-
-    def test_may_offer_tools_which_are_found_by_name(self) -> None:
-        registry = Registry()
-        registry.add_provider(Offering("far", listing="tools"))
-        assert registry.advertised >= {"tools"}
-        assert names(page(registry)) == ["far"]
-        found = registry.provided("tools", "far", context_with())
-        assert found is not None
-        assert wait(lambda: found).name == "far"
-        assert registry.provided("prompts", "far", context_with()) is None
-
-    def test_announce_changes(self) -> None:
-        told: list[ListKind] = []
-        registry, provider = self.registry("a://")
-        registry.on_change = told.append
-        provider.announce("resources")
-        assert told == ["resources"]
 
 
 def refuse_secrets(entry: Entry) -> Exception | None:
@@ -530,9 +500,8 @@ class TestViews:
 
     def test_list_entries_of_providers_but_those_that_a_registered_one_hides(self) -> None:
         view = self.view()
-        view._registry.add_provider(Offering("tool1", "other", listing="tools"))
-        names = [each.name for each in page_of(view, "tools").entries]
-        assert names == ["tool0", "tool2", "other"]
+        view._registry.add_provider(Offering("r://one", "r://other"))
+        assert [each.name for each in page_of(view, "resources").entries] == ["r://other"]
 
 
 class TestWire:

@@ -110,11 +110,8 @@ async def call_tool(
     catalog = server.catalog
     tool = catalog.tools.get(name)
     if tool is None:
-        provided = catalog.provided("tools", name, context)
-        tool = None if provided is None else await provided
-        if tool is None:
-            raise InvalidParams(f"Unknown tool: {truncate(name)}")  # TOOL-6
-    elif "tasks" in catalog.advertised:
+        raise InvalidParams(f"Unknown tool: {truncate(name)}")  # TOOL-6
+    if "tasks" in catalog.advertised:
         task = create_task_if_requested(tool, params, arguments, server, context)
         if task is not None:
             return await task
@@ -143,9 +140,7 @@ async def get_prompt(server: Server, params: Params, context: Context[Any]) -> P
         arguments = {}
     elif not _are_strings(arguments):
         raise InvalidParams('"arguments" must be an object of strings')
-    prompt = server.catalog.prompts.get(name)
-    if prompt is None:
-        prompt = await _prompt(server.catalog, name, context)
+    prompt = _prompt(server.catalog, name)
     try:
         result = await prompt.get(arguments, context)
     except InvalidArguments as error:  # PROMPT-2, PROMPT-3
@@ -161,11 +156,8 @@ async def get_prompt(server: Server, params: Params, context: Context[Any]) -> P
     return replace(result, description=prompt.description)
 
 
-async def _prompt(catalog: Catalog, name: Any, context: Context[Any]) -> Prompt:
+def _prompt(catalog: Catalog, name: Any) -> Prompt:
     prompt = catalog.prompts.get(name) if isinstance(name, str) else None
-    if prompt is None and isinstance(name, str):
-        provided = catalog.provided("prompts", name, context)
-        prompt = None if provided is None else await provided
     if prompt is None:
         raise InvalidParams(f"Unknown prompt: {quote_name(name)}")
     return prompt
@@ -188,7 +180,7 @@ async def complete(server: Server, params: Params, context: Context[Any]) -> Com
     name, typed = argument.get("name"), argument.get("value")
     if not isinstance(name, str) or not isinstance(typed, str):
         raise InvalidParams('"argument" needs "name" and "value", both strings')
-    entry = await _referred(server.catalog, ref, context)
+    entry = _referred(server.catalog, ref)
     if name not in entry.argument_names:
         raise InvalidParams(f"Unknown argument: {truncate(name)}")  # COMP-3
     others: Mapping[str, str] | None = None
@@ -207,12 +199,10 @@ async def complete(server: Server, params: Params, context: Context[Any]) -> Com
     return Completion(found[:MAX_COMPLETIONS], total)
 
 
-async def _referred(
-    catalog: Catalog, ref: Mapping[str, Any], context: Context[Any]
-) -> Prompt | ResourceTemplate:
+def _referred(catalog: Catalog, ref: Mapping[str, Any]) -> Prompt | ResourceTemplate:
     kind = ref.get("type")
     if kind == "ref/prompt":
-        return await _prompt(catalog, ref.get("name"), context)
+        return _prompt(catalog, ref.get("name"))
     if kind == "ref/resource":
         uri = ref.get("uri")
         if isinstance(uri, str):
@@ -222,10 +212,6 @@ async def _referred(
             found = catalog.resource(uri)  # COMP-5
             if found is not None and isinstance(found[0], ResourceTemplate):
                 return found[0]
-            provided = catalog.provided("resourceTemplates", uri, context)
-            entry = None if provided is None else await provided
-            if isinstance(entry, ResourceTemplate):
-                return entry
         raise InvalidParams(f"Unknown resource template: {quote_name(uri)}")
     raise InvalidParams('"ref.type" must be "ref/prompt" or "ref/resource"')
 

@@ -209,14 +209,12 @@ class Registry:
             other._inclusions.append(inclusion)
 
     def add_provider(self, provider: Provider) -> None:
-        """Add a provider of entries."""
+        """Add a provider of resources."""
         with self._changing:
             self.providers = (*self.providers, provider)
-            self.advertised |= _kinds_of(provider)
+            self.advertised |= _advertised_by([], self.providers)
             self._forget()
-        provider.on_change(lambda kind: self.on_change(kind))
-        for kind in _kinds_of(provider):
-            self.on_change(kind)
+        self.on_change("resources")
         for inclusion in self._inclusions:
             inclusion.into.add_provider(provider)
 
@@ -306,20 +304,6 @@ class Registry:
                 return template, variables
         return None
 
-    def provided(self, listing: Listing, key: str, context: Context[Any]) -> Awaitable[Any] | None:
-        """Return the look-up of an entry among those of providers; None if there are none."""
-        if not any(listing in each.listings for each in self.providers):
-            return None
-        return self._provided(listing, key, context)
-
-    async def _provided(self, listing: Listing, key: str, context: Context[Any]) -> Any:
-        for provider in self.providers:
-            if listing in provider.listings and (
-                found := await provider.find(listing, key, context)
-            ):
-                return found
-        return None
-
     # --- lists ------------------------------------------------------------------------------------
 
     def page(
@@ -342,8 +326,8 @@ class Registry:
         Raises:
             InvalidParams: The cursor is not one of ours (PAGE-3).
         """
-        if self.providers and any(listing in each.listings for each in self.providers):
-            return self._provided_page(listing, cursor, size, context, view)
+        if self.providers and listing == "resources":
+            return self._provided_page(cursor, size, context, view)
         # The version is read first, so that a page made during a change is not found after it. The
         # key has the start instead of the cursor, as clients can make up any number of cursors.
         version = self._version
@@ -370,15 +354,11 @@ class Registry:
         return found
 
     async def _provided_page(
-        self,
-        listing: Listing,
-        cursor: str | None,
-        size: int | None,
-        context: Context[Any],
-        view: View | None,
+        self, cursor: str | None, size: int | None, context: Context[Any], view: View | None
     ) -> Page:
-        """Return a page of the registered entries, followed by those of providers."""
-        table, is_private = self.table(listing), view is not None
+        """Return a page of the registered resources, followed by those of providers."""
+        listing: Listing = "resources"
+        table, is_private = self.resources, view is not None
         shows: Callable[[Entry], bool] = (lambda _: True) if view is None else view.shows
         number, after = (-1, "") if cursor is None else _read_cursor(listing, cursor)
         found: list[Entry] = []
@@ -390,10 +370,9 @@ class Registry:
         room = None if size is None else size - len(found)
         more: list[Entry] = []
         for provider in self.providers:
-            if listing in provider.listings:
-                # One more than fits shows that there is another page.
-                limit = None if room is None else room + 1
-                more += await provider.entries(listing, after, limit, context)
+            # One more than fits shows that there is another page.
+            limit = None if room is None else room + 1
+            more += await provider.resources(after, limit, context)
         more.sort(key=lambda each: each.key)
         cursor = None
         if room is not None and len(more) > room:
@@ -463,17 +442,6 @@ class View:
             raise error
         return found
 
-    def provided(self, listing: Listing, key: str, context: Context[Any]) -> Awaitable[Any] | None:
-        """Return the look-up of an entry among those of providers; None if there are none."""
-        found = self._registry.provided(listing, key, context)
-        return None if found is None else self._checked(found)
-
-    async def _checked(self, found: Awaitable[Any]) -> Any:
-        entry = await found
-        if entry is not None and (error := self._refusal(entry)) is not None:
-            raise error
-        return entry
-
     def page(
         self, listing: Listing, cursor: str | None, size: int | None, context: Context[Any]
     ) -> Page | Awaitable[Page]:
@@ -485,14 +453,10 @@ Catalog: TypeAlias = Registry | View
 """The entries that one request may see."""
 
 
-def _kinds_of(provider: Provider) -> set[ListKind]:
-    return {_KINDS[each] for each in provider.listings}
-
-
 def _advertised_by(
-    entries: Iterable[Any], providers: Iterable[Provider] = ()
+    entries: Iterable[Any], providers: Sequence[Provider] = ()
 ) -> frozenset[Capability]:
-    found: set[Capability] = {kind for each in providers for kind in _kinds_of(each)}
+    found: set[Capability] = {"resources"} if providers else set()
     for each in entries:
         listing: Listing = each.listing
         found.add(_KINDS[listing])

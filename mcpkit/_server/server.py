@@ -25,7 +25,6 @@ from mcpkit.errors import ResourceError, ResourceNotFound, UrlElicitationRequire
 from mcpkit.limits import Limits
 from mcpkit.middleware import Handler, Middleware, compose
 from mcpkit.permissions import Hierarchy
-from mcpkit.resources import Readable
 from mcpkit.tasks.options import TaskSettings
 from mcpkit.types import CacheScope, Implementation, LogLevel, ResourceResult
 
@@ -136,14 +135,10 @@ class Server:
         Raises:
             ResourceNotFound: There is none, or its handler says so.
         """
-        entry: Readable | None
-        variables: Mapping[str, Any]
-        entry, variables = self.catalog.resource(uri) or (None, {})
-        if entry is None:
-            provided = self.catalog.provided("resources", uri, context)
-            entry = None if provided is None else await provided
-        if entry is None:
+        found = self.catalog.resource(uri)
+        if found is None:
             raise ResourceNotFound(uri)
+        entry, variables = found
         try:
             result = await entry.read(uri, variables, context)
         except UrlElicitationRequired as error:

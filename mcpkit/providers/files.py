@@ -12,18 +12,17 @@ import functools
 import os
 import re
 import stat
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import translate
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from mcpkit._entries import Entry, Listing
 from mcpkit._injection import CallPlan, inspect_handler
 from mcpkit._signature.arguments import Arguments
 from mcpkit._utils.uri_template import UriTemplate
-from mcpkit.context import Context, ListKind
+from mcpkit.context import Context
 from mcpkit.errors import RegistrationError, ResourceNotFound
 from mcpkit.resources import Resource, ResourceTemplate
 from mcpkit.types import File
@@ -74,7 +73,6 @@ def file_resource(
         mime_type=mime_type,
         size=file.stat().st_size,
         plan=CallPlan(content, inspect_handler(content)),
-        uses_context=False,
         function=content,
         scopes=scopes,
     )
@@ -128,26 +126,12 @@ class Directory:
 
     # --- as a provider ----------------------------------------------------------------------------
 
-    @property
-    def listings(self) -> frozenset[Listing]:
-        """Resources."""
-        return frozenset({"resources"})
-
-    async def entries(
-        self, listing: Listing, after: str, limit: int | None, context: Context[Any]
-    ) -> Sequence[Entry]:
-        """Return an entry for each file there is now, in the order of their URIs."""
-        del listing
+    async def resources(
+        self, after: str, limit: int | None, context: Context[Any]
+    ) -> Sequence[Resource]:
+        """Return a resource for each file there is now, in the order of their URIs."""
         # Disks are slow, and a directory may hold many files: never on the event loop.
         return await context.backend.in_thread(functools.partial(self.files, after, limit))
-
-    async def find(self, listing: Listing, key: str, context: Context[Any]) -> Entry | None:
-        """Return None: files are read through the template."""
-        del listing, key, context
-        return None
-
-    def on_change(self, announce: Callable[[ListKind], None]) -> None:
-        """Do nothing: the directory is not watched."""
 
     def files(self, after: str = "", limit: int | None = None) -> list[Resource]:
         """List the files there are now, at most `limit` after a URI. Blocks.
@@ -169,7 +153,6 @@ class Directory:
                 mime_type=self._type_of(name),
                 size=place.size,
                 plan=self._plan,
-                uses_context=False,
                 scopes=self._scopes,
             )
             found.append(resource)
@@ -210,7 +193,6 @@ class Directory:
             mime_type=self._mime_type,
             plan=self._plan,
             accepts=Arguments(self._signature),
-            uses_context=False,
             scopes=self._scopes,
             unchecked=frozenset({"path"}),  # `read` checks it
         )
