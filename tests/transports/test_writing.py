@@ -47,7 +47,7 @@ class Writes:
         self._arrived.set()
         return len(data)
 
-    def close(self) -> None:
+    async def finish(self) -> None:
         return
 
     async def until(self, id: int) -> None:

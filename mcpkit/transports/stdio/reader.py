@@ -78,7 +78,6 @@ class PolledReader:
     def __init__(self, fd: int, take: Take) -> None:
         self._fd = fd
         self._loop = asyncio.get_running_loop()
-        self._active = False
         self._stopped = False
         self._take = take
         self.resume()
@@ -93,20 +92,17 @@ class PolledReader:
 
     def pause(self) -> None:
         """Stop reading until `resume`."""
-        if self._active:
-            self._active = False
-            self._loop.remove_reader(self._fd)
+        self._loop.remove_reader(self._fd)
 
     def resume(self) -> None:
         """Continue after `pause`."""
-        if not self._active and not self._stopped:
-            self._active = True
+        if not self._stopped:
             self._loop.add_reader(self._fd, self._ready)
 
     def stop(self) -> None:
         """Stop reading for good."""
-        self.pause()
         self._stopped = True
+        self.pause()
 
     def is_deserted(self) -> bool:
         """Return True if the other end is closed, as far as that shows without reading."""

@@ -233,13 +233,13 @@ def _offender() -> str:
         file = frame.f_code.co_filename
         if frame.f_globals is not globals():
             if not file.startswith(("<frozen ", _STANDARD_LIBRARY)) or _INSTALLED_PACKAGES in file:
-                return _place(frame)
+                return _line_of(frame)
             nearest = nearest or frame
         frame = frame.f_back
-    return "native code" if nearest is None else _place(nearest)
+    return "native code" if nearest is None else _line_of(nearest)
 
 
-def _place(frame: FrameType) -> str:
+def _line_of(frame: FrameType) -> str:
     filename = frame.f_code.co_filename
     with contextlib.suppress(OSError):  # the working directory may be gone
         filename = filename.removeprefix(os.getcwd() + os.sep)
@@ -293,18 +293,16 @@ class StderrRaw(io.RawIOBase):
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        mode = os.fstat(fd).st_mode
-        self._attempt: Callable[[memoryview], int] = partial(os.write, fd)
-        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
-            writer = open_writer(fd)
-            # Where nothing can be tried, all is left to the thread.
-            self._attempt = (lambda view: 0) if writer is None else writer.write
-        # Reentrant: a signal handler may print in the middle of a print.
-        self._changed = threading.Condition(threading.RLock())
-        self._waiting: deque[bytes] = deque()
-        self._size = 0
         self._dropped = 0
-        self._thread: threading.Thread | None = None
+        self._backlog = ThreadWriter(fd, "mcpkit stderr", self._report_dropped)
+        writer = open_writer(fd)
+        self._attempt: Callable[[memoryview], int]
+        if writer is not None:
+            self._attempt = writer.write
+        elif stat.S_ISCHR(os.fstat(fd).st_mode):
+            self._attempt = partial(os.write, fd)
+        else:  # all is left to the thread
+            self._attempt = lambda view: 0
 
     def writable(self) -> bool:
         """Return True."""
@@ -322,53 +320,99 @@ class StderrRaw(io.RawIOBase):
         """Write or buffer all of the data, without waiting for a reader."""
         view = memoryview(data).cast("B")
         size = len(view)
-        with self._changed, contextlib.suppress(OSError):
-            while view and not self._waiting and (written := self._attempt(view)):
+        backlog = self._backlog
+        with backlog.changed, contextlib.suppress(OSError):
+            while view and not backlog.size and (written := self._attempt(view)):
                 view = view[written:]
             if view:
                 self._keep(bytes(view))
         return size
 
     def _keep(self, data: bytes) -> None:
-        if self._waiting and self._size + len(data) > MAX_WAITING_BYTES:
+        backlog = self._backlog
+        if backlog.size and backlog.size + len(data) > MAX_WAITING_BYTES:
             self._dropped += data.count(b"\n") or 1
             return
+        with contextlib.suppress(RuntimeError):  # the interpreter ends, and starts no thread
+            self._report_dropped()
+            backlog.append(data)
+
+    def _report_dropped(self) -> None:
         if self._dropped:
-            self._append_note()
-        self._append(data)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="mcpkit stderr", daemon=True)
-            try:
-                self._thread.start()
-            except RuntimeError:  # the interpreter is about to end
-                self._thread = None
-                self._waiting.clear()
-                self._size = 0
-        self._changed.notify_all()
+            lines = "1 line" if self._dropped == 1 else f"{self._dropped} lines"
+            self._dropped = 0
+            note = f"mcpkit: {lines} dropped here, because stderr was not read\n"
+            self._backlog.append(note.encode())
 
-    def _append(self, data: bytes) -> None:
-        self._waiting.append(data)
-        self._size += len(data)
+    def finish(self) -> None:
+        """Wait up to `_FINISH_S` for the buffer, at the end of the process."""
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        self._backlog.join(_FINISH_S)
 
-    def _append_note(self) -> None:
-        lines = "1 line" if self._dropped == 1 else f"{self._dropped} lines"
-        self._dropped = 0
-        self._append(f"mcpkit: {lines} dropped here, because stderr was not read\n".encode())
+
+# --- writers --------------------------------------------------------------------------------------
+
+
+class ThreadWriter:
+    """Writes to a descriptor in a daemon thread, which starts when it is needed.
+
+    Args:
+        fd: The descriptor.
+        name: The name of the thread.
+        on_empty: Called in the thread whenever it has written everything.
+    """
+
+    def __init__(self, fd: int, name: str, on_empty: Callable[[], None] = lambda: None) -> None:
+        # Reentrant: a signal handler may print in the middle of a print.
+        self.changed = threading.Condition(threading.RLock())
+        self.size = 0
+        """Bytes that are not written yet."""
+        self.error: OSError | None = None
+        """The error of the last write that failed."""
+        self._fd = fd
+        self._name = name
+        self._on_empty = on_empty
+        self._waiting: deque[bytes | memoryview] = deque()
+        self._thread: threading.Thread | None = None
+
+    def append(self, data: bytes | memoryview) -> None:
+        """Have data written; without any, the thread ends.
+
+        Raises:
+            RuntimeError: No thread can be started.
+        """
+        with self.changed:
+            if self._thread is None:
+                thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                thread.start()
+                self._thread = thread
+            self._waiting.append(data)
+            self.size += len(data)
+            self.changed.notify_all()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until everything is written."""
+        with self.changed:
+            self.changed.wait_for(lambda: not self.size, timeout)
 
     def _work(self) -> None:
         while True:
-            with self._changed:
-                while not self._waiting:
-                    self._changed.wait()
-                data = self._waiting[0]
-            with contextlib.suppress(OSError):  # it has no reader any more
+            with self.changed:
+                self.changed.wait_for(lambda: self._waiting)
+                data = self._waiting.popleft()
+            if not data:
+                return
+            try:
                 self._write_all(memoryview(data))
-            with self._changed:
-                self._waiting.popleft()
-                self._size -= len(data)
-                if self._dropped and not self._waiting:
-                    self._append_note()
-                self._changed.notify_all()
+            except OSError as error:  # there is no reader any more
+                self.error = error
+            with self.changed:
+                self.size -= len(data)
+                if not self.size:
+                    self._on_empty()
+                self.changed.notify_all()
 
     def _write_all(self, view: memoryview) -> None:
         while view:
@@ -377,20 +421,9 @@ class StderrRaw(io.RawIOBase):
             except BlockingIOError:  # another process has made it non-blocking
                 select.select([], [self._fd], [])
 
-    def finish(self) -> None:
-        """Wait up to `_FINISH_S` for the buffer, at the end of the process."""
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError, AttributeError):
-                stream.flush()
-        with self._changed:
-            self._changed.wait_for(lambda: not self._waiting, _FINISH_S)
-
-
-# --- writers that do not block --------------------------------------------------------------------
-
 
 class NonBlockingWriter:
-    """Writes to a pipe or a socket without blocking.
+    """Writes to a pipe or a socket without blocking, or to a file, which always has room.
 
     Args:
         fd: To wait for room.
@@ -401,8 +434,8 @@ class NonBlockingWriter:
     def __init__(
         self, fd: int, send: Callable[[memoryview], int], close: Callable[[], None]
     ) -> None:
-        self.fd = fd
         self.close = close
+        self._fd = fd
         self._send = send
 
     def write(self, data: memoryview) -> int:
@@ -416,19 +449,30 @@ class NonBlockingWriter:
         except BlockingIOError:
             return 0
 
+    async def wait_writable(self) -> None:
+        """Wait until there is room."""
+        from anyio import wait_writable  # a command that only prints needs no event loop
+
+        await wait_writable(self._fd)
+
+    async def finish(self) -> None:
+        """Return at once, because nothing is buffered."""
+
 
 def open_writer(fd: int) -> NonBlockingWriter | None:
-    """Return a non-blocking writer to a pipe or a socket.
+    """Return a non-blocking writer to a pipe, a socket or a file.
 
     The descriptor stays as it is, because other processes may share the open file, to which
     O_NONBLOCK belongs. So a pipe is opened a second time.
 
     Returns:
-        None if the descriptor is neither, and where the platform has no such way.
+        None if the descriptor is something else, and where the platform has no such way.
     """
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return NonBlockingWriter(fd, partial(os.write, fd), lambda: None)
     if sys.platform == "win32":
         return None
-    mode = os.fstat(fd).st_mode
     if stat.S_ISSOCK(mode):
         sender = socket.socket(fileno=os.dup(fd))
         return NonBlockingWriter(

@@ -18,6 +18,7 @@ from typing import Final, NoReturn
 import anyio
 
 from mcpkit._concurrency.loop import open_loop, run_loop
+from mcpkit._server.channel import do_nothing
 from mcpkit._server.server import Server, log
 from mcpkit._server.session import Session
 from mcpkit._server.task_runs import serving_tasks
@@ -122,7 +123,7 @@ async def serve(
         session = Session(served, output, loop)
         lines = Lines(session, max_line, lambda: session.is_full or output.congested)
         context = contextvars.copy_context()
-        stop_watching: Callable[[], object] = _do_nothing
+        stop_watching: Callable[[], object] = do_nothing
 
         def go_on() -> None:
             """Start waiting requests and resume reading, as far as there is room."""
@@ -191,10 +192,6 @@ async def serve(
                 await anyio.sleep(_THREADS_END_S / 20)
     output.close()
     return session.threads.busy + tasks.threads.busy
-
-
-def _do_nothing() -> None:
-    """Cancel nothing: reading is not paused."""
 
 
 async def _watch_signals(

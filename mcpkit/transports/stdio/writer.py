@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import errno
-import os
-import stat
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 import anyio
@@ -21,7 +17,7 @@ from mcpkit._protocol.messages import notification_text
 from mcpkit._server.channel import Channel
 from mcpkit._server.server import log
 from mcpkit.errors import ProtocolError
-from mcpkit.transports.stdio.redirect import NonBlockingWriter, open_writer
+from mcpkit.transports.stdio.redirect import ThreadWriter, open_writer
 
 _HIGH_WATER_BYTES: Final = 1024 * 1024
 """Bytes that may wait to be written before reading pauses."""
@@ -49,13 +45,11 @@ class Output(Channel):
     """
 
     def __init__(self, fd: int, loop: Loop, on_broken: Callable[[], None]) -> None:
-        writer = open_writer(fd)
-        is_polled = writer is not None or stat.S_ISREG(os.fstat(fd).st_mode)
-        self._sink = PolledSink(fd, writer) if is_polled else ThreadSink(fd)
+        self._sink = open_writer(fd) or ThreadSink(fd)
         self._loop = loop
         self._on_broken = on_broken
         self._parts: list[bytes] = []
-        self._told: dict[Request, float] = {}
+        self._progressed: dict[Request, float] = {}
         self._kept_back: deque[bytes] = deque()
         self._size = 0
         self._scheduled = False
@@ -81,7 +75,7 @@ class Output(Channel):
     def send(self, text: bytes, request: Request | None = None) -> None:
         """Send one message; it is written at the end of this turn of the loop."""
         if request is not None and text.startswith(_PROGRESS):
-            self._told[request] = time.monotonic()
+            self._progressed[request] = time.monotonic()
         self._put(text)
 
     def answer(
@@ -91,10 +85,10 @@ class Output(Channel):
 
         The official TypeScript client drops progress that it reads together with the answer.
         """
-        told = self._told.pop(request, None) if self._told else None
+        reported = self._progressed.pop(request, None) if self._progressed else None
         if text is None:
             return
-        if told is None or time.monotonic() - told > _APART_S:
+        if reported is None or time.monotonic() - reported > _APART_S:
             self._put(text)
             return
         self._kept_back.append(text)
@@ -161,7 +155,7 @@ class Output(Channel):
 
     async def _finish_later(self, rest: memoryview) -> None:
         while rest:
-            await self._sink.wait()
+            await self._sink.wait_writable()
             rest = self._write(rest)
             self._update_congestion()
         self._waiting = False
@@ -200,86 +194,27 @@ class Output(Channel):
         self._sink.close()
 
 
-class PolledSink:
-    """A pipe or a socket that is written to when it has room; or a file, which always has room.
-
-    Args:
-        fd: A file.
-        writer: Writes to a pipe or a socket instead.
-    """
-
-    def __init__(self, fd: int, writer: NonBlockingWriter | None) -> None:
-        self._writer = writer
-        # Bound here, so that a write does not take one call more.
-        self.write: Callable[[memoryview], int] = (
-            partial(os.write, fd) if writer is None else writer.write
-        )
-
-    async def wait(self) -> None:
-        """Wait until there is room."""
-        if self._writer is not None:
-            await anyio.wait_writable(self._writer.fd)
-
-    async def finish(self) -> None:
-        """Return at once, because nothing is buffered."""
-
-    def close(self) -> None:
-        """Close the writer."""
-        if self._writer is not None:
-            self._writer.close()
-
-
-class ThreadSink:
+class ThreadSink(ThreadWriter):
     """Terminals, pipes that cannot be opened again, all on Windows: a thread writes."""
 
     def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._data = memoryview(b"")
-        self._error: OSError | None = None
-        self._changed = threading.Condition()
-        self._closed = False
-        threading.Thread(target=self._work, name="mcpkit stdout", daemon=True).start()
+        super().__init__(fd, "mcpkit stdout")
 
     def write(self, data: memoryview) -> int:
         """Hand the data to the thread, if it is idle."""
-        with self._changed:
-            if self._error is not None:
-                raise self._error
-            if self._data:
-                return 0
-            self._data = data
-            self._changed.notify_all()
-            return len(data)
+        if self.error is not None:
+            raise self.error
+        if self.size:
+            return 0
+        self.append(data)
+        return len(data)
 
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._data or self._closed)
-                data = self._data
-            if not data:
-                return
-            try:
-                while data:
-                    data = data[os.write(self._fd, data) :]
-            except OSError as error:
-                self._error = error
-            with self._changed:
-                self._data = memoryview(b"")
-                self._changed.notify_all()
-
-    async def wait(self) -> None:
+    async def wait_writable(self) -> None:
         """Wait until the thread is idle."""
+        await anyio.to_thread.run_sync(self.join, abandon_on_cancel=True)
 
-        def wait_for_thread() -> None:
-            with self._changed:
-                self._changed.wait_for(lambda: not self._data)
-
-        await anyio.to_thread.run_sync(wait_for_thread, abandon_on_cancel=True)
-
-    finish = wait
+    finish = wait_writable
 
     def close(self) -> None:
         """End the thread."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        self.append(b"")
