@@ -86,6 +86,29 @@ class Entry(ABC):
             _meta=self.meta,
         )
 
+    async def check_allowed(self, arguments: Mapping[str, Any], context: Context[Any]) -> None:
+        """Ask the ``allow=`` predicate about a call with validated arguments.
+
+        Like scopes, it applies to requests over HTTP and to the tasks that they start.
+
+        Raises:
+            Forbidden: The call is not allowed, or the caller is not authenticated.
+        """
+        request = context.request
+        if self.allow is None or request.origin is None:
+            return
+        principal = request.principal
+        if principal is None:
+            raise Forbidden(f"Authentication required for {truncate(self.key)}", status=401)
+        try:
+            found = self.allow(principal, dict(arguments))
+            if inspect.isawaitable(found):
+                found = await found
+        except AccessDenied as error:
+            raise Forbidden(str(error), status=error.status) from None
+        if not found:
+            raise Forbidden(f"You may not use {truncate(self.key)} with these arguments")
+
 
 # --- access ---------------------------------------------------------------------------------------
 
@@ -102,31 +125,6 @@ def refusal_of(entry: Entry, held: frozenset[str], *, is_known: bool) -> Forbidd
         scopes=entry.scopes,
         status=403 if is_known else 401,
     )
-
-
-async def check_allowed(entry: Entry, arguments: Mapping[str, Any], context: Context[Any]) -> None:
-    """Ask the ``allow=`` predicate of an entry about a call with validated arguments.
-
-    Like scopes, it applies to requests over HTTP and to the tasks that they start.
-
-    Raises:
-        Forbidden: The call is not allowed, or the caller is not authenticated.
-    """
-    allow = entry.allow
-    request = context.request
-    if allow is None or request.origin is None:
-        return
-    principal = request.principal
-    if principal is None:
-        raise Forbidden(f"Authentication required for {truncate(entry.key)}", status=401)
-    try:
-        found = allow(principal, dict(arguments))
-        if inspect.isawaitable(found):
-            found = await found
-    except AccessDenied as error:
-        raise Forbidden(str(error), status=error.status) from None
-    if not found:
-        raise Forbidden(f"You may not use {truncate(entry.key)} with these arguments")
 
 
 # --- options of functions -------------------------------------------------------------------------

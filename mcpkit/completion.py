@@ -8,7 +8,6 @@ from itertools import islice
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 
-from mcpkit._entries import check_allowed
 from mcpkit._injection import CONTEXTS, CallPlan
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.hints import unalias
@@ -53,7 +52,7 @@ class Completable:
         for each in islice(found, MAX_CHECKED):
             try:
                 values = self.accepts.validate({**(others or {}), name: str(each)})
-                await check_allowed(entry, values, context)
+                await entry.check_allowed(values, context)
             except (InvalidArguments, Forbidden):
                 continue  # not allowed, or not decidable without the other arguments
             allowed.append(str(each))

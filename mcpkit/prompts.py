@@ -13,7 +13,6 @@ from mcpkit._entries import (
     CommonOptions,
     Defaults,
     Entry,
-    check_allowed,
     decorated,
     entry_fields,
     mark,
@@ -72,7 +71,7 @@ class Prompt(Entry, Completable):
         """Call the function with the arguments, which arrive as strings (PROMPT-3)."""
         values = self.accepts.validate(arguments)
         if self.allow is not None:
-            await check_allowed(self, values, context)
+            await self.check_allowed(values, context)
         value = await self.plan.run(values, context)
         if isinstance(value, PromptResult):
             return replace(value, messages=self._messages(value.messages))

@@ -15,7 +15,6 @@ from mcpkit._entries import (
     Defaults,
     Entry,
     annotations_from,
-    check_allowed,
     decorated,
     entry_fields,
     mark,
@@ -102,7 +101,7 @@ class Readable(Entry):
     ) -> dict[str, Any]:
         """Return the arguments of the function for a caller who may read."""
         if self.allow is not None:
-            await check_allowed(self, {}, context)
+            await self.check_allowed({}, context)
         return {}
 
     def _contents(self, value: Any, uri: str) -> ResourceContents:
@@ -200,7 +199,7 @@ class ResourceTemplate(Readable, Completable):
         if why:
             raise ResourceNotFound(uri, f"Resource not found: {truncate(uri)} ({why})")
         if self.allow is not None:
-            await check_allowed(self, values, context)
+            await self.check_allowed(values, context)
         return values
 
 

@@ -15,7 +15,6 @@ from mcpkit._entries import (
     Defaults,
     Entry,
     annotations_from,
-    check_allowed,
     decorated,
     entry_fields,
     mark,
@@ -83,18 +82,18 @@ class Tool(Entry):
         """
         values = self.accepts.validate(arguments)
         if self.allow is not None and context.backend.task is None:
-            await check_allowed(self, values, context)
+            await self.check_allowed(values, context)
         return self.output.render(await self.plan.run(values, context))
 
     async def admit(self, arguments: dict[str, Any], context: Context[Any]) -> None:
         """Refuse a call that ``allow=`` does not permit, before it becomes a task."""
         if self.allow is not None:
-            await check_allowed(self, self.accepts.validate(arguments), context)
+            await self.check_allowed(self.accepts.validate(arguments), context)
 
     async def prepare(self, arguments: dict[str, Any], context: Context[Any]) -> None:
         """Validate the arguments of a call that becomes a task, and ask for declared input."""
         values = self.accepts.validate(arguments)
-        await check_allowed(self, values, context)
+        await self.check_allowed(values, context)
         await self.plan.ask_first(values, context)
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:

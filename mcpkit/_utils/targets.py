@@ -9,6 +9,10 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 
+class TargetError(Exception):
+    """A target that cannot be served; the message is one line with the fix."""
+
+
 def split(target: str) -> tuple[str, str | None]:
     """Return the file or module that a target names, and the app in it; None if it names none."""
     place, separator, name = target.rpartition(":")

@@ -24,7 +24,7 @@ from typer.models import ParameterInfo
 
 from mcpkit._entries import marked_in
 from mcpkit._utils.names import library_of
-from mcpkit._utils.targets import split
+from mcpkit._utils.targets import TargetError, split
 from mcpkit.app import MCPKit
 from mcpkit.errors import RegistrationError
 
@@ -36,10 +36,6 @@ FACTORIES: Final = ("make_app", "create_app", "make_server", "create_server")
 
 _LIBRARIES: Final = ("<frozen", str(Path(__file__).parents[1]), str(Path(os.__file__).parent))
 _PLACE: Final = re.compile(r"\S+:\d+: ")
-
-
-class TargetError(Exception):
-    """A target that cannot be served; the message is one line with the fix."""
 
 
 def load_app(target: str, flags: Sequence[str] | None = None) -> MCPKit[Any]:

@@ -14,7 +14,7 @@ import typer
 from pydantic import BaseModel, Field, ValidationError
 
 from mcpkit._utils.json import is_object
-from mcpkit._utils.targets import is_remote, split
+from mcpkit._utils.targets import TargetError, is_remote, split
 from mcpkit.cli._check import apply, choose, unknown
 from mcpkit.cli._check.listing import Listing, fetch_listing
 from mcpkit.cli._check.report import as_json, print_findings, print_rules, rules_as_json
@@ -23,7 +23,7 @@ from mcpkit.cli._check.source import add_source
 from mcpkit.cli._connection import ConnectionOptions, is_python, run_async
 from mcpkit.cli._options import Env, Headers, Revision, Timeout, Token, option
 from mcpkit.cli._render import put_json
-from mcpkit.cli._target import TargetError, load_app
+from mcpkit.cli._target import load_app
 from mcpkit.cli._terminal import BAD_NEWS, fail, note, on_stdout
 
 __all__ = ["check"]

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE
 from mcpkit._utils.json import is_object
+from mcpkit._utils.targets import TargetError
 from mcpkit._utils.text import escape_control, single_line, summarize
 from mcpkit.cli._arguments import suggest
 from mcpkit.cli._connection import ConnectionOptions, is_python, run_async
@@ -30,7 +31,7 @@ from mcpkit.cli._options import (
 )
 from mcpkit.cli._render import put_json, size
 from mcpkit.cli._schema_text import Effort, in_words, properties_of, required_of, resolved
-from mcpkit.cli._target import TargetError, load_app
+from mcpkit.cli._target import load_app
 from mcpkit.cli._terminal import fail, on_stdout
 from mcpkit.cli._token_estimate import estimate, tool_tokens
 from mcpkit.client.client import Client

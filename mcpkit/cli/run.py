@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,9 +14,9 @@ import typer
 
 from mcpkit._utils.logs import LEVELS, log_to_stderr
 from mcpkit._utils.sealing import SECRET, new_secret, secrets_from_environment
-from mcpkit._utils.targets import split
+from mcpkit._utils.targets import TargetError, split
 from mcpkit.cli._options import option
-from mcpkit.cli._target import TargetError, load_app
+from mcpkit.cli._target import load_app
 from mcpkit.cli._terminal import fail, say
 from mcpkit.errors import MissingEnvironment
 from mcpkit.tasks.options import STORE
@@ -144,8 +145,12 @@ def run(
         app.check_environment()
         if workers > 1 or reload:
             options.update({"sse": True} if transport == "sse" else {})
-            order = {"target": target, "flags": flags, "debug": debug, "log_level": log_level}
-            raise typer.Exit(_supervise(app, workers, reload, options, order))
+            order = {
+                "load": partial(load_app, target, flags),
+                "debug": debug,
+                "log_level": log_level,
+            }
+            raise typer.Exit(_supervise(app, target, workers, reload, options, order))
         app.run(transport, **options)
     except (OSError, MissingEnvironment) as error:
         fail(str(error))
@@ -161,7 +166,8 @@ def _greet(message: str) -> None:
 
 
 def _reload_on_stdio(target: str, flags: list[str], debug: bool) -> int:
-    from mcpkit.cli._run.reload import Watched, serve_with_reload
+    from mcpkit.cli._run.files import FileWatcher
+    from mcpkit.cli._run.reload import serve_with_reload
 
     place, _ = split(target)
     if place.endswith(".py") and not Path(place).is_file():
@@ -170,11 +176,13 @@ def _reload_on_stdio(target: str, flags: list[str], debug: bool) -> int:
         f"{target} waits for a client on standard input, and reloads when a file changes; Ctrl-C "
         f"ends it."
     )
-    return serve_with_reload(target, flags, Watched(_folder_of(target)), debug=debug)
+    watched = FileWatcher(_folder_of(target))
+    return serve_with_reload(partial(load_app, target, flags), watched, debug=debug)
 
 
 def _supervise(
     app: MCPKit[Any],
+    target: str,
     workers: int,
     reload: bool,
     options: dict[str, Any],
@@ -182,7 +190,7 @@ def _supervise(
 ) -> int:
     """Serve in several processes, or in one that is restarted when a file changes."""
     from mcpkit.auth.verifiers import LOGINS, EmbeddedServer, resource_server
-    from mcpkit.cli._run.reload import Watched
+    from mcpkit.cli._run.files import FileWatcher
     from mcpkit.cli._run.workers import Order, Supervisor
     from mcpkit.transports.http.server import MARGIN, bind, is_loopback, where
 
@@ -216,7 +224,7 @@ def _supervise(
             os.environ[STORE] = str(Path(folder) / "tasks.db")
         os.environ.setdefault(LOGINS, str(Path(folder) / "logins.db"))
         if reload:
-            return supervisor.renew(Watched(_folder_of(order["target"])))
+            return supervisor.renew(FileWatcher(_folder_of(target)))
         return supervisor.keep(workers)
 
 

@@ -22,7 +22,7 @@ HURRIED: Final = [sys.executable, str(Path(__file__))]
 """Is ``mcpkit`` but for its limits."""
 
 SOON: Final = {
-    "mcpkit.cli._run.reload._LOOK_S": 0.02,
+    "mcpkit.cli._run.files._LOOK_S": 0.02,
     "mcpkit.cli._run.workers._START_PAUSE_S": 0.05,
 }
 """What a server over HTTP waits for again and again."""

@@ -39,7 +39,7 @@ LIMITS: Final = {
     HOLD: 60,
     FINISH: 60,
     # What is waited for again and again.
-    "mcpkit.cli._run.reload._LOOK_S": 0.02,
+    "mcpkit.cli._run.files._LOOK_S": 0.02,
 }
 SOON: Final = 0.1
 """Seconds of a limit that is to be reached."""

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from mcpkit.cli._target import TargetError, load_app
+from mcpkit._utils.targets import TargetError
+from mcpkit.cli._target import load_app
 from mcpkit.testing import TestClient
 
 

@@ -156,7 +156,8 @@ _LOAD: Final = """
 import json, os, sys
 stdout = os.dup(1)
 os.dup2(2, 1)
-from mcpkit.cli._target import TargetError, load_app
+from mcpkit._utils.targets import TargetError
+from mcpkit.cli._target import load_app
 try:
     answer = {"name": load_app(sys.argv[1]).name}
 except TargetError as error:

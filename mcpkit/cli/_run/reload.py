@@ -12,12 +12,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
@@ -27,7 +26,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from mcpkit._server.registry import Registry
 from mcpkit._server.server import Server
 from mcpkit._utils.sealing import SECRET, new_secret, secrets_from_environment
-from mcpkit.cli._target import TargetError, load_app
+from mcpkit._utils.targets import TargetError
 from mcpkit.cli._terminal import note
 from mcpkit.context import CallNext, Context, ListKind
 from mcpkit.errors import MissingEnvironment
@@ -37,6 +36,7 @@ from mcpkit.transports.stdio.redirect import take_over
 
 if TYPE_CHECKING:
     from mcpkit.app import MCPKit
+    from mcpkit.cli._run.files import FileWatcher
 
 T = TypeVar("T")
 
@@ -46,75 +46,17 @@ _HOLD_S: Final = 4.0
 _FINISH_S: Final = 3.0
 """Seconds after which the lifespan of a replaced version is exited, even if calls still run."""
 
-_LOOK_S: Final = 0.3
-"""Seconds between looks at files."""
-
-_MIN_PAUSE_RATIO: Final = 10
-"""The pause between two looks at the files is at least this many times as long as a look."""
-
-_SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
-
-
-class Watched:
-    """The times and sizes of the Python files below a folder.
-
-    Hidden folders and virtual environments are skipped.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._known = self._look()
-        self.pause = _LOOK_S
-        """Seconds until the next look."""
-
-    def changes(self) -> list[Path]:
-        """Return the files that were changed, added or removed since the last look."""
-        before, began = self._known, time.monotonic()
-        self._known = now = self._look()
-        self.pause = max(_LOOK_S, _MIN_PAUSE_RATIO * (time.monotonic() - began))
-        return sorted(
-            path for path in before.keys() | now.keys() if before.get(path) != now.get(path)
-        )
-
-    def covers(self, file: str | None) -> bool:
-        """Return True if a file is one of these."""
-        return file is not None and Path(file) in self._known
-
-    def describe(self, paths: Sequence[Path]) -> str:
-        """Return paths for a message: relative to the folder, and at most three."""
-        names = [str(path.relative_to(self._folder)) for path in paths]
-        if len(names) > 3:
-            names[2:] = [f"{len(names) - 2} other files"]
-        return ", ".join(names)
-
-    def _look(self) -> Mapping[Path, tuple[int, int]]:
-        found: dict[Path, tuple[int, int]] = {}
-        for place, folders, files in os.walk(self._folder):
-            folders[:] = [
-                each
-                for each in folders
-                if not (each.startswith(".") or each in _SKIPPED)
-                and not os.path.exists(os.path.join(place, each, "pyvenv.cfg"))
-            ]
-            for path in (Path(place, each) for each in files if each.endswith(".py")):
-                try:
-                    facts = path.stat()
-                except OSError:  # it was removed meanwhile
-                    continue
-                found[path] = (facts.st_mtime_ns, facts.st_size)
-        return found
-
 
 def serve_with_reload(
-    target: str, flags: Sequence[str], watched: Watched, *, debug: bool = False
+    import_app: Callable[[], MCPKit[Any]], watched: FileWatcher, *, debug: bool = False
 ) -> int:
-    """Serve a target on stdio, and import it again when a file changes; return the exit code.
+    """Serve an app on stdio, and import it again when a file changes; return the exit code.
 
-    It is 2 if the host leaves before the target can be imported.
+    It is 2 if the host leaves before the app can be imported.
     """
     if not secrets_from_environment():  # for all versions
         os.environ[SECRET] = new_secret()
-    served = _Reloaded(target, flags, watched, debug)
+    served = _Reloaded(import_app, watched, debug)
     if not served.wait_for_first():
         return 2
     load("stdio")[0].run(served)
@@ -133,8 +75,10 @@ class _Version:
 class _Reloaded:
     """An app for a transport, whose entries follow its files."""
 
-    def __init__(self, target: str, flags: Sequence[str], watched: Watched, debug: bool) -> None:
-        self._target, self._flags, self._watched, self._debug = target, flags, watched, debug
+    def __init__(
+        self, import_app: Callable[[], MCPKit[Any]], watched: FileWatcher, debug: bool
+    ) -> None:
+        self._import_app, self._watched, self._debug = import_app, watched, debug
         self._app: MCPKit[Any] | None = None
         self._registry = Registry()
         self._version: _Version | None = None
@@ -168,7 +112,7 @@ class _Reloaded:
             del sys.modules[name]
         importlib.invalidate_caches()
         try:
-            app = load_app(self._target, self._flags)
+            app = self._import_app()
             app.check_environment()
         except (TargetError, MissingEnvironment) as error:
             sys.modules.update(ours)

@@ -20,14 +20,15 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mcpkit._utils.logs import log_to_stderr
+from mcpkit._utils.targets import TargetError
 from mcpkit._utils.text import exit_reason
-from mcpkit.cli._target import TargetError, load_app
 from mcpkit.cli._terminal import note
 from mcpkit.transports import stop_signals
 from mcpkit.transports.stdio.redirect import never_block
 
 if TYPE_CHECKING:
-    from mcpkit.cli._run.reload import Watched
+    from mcpkit.app import MCPKit
+    from mcpkit.cli._run.files import FileWatcher
 
 _START_PAUSE_S: Final = 1.0
 """Seconds before another attempt to start a worker."""
@@ -39,8 +40,7 @@ _START_PAUSE_S: Final = 1.0
 class Order(NamedTuple):
     """The settings of a worker, which it gets from the parent."""
 
-    target: str
-    flags: list[str]
+    load: Callable[[], MCPKit[Any]]
     options: dict[str, Any]
     loopback: bool
     debug: bool
@@ -75,7 +75,7 @@ def work(order: Order, bound: socket.socket, ready: Connection) -> None:
     # Two versions of a file may have the same size and be of the same second.
     sys.dont_write_bytecode = sys.dont_write_bytecode or order.reload
     try:
-        app = load_app(order.target, order.flags)
+        app = order.load()
     except TargetError as error:
         note(str(error))
         raise SystemExit(2) from None
@@ -199,7 +199,7 @@ class Supervisor:
                         return each.process.exitcode or 1
         return self._code
 
-    def renew(self, watched: Watched) -> int:
+    def renew(self, watched: FileWatcher) -> int:
         """Keep a worker running, and restart it when a file changes."""
         workers = self._workers
         with self._running():

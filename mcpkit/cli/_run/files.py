@@ -1,0 +1,67 @@
+"""The Python files of an app, watched for changes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+_LOOK_S: Final = 0.3
+"""Seconds between looks at files."""
+
+_MIN_PAUSE_RATIO: Final = 10
+"""The pause between two looks at the files is at least this many times as long as a look."""
+
+_SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+
+class FileWatcher:
+    """The times and sizes of the Python files below a folder.
+
+    Hidden folders and virtual environments are skipped.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known = self._look()
+        self.pause = _LOOK_S
+        """Seconds until the next look."""
+
+    def changes(self) -> list[Path]:
+        """Return the files that were changed, added or removed since the last look."""
+        before, began = self._known, time.monotonic()
+        self._known = now = self._look()
+        self.pause = max(_LOOK_S, _MIN_PAUSE_RATIO * (time.monotonic() - began))
+        return sorted(
+            path for path in before.keys() | now.keys() if before.get(path) != now.get(path)
+        )
+
+    def covers(self, file: str | None) -> bool:
+        """Return True if a file is one of these."""
+        return file is not None and Path(file) in self._known
+
+    def describe(self, paths: Sequence[Path]) -> str:
+        """Return paths for a message: relative to the folder, and at most three."""
+        names = [str(path.relative_to(self._folder)) for path in paths]
+        if len(names) > 3:
+            names[2:] = [f"{len(names) - 2} other files"]
+        return ", ".join(names)
+
+    def _look(self) -> Mapping[Path, tuple[int, int]]:
+        found: dict[Path, tuple[int, int]] = {}
+        for place, folders, files in os.walk(self._folder):
+            folders[:] = [
+                each
+                for each in folders
+                if not (each.startswith(".") or each in _SKIPPED)
+                and not os.path.exists(os.path.join(place, each, "pyvenv.cfg"))
+            ]
+            for path in (Path(place, each) for each in files if each.endswith(".py")):
+                try:
+                    facts = path.stat()
+                except OSError:  # it was removed meanwhile
+                    continue
+                found[path] = (facts.st_mtime_ns, facts.st_size)
+        return found
