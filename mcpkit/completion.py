@@ -8,17 +8,19 @@ from itertools import islice
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 
-from mcpkit._injection import CONTEXTS, CallPlan
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.hints import unalias
 from mcpkit._signature.signature import Signature, inspect_function
-from mcpkit.context import Context
+from mcpkit.context import Context, SyncContext
 from mcpkit.errors import Forbidden, InvalidArguments, RegistrationError
 
 Completer: TypeAlias = Callable[
     [str, Mapping[str, str] | None, Context[Any]], Awaitable[Iterable[str]]
 ]
 """From the text so far, and the other arguments if they are known, to suggestions."""
+
+Planner: TypeAlias = Callable[[Callable[..., Any], Signature], Any]
+"""`CallPlan`: from a function and its signature to the plan of its calls."""
 
 MAX_CHECKED: Final = 200
 """Suggestions that an ``allow=`` predicate is asked about."""
@@ -59,7 +61,7 @@ class Completable:
         return allowed
 
 
-def completers_of(arguments: Arguments, handler: Signature) -> dict[str, Completer]:
+def completers_of(arguments: Arguments, handler: Signature, plan: Planner) -> dict[str, Completer]:
     """Return a completer for each argument of a handler that has suggestions.
 
     Raises:
@@ -71,7 +73,7 @@ def completers_of(arguments: Arguments, handler: Signature) -> dict[str, Complet
         complete = each.parameter.mark
         values = choices_of(each.parameter.annotation) if complete is None else complete.values
         if callable(values):
-            found[each.wire_name] = _from_function(values, handler)
+            found[each.wire_name] = _from_function(values, handler, plan)
         elif complete is not None or values:
             found[each.wire_name] = _from_values(list(values))
     return found
@@ -110,9 +112,13 @@ def _from_values(values: Sequence[str]) -> Completer:
     return complete
 
 
-def _from_function(fn: Callable[..., Any], handler: Signature) -> Completer:
-    signature = inspect_function(fn, contexts=CONTEXTS)
-    plan = CallPlan(fn, signature)
+def _from_function(
+    fn: Callable[..., Any],
+    handler: Signature,
+    plan: Planner,
+) -> Completer:
+    signature = inspect_function(fn, contexts=(Context, SyncContext))
+    run = plan(fn, signature).run
     if not signature.arguments:
         raise RegistrationError(
             f"{signature.place}: a completion function takes the text so far as its first argument"
@@ -135,7 +141,7 @@ def _from_function(fn: Callable[..., Any], handler: Signature) -> Completer:
                 values[each.name] = others[each.name]
             elif each.required:
                 values[each.name] = None
-        suggested: Iterable[str] = await plan.run(values, context)
+        suggested: Iterable[str] = await run(values, context)
         return suggested
 
     return complete

@@ -152,7 +152,7 @@ def make_prompt(
         call_fields(fn, signature, options.get("inline", False)),
         converters=defaults.converters,
         accepts=arguments,
-        completers=completers_of(arguments, signature),
+        completers=completers_of(arguments, signature, CallPlan),
     )
     return Prompt(**fields)
 
