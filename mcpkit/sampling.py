@@ -162,27 +162,18 @@ class Sample(InputRequest[SampleResult]):
         self.key = key
         self.timeout = timeout
 
-    def continued(
-        self,
-        messages: Sequence[SampleMessage],
-        tools: Sequence[Mapping[str, Any]],
-        *,
-        key: str | None,
-    ) -> Sample:
-        """Return the same request with a longer conversation."""
+    def continued(self, messages: Sequence[SampleMessage], suffix: str) -> Sample:
+        """Return the same request with another conversation, and a suffix to its key."""
         made = copy.copy(self)
         made.messages = list(messages)
-        made.tools = tools
-        made.key = key
+        made.key = f"{self.key}.{suffix}" if self.key else None
         return made
 
     def corrected(self, said: SampleResult, problem: str) -> Sample:
         """Return the same request with the answer, and the problem with it, in the conversation."""
-        made = copy.copy(self)
         again = SampleMessage(f"That does not fit: {problem}. Answer with the JSON value only.")
-        made.messages = [*self.messages, SampleMessage(said.text, "assistant"), again]
-        made.key = f"{self.key}.again" if self.key else None
-        return made
+        said_before = SampleMessage(said.text, "assistant")
+        return self.continued([*self.messages, said_before, again], "again")
 
     def params(self, revision: Revision) -> dict[str, Any]:
         """Return the ``params`` of the request."""
@@ -233,23 +224,21 @@ class Sample(InputRequest[SampleResult]):
 
 
 def _sample_block_to_wire(block: Any, revision: Revision) -> dict[str, Any]:
+    made: dict[str, Any]
     if isinstance(block, ToolUse):
-        made: dict[str, Any] = {"type": "tool_use", "id": block.id, "name": block.name}
-        made["input"] = dict(block.input)
+        input = dict(block.input)
+        made = {"type": "tool_use", "id": block.id, "name": block.name, "input": input}
     elif isinstance(block, ToolUseResult):
-        content = [wire.block_to_wire(each, revision) for each in block.content]
-        made = {"type": "tool_result", "toolUseId": block.id, "content": content}
+        blocks = [wire.block_to_wire(each, revision) for each in block.content]
+        made = {"type": "tool_result", "toolUseId": block.id, "content": blocks}
         if block.is_error:
             made["isError"] = True
     else:
-        found = content_block(block)
-        if found is None:
-            raise ElicitationError(
-                f"a message to the model is text, media or a content block, not "
-                f"{type(block).__name__}"
-            )
-        block = found
-        made = wire.block_to_wire(block, revision)
+        content = content_block(block)
+        if content is None:
+            kind = type(block).__name__
+            raise ElicitationError(f"a message to the model is text, media or a block, not {kind}")
+        block, made = content, wire.block_to_wire(content, revision)
     if made["type"] not in revision.sampling_types:
         kind = type(block).__name__
         raise ElicitationError(f"revision {revision.version} cannot sample with {kind}")
@@ -280,8 +269,8 @@ def json_instruction(wanted: Any, system: str | None) -> str:
     return f"{system}\n\n{order}" if system else order
 
 
-# Exactly one line break after the opening fence: with any number of them, a regular expression
-# search of an unclosed fence would start again at each.
+# Exactly one line break after the opening fence: with any number of them, the search would start
+# again at each in an unclosed fence.
 _FENCE: Final = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL)
 
 
@@ -296,7 +285,7 @@ def read_json(text: str, wanted: Any) -> Any:
         raise InvalidInputResponse(f"the answer has {excess}")
     fenced = _FENCE.search(text)
     candidates = [fenced[1] if fenced else text]
-    starts = [place for place in (text.find("{"), text.find("[")) if place >= 0]
+    starts = [at for at in (text.find("{"), text.find("[")) if at >= 0]
     end = max(text.rfind("}"), text.rfind("]")) + 1
     if not fenced and starts and end > min(starts):
         candidates.append(text[min(starts) : end])  # there may be a sentence around it

@@ -15,6 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -38,9 +39,9 @@ from mcpkit.errors import (
 if TYPE_CHECKING:
     from anyio import Event
 
-_LAYOUT: Final = 1
+_LAYOUT: Final = 2
 _BAD_STATE: Final = "The request state is not valid; start the request again without it"
-"""One message for every cause, so that it tells an attacker nothing."""
+"""One message for every cause: it reveals nothing to an attacker."""
 
 
 @dataclass(slots=True)
@@ -59,7 +60,6 @@ class Requester(ABC):
 
     def __init__(self, request: Request) -> None:
         self._request = request
-
         self.ahead: set[str] = set()
         """The keys of what an earlier round reached and this one has not reached yet."""
         self.pending: dict[str, InputRequest[Any]] = {}
@@ -163,10 +163,9 @@ class Replay(Requester):
 
 @dataclass(slots=True)
 class _Memory:
-    """What a call remembers of its earlier rounds; it is sealed into the state."""
+    """The results of the earlier rounds of a call, as they are sealed into the state."""
 
     call: str
-    round: int = 0
     answers: dict[str, tuple[str, Any]] = field(default_factory=dict[str, "tuple[str, Any]"])
     """Key → fingerprint of the request, and the client's result."""
     asked: dict[str, str] = field(default_factory=dict[str, str])
@@ -267,7 +266,6 @@ class StatelessReplay(Replay):
         *,
         principal: str = "",
         lifetime: float = 3600,
-        now: float | None = None,
     ) -> None:
         super().__init__(request)
         self._sealer = sealer
@@ -275,13 +273,11 @@ class StatelessReplay(Replay):
         self._principal = principal
         self._owner = ANONYMOUS if request.origin is None else request.origin.owner
         self._lifetime = lifetime
-        self._now = time.time() if now is None else now
-        state = request.params.get("requestState")
+        self._now = time.time()
         self.used_input = "requestState" in request.params or "inputResponses" in request.params
-        self._memory = self._open(state)
+        self._memory = self._open(request.params.get("requestState"))
         self._take(request.params.get("inputResponses"))
-        if state is not None:
-            self.ahead = set(self._memory.asked)
+        self.ahead = set(self._memory.asked)
 
     @property
     def answers(self) -> Mapping[str, tuple[str, Any]]:
@@ -290,12 +286,9 @@ class StatelessReplay(Replay):
 
     def _binding(self) -> str:
         """Return the digest of the call that the state belongs to, and of its caller."""
-        params = self._request.params
-        bound = {
-            name: value
-            for name, value in params.items()
-            if name not in ("_meta", "inputResponses", "requestState")
-        }
+        bound = dict(self._request.params)
+        for name in ("_meta", "inputResponses", "requestState"):
+            bound.pop(name, None)
         text = to_json([self._principal, self._request.method, _sorted(bound)])
         from hashlib import sha256  # loaded when needed: it brings OpenSSL along
 
@@ -312,11 +305,10 @@ class StatelessReplay(Replay):
             raise InvalidParams(_BAD_STATE) from None
         if not is_array(opened) or opened[:1] != [_LAYOUT]:
             raise InvalidParams(_BAD_STATE)
-        _, binding, expires, call, number, answers, asked, steps = opened
+        _, binding, expires, *memory = opened
         if binding != self._binding() or expires < self._now:
             raise InvalidParams(_BAD_STATE)
-        recorded = {key: (mark, result) for key, (mark, result) in answers.items()}
-        return _Memory(call, number, recorded, asked, steps)
+        return _Memory(*memory)
 
     def _take(self, responses: Any) -> None:
         """Record the answers of this round, and ignore those without a request (MRTR-10)."""
@@ -338,11 +330,8 @@ class StatelessReplay(Replay):
     def _find(self, key: str, mark: str, ask: InputRequest[Any]) -> tuple[bool, Any]:
         recorded = self._memory.answers.get(key)
         if recorded is not None and recorded[0] in ("", mark):
-            try:
+            with suppress(InvalidInputResponse):  # MRTR-11: a malformed result is not an answer
                 answer = ask.parse_result(recorded[1])
-            except InvalidInputResponse:
-                pass  # MRTR-11: a malformed result never counts as an answer
-            else:
                 # From now on it answers this request, and no other.
                 self._memory.answers[key] = (mark, recorded[1])
                 if key in self.ahead:
@@ -381,7 +370,6 @@ class StatelessReplay(Replay):
             self._binding(),
             self._now + self._lifetime,
             memory.call,
-            memory.round + 1,
             memory.answers,
             {key: ask.fingerprint(revision) for key, ask in self.pending.items()},
             memory.steps,
@@ -391,7 +379,7 @@ class StatelessReplay(Replay):
 
 
 def _sorted(value: Any) -> Any:
-    """Return a JSON value with its members in order, so that equal values have equal texts."""
+    """Return a JSON value with its members sorted: equal values then have equal texts."""
     if is_object(value):
         return {name: _sorted(value[name]) for name in sorted(value)}
     if is_array(value):

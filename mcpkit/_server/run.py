@@ -235,10 +235,10 @@ class Run:
         defaults = Defaults(self.server.converters, self.server.settings.errors)
         tools = {tool.name: tool for tool in (make_tool(f, defaults=defaults) for f in functions)}
         described = [tool.to_wire(self.request.revision) for tool in tools.values()]
-        messages = list(sample.messages)
-        context, key = Context(self), sample.key
+        messages, context = list(sample.messages), Context(self)
         for number in range(rounds + 1):
-            asked = sample.continued(messages, described, key=f"{key}.{number}" if key else None)
+            asked = sample.continued(messages, str(number))
+            asked.tools = described
             if number == rounds:
                 asked.tool_choice = "none"
             result: SampleResult = await self.ask(asked)
