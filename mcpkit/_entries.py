@@ -193,7 +193,7 @@ def entry_fields(
             raise RegistrationError(f"{at}: there is no option {option!r}; {advice}")
     name = options.get("name") or signature.name
     if name == "<lambda>":
-        raise RegistrationError(f"{signature.where}: a lambda has no name; pass name=...")
+        raise RegistrationError(f"{at}: a lambda has no name; pass name=...")
     known: Mapping[str, Any] = entry.__dataclass_fields__
     fields = {key: each for key, each in options.items() if each is not None and key in known}
     errors = options.get("errors")

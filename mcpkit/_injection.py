@@ -29,7 +29,8 @@ from pydantic_core import ValidationError
 
 from mcpkit._concurrency.threads import ThreadCall, is_interrupt
 from mcpkit._protocol.input_request import InputRequest
-from mcpkit._signature.hints import ANNOTATED, UNIONS, function_name, location, underlying
+from mcpkit._signature.builtin_types import ANNOTATED, UNIONS
+from mcpkit._signature.hints import function_name, location, underlying
 from mcpkit._signature.signature import (
     Parameter,
     Signature,
@@ -119,17 +120,16 @@ def check_lifespan(lifespan: Any) -> None:
         raise RegistrationError(not_a_manager(lifespan))
     if not can_take(lifespan, None):
         raise RegistrationError(
-            f"{location(made)}: {function_name(made)}() is called with the app when serving "
-            f"starts; give it one parameter, app: MCPKit"
+            f"{location(lifespan)} is called with the app when serving starts; give it one "
+            f"parameter, app: MCPKit"
         )
 
 
 def not_a_manager(lifespan: Any) -> str:
     """Return the message for a lifespan that is not an async context manager."""
-    made = underlying(lifespan)
     return (
-        f"{location(made)}: {function_name(made)}() does not return an async context manager; make "
-        f"it an async def that yields once, under @contextlib.asynccontextmanager"
+        f"{location(lifespan)} does not return an async context manager; make it an async def that "
+        f"yields once, under @contextlib.asynccontextmanager"
     )
 
 

@@ -15,7 +15,7 @@ from mcpkit._entries import Defaults, Errors, decorated, errors_of, marked_in
 from mcpkit._injection import check_lifespan, not_a_manager
 from mcpkit._server.registry import Registry
 from mcpkit._server.server import Server, Settings
-from mcpkit._signature.hints import function_name, location, underlying
+from mcpkit._signature.hints import location
 from mcpkit._signature.signature import is_async
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.names import (
@@ -306,8 +306,7 @@ class MCPKit(Generic[StateT]):
             )
         if not is_async(fn):
             raise RegistrationError(
-                f"{location(underlying(fn))}: {function_name(fn)}() is not async; write async def, "
-                f"and await call_next()"
+                f"{location(fn)} is not async; write async def, and await call_next()"
             )
         self._server.add_middleware(fn)
         return fn

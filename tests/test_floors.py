@@ -221,7 +221,6 @@ HEAVY: Final = {
     "anyio",
     "asyncio",
     "click",
-    "docstring_parser",
     "httptools",
     "httpx2",
     "jsonschema",

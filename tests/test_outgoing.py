@@ -162,7 +162,7 @@ def test_certificates_are_read_once_and_only_for_what_is_encrypted(
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     monkeypatch.setattr(httpx2, "create_ssl_context", create)
-    monkeypatch.setattr(fetch_module, "_trusted", None)
+    fetch_module._trusting.cache_clear()
     assert tls_for("http://a") is tls_for("http://b") is not tls_for("https://a")
     assert tls_for("https://a") is tls_for("https://b")
     assert len(read) == 1

@@ -55,7 +55,7 @@ class TestFunction:
         found = inspected(book)
         city, nights = found.parameters
         line = inspect.getsourcelines(book)[1]
-        assert (found.name, found.returns, found.where) == ("book", bool, f"{HERE}:{line}")
+        assert (found.name, found.returns, found.place) == ("book", bool, f"{HERE}:{line}: book()")
         assert (city.name, city.annotation, city.required) == ("city", str, True)
         assert (nights.name, nights.annotation, nights.required) == ("nights", int, False)
         assert nights.default == 2

@@ -78,8 +78,7 @@ def typed(function: Callable[..., Any], value: Any) -> Any:
     """
     name = function_name(function)
     try:
-        target = underlying(function)
-        returns = resolve_hints(target, name, location(target)).get("return")
+        returns = resolve_hints(underlying(function), location(function)).get("return")
         if returns in (None, Any):
             return value
         form = form_of(returns)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import copy
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Annotated, Any, Final
 
 import pydantic
 from pydantic_core import ValidationError, from_json
 
+from mcpkit._signature.builtin_types import ANNOTATED
 from mcpkit._signature.schema import (
     PydanticForm,
     first_line,
@@ -73,7 +74,7 @@ class Field:
             field, self.default = self.default, UNSET
             annotation = Annotated[annotation, field]
             self._take_default(field)
-        if type(annotation) is not _ANNOTATED:
+        if type(annotation) is not ANNOTATED:
             return annotation
         has_names = False
         for each in annotation.__metadata__:
@@ -122,7 +123,7 @@ class _Texts:
     def check(self, check: Callable[[Any], Any], raw: Any) -> Any:
         """Return the value of an argument that is JSON inside of a string."""
         first = raw[:_MAX_BLANKS].lstrip()[:1] if isinstance(raw, str) else ""
-        if first in _CONTAINER_STARTS:
+        if first in ("[", "{"):
             if self._values <= 0 or len(raw) > MAX_JSON_LENGTH:
                 raise ValueError("too long")
             written = raw.encode()
@@ -134,14 +135,12 @@ class _Texts:
         return check(from_json(raw, allow_inf_nan=False))
 
 
-_CONTAINER_STARTS: Final = ("[", "{")
 _NUMBER_STARTS: Final = frozenset("-0123456789")
 _MAX_NUMBER: Final = 5000
 _MAX_BLANKS: Final = 100
 """Blanks before the first character."""
 
 
-_ANNOTATED: Final[Any] = type(Annotated[int, 0])
 _ORDINARY: Final = frozenset({bool, float, int, str, type(None), type(UNSET)})
 """The classes of immutable defaults."""
 
@@ -167,9 +166,12 @@ class Arguments:
 
     def __init__(self, signature: Signature) -> None:
         self._signature = signature
-        self._checks: list[tuple[str, str, Callable[[Any], Any], Field]] = []
-        """The name on the wire, the name in Python, the validator, and the field."""
         self.fields = [Field(each, signature) for each in signature.arguments]
+
+    @functools.cached_property
+    def _checks(self) -> list[tuple[str, str, Callable[[Any], Any], Field]]:
+        """The name on the wire, the name in Python, the validator, and the field."""
+        return [(each.wire_name, each.name, each.form.validate, each) for each in self.fields]
 
     def validate(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keyword arguments for the function, without those that keep their defaults.
@@ -181,10 +183,6 @@ class Arguments:
         problems: Problems | None = None
         texts: _Texts | None = None
         known = 0
-        if not self._checks:
-            self._checks = [
-                (each.wire_name, each.name, each.form.validate, each) for each in self.fields
-            ]
         for wire_name, name, check, field in self._checks:
             if wire_name in raw:
                 known += 1
@@ -207,15 +205,14 @@ class Arguments:
             elif field.default is not field.parameter.default:
                 values[name] = field.default
         if known != len(raw):
-            names = frozenset([field.wire_name for field in self.fields])
-            unknown = [name for name in raw if name not in names]
-            added = host_arguments(unknown)
-            if len(added) < len(unknown):
+            names = dict.fromkeys(field.wire_name for field in self.fields)
+            unknown = dict.fromkeys(name for name in raw if name not in names)
+            for mark, added in HOST_ARGUMENTS.items():
+                for name in added if mark in unknown else ():
+                    unknown.pop(name, None)
+            if unknown:
                 problems = problems or Problems()
-                problems.add_unknown(
-                    [name for name in unknown if name not in added],
-                    [field.wire_name for field in self.fields],
-                )
+                problems.add_unknown([*unknown], [*names])
         if problems is not None:
             raise InvalidArguments(problems.lines())
         return values
@@ -285,12 +282,7 @@ HOST_ARGUMENTS: Final[Mapping[str, Set[str]]] = {
     # n8n: https://github.com/n8n-io/n8n/issues/21716, mpeirone/zabbix-mcp-server/pull/27
     "toolCallId": {"toolCallId", "sessionId", "chatInput", "action", "tool"},
 }
-"""The arguments that hosts add to every call, by the one that is always among them."""
+"""The arguments that hosts add to every call, by the one that is always among them.
 
-
-def host_arguments(unknown: Iterable[str]) -> set[str]:
-    """Return the unknown arguments that a host has added by itself."""
-    names = set(unknown)
-    return {
-        each for mark, added in HOST_ARGUMENTS.items() if mark in names for each in added & names
-    }
+They are dropped unless the function has them.
+"""

@@ -157,17 +157,6 @@ def with_one_enum(schemas: Sequence[JsonSchema]) -> list[JsonSchema]:
     return made
 
 
-def is_plain(value: object, core: Mapping[str, Any]) -> bool:
-    """Return True if a scalar matches a core schema of this grammar, and is a JSON value."""
-    kind = core["type"]
-    if kind == "nullable":
-        return value is None or is_plain(value, core["schema"])
-    if kind == "literal":
-        return any(type(each) is type(value) and each == value for each in core["expected"])
-    known = _SCALARS.get(type(value))
-    return known is not None and known[0] == kind and _is_written(value)
-
-
 # --- Annotated ------------------------------------------------------------------------------------
 
 
@@ -277,15 +266,18 @@ _KEYWORDS: Final[dict[str, dict[str, str]]] = {
 }
 """The keyword of JSON Schema for a limit, by the type in a core schema."""
 
+ANNOTATED: Final[Any] = type(Annotated[int, 0])
+UNIONS: Final[Any] = {type(int | str), type(Optional[int])}  # noqa: UP045 - another class
+GENERICS: Final[Any] = {type(list[int]), type(typing.List[int])}  # noqa: UP006 - another class
+LITERAL: Final[Any] = type(Literal[0])
+
 _READERS: Final[dict[Any, Callable[[Any], BuiltIn | None]]] = {
     type: _named,
     type(Any): _named,
     type(None): lambda annotation: read_built_in(type(annotation)),
-    type(list[int]): _generic,
-    type(typing.List[int]): _generic,  # noqa: UP006 - another class than that of list[int]
-    type(Literal[1]): _generic,
-    type(Optional[int]): _union,  # noqa: UP045 - likewise
-    type(int | str): _union,
-    type(Annotated[int, 0]): _annotated,
+    ANNOTATED: _annotated,
+    LITERAL: _generic,
+    **dict.fromkeys(GENERICS, _generic),
+    **dict.fromkeys(UNIONS, _union),
 }
 """The reader of an annotation, by the annotation's class."""

@@ -1,16 +1,14 @@
 """The docstring of a function: its description, and those of its parameters.
 
-The library docstring-parser drops sections that it does not know, such as ``Note:``, so sections
-are found here, and all other text stays in the description. The library reads the parameters in the
-styles of NumPy and reST; Google's, the most frequent ones, are read here in a tenth of the time.
+All text that does not describe a parameter stays in the description. The library docstring-parser
+drops sections that it does not know, such as ``Note:``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from importlib import import_module
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 PartKind: TypeAlias = Literal["text", "section", "returns"]
 """Text as it was written, a section of a known name, and the section about the result."""
@@ -32,19 +30,19 @@ class Docs(NamedTuple):
     @property
     def description(self) -> str | None:
         """All parts; None if there are none."""
-        return self.told()
+        return self.without()
 
     @property
     def returns(self) -> str:
         """The section about the result, with its heading; empty if there is none."""
         return "\n".join(each.text for each in self.parts if each.kind == "returns")
 
-    def told(self, *left_out: PartKind) -> str | None:
+    def without(self, *omitted: PartKind) -> str | None:
         """Return the text of all parts except those of some kinds; None if it is empty."""
         made = ""
         before = ""
         for kind, text in self.parts:
-            if kind in left_out:
+            if kind in omitted:
                 continue
             if made:
                 short = kind != "text" and before != "text" and "\n" not in text
@@ -103,6 +101,9 @@ _ITEM: Final = re.compile(
 
 _GOOGLE: Final = re.compile(r"(?:\(([^:]*?)(?:, optional)?\)[ ]*)?(?::|[-–—][ ])[ ]*(.*)")
 """The type and the description behind a name."""
+
+_NUMPY: Final = re.compile(r":[ ]*(.*?)(?:,[ ]*(?:optional|default\b).*)?")
+"""The type behind a name."""
 
 _NAMING: Final = _RETURNING | _RAISING | _YIELDING | {"exceptions", "warns"}
 """Sections whose items have a name or a type, and below it a description."""
@@ -210,26 +211,23 @@ class _Reader:
     def _item(self, match: re.Match[str], more: Sequence[str], underlined: bool) -> bool:
         """Read the name of an item and the rest of its first line; False if it is unknown."""
         rest = match.string[match.end() :]
-        if not underlined:
-            found = _GOOGLE.fullmatch(rest)
-            return found is not None and self._describe(match[1], found[1], found[2], more)
-        if rest[:1] != ":" and (rest or not more):
+        if underlined and not rest:
+            return bool(more) and self._describe(match[1], None, "", more)
+        found = (_NUMPY if underlined else _GOOGLE).fullmatch(rest)
+        if found is None:
             return False
-        parsed = _parsed("numpydoc", f"Parameters\n----------\n{match[1]} {rest}")
-        return parsed is not None and self._describe(match[1], parsed.type_name, "", more)
+        return self._describe(match[1], found[1], "" if underlined else found[2], more)
 
     def _describe(self, names: str, kind: str | None, first: str, more: Sequence[str]) -> bool:
         """Add a description of parameters; False if one is unknown."""
         each_name = [each.strip("*` ") for each in names.split(",")]
         if self._names is not None and not all(each in self._names for each in each_name):
             return False
-        told = _with_choices(kind or "", _folded(first, more))
+        text = _with_choices(kind or "", _folded(first, more))
         for name in each_name:
-            before = self._found.get(name)
-            if before:  # a parameter that is described twice
-                self._found[name] = before if told in before else f"{before}\n{told}"
-            elif told:
-                self._found[name] = told
+            before = self._found.get(name, "")
+            if text not in before:  # a parameter may be described twice
+                self._found[name] = f"{before}\n{text}" if before else text
         return True
 
     def _field(self, lines: Sequence[str]) -> bool:
@@ -239,18 +237,16 @@ class _Reader:
             return False
         kind, about, first = field[1].lower(), (field[2] or "").strip(), field[3] or ""
         if kind in _PARAMETERS and about:
-            parsed = _parsed("rest", f":param {about}: {first}")
-            if parsed is None:
-                return False
-            if not self._describe(parsed.arg_name, parsed.type_name, first, lines[1:]):
+            *words, name = about.split()
+            if not self._describe(name, " ".join(words), first, lines[1:]):
                 return False
             self._end_text()
         elif kind == "type" and about:
             if self._names is not None and about not in self._names:
                 return False
-            told = _with_choices(_folded(first, lines[1:]), self._found.get(about, ""))
-            if told:
-                self._found[about] = told
+            text = _with_choices(_folded(first, lines[1:]), self._found.get(about, ""))
+            if text:
+                self._found[about] = text
             self._end_text()
         elif kind in _FIELD_TITLES:
             part, title = _FIELD_TITLES[kind]
@@ -258,17 +254,6 @@ class _Reader:
         else:
             return False
         return True
-
-
-def _parsed(style: str, text: str) -> Any:
-    """Return the parameter that docstring-parser finds in a text; None if it finds none."""
-    from docstring_parser import DocstringParam, ParseError
-
-    try:
-        found = import_module(f"docstring_parser.{style}").parse(text).meta
-    except ParseError:
-        return None
-    return found[0] if len(found) == 1 and isinstance(found[0], DocstringParam) else None
 
 
 def _with_choices(kind: str, text: str) -> str:

@@ -9,10 +9,11 @@ import sys
 import types
 import typing
 from collections.abc import Callable
-from typing import Annotated, Any, Final, Generic, Literal, Optional, Protocol, cast
+from typing import Any, Final, Generic, Protocol, cast
 
 from typing_extensions import TypeAliasType, get_type_hints
 
+from mcpkit._signature.builtin_types import ANNOTATED, GENERICS, LITERAL, UNIONS
 from mcpkit._utils.json import UNSET
 from mcpkit.errors import RegistrationError
 
@@ -28,12 +29,12 @@ def unalias(annotation: Any) -> Any:
 _ALIASES: Final[Any] = {TypeAliasType, getattr(typing, "TypeAliasType", TypeAliasType)}
 
 
-def resolve_hints(fn: Callable[..., Any], name: str, where: str) -> dict[str, Any]:
+def resolve_hints(fn: Callable[..., Any], place: str) -> dict[str, Any]:
     """Return the annotations of a function as types.
 
     Strings (``from __future__ import annotations``) are evaluated in the function's globals and
     closure, and in the functions around it if they are still running; names imported only under
-    ``if TYPE_CHECKING:`` are imported now.
+    ``if TYPE_CHECKING:`` are imported now. Messages begin with `place`.
 
     Raises:
         RegistrationError: A name cannot be resolved.
@@ -52,13 +53,13 @@ def resolve_hints(fn: Callable[..., Any], name: str, where: str) -> dict[str, An
                 found = _typing_only_import(fn, missing)
             if found is UNSET:
                 raise RegistrationError(
-                    f"{where}: {name}(): the annotation names {missing!r}, which cannot be found "
+                    f"{place}: the annotation names {missing!r}, which cannot be found "
                     f"at run time; import it outside `if TYPE_CHECKING:` and at module level"
                 ) from None
             scope[missing] = found
         except Exception as error:
             raise RegistrationError(
-                f"{where}: {name}(): an annotation cannot be evaluated: {error}"
+                f"{place}: an annotation cannot be evaluated: {error}"
             ) from error
 
 
@@ -102,18 +103,12 @@ def _is_settled(annotation: object) -> bool:
     if kind is ANNOTATED:
         return _is_settled(origin)
     # This excludes ClassVar[...] and the like.
-    if kind in UNIONS or (kind in _GENERICS and isinstance(origin, type)):
+    if kind in UNIONS or (kind in GENERICS and isinstance(origin, type)):
         parts: tuple[object, ...] = getattr(annotation, "__args__", ())
         return all(map(_is_settled, parts))
-    if kind is _LITERAL or annotation is Any or annotation is ...:
+    if kind is LITERAL or annotation is Any or annotation is ...:
         return True
     return issubclass(kind, type) and annotation is not Protocol
-
-
-ANNOTATED: Final[Any] = type(Annotated[int, 0])
-_LITERAL: Final = type(Literal[0])
-UNIONS: Final[Any] = {type(int | str), type(Optional[int])}  # noqa: UP045 - another class
-_GENERICS: Final[Any] = {type(list[int]), type(typing.List[int])}  # noqa: UP006 - another class
 
 
 # --- the search for names -------------------------------------------------------------------------
@@ -192,14 +187,13 @@ def underlying(fn: Callable[..., Any]) -> Callable[..., Any]:
         return fn
     fn = inspect.unwrap(without_arguments(fn))
     if isinstance(fn, types.MethodType):
-        fn = fn.__func__
-    if not inspect.isroutine(fn) and not isinstance(fn, type):
-        call = type(fn).__call__
-        return call if inspect.isfunction(call) else fn
+        return fn.__func__
+    inner: Any = fn
     if isinstance(fn, type):
-        init = cast("Any", fn).__init__
-        return init if inspect.isfunction(init) else fn
-    return fn
+        inner = cast("Any", fn).__init__
+    elif not inspect.isroutine(fn):
+        inner = type(fn).__call__
+    return inner if inspect.isfunction(inner) else fn
 
 
 def function_name(fn: Callable[..., Any]) -> str:
@@ -210,8 +204,10 @@ def function_name(fn: Callable[..., Any]) -> str:
 
 
 def location(fn: Callable[..., Any]) -> str:
-    """Return ``file:line`` of the definition of a function, or its module."""
-    code = getattr(fn, "__code__", None)
+    """Return ``file:line: name()`` of a callable, or its module instead of the file and line."""
+    target = underlying(fn)
+    where = str(getattr(target, "__module__", "?"))
+    code = getattr(target, "__code__", None)
     if isinstance(code, types.CodeType):
-        return f"{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"
-    return str(getattr(fn, "__module__", "?"))
+        where = f"{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"
+    return f"{where}: {function_name(fn)}()"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, cast
+from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
 
 import pydantic
 from pydantic_core import (
@@ -23,7 +24,7 @@ from pydantic_core import (
     to_json,
 )
 
-from mcpkit._signature.builtin_types import BuiltIn, is_plain, read_built_in, with_one_enum
+from mcpkit._signature.builtin_types import ANNOTATED, BuiltIn, read_built_in, with_one_enum
 from mcpkit._signature.validation import (
     is_large,
     limit_of_depth,
@@ -150,8 +151,6 @@ class TypeForm:
         Raises:
             ValueError: The value is not of the type, or JSON cannot represent it.
         """
-        if self.is_built_in and is_plain(value, self._core):
-            return value
         shown = self.serializer.to_python(value, mode="json", by_alias=True, warnings="error")
         if not is_finite(shown):
             raise ValueError("NaN and infinities have no JSON")
@@ -248,7 +247,6 @@ def is_finite(value: Any) -> bool:
     return next(infinities(value), None) is None
 
 
-_ANNOTATED: Final[Any] = type(Annotated[int, 0])
 _forms: dict[Any, TypeForm] = {}
 
 
@@ -258,7 +256,7 @@ def form_of(annotation: Any) -> TypeForm:
     Raises:
         pydantic.errors.PydanticUserError: Pydantic cannot express the type.
     """
-    if type(annotation) is _ANNOTATED:
+    if type(annotation) is ANNOTATED:
         # Hashing one takes as long as reading it, and most are unique.
         read = read_built_in(annotation)
         if read is not None:
@@ -294,12 +292,6 @@ def schema_generator() -> Any:
     """Return the schema generator, which omits titles that repeat a name."""
     from pydantic.json_schema import GenerateJsonSchema
 
-    def without_name(schema: Mapping[str, Any], made: JsonSchema) -> JsonSchema:
-        cls = schema.get("cls")
-        if cls is not None and made.get("title") == getattr(cls, "__name__", None):
-            del made["title"]
-        return made
-
     class Untitled(GenerateJsonSchema):
         def field_title_should_be_set(self, schema: Any) -> bool:
             return False
@@ -322,9 +314,12 @@ def schema_generator() -> Any:
         def _inside(self, schema: Any, describe: Callable[[Any], JsonSchema]) -> JsonSchema:
             self.depth += 1
             try:
-                return without_name(schema, describe(schema))
+                made = describe(schema)
             finally:
                 self.depth -= 1
+            if "title" in made and made["title"] == getattr(schema.get("cls"), "__name__", None):
+                del made["title"]
+            return made
 
         def p_arguments_schema(self, arguments: Any, var_args_schema: Any) -> JsonSchema:
             made = super().p_arguments_schema(arguments, var_args_schema)
@@ -385,8 +380,6 @@ def schema_generator() -> Any:
 
 # --- tidying a schema -----------------------------------------------------------------------------
 
-_REF: Final = "#/$defs/"
-
 
 def optional_instead_of_null(schema: JsonSchema) -> None:
     """Turn ``T | None = None`` into an optional ``T``: null is accepted, but not advertised."""
@@ -414,18 +407,17 @@ def settle_references(schema: JsonSchema) -> JsonSchema:
     definitions: dict[str, JsonSchema] = schema.pop("$defs", {})
     if not definitions:
         return schema
-    recursive = {name for name in definitions if name in _reached(definitions, name)}
-    counts: dict[str, int] = dict.fromkeys(definitions, 0)
-    for each in [schema, *definitions.values()]:
-        for part in every_schema(each):
-            name = _target(part)
-            if name in counts:
-                counts[name] += 1
+    every = [schema, *definitions.values()]
+    counts = Counter(_target(part) for each in every for part in every_schema(each))
+    recursive = {name for name, each in definitions.items() if name in _used(definitions, each)}
+    kept = {
+        name: each for name, each in definitions.items() if name in recursive or counts[name] > 1
+    }
 
     def settle(part: JsonSchema, root: bool = False) -> None:
         while (name := _target(part)) in definitions:
-            shared = counts[name] > 1 and "x-mcp-header" not in part
-            if not root and (shared or name in recursive):
+            is_shared = name in recursive or (name in kept and "x-mcp-header" not in part)
+            if is_shared and not root:
                 break
             del part["$ref"]
             for key, value in copy_schema(definitions[name]).items():
@@ -434,41 +426,31 @@ def settle_references(schema: JsonSchema) -> JsonSchema:
             settle(inner)
 
     settle(schema, root=True)
-    kept = {
-        name: each for name, each in definitions.items() if name in recursive or counts[name] > 1
-    }
     for each in kept.values():
         settle(each)
-    used: set[str] = set()
-    waiting = [schema]
-    while waiting:
-        for part in every_schema(waiting.pop()):
-            name = _target(part)
-            if name in kept and name not in used:
-                used.add(name)
-                waiting.append(kept[name])
+    used = _used(kept, schema)
     if used:
         schema["$defs"] = {name: each for name, each in kept.items() if name in used}
     return schema
 
 
 def _target(schema: JsonSchema) -> str:
-    """The name in ``$defs`` that a schema refers to, or an empty string."""
+    """Return the name in ``$defs`` that a schema refers to, or an empty string."""
     ref = schema.get("$ref")
-    return ref[len(_REF) :] if isinstance(ref, str) and ref.startswith(_REF) else ""
+    return ref.removeprefix("#/$defs/") if isinstance(ref, str) else ""
 
 
-def _reached(definitions: Mapping[str, JsonSchema], start: str) -> set[str]:
-    """The definitions that one refers to, directly or through others."""
-    seen: set[str] = set()
-    waiting = [start]
+def _used(definitions: Mapping[str, JsonSchema], schema: JsonSchema) -> set[str]:
+    """Return the names of definitions that a schema refers to, directly or through others."""
+    found: set[str] = set()
+    waiting = [schema]
     while waiting:
-        for part in every_schema(definitions[waiting.pop()]):
+        for part in every_schema(waiting.pop()):
             name = _target(part)
-            if name in definitions and name not in seen:
-                seen.add(name)
-                waiting.append(name)
-    return seen
+            if name in definitions and name not in found:
+                found.add(name)
+                waiting.append(definitions[name])
+    return found
 
 
 def first_line(error: BaseException) -> str:

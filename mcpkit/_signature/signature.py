@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
+from mcpkit._signature.builtin_types import ANNOTATED, UNIONS
 from mcpkit._signature.docstrings import Docs, Part, parse_docstring
 from mcpkit._signature.hints import (
-    ANNOTATED,
-    UNIONS,
     function_name,
     location,
     resolve_hints,
@@ -55,17 +54,12 @@ class Signature(NamedTuple):
     parameters: tuple[Parameter, ...]  # in order, injected ones included
     returns: Any  # the resolved return annotation; `UNSET` if there is none
     docs: Docs
-    where: str  # ``file:line`` of the definition, for messages
+    place: str  # ``file:line: name()``, for messages
 
     @property
     def arguments(self) -> tuple[Parameter, ...]:
         """The parameters that the client fills."""
         return tuple([each for each in self.parameters if each.source == "argument"])
-
-    @property
-    def place(self) -> str:
-        """``file:line: name()``, for messages."""
-        return f"{self.where}: {self.name}()"
 
 
 def inspect_function(
@@ -82,41 +76,37 @@ def inspect_function(
         RegistrationError: A parameter or annotation is unsupported; the message has the fix.
     """
     target = underlying(fn)
-    where = location(target)
-    name = function_name(fn)
+    place = location(fn)
     if isinstance(fn, classmethod):
-        raise RegistrationError(
-            f"{where}: {name}() has no class to be called on yet; mark it with the decorators of "
-            f"mcpkit, and include the class: app.include(...)"
-        )
-    raw = _parameters(fn, name)
+        raise RegistrationError(f"{place} is a method of no class yet; {_INCLUDE}")
+    raw = _parameters(fn, place)
     if is_open:
         raw = [each for each in raw if each[2] is not inspect.Parameter.VAR_KEYWORD]
-    names = [each[0] for each in raw]
-    hints = resolve_hints(target, name, where)
+    names = {each[0] for each in raw}
+    hints = resolve_hints(target, place)
     if fn is not target or "__signature__" in getattr(fn, "__dict__", ()):
-        hints.update(_changed_hints(fn, target, names, name, where))
+        hints.update(_changed_hints(fn, target, names, place))
     if isinstance(fn, type):
         hints["return"] = fn
     # Hide arguments bound by `functools.partial` from the description, as we hide dependencies.
     code = getattr(target, "__code__", None)
     filled = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code else ()
     docs = parse_docstring(_docstring(fn, target), {*names, *filled})
-    returned = _told_in(hints.get("return"))
+    returned = _text_in(hints.get("return"))
     if returned is not None and not docs.returns:
         docs = docs._replace(parts=(*docs.parts, Part("returns", f"Returns: {returned}")))
-    at = f"{where}: {name}()"
-    parameters = tuple([_parameter(each, hints, docs, at, contexts) for each in raw])
+    parameters = tuple([_parameter(each, hints, docs, place, contexts) for each in raw])
     returns = hints.get("return", UNSET)
-    return Signature(name, is_async(fn), parameters, returns, docs, where)
+    return Signature(function_name(fn), is_async(fn), parameters, returns, docs, place)
+
+
+_INCLUDE: Final = (
+    "mark it with the decorators of mcpkit, and include its object or class: app.include(...)"
+)
 
 
 def _changed_hints(
-    fn: Callable[..., Any],
-    target: Callable[..., Any],
-    names: Iterable[str],
-    name: str,
-    where: str,
+    fn: Callable[..., Any], target: Callable[..., Any], names: Set[str], place: str
 ) -> dict[str, Any]:
     """Return the annotations in which a wrapper differs from the function that it wraps.
 
@@ -124,7 +114,6 @@ def _changed_hints(
     ``*args`` and ``**kwargs`` are ignored, and so is ``Any`` for its result.
     """
     before: dict[str, Any] = getattr(target, "__annotations__", {})
-    names = {*names}
     changed: dict[str, Any] = {}
     scope: dict[str, Any] = {}
     for each in reversed([fn, *_wrapped_by(fn)]):
@@ -138,7 +127,8 @@ def _changed_hints(
         if isinstance(signature, inspect.Signature):
             every = {one.name: one.annotation for one in signature.parameters.values()}
             every["return"] = signature.return_annotation
-            changed.update({key: found for key, found in every.items() if found is not _EMPTY})
+            is_empty = inspect.Signature.empty
+            changed.update({key: found for key, found in every.items() if found is not is_empty})
     changed = {key: found for key, found in changed.items() if found is not before.get(key)}
     if changed.get("return") is Any and "return" in before:
         del changed["return"]
@@ -146,12 +136,9 @@ def _changed_hints(
     if not changed or code is None:
         return {key: found for key, found in changed.items() if not isinstance(found, str)}
     # A string may refer to the module of the decorator or to that of the function.
-    probe = types.FunctionType(code, scope, name, None, getattr(target, "__closure__", None))
+    probe = types.FunctionType(code, scope, closure=getattr(target, "__closure__", None))
     probe.__annotations__ = changed
-    return resolve_hints(probe, name, where)
-
-
-_EMPTY: Final = inspect.Parameter.empty
+    return resolve_hints(probe, place)
 
 
 def _wrapped_by(fn: Callable[..., Any]) -> list[Callable[..., Any]]:
@@ -165,14 +152,14 @@ def _wrapped_by(fn: Callable[..., Any]) -> list[Callable[..., Any]]:
     return found
 
 
-def _told_in(annotation: Any) -> str | None:
+def _text_in(annotation: Any) -> str | None:
     """Return the text in ``Annotated[..., "text"]``, also of a choice of a union."""
     if type(annotation) is ANNOTATED:
         texts = [getattr(each, "documentation", each) for each in annotation.__metadata__]
-        told = "\n".join(each.strip() for each in texts if isinstance(each, str))
-        return told or _told_in(annotation.__origin__)
+        text = "\n".join(each.strip() for each in texts if isinstance(each, str))
+        return text or _text_in(annotation.__origin__)
     if type(annotation) in UNIONS:
-        return next(filter(None, map(_told_in, annotation.__args__)), None)
+        return next(filter(None, map(_text_in, annotation.__args__)), None)
     return None
 
 
@@ -180,7 +167,7 @@ _Raw: TypeAlias = tuple[str, Any, Any]
 """A parameter: its name, its default or `UNSET`, and its kind as in `inspect`."""
 
 
-def _parameters(fn: Callable[..., Any], name: str) -> Iterable[_Raw]:
+def _parameters(fn: Callable[..., Any], place: str) -> list[_Raw]:
     """Return the parameters of a callable, except bound ones."""
     plain = _plain_parameters(fn)
     if plain is not None:
@@ -188,7 +175,9 @@ def _parameters(fn: Callable[..., Any], name: str) -> Iterable[_Raw]:
     try:
         found = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
-        raise RegistrationError(f"{name}: has no signature that Python can show; wrap it") from None
+        raise RegistrationError(
+            f"{place}: has no signature that Python can show; wrap it"
+        ) from None
     return [
         (each.name, UNSET if each.default is each.empty else each.default, each.kind)
         for each in found
@@ -234,18 +223,13 @@ def _parameter(
     if kind is not _NAMED or name in _RESERVED or isinstance(default, _MARKS):
         _refuse_raw(raw, hints, at, contexts)
     annotation = hints.get(name, Any)
-    description = docs.parameters.get(name)
+    named = unalias(annotation)
+    is_context = is_context_type(named, contexts)
     marks: list[Any] = []
-    if type(annotation) is type:
-        is_context = issubclass(annotation, contexts)
-    else:
-        named = annotation if type(annotation) is ANNOTATED else unalias(annotation)
-        is_context = is_context_type(named, contexts)
-        if is_context or type(named) is ANNOTATED:
-            annotation = named  # a recursive alias keeps its name
-        if type(annotation) is ANNOTATED:
-            marks = [each for each in annotation.__metadata__ if isinstance(each, _MARKS)]
-        description = _told_in(annotation) or description
+    if is_context or type(named) is ANNOTATED:
+        annotation = named  # a recursive alias keeps its name
+        marks = [each for each in getattr(named, "__metadata__", ()) if isinstance(each, _MARKS)]
+    description = _text_in(annotation) or docs.parameters.get(name)
     source: Source = "context" if is_context else "argument"
     mark: Any = None
     for each in marks if not is_context else ():
@@ -279,23 +263,21 @@ _SOURCES: Final[Sequence[tuple[type, Source]]] = (
 
 def _refuse_raw(raw: _Raw, hints: Mapping[str, Any], at: str, contexts: tuple[type, ...]) -> None:
     name, default, kind = raw
-    if kind is inspect.Parameter.VAR_POSITIONAL or kind is inspect.Parameter.VAR_KEYWORD:
-        star = "*" if kind is inspect.Parameter.VAR_POSITIONAL else "**"
-        instead = "list" if star == "*" else "dict"
-        also = ", or describe them with input_schema=" if star == "**" else ""
+    if kind is inspect.Parameter.VAR_POSITIONAL:
         raise RegistrationError(
-            f"{at}: {star}{name} has no names a client could use; "
-            f"write a parameter of type {instead} instead{also}"
+            f"{at}: *{name} has no names a client could use; write a parameter of type list instead"
+        )
+    if kind is inspect.Parameter.VAR_KEYWORD:
+        raise RegistrationError(
+            f"{at}: **{name} has no names a client could use; write a parameter of type dict "
+            f"instead, or describe them with input_schema="
         )
     if kind is inspect.Parameter.POSITIONAL_ONLY:
         raise RegistrationError(
             f"{at}: {name} is positional-only, arguments arrive by name; remove the /"
         )
     if name in _METHODS and name not in hints:
-        raise RegistrationError(
-            f"{at}: is a method, and nothing fills {name}; mark it with the decorators of "
-            f"mcpkit, and include the object: app.include(...)"
-        )
+        raise RegistrationError(f"{at}: is a method, and nothing fills {name}; {_INCLUDE}")
     if name == "ctx" and name not in hints and contexts:
         raise RegistrationError(
             f"{at}: ctx has no annotation, so a client would have to send it; write ctx: Context, "
@@ -345,11 +327,9 @@ def is_context_type(annotation: object, contexts: tuple[type, ...]) -> bool:
 
 def _docstring(fn: Callable[..., Any], target: Callable[..., Any]) -> str:
     fn = without_arguments(fn)
-    for each in (fn, *_wrapped_by(fn)) if fn is not target else ():
+    for each in (fn, *_wrapped_by(fn)):
         if inspect.isroutine(each) and each.__doc__ is not None:
             return inspect.cleandoc(each.__doc__)  # a wrapper may have its own
-    if fn is target and type(fn) is types.FunctionType and fn.__doc__ is not None:
-        return inspect.cleandoc(fn.__doc__)
     if target.__doc__ is None and not inspect.isroutine(fn):
         # An object with ``__call__``, or a class: the class has the docstring.
         return inspect.cleandoc((fn if isinstance(fn, type) else type(fn)).__doc__ or "")

@@ -177,14 +177,8 @@ def _checked(kind: str, check: Callable[[Any], Any], core: dict[str, Any]) -> di
     return {"type": kind, "function": {"type": "no-info", "function": check}, "schema": core}
 
 
-class _Keys(threading.local):
-    """The different keys of one message by their hash, while a thread validates it."""
-
-    def __init__(self) -> None:
-        self.by_hash: dict[int, list[Any]] = {}
-
-
-_keys: Final = _Keys()
+_keys: Final = threading.local()
+"""The different keys of one message by their hash, while a thread validates it."""
 
 
 def _check_hash(value: Any) -> Any:
@@ -387,16 +381,14 @@ class Problems:
 
     def add_unknown(self, unknown: Sequence[str], names: Sequence[str]) -> None:
         """Add arguments whose names are not among the known ones."""
+        import difflib  # only after a mistake
+
         shown = unknown[: max(0, MAX_PROBLEMS - len(self._lines))]
         for index, name in enumerate(shown):
-            close: list[str] = []
+            hint = f"known: {', '.join(names) or 'none'}"
             if index < _MAX_COMPARED and len(name) <= _MAX_NAME:
-                import difflib  # only after a mistake
-
-                close = difflib.get_close_matches(name, names, n=1)
-            hint = (
-                f'did you mean "{close[0]}"?' if close else f"known: {', '.join(names) or 'none'}"
-            )
+                for close in difflib.get_close_matches(name, names, n=1):
+                    hint = f'did you mean "{close}"?'
             self.add(name, f"unknown argument; {hint}")
         self._others += len(unknown) - len(shown)
 
@@ -405,25 +397,19 @@ class Problems:
 
         Errors at one path share a line: of a union, each choice says what it expects.
         """
-        expected: dict[str, list[str]] = {}
-        got: dict[str, Any] = {}
-        counts: dict[str, int] = {}
+        found: dict[str, list[tuple[str, Any]]] = {}
         for each in _first_errors(error):
             path, words, value = _describe(each, raw, name)
-            if path not in expected and len(expected) >= MAX_PROBLEMS:
+            if path not in found and len(found) >= MAX_PROBLEMS:
                 break
-            known = expected.setdefault(path, [])
-            if words not in known:
-                known.append(words)
-            if value is not UNSET:
-                got[path] = value
-            counts[path] = counts.get(path, 0) + 1
-        for path, choices in expected.items():
-            text = " or ".join(choices)
-            if path in got:
-                text = f"expected {text}, got {summarize(got[path])}"
-            self.add(path, text, counts[path])
-        self._others += error.error_count() - sum(counts.values())
+            found.setdefault(path, []).append((words, value))
+        for path, errors in found.items():
+            text = " or ".join(dict.fromkeys(words for words, _ in errors))
+            values = [value for _, value in errors if value is not UNSET]
+            if values:
+                text = f"expected {text}, got {summarize(values[-1])}"
+            self.add(path, text, len(errors))
+        self._others += error.error_count() - sum(map(len, found.values()))
         if (is_array(raw) or is_object(raw)) and is_large(to_json(raw, fallback=str)):
             self._is_incomplete = True
 

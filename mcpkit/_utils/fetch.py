@@ -9,6 +9,7 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 from urllib.parse import quote, urlsplit
@@ -99,20 +100,21 @@ def check_address(url: object, option: str) -> str:
     Raises:
         ValueError: The URL is something else, or has characters that a header cannot (SEC-18).
     """
+    refused = ValueError(
+        f"{option}: {url!r} is not a URL without a fragment, such as https://example.com/path"
+    )
     if not isinstance(url, str) or not url.isascii() or not url.isprintable():
-        raise ValueError(f"{option}: {url!r} is not a URL")
-    if not set(url).isdisjoint(' "\\<>{}|^`') or "#" in url:
-        raise ValueError(f"{option}: {url!r} is not a URL without a fragment")
+        raise refused
     try:
         parts = urlsplit(url)
         host = parts.hostname
         _ = parts.port
     except ValueError:
-        raise ValueError(f"{option}: {url!r} is not a URL") from None
+        raise refused from None
     if not host or parts.scheme not in ("https", "http") or "@" in parts.netloc:
-        raise ValueError(
-            f"{option}: {url!r} is not a URL, which looks like https://example.com/path"
-        )
+        raise refused
+    if not set(url).isdisjoint(' "\\<>{}|^`#'):
+        raise refused
     if parts.scheme == "http" and not is_loopback_name(host):
         raise ValueError(f"{option}: {url!r} is not encrypted; use https")
     return url
@@ -333,9 +335,6 @@ _UNREACHABLE: Final = {
     errno.ENETUNREACH,
 }
 
-_trusted: tuple[object, ssl.SSLContext] | None = None
-_trusting_none: ssl.SSLContext | None = None
-
 
 def tls_for(url: str) -> ssl.SSLContext:
     """Return the TLS context with which an HTTP client verifies the certificates of servers.
@@ -351,22 +350,26 @@ def tls_for(url: str) -> ssl.SSLContext:
     Raises:
         OSError: There is no such file.
     """
-    global _trusted, _trusting_none
     if url.partition(":")[0].lower() == "http":
-        import ssl  # which loads OpenSSL
-
-        if _trusting_none is None:
-            _trusting_none = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        return _trusting_none
+        return _trusting_none()
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     # A file may be replaced while this process runs; a folder is read at every handshake.
-    key = file, folder, os.stat(file).st_mtime_ns if file else None
-    if _trusted is None or _trusted[0] != key:
-        import httpx2
+    return _trusting(file, folder, os.stat(file).st_mtime_ns if file else None)
 
-        context: Any = httpx2.create_ssl_context()
-        _trusted = key, context
-    return _trusted[1]
+
+@cache
+def _trusting_none() -> ssl.SSLContext:
+    import ssl  # which loads OpenSSL
+
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+@lru_cache(maxsize=1)
+def _trusting(*environment: object) -> ssl.SSLContext:
+    import httpx2
+
+    context: ssl.SSLContext = httpx2.create_ssl_context()
+    return context
 
 
 def reason_of(error: BaseException) -> str:

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 # urllib.parse is imported where it is used, because few servers need it.
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from keyword import iskeyword
 from typing import Final, NamedTuple, NoReturn, TypeAlias
 
@@ -66,15 +66,11 @@ class UriTemplate:
     def __init__(self, template: str, *, whole: Collection[str] = ()) -> None:
         self.template = template
         self.whole = frozenset(whole)
-        parts = _Parser(template).parse()
-        if whole:
-            parts = tuple(_with_whole(parts, whole))
-        self._parts = parts
-        expressions = [part for part in parts if isinstance(part, _Expression)]
+        head = _Parser(template, self.whole).parse()
+        expressions = [part for part in head if isinstance(part, _Expression)]
         self.variables = tuple(variable for part in expressions for variable in part.variables)
         """In order of appearance."""
 
-        head = list(parts)
         self._fragment = _pop_optional(head, "#")
         self._query = _pop_optional(head, "?&")
         leads = "#" if self._query or self._fragment else ""
@@ -87,9 +83,6 @@ class UriTemplate:
         self._tail = re.compile(tail, re.DOTALL)
         self.prefix, self._runs = _plan(head, leads)
         """The text before the first variable, percent-encoded."""
-
-    def __repr__(self) -> str:
-        return f"UriTemplate({self.template!r})"
 
     @property
     def is_literal(self) -> bool:
@@ -203,24 +196,6 @@ class _Expression(NamedTuple):
     variables: tuple[Variable, ...]
 
 
-def _with_whole(parts: Iterable[_Part], whole: Collection[str]) -> Iterator[_Part]:
-    """Yield the parts, with lists named in `whole` as one text if alone in their expression."""
-    for part in parts:
-        is_text = (
-            isinstance(part, _Expression)
-            and part.symbol in ("", "+", "/")
-            and len(part.variables) == 1
-            and part.variables[0].multiple
-            and part.variables[0].name in whole
-        )
-        if isinstance(part, str) or not is_text:
-            yield part
-        else:
-            yield part.operator.first
-            text = part.variables[0]._replace(multiple=False)
-            yield _Expression("+", _OPERATORS["+"], (text,))
-
-
 _Part: TypeAlias = "str | _Expression"
 
 
@@ -247,12 +222,13 @@ _NOT_LITERAL: Final = re.compile('[\x00-\x20\x7f"<>\\\\^`|}\ud800-\udfff]|%(?![0
 
 
 class _Parser:
-    def __init__(self, template: str) -> None:
+    def __init__(self, template: str, whole: Collection[str]) -> None:
         self.template = template
+        self.whole = whole
         self.names: set[str] = set()
         self.parts: list[_Part] = []
 
-    def parse(self) -> tuple[_Part, ...]:
+    def parse(self) -> list[_Part]:
         for found in re.finditer(r"[^{]+|\{[^{}]*(\}?)", self.template):
             position = found.start()
             if found[0][0] != "{":
@@ -263,7 +239,7 @@ class _Parser:
                 self.refuse(
                     position, "this '{' is never closed; write '{name}', or %7B for a brace"
                 )
-        return tuple(self.parts)
+        return self.parts
 
     def refuse(self, position: int, problem: str) -> NoReturn:
         raise ValueError(f"URI template {self.template!r}, column {position + 1}: {problem}")
@@ -276,24 +252,11 @@ class _Parser:
                 "%": "'%' without two hex digits; write %25 for a percent sign",
             }.get(bad[0], f"{bad[0]!r} is not allowed in a URI; percent-encode it")
             self.refuse(start + bad.start(), advice)
-        previous = self.previous()
-        if previous is not None and previous.symbol in ("?", "&"):
-            self.refuse(
-                start,
-                f"text after '{{{previous.symbol}...}}', which reads to the end of the query; "
-                f"write the text before it",
-            )
+        self.check_query(start)
         self.parts.append(_normalise(text))
 
     def add_expression(self, start: int, body: str) -> None:
-        symbol = body[:1]
-        if symbol and symbol in "=,!@|$()~":
-            self.refuse(
-                start + 1,
-                f"no operator {symbol!r}; write one of + # . / ; ? &, or none for {{var}}",
-            )
-        if symbol not in _OPERATORS:
-            symbol = ""
+        symbol = body[:1] if body[:1] in _OPERATORS else ""
         closes = start + len(body) + 2 == len(self.template)
         required = not (symbol in ("?", "&") or (symbol == "#" and closes))
         variables: list[Variable] = []
@@ -301,37 +264,36 @@ class _Parser:
         for text in body[len(symbol) :].split(","):
             variables.append(self.variable(position, text, required))
             position += len(text) + 1
-        self.check_neighbours(start, symbol, body, closes)
-        self.parts.append(_Expression(symbol, _OPERATORS[symbol], tuple(variables)))
-
-    def check_neighbours(self, start: int, symbol: str, body: str, closes: bool) -> None:
-        previous = self.previous()
         if symbol == "?" and any(isinstance(part, str) and "?" in part for part in self.parts):
             self.refuse(start, f"the query has begun before; write '{{&{body[1:]}}}'")
-        if previous is None:
-            return
-        is_query = previous.symbol in ("?", "&")
-        if (symbol in ("?", "&") and is_query) or symbol == previous.symbol == ";":
-            self.refuse(
-                start, f"a second expression of the same kind; write '{body[1:]}' in the first"
-            )
-        if is_query and not (symbol == "#" and closes):
-            self.refuse(
-                start,
-                f"only a closing '{{#...}}' can follow '{{{previous.symbol}...}}', which reads "
-                f"to the end of the query; write this expression before it",
-            )
-        if symbol in ("", "+"):
+        if not (symbol == "#" and closes):
+            self.check_query(start)
+        previous = self.previous()
+        if previous is not None and (symbol in ("", "+") or symbol == previous == ";"):
             self.refuse(
                 start,
                 f"nothing tells where the value before '{{{body}}}' ends; "
                 f"write a delimiter between them, such as '/{{{body}}}'",
             )
+        [first, *others] = variables
+        if first.multiple and not others and first.name in self.whole and symbol in ("", "+", "/"):
+            self.parts.append(_OPERATORS[symbol].first)
+            symbol, variables = "+", [first._replace(multiple=False)]
+        self.parts.append(_Expression(symbol, _OPERATORS[symbol], tuple(variables)))
 
-    def previous(self) -> _Expression | None:
-        """Return the expression directly before this position, if there is one."""
+    def check_query(self, start: int) -> None:
+        previous = self.previous()
+        if previous in ("?", "&"):
+            self.refuse(
+                start,
+                f"only a closing '{{#...}}' can follow '{{{previous}...}}', which reads to the end "
+                f"of the query; write this before it, or more variables in it",
+            )
+
+    def previous(self) -> str | None:
+        """Return the operator of the expression directly before this position, if any."""
         last = self.parts[-1] if self.parts else None
-        return last if isinstance(last, _Expression) else None
+        return last.symbol if isinstance(last, _Expression) else None
 
     def variable(self, position: int, text: str, required: bool) -> Variable:
         found = _VARIABLE.fullmatch(text)
