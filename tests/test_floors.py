@@ -221,6 +221,7 @@ HEAVY: Final = {
     "anyio",
     "asyncio",
     "click",
+    "docstring_parser",
     "httptools",
     "httpx2",
     "jsonschema",

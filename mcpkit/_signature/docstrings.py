@@ -1,14 +1,16 @@
 """The docstring of a function: its description, and those of its parameters.
 
-All text that does not describe a parameter stays in the description. The library docstring-parser
-drops sections that it does not know, such as ``Note:``.
+The library docstring-parser drops sections that it does not know, such as ``Note:``, so sections
+are found here, and all other text stays in the description. The library reads the parameters in the
+styles of NumPy and reST; Google's, the most frequent ones, are read here in a tenth of the time.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias
+from importlib import import_module
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 PartKind: TypeAlias = Literal["text", "section", "returns"]
 """Text as it was written, a section of a known name, and the section about the result."""
@@ -101,9 +103,6 @@ _ITEM: Final = re.compile(
 
 _GOOGLE: Final = re.compile(r"(?:\(([^:]*?)(?:, optional)?\)[ ]*)?(?::|[-–—][ ])[ ]*(.*)")
 """The type and the description behind a name."""
-
-_NUMPY: Final = re.compile(r":[ ]*(.*?)(?:,[ ]*(?:optional|default\b).*)?")
-"""The type behind a name."""
 
 _NAMING: Final = _RETURNING | _RAISING | _YIELDING | {"exceptions", "warns"}
 """Sections whose items have a name or a type, and below it a description."""
@@ -211,12 +210,13 @@ class _Reader:
     def _item(self, match: re.Match[str], more: Sequence[str], underlined: bool) -> bool:
         """Read the name of an item and the rest of its first line; False if it is unknown."""
         rest = match.string[match.end() :]
-        if underlined and not rest:
-            return bool(more) and self._describe(match[1], None, "", more)
-        found = (_NUMPY if underlined else _GOOGLE).fullmatch(rest)
-        if found is None:
+        if not underlined:
+            found = _GOOGLE.fullmatch(rest)
+            return found is not None and self._describe(match[1], found[1], found[2], more)
+        if rest[:1] != ":" and (rest or not more):
             return False
-        return self._describe(match[1], found[1], "" if underlined else found[2], more)
+        parsed = _parsed("numpydoc", f"Parameters\n----------\n{match[1]} {rest}")
+        return parsed is not None and self._describe(match[1], parsed.type_name, "", more)
 
     def _describe(self, names: str, kind: str | None, first: str, more: Sequence[str]) -> bool:
         """Add a description of parameters; False if one is unknown."""
@@ -237,8 +237,10 @@ class _Reader:
             return False
         kind, about, first = field[1].lower(), (field[2] or "").strip(), field[3] or ""
         if kind in _PARAMETERS and about:
-            *words, name = about.split()
-            if not self._describe(name, " ".join(words), first, lines[1:]):
+            parsed = _parsed("rest", f":param {about}: {first}")
+            if parsed is None:
+                return False
+            if not self._describe(parsed.arg_name, parsed.type_name, first, lines[1:]):
                 return False
             self._end_text()
         elif kind == "type" and about:
@@ -254,6 +256,17 @@ class _Reader:
         else:
             return False
         return True
+
+
+def _parsed(style: str, text: str) -> Any:
+    """Return the parameter that docstring-parser finds in a text; None if it finds none."""
+    from docstring_parser import DocstringParam, ParseError
+
+    try:
+        found = import_module(f"docstring_parser.{style}").parse(text).meta
+    except ParseError:
+        return None
+    return found[0] if len(found) == 1 and isinstance(found[0], DocstringParam) else None
 
 
 def _with_choices(kind: str, text: str) -> str:
