@@ -266,7 +266,7 @@ class TestGivingUp:
         await threads.run(lambda: ran.append("next"))
         assert ran == ["next"]
         assert not call.returned
-        assert threads._places.used == 0
+        assert threads._quota.used == 0
 
     async def test_a_call_that_is_cancelled_while_it_runs_is_left_at_once(self, loop: Loop) -> None:
         """It keeps its place until it ends, or calls that are given up would pile up threads."""

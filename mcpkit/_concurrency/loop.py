@@ -125,17 +125,15 @@ def _nothing_to_cancel() -> None:
 
 
 class TrioFuture:
-    """A future on trio."""
+    """A future on trio; methods as of `asyncio.Future`."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
 
     def done(self) -> bool:
-        """Return True if it is set."""
         return self._event.is_set()
 
     def set_result(self, result: None, /) -> None:
-        """Resume the task."""
         self._event.set()
 
     def __await__(self) -> Generator[Any, Any, None]:
@@ -152,7 +150,6 @@ class TrioLoop:
         self._thread = threading.get_ident()
 
     def start(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
-        """Run a coroutine, from the next turn of the loop on."""
         scope = anyio.CancelScope()
 
         async def run() -> None:
@@ -168,7 +165,6 @@ class TrioLoop:
         return scope.cancel
 
     def soon(self, function: Callable[[], object]) -> bool:
-        """Call a function on the loop in its next turn. From any thread."""
         import trio
 
         try:
@@ -178,12 +174,10 @@ class TrioLoop:
         return True
 
     def before_waiting(self, function: Callable[[], object]) -> None:
-        """Call a function before the loop waits for anything again. On the loop only."""
         # Now, since trio wakes itself up for what is to be called soon.
         function()
 
     def later(self, delay: float, function: Callable[[], object]) -> Callable[[], object]:
-        """Call a function after `delay` seconds; the result cancels that. On the loop only."""
 
         async def wait() -> None:
             await anyio.sleep(delay)
@@ -192,11 +186,9 @@ class TrioLoop:
         return self.start(wait())
 
     def future(self) -> Future:
-        """Create a future. On the loop only."""
         return TrioFuture()
 
     def on_loop(self) -> bool:
-        """Return True in the loop's own thread."""
         return threading.get_ident() == self._thread
 
 

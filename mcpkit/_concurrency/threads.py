@@ -122,7 +122,7 @@ class ThreadCall(_Outcome[T]):
         loop = threads.loop
         future = loop.future()
         with CancelScope(shield=True):
-            if self.then(lambda: loop.soon(lambda: _settle(future))):
+            if self.then(lambda: loop.soon(lambda: _resolve(future))):
                 await future
 
     def perform(self, library: contextvars.ContextVar[Any] | None) -> None:
@@ -186,7 +186,7 @@ class _Queue:
     """Calls that wait for a place, of each owner in turn."""
 
     def __init__(self, places: Quota) -> None:
-        self._places = places
+        self._quota = places
         self._calls: OrderedDict[str, deque[ThreadCall[Any]]] = OrderedDict()
 
     def __iter__(self) -> Iterator[ThreadCall[Any]]:
@@ -198,12 +198,12 @@ class _Queue:
 
     def first(self) -> ThreadCall[Any] | None:
         """Return the next call; None if none may run now."""
-        if self._places.used >= self._places.total:
+        if self._quota.used >= self._quota.total:
             return None
         # Garbage collection may cancel a call at any moment, and so change the dict.
         for owner, calls in list(self._calls.items()):
             # Calls without an owner need not leave a worker for other owners.
-            if calls and (owner == ANONYMOUS or self._places.has_room(owner)):
+            if calls and (owner == ANONYMOUS or self._quota.has_room(owner)):
                 return calls[0]
         return None
 
@@ -245,14 +245,14 @@ class Threads:
         """The number of functions that run, including those whose caller was cancelled."""
         self.size = 0
         """The number of workers."""
-        self._places = Quota(most, int(most * _SHARE) if most >= 4 else most)
-        self._queue = _Queue(self._places)
+        self._quota = Quota(most, int(most * _SHARE) if most >= 4 else most)
+        self._queue = _Queue(self._quota)
         self._nested: deque[ThreadCall[Any]] = deque()
         self._done: list[ThreadCall[Any]] = []
         self._idle: list[_Worker] = []
         # The worker that was woken or started, and has not looked at the queue yet.
-        self._coming: _Worker | None = None
-        self._told = False  # `_collect` is scheduled on the loop
+        self._summoned: _Worker | None = None
+        self._collecting = False  # `_collect` is scheduled on the loop
         self._is_closing = False
         # Workers outlive the request that they are started for.
         self._context = contextvars.copy_context()
@@ -309,25 +309,25 @@ class Threads:
 
     def _summon(self) -> Callable[[], object] | None:
         """Return the function that wakes or starts a worker; None if none is needed."""
-        if self._coming is not None or self._first() is None:
+        if self._summoned is not None or self._first() is None:
             return None
         if self._idle:
-            worker = self._coming = self._idle.pop()
+            worker = self._summoned = self._idle.pop()
             return worker.wake.release
-        worker = self._coming = _Worker()
+        worker = self._summoned = _Worker()
         self.size += 1
         return partial(self._start, worker)
 
     def _collect(self) -> None:
         """Deliver results, and get a worker for the calls that are left in the queue."""
         with self.lock:
-            self._told = False
+            self._collecting = False
             done, self._done = self._done, []
             summon = self._summon()
         if summon is not None:
             summon()
         for call in done:
-            _settle(call._future)
+            _resolve(call._future)
 
     # --- the workers, from the loop ---------------------------------------------------------------
 
@@ -348,29 +348,29 @@ class Threads:
                 )
         except Exception as error:  # no thread can be started
             with self.lock:
-                self._strike_off(worker)
+                self._remove(worker)
                 failed = [] if self.size else [*self._nested, *self._queue]
                 for call in failed:
                     call._state = "ended"
                     call._error = error
                     self._queue_of(call).remove(call)
             for call in failed:
-                _settle(call._future)
+                _resolve(call._future)
         except BaseException:  # the loop ends
             with self.lock:
                 self._is_closing = True
-                self._strike_off(worker)
+                self._remove(worker)
                 summon = self._summon()
             if summon is not None:
                 summon()
             raise
 
-    def _strike_off(self, worker: _Worker) -> None:
+    def _remove(self, worker: _Worker) -> None:
         if not worker.is_over:
             worker.is_over = True
             self.size -= 1
-        if self._coming is worker:
-            self._coming = None
+        if self._summoned is worker:
+            self._summoned = None
         if worker in self._idle:
             self._idle.remove(worker)
             worker.wake.release()
@@ -382,15 +382,17 @@ class Threads:
         call: ThreadCall[Any] | None = None
         while True:
             with self.lock:
-                tell = False
+                notify = False
                 if call is not None and call._after is not None:
                     call._function, call._after = call._after, None
                     call._state = "followed"
                 else:
                     call = self._next(worker, call)
-                    if not self._told and (self._done or (not self._coming and self._first())):
-                        self._told = tell = True
-            if tell:
+                    if not self._collecting and (
+                        self._done or (not self._summoned and self._first())
+                    ):
+                        self._collecting = notify = True
+            if notify:
                 self.loop.soon(self._collect)
             if call is not None:
                 call.perform(self._library)
@@ -405,22 +407,22 @@ class Threads:
             ended._state = "ended"
             self.busy -= 1
             if not ended._is_nested:
-                self._places.add(ended.owner, -1)
+                self._quota.add(ended.owner, -1)
             if ended._is_awaited:
                 self._done.append(ended)
             else:
                 ended._error = None
-        elif self._coming is worker:
-            self._coming = None
+        elif self._summoned is worker:
+            self._summoned = None
         call = None if worker.is_over else self._first()
         if call is not None:
             call._state = "running"
             self._queue_of(call).remove(call)
             self.busy += 1
             if not call._is_nested:
-                self._places.add(call.owner)
+                self._quota.add(call.owner)
         elif self._is_closing:
-            self._strike_off(worker)
+            self._remove(worker)
         elif not worker.is_over:
             self._idle.append(worker)
         return call
@@ -430,7 +432,7 @@ class Threads:
         if not worker.wake.acquire(timeout=_IDLE):
             with self.lock:
                 if worker in self._idle:
-                    self._strike_off(worker)
+                    self._remove(worker)
             worker.wake.acquire()  # by now, also if another thread did that at the last moment
 
     # --- in a call --------------------------------------------------------------------------------
@@ -452,6 +454,6 @@ class Threads:
         return result
 
 
-def _settle(future: Future) -> None:
+def _resolve(future: Future) -> None:
     if not future.done():
         future.set_result(None)

@@ -1,4 +1,4 @@
-"""One conversation as the server sees it: `receive()` returns events, `send_…()` returns text.
+"""One conversation as the server sees it: `take()` returns events, `send_…()` returns text.
 
 It knows the order of messages: the handshake, which revision a request belongs to, batches, ids in
 flight, and which requests may still be answered. It does not run anything.
@@ -11,6 +11,7 @@ Requests that announce themselves (2026-07-28) are served in every state, beside
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, cast
@@ -100,45 +101,20 @@ class Batch:
         return b"[" + b",".join(self._responses) + b"]"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Request:
     """A request of the client."""
 
-    __slots__ = (
-        "_client",
-        "batch",
-        "id",
-        "known",
-        "log_level",
-        "meta",
-        "method",
-        "origin",
-        "params",
-        "revision",
-    )
-
-    def __init__(
-        self,
-        id: Id,
-        method: str,
-        known: Method,  # the method in the request's revision
-        params: dict[str, Any],
-        meta: dict[str, Any],  # params._meta
-        revision: Revision,
-        client: ClientProfile | None,  # None: it is in `meta`
-        log_level: str | None = None,  # None: the session decides, or the client wants no messages
-        batch: Batch | None = None,
-        origin: RequestSource | None = None,  # None on a transport that has only one
-    ) -> None:
-        self.id = id
-        self.method = method
-        self.known = known
-        self.params = params
-        self.meta = meta
-        self.revision = revision
-        self._client = client
-        self.log_level = log_level
-        self.batch = batch
-        self.origin = origin
+    id: Id
+    method: str
+    known: Method  # the method in the request's revision
+    params: dict[str, Any]
+    meta: dict[str, Any]  # params._meta
+    revision: Revision
+    _client: ClientProfile | None  # None: it is in `meta`
+    log_level: str | None = None  # None: the session decides, or the client wants no messages
+    batch: Batch | None = None
+    origin: RequestSource | None = None  # None on a transport that has only one
 
     def __repr__(self) -> str:
         return f"<Request {self.id!r} {self.method} {self.revision.version}>"
@@ -237,41 +213,29 @@ class Connection:
 
     # --- what arrives -----------------------------------------------------------------------------
 
-    def receive(self, text: bytes | bytearray) -> Sequence[Event]:
-        """Return the events of one message. Never raises: an invalid message is an event as well.
-
-        Args:
-            text: One JSON value in UTF-8.
-        """
-        try:
-            message = messages.parse(text)
-        except ProtocolError as error:
-            return (self._reject(error, UNSET, None),)
-        return self.take(message)
-
     def take(self, message: Any, origin: RequestSource | None = None) -> Sequence[Event]:
-        """Return the events of one message that was parsed already; see `receive`."""
+        """Return the events of one parsed message; an invalid message is an event as well."""
         if type(message) is dict:
             return (self.take_one(cast("dict[str, Any]", message), origin),)
         if is_array(message) and self.revision is not None and self.revision.batching:
             return self._batch(message, origin)
         wrong = "Batches do not exist in this revision" if is_array(message) else "Not a message"
-        return (self._reject(InvalidRequest(wrong), UNSET, None),)
+        return (self.reject(InvalidRequest(wrong)),)
 
     def _batch(self, parts: list[Any], origin: RequestSource | None) -> Sequence[Event]:
         if not parts:
-            return (self._reject(InvalidRequest("A batch cannot be empty"), UNSET, None),)
+            return (self.reject(InvalidRequest("A batch cannot be empty")),)
         if holds_initialize(parts):
             # MSG-10. Each request is rejected by itself: without its id there is no shape (MSG-8).
             error = InvalidRequest(INITIALIZE_IN_BATCH)
             parts = [part for part in parts if wants_answer(part)]
             batch = Batch(len(parts))
-            return [self._reject(error, messages.readable_id(part), batch) for part in parts]
+            return [self.reject(error, messages.readable_id(part), batch) for part in parts]
         batch = Batch(sum(map(wants_answer, parts)))
         return [
             self.take_one(part, origin, batch)
             if is_object(part)
-            else self._reject(InvalidRequest("Not a message"), UNSET, batch)
+            else self.reject(InvalidRequest("Not a message"), batch=batch)
             for part in parts
         ]
 
@@ -293,7 +257,7 @@ class Connection:
                 # Its id belongs to a request of the server: the client would not expect an error.
                 answers = None if isinstance(stated_id, Unset) else stated_id
                 return Ignored(f"A malformed response: {error}", answers, error)
-            return self._reject(error, stated_id, batch)
+            return self.reject(error, stated_id, batch)
         params: Any = message.get("params")
         id: Id | None = message.get("id")
         if id is None:
@@ -309,7 +273,7 @@ class Connection:
                 )
             request = self._request(id, method, params)
         except ProtocolError as error:
-            return self._reject(error, id, batch)
+            return self.reject(error, id, batch)
         request.batch = batch
         request.origin = origin
         self._in_flight[id] = request
@@ -391,7 +355,10 @@ class Connection:
         reason = params.get("reason")
         return Cancelled(request, reason if isinstance(reason, str) else None)
 
-    def _reject(self, error: ProtocolError, id: Id | Unset, batch: Batch | None) -> Event:
+    def reject(
+        self, error: ProtocolError, id: Id | Unset = UNSET, batch: Batch | None = None
+    ) -> Rejected | Ignored:
+        """Return the event of an invalid message, which may be part of a batch."""
         revision = self.revision
         if id is UNSET and revision is not None and not revision.errors_without_id:
             # MSG-8: this revision has no shape for an error without an id.
@@ -445,11 +412,6 @@ class Connection:
             return response
         request.batch = None
         return batch.complete(response)
-
-    def send_refusal(self, error: ProtocolError) -> bytes | None:
-        """Return the error response to an unreadable message; None if there is no shape for it."""
-        event = self._reject(error, UNSET, None)
-        return event.text if isinstance(event, Rejected) else None
 
     def send_notification(self, method: str, params: Mapping[str, Any] | None = None) -> bytes:
         """Return the text of a notification to the client."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pydantic_core import to_json
 
@@ -109,8 +109,6 @@ def _decoded(value: bytes | None, header: str) -> str:
 
 # --- parameters of a tool -------------------------------------------------------------------------
 
-ScalarType: TypeAlias = Literal["string", "integer", "boolean"]
-
 
 class HeaderParameter(NamedTuple):
     """A parameter of a tool that a header repeats."""
@@ -118,7 +116,6 @@ class HeaderParameter(NamedTuple):
     header: bytes  # its name in lower case, for look-ups: b"mcp-param-region"
     name: str  # its name as it is written: Mcp-Param-Region
     path: tuple[str, ...]  # the properties that lead to the value, from the arguments downwards
-    type: ScalarType
 
     def value(self, arguments: Mapping[str, Any]) -> Any:
         """Return the value that the arguments have at the path; None if there is none.
@@ -191,7 +188,7 @@ def declared_in(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
                 f"{quote(kind)}; instead of null, make the property optional: = None in Python"
             )
         made = HeaderParameter(
-            f"mcp-param-{name.lower()}".encode("ascii"), f"Mcp-Param-{name}", path, kind
+            f"mcp-param-{name.lower()}".encode("ascii"), f"Mcp-Param-{name}", path
         )
         before = found.setdefault(made.header, made)
         if before is not made:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeGuard
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
 from pydantic_core import from_json, to_json
 
@@ -115,16 +114,8 @@ def members(value: Mapping[str, Any]) -> bytes:
 # --- results --------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Encoded:
-    """A result whose members are encoded already.
+class Encoded(NamedTuple):
+    """A result whose members are encoded already."""
 
-    Args:
-        members: Without braces, and without a ``_meta``.
-        meta: The ``_meta``.
-        kind: The ``resultType``.
-    """
-
-    members: bytes
+    members: bytes  # without braces, and without a `_meta`
     meta: Mapping[str, Any] | None = None
-    kind: bytes = b"complete"

@@ -163,6 +163,6 @@ _ENCODERS: Final[Mapping[type[Any], _Encoder]] = {
     Completion: _completion,
     InputRequired: lambda value, _: (members(value.members), None, None, None, b"input_required"),
     TaskCreated: _task_created,
-    Encoded: lambda value, _: (value.members, value.meta, None, None, value.kind),
+    Encoded: lambda value, _: (*value, None, None, _COMPLETE),
 }
 """A row for each class of value; a mapping of members has none."""

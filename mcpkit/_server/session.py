@@ -121,9 +121,8 @@ class Session(RunHost):
         """Take one message from the client. Never raises and never waits."""
         try:
             message = parse(text)
-        except ProtocolError:
-            for event in self._connection.receive(text):
-                self.act_on(event)
+        except ProtocolError as error:
+            self.act_on(self._connection.reject(error))
             return
         self._size = len(text)
         self.take(message)
@@ -190,9 +189,7 @@ class Session(RunHost):
     def refuse(self, error: ProtocolError) -> None:
         """Send an error response for a message that could not be read."""
         log.warning("rejected a message: %s", error)
-        text = self._connection.send_refusal(error)
-        if text is not None:
-            self._channel.send(text)
+        self.act_on(self._connection.reject(error))
 
     @property
     def is_full(self) -> bool:

@@ -8,12 +8,8 @@ from typing import Any
 import pytest
 
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, REVISIONS
-from tests.messages import (
-    VERSIONS,
-)
-from tests.protocol.talk import (
-    revision,
-)
+from tests.messages import VERSIONS
+from tests.protocol.talk import revision
 from tests.schemas import definitions
 
 # A row for each message from a client, a mark for each revision that has it, oldest first.
@@ -96,15 +92,7 @@ def union_methods(version: str, union: str) -> set[str]:
 
 def test_the_revisions_are_these_oldest_first() -> None:
     assert VERSIONS == ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
-
-
-def test_a_version_names_its_revision() -> None:
-    assert {version: each.version for version, each in BY_VERSION.items()} == {
-        version: version for version in VERSIONS
-    }
-
-
-def test_only_the_newest_announces_itself_in_each_request() -> None:
+    assert list(BY_VERSION) == VERSIONS
     assert [each.version for each in PER_REQUEST] == ["2026-07-28"]
     assert (*HANDSHAKE, *PER_REQUEST) == REVISIONS
 
@@ -113,18 +101,13 @@ def test_only_the_newest_announces_itself_in_each_request() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_methods_are_those_of_the_table_and_of_the_schema(version: str) -> None:
-    found = set(revision(version).methods)
-    assert found == column(METHODS, version)
-    assert found == union_methods(version, "ClientRequest") | EXTENSION.get(version, set())
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_notifications_are_those_of_the_table_and_of_the_schema(version: str) -> None:
-    found = set(revision(version).notices)
-    assert found == column(NOTIFICATIONS, version)
+def test_the_messages_are_those_of_the_tables_and_of_the_schema(version: str) -> None:
+    methods, notices = set(revision(version).methods), set(revision(version).notices)
+    assert methods == column(METHODS, version)
+    assert methods == union_methods(version, "ClientRequest") | EXTENSION.get(version, set())
+    assert notices == column(NOTIFICATIONS, version)
     official = union_methods(version, "ClientNotification")
-    assert found == official - {"notifications/tasks/status"}
+    assert notices == official - {"notifications/tasks/status"}
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -24,7 +24,6 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 TYPE_CHECKING = False  # importing `typing` for it would take longer
@@ -49,7 +48,6 @@ _INSTALLED_PACKAGES = "-packages" + os.sep
 # --- stdout ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class ProtocolStreams:
     """The descriptors of the protocol once `take_over` has moved it.
 
@@ -61,8 +59,9 @@ class ProtocolStreams:
         writer: The process's original stdout.
     """
 
-    reader: int
-    writer: int
+    def __init__(self, reader: int, writer: int) -> None:
+        self.reader = reader
+        self.writer = writer
 
 
 def take_over() -> ProtocolStreams:
@@ -87,14 +86,12 @@ def take_over() -> ProtocolStreams:
         OSError: No descriptors are left.
     """
     global _taken
-    with _taking:
-        if _taken is None:
-            _taken = _exchange_descriptors()
-            _replace_streams()
-        return _taken
+    if _taken is None:
+        _taken = _exchange_descriptors()
+        _replace_streams()
+    return _taken
 
 
-_taking = threading.Lock()
 _taken: ProtocolStreams | None = None
 
 # A stream that is garbage-collected closes the buffer below it, which may still be in use.
