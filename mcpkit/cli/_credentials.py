@@ -102,7 +102,7 @@ class StoredLogin(OAuth):
         """Get a token for a program, which needs no user."""
         stored = await self._store.get(place)
         if stored is None or not _is_machine(stored) or stored.issuer != issuer.id:
-            if resource.is_described or issuer.document:
+            if resource.is_described or issuer.is_described:
                 raise _NeedsLogin(f"a login is needed: run mcpkit login {place}")
             raise AuthorizationFailed("it does not say who issues them")
         wanted = tuple(dict.fromkeys((*(scopes or ()), *(stored.scopes or ()))))

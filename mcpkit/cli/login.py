@@ -194,7 +194,7 @@ class _Login(OAuth):
         try:
             return await super().obtain(place, resource, issuer, scopes)
         except AuthorizationFailed:
-            if self._is_shown or resource.is_described or issuer.document:
+            if self._is_shown or resource.is_described or issuer.is_described:
                 raise
             raise AuthorizationFailed(
                 f"{place} requires a token, and does not say who issues it; if you have one, set "

@@ -13,7 +13,6 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import anyio
 
 from mcpkit._utils.fetch import check_address, s256, shorten
-from mcpkit._utils.json import is_array
 from mcpkit.client.auth.base import (
     AuthorizationFailed,
     check_named,
@@ -27,6 +26,9 @@ from mcpkit.client.auth.storage import Credentials, TokenStore
 from mcpkit.client.auth.tokens import TokenSource
 
 _METHODS: Final = ("none", *SECRET_METHODS)
+_PKCE: Final = "code_challenge_methods_supported"
+_NAMES_ITSELF: Final = "authorization_response_iss_parameter_supported"
+_TAKES_DOCUMENTS: Final = "client_id_metadata_document_supported"
 
 
 class OAuth(TokenSource):
@@ -97,13 +99,13 @@ class OAuth(TokenSource):
         """Log the user in, and return the tokens."""
         if not self._interactive:
             raise AuthorizationFailed(f"a login is needed: run mcpkit login {place}")
-        check_named(issuer.authorization_endpoint, "authorization_endpoint", resource.server)
-        methods: Any = issuer.document.get("code_challenge_methods_supported")
+        endpoint = issuer.text("authorization_endpoint")
+        check_named(endpoint, "authorization_endpoint", resource.server)
         # 2025-03-26 did not require this member.
-        is_optional = methods is None and not resource.is_described
-        if not is_optional and not (is_array(methods) and "S256" in methods):
+        is_optional = issuer.metadata.get(_PKCE) is None and not resource.is_described
+        if not is_optional and "S256" not in issuer.texts(_PKCE):
             raise AuthorizationFailed("the issuer does not declare support for PKCE with S256")
-        if scopes is not None and "offline_access" in issuer.scopes:
+        if scopes is not None and "offline_access" in issuer.texts("scopes_supported"):
             scopes = tuple(dict.fromkeys((*scopes, "offline_access")))
         stored = await self._store.get(place)
         if stored is not None and not is_same_issuer(stored.issuer, issuer.id):
@@ -157,7 +159,7 @@ class OAuth(TokenSource):
             query["scope"] = " ".join(scopes)
             if "offline_access" in scopes:
                 query["prompt"] = "consent"  # OpenID Connect Core, 11
-        parts = urlsplit(issuer.authorization_endpoint)
+        parts = urlsplit(issuer.text("authorization_endpoint"))
         url = parts._replace(query=urlencode([*parse_qsl(parts.query), *query.items()])).geturl()
         with anyio.move_on_after(self._timeout):
             shown = self._show(url)
@@ -181,11 +183,11 @@ class OAuth(TokenSource):
                 client_secret=self._client_secret,
                 client_method=issuer.client_method(methods),
             )
-        if self._client_document is not None and issuer.takes_documents:
+        if self._client_document is not None and issuer.supports(_TAKES_DOCUMENTS):
             return replace(client, client_id=self._client_document)
         if stored is not None and stored.client_id and stored.redirect_uri == redirect_uri:
             return replace(stored.without_tokens(), resource=resource.id)
-        if not issuer.registration_endpoint:
+        if not issuer.text("registration_endpoint"):
             raise AuthorizationFailed(
                 "the issuer does not let clients register; pass the client_id= of one that it knows"
             )
@@ -202,7 +204,7 @@ class OAuth(TokenSource):
             "response_types": ["code"],
             "token_endpoint_auth_method": method,
         }
-        endpoint = issuer.registration_endpoint
+        endpoint = issuer.text("registration_endpoint")
         response = await request(endpoint, "the issuer", server, json=metadata)
         document = response.document
         id, secret = document.get("client_id"), document.get("client_secret")
@@ -243,11 +245,11 @@ class OAuth(TokenSource):
             return False
         try:
             issuer = await self._issuer(Resource(stored.resource, stored.issuer, server=key))
-            if not issuer.revocation_endpoint:
+            endpoint = issuer.text("revocation_endpoint")
+            if not endpoint:
                 return False
             fields, headers = self.authenticate(issuer, stored)
             form = {**fields, "token": token}
-            endpoint = issuer.revocation_endpoint
             response = await request(endpoint, "the issuer", key, form=form, headers=headers)
         except AuthorizationFailed:
             return False
@@ -257,7 +259,7 @@ class OAuth(TokenSource):
 def _code_in(fields: Mapping[str, str], issuer: Issuer) -> str:
     """Return the code in a redirect, if it is from the issuer (RFC 9207)."""
     named = fields.get("iss")
-    if named is None and issuer.names_itself:
+    if named is None and issuer.supports(_NAMES_ITSELF):
         raise AuthorizationFailed("the redirect does not name its issuer (RFC 9207)")
     if named is not None and named != issuer.id:
         raise AuthorizationFailed("the redirect is from another issuer (RFC 9207)")

@@ -46,6 +46,8 @@ class HttpRequest(NamedTuple):
     server: str
 
 
+TextOrFunction: TypeAlias = "str | Callable[[], str | Awaitable[str]]"
+
 ResponseHeaders: TypeAlias = Mapping[str, "list[str]"]
 """Names in lower case, each with all of its values."""
 
@@ -89,7 +91,7 @@ class BearerToken(HttpAuth):
         ValueError: The token has characters that a header cannot have.
     """
 
-    def __init__(self, token: str | Callable[[], str | Awaitable[str]]) -> None:
+    def __init__(self, token: TextOrFunction) -> None:
         self._token = token
         if isinstance(token, str):
             _check_token(token)
@@ -104,9 +106,7 @@ class BearerToken(HttpAuth):
             ValueError: It would, or the function has returned something that is not a token.
         """
         check_address(server_key(request.url), "the URL of a server that gets a token")
-        found: Any = self._token if isinstance(self._token, str) else self._token()
-        if inspect.isawaitable(found):
-            found = await found
+        found = await current(self._token)
         _check_token(found)
         return {"Authorization": f"Bearer {found}"}
 
@@ -116,11 +116,17 @@ def http_auth(auth: Any) -> HttpAuth:
     if isinstance(auth, HttpAuth):
         return auth
     if isinstance(auth, str) or (callable(auth) and not isinstance(auth, type)):
-        return BearerToken(cast("str | Callable[[], str | Awaitable[str]]", auth))
+        return BearerToken(cast("TextOrFunction", auth))
     raise TypeError(
         f"auth= takes an OAuth(…), a token, or a function that returns one, "
         f"not {type(auth).__name__}"
     )
+
+
+async def current(given: TextOrFunction) -> object:
+    """Return a text as it is, and otherwise what the function returns at the moment."""
+    found: Any = given if isinstance(given, str) else given()
+    return await found if inspect.isawaitable(found) else found
 
 
 def is_token(text: object) -> bool:

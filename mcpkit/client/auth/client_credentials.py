@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable
+from typing import Any, Final
 
 from mcpkit._utils.fetch import check_address, shorten
-from mcpkit.client.auth.base import AuthorizationFailed, is_token, request
+from mcpkit.client.auth.base import (
+    AuthorizationFailed,
+    TextOrFunction,
+    current,
+    is_token,
+    request,
+)
 from mcpkit.client.auth.discovery import SECRET_METHODS, Issuer, Resource
 from mcpkit.client.auth.storage import Credentials, TokenStore
 from mcpkit.client.auth.tokens import TokenSource
@@ -23,14 +28,11 @@ _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer
 _ASSERTION_S: Final = 300
 _NEEDS: Final = 'Signing needs the auth extra: pip install "mcpkit[auth]"'
 
-TextOrFunction: TypeAlias = "str | Callable[[], str | Awaitable[str]]"
-
 
 class _Program(TokenSource):
     """A client that the issuer knows beforehand, and one grant that needs no user."""
 
     grant = _JWT_BEARER
-    """The ``grant_type`` of its requests."""
 
     def __init__(self, client_id: str, client_secret: str | None, **options: Any) -> None:
         super().__init__(**options)
@@ -41,14 +43,12 @@ class _Program(TokenSource):
         self, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
     ) -> dict[str, str]:
         """Return the fields of the grant, in addition to its type and the scopes."""
-        del resource, issuer, scopes
         return {}
 
     async def obtain(
         self, place: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
     ) -> Credentials:
         """Request a token."""
-        del place
         is_known = self._client_secret is not None
         client = Credentials(
             issuer.id,
@@ -160,7 +160,7 @@ class JwtBearer(_Program):
     async def _fields(
         self, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
     ) -> dict[str, str]:
-        return {"assertion": await _current(self._assertion)}
+        return {"assertion": await _assertion(self._assertion)}
 
 
 class IdentityAssertion(_Program):
@@ -204,7 +204,7 @@ class IdentityAssertion(_Program):
         form = {
             "grant_type": _TOKEN_EXCHANGE,
             "requested_token_type": _ID_JAG,
-            "subject_token": await _current(self._id_token),
+            "subject_token": await _assertion(self._id_token),
             "subject_token_type": _ID_TOKEN,
             "audience": issuer.id,
             "resource": resource.id,
@@ -224,10 +224,8 @@ class IdentityAssertion(_Program):
         return {"assertion": grant}
 
 
-async def _current(given: TextOrFunction) -> str:
-    found: Any = given if isinstance(given, str) else given()
-    if inspect.isawaitable(found):
-        found = await found
+async def _assertion(given: TextOrFunction) -> str:
+    found = await current(given)
     if not isinstance(found, str):
         raise TypeError(f"an assertion is a text, not {type(found).__name__}")
     return found.strip()  # a file ends with a line break

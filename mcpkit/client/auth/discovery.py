@@ -143,15 +143,12 @@ def _resource(
         raise AuthorizationFailed(
             f"the server says that it is {shorten(id)}, which is not the URL of the request"
         )
-    issuers: Any = document.get("authorization_servers")
-    found = [each for each in issuers if isinstance(each, str)] if is_array(issuers) else []
+    found = _texts(document.get("authorization_servers"))
     if not found:
         raise AuthorizationFailed("the server names no issuer for its tokens")
-    known = (each for each in found if is_same_issuer(each, wanted))
+    issuer = next((each for each in found if is_same_issuer(each, wanted)), found[0])
     scopes: Any = document.get("scopes_supported")
-    return Resource(
-        id, next(known, found[0]), valid_scopes(scopes) if is_array(scopes) else None, server
-    )
+    return Resource(id, issuer, valid_scopes(scopes) if is_array(scopes) else None, server)
 
 
 def _covers(id: str, url: str) -> bool:
@@ -192,21 +189,30 @@ class Issuer:
     """An issuer of tokens, by its metadata (RFC 8414)."""
 
     id: str  # in its own spelling
-    authorization_endpoint: str
-    token_endpoint: str
-    registration_endpoint: str = ""
-    revocation_endpoint: str = ""
-    scopes: tuple[str, ...] = ()
-    client_methods: tuple[str, ...] = ()  # how clients may authenticate; empty if unknown
-    names_itself: bool = False  # True if its responses name it (RFC 9207)
-    takes_documents: bool = False  # True if a client id may be the URL of a metadata document
-    grants: tuple[str, ...] = ()
-    document: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, hash=False)
+    metadata: Mapping[str, Any] = field(repr=False, hash=False)
+    is_described: bool = True  # False if these are the default endpoints of 2025-03-26
+
+    def text(self, name: str) -> str:
+        """Return a text in the metadata; empty if there is none."""
+        found: Any = self.metadata.get(name)
+        return found if isinstance(found, str) else ""
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return the texts of a list in the metadata; empty if there is none."""
+        return _texts(self.metadata.get(name))
+
+    def supports(self, name: str) -> bool:
+        """Return True if the metadata declare an optional feature."""
+        return self.metadata.get(name) is True
 
     def client_method(self, methods: Sequence[str]) -> str:
         """Return the first of several ways to authenticate that the issuer supports."""
-        known = self.client_methods or SECRET_METHODS[:1]
+        known = self.texts("token_endpoint_auth_methods_supported") or SECRET_METHODS[:1]
         return next((each for each in methods if each in known), methods[0])
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(each for each in value if isinstance(each, str)) if is_array(value) else ()
 
 
 async def find_issuer(resource: Resource) -> Issuer:
@@ -220,41 +226,18 @@ async def find_issuer(resource: Resource) -> Issuer:
         raise AuthorizationFailed(f"the issuer {shorten(id)} has a query or fragment (RFC 8414, 2)")
     origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     urls = [f"{origin}{_SERVER}{path}", f"{origin}{_OPENID}{path}", f"{origin}{path}{_OPENID}"]
-    for url in list(dict.fromkeys(urls)) if resource.is_described else urls[:1]:
+    for url in dict.fromkeys(urls if resource.is_described else urls[:1]):
         document = await _metadata(url, "the metadata of the issuer", resource.server)
-        if document is not None:
-            return _issuer(id, document)
+        if document is None:
+            continue
+        named: Any = document.get("issuer")
+        if not isinstance(named, str) or not is_same_issuer(named, id):
+            raise AuthorizationFailed(
+                f"the metadata of the issuer {shorten(id)} are those of {shorten(named)}"
+            )
+        return Issuer(named, document)
     if resource.is_described:
         raise AuthorizationFailed(f"the issuer {shorten(id)} has no metadata")
-    # The default endpoints of 2025-03-26.
-    return Issuer(id, f"{origin}/authorize", f"{origin}/token", f"{origin}/register")
-
-
-def _issuer(id: str, document: Mapping[str, Any]) -> Issuer:
-    named: Any = document.get("issuer")
-    if not isinstance(named, str) or not is_same_issuer(named, id):
-        raise AuthorizationFailed(
-            f"the metadata of the issuer {shorten(id)} are those of {shorten(named)}"
-        )
-
-    def text(name: str) -> str:
-        found: Any = document.get(name)
-        return found if isinstance(found, str) else ""
-
-    def texts(name: str) -> tuple[str, ...]:
-        found: Any = document.get(name)
-        return tuple(each for each in found if isinstance(each, str)) if is_array(found) else ()
-
-    return Issuer(
-        named,
-        text("authorization_endpoint"),
-        text("token_endpoint"),
-        text("registration_endpoint"),
-        text("revocation_endpoint"),
-        texts("scopes_supported"),
-        texts("token_endpoint_auth_methods_supported"),
-        document.get("authorization_response_iss_parameter_supported") is True,
-        document.get("client_id_metadata_document_supported") is True,
-        texts("grant_types_supported"),
-        document,
-    )
+    paths = {"authorization": "authorize", "token": "token", "registration": "register"}
+    defaults = {f"{name}_endpoint": f"{origin}/{path}" for name, path in paths.items()}
+    return Issuer(id, defaults, is_described=False)

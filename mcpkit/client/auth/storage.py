@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
@@ -25,7 +25,7 @@ from mcpkit.client.auth.base import AuthorizationFailed, is_token
 from mcpkit.permissions import is_scope
 
 _SERVICE: Final = "mcpkit"
-_PARTIAL: Final = ".begun"
+_PARTIAL: Final = ".partial"
 _EARLY_S: Final = 30.0
 """Seconds before expiry at which a token is refreshed, if it lasts for much longer."""
 
@@ -233,7 +233,7 @@ class FileTokenStore:
         deadline = time.monotonic() + _LOCKED_S
         while True:
             with self._readable():
-                self._make_folder()
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 descriptor = _acquire(path)
             if descriptor is not None:
                 break
@@ -262,11 +262,8 @@ class FileTokenStore:
             where = f"credentials cannot be stored in {self._folder}"
             raise AuthorizationFailed(f"{where}: {error.strerror or why}") from None
 
-    def _make_folder(self) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-
     def _replace(self, path: Path, text: str) -> None:
-        self._make_folder()
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Readable by its owner only.
         descriptor, name = tempfile.mkstemp(_PARTIAL, path.stem, self._folder)
         try:
@@ -311,9 +308,7 @@ else:
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            found = os.stat(path)
-            mine = os.fstat(descriptor)
-            if (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino):
+            if os.path.samestat(os.stat(path), os.fstat(descriptor)):
                 return descriptor
         except (BlockingIOError, FileNotFoundError):
             pass  # another process holds it, or has just removed it
@@ -328,10 +323,9 @@ else:
         os.close(descriptor)
 
 
-def default_store(environment: Mapping[str, str] = os.environ) -> FileTokenStore:
+def default_store() -> FileTokenStore:
     """Return the store of the commands: the platform's keyring, or files."""
-    given = environment.get("MCPKIT_CREDENTIALS")
-    if given:
+    if given := os.environ.get("MCPKIT_CREDENTIALS"):
         return FileTokenStore(given)
     try:
         keyring: Any = import_module("keyring")

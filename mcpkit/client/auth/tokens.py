@@ -77,7 +77,7 @@ class TokenSource(HttpAuth):
         self._issuers: dict[str, Issuer] = {}
         self._nonces: dict[str, str] = {}
         self._proofs: dict[str, DPoPProofs] = {}
-        self._own_proofs: DPoPProofs | None = DPoPProofs(None, self._nonces) if proof else None
+        self._own_proofs = DPoPProofs(None, self._nonces) if proof else None
         self._logins: dict[str, tuple[int, float]] = {}
         self._failures: dict[str, AuthorizationFailed] = {}
         self._refreshes: dict[str, tuple[str, float]] = {}
@@ -146,7 +146,13 @@ class TokenSource(HttpAuth):
         had = () if stored is None else stored.scopes or ()
         if status == 403 and set(challenge.scopes or ()) <= set(had):
             return False  # these were requested already
-        resource = await self._resource(request, challenge, stored)
+        wanted = self._wanted_issuer
+        preferred = wanted or ("" if stored is None else stored.issuer)
+        resource = await find_resource(request.url, key, challenge, preferred)
+        if wanted is not None and not is_same_issuer(resource.issuer, wanted):
+            raise AuthorizationFailed(
+                f"the server requires tokens of another issuer, {shorten(resource.issuer)}"
+            )
         if stored is not None and not is_same_issuer(stored.issuer, resource.issuer):
             if self._client_id:
                 raise AuthorizationFailed(
@@ -185,20 +191,6 @@ class TokenSource(HttpAuth):
             times = f"{count} logins within {_PAUSE_S:g} seconds"
             raise AuthorizationFailed(f"the server still rejects the token after {times}")
         self._logins[key] = count + 1, since
-
-    # --- servers and issuers ----------------------------------------------------------------------
-
-    async def _resource(
-        self, request: HttpRequest, challenge: Challenge, stored: Credentials | None
-    ) -> Resource:
-        wanted = self._wanted_issuer
-        preferred = wanted or (stored.issuer if stored is not None else "")
-        found = await find_resource(request.url, server_key(request.server), challenge, preferred)
-        if wanted is not None and not is_same_issuer(found.issuer, wanted):
-            raise AuthorizationFailed(
-                f"the server requires tokens of another issuer, {shorten(found.issuer)}"
-            )
-        return found
 
     async def _issuer(self, resource: Resource) -> Issuer:
         found = await find_issuer(resource)
@@ -248,9 +240,9 @@ class TokenSource(HttpAuth):
         self, issuer: Issuer, client: Credentials, fields: Mapping[str, str]
     ) -> Response:
         """Send a request to the token endpoint, authenticated as a client."""
-        if not issuer.token_endpoint:
+        url, server = issuer.text("token_endpoint"), client.resource or client.issuer
+        if not url:
             raise AuthorizationFailed("the issuer has no token endpoint")
-        url, server = issuer.token_endpoint, client.resource or client.issuer
         proofs = self._proofs_for(client)
 
         async def send() -> Response:
@@ -274,7 +266,6 @@ class TokenSource(HttpAuth):
         self, issuer: Issuer, client: Credentials
     ) -> tuple[dict[str, str], dict[str, str]]:
         """Return the form fields and headers that authenticate a client (RFC 6749, 2.3)."""
-        del issuer
         id, secret = client.client_id, client.client_secret
         if secret is not None and client.client_method == "client_secret_basic":
             return {}, {"Authorization": basic_credentials(id, secret)}
@@ -330,11 +321,11 @@ class TokenSource(HttpAuth):
     def _proofs_for(self, client: Credentials) -> DPoPProofs | None:
         """Return the maker of proofs for a client: with the key of its token, if that has one."""
         key = client.proof_key
-        if key is None or (self._own_proofs is not None and self._own_proofs.key == key):
+        if key is None:
             return self._own_proofs
         if key not in self._proofs:
             try:
-                self._proofs = {key: DPoPProofs(key, self._nonces)}
+                self._proofs[key] = DPoPProofs(key, self._nonces)
             except ValueError:
                 raise AuthorizationFailed("the key of the token cannot be read") from None
         return self._proofs[key]

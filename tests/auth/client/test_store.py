@@ -341,5 +341,7 @@ def test_a_keyring_that_is_good_for_something_is_used(
     monkeypatch.setenv("APPDATA", str(tmp_path))
     monkeypatch.setitem(sys.modules, "keyring", module)
     files = f"<FileTokenStore: {tmp_path / 'mcpkit' / 'credentials'}>"
-    assert repr(default_store({})) == ("<FileTokenStore: the keyring>" if is_used else files)
-    assert repr(default_store({"MCPKIT_CREDENTIALS": "here"})) == "<FileTokenStore: here>"
+    monkeypatch.delenv("MCPKIT_CREDENTIALS", raising=False)
+    assert repr(default_store()) == ("<FileTokenStore: the keyring>" if is_used else files)
+    monkeypatch.setenv("MCPKIT_CREDENTIALS", "here")
+    assert repr(default_store()) == "<FileTokenStore: here>"
