@@ -1238,7 +1238,7 @@ async def test_the_session_ends_with_the_stream(host: FakeHost) -> None:
     """SSE-6."""
     old = Old(host)
     async with Client(old.site.url) as client:
-        with pytest.raises(ConnectionClosed, match="left before it answered"):
+        with pytest.raises(ConnectionClosed, match="The server is gone"):
             await client.call_tool("leave")
         with pytest.raises(ConnectionClosed):
             await client.call_tool("t")

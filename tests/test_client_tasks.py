@@ -12,7 +12,7 @@ import pytest
 from mcpkit import MCPKit, TaskCancelled, TaskHandle, TaskStatus
 from mcpkit._protocol.connection import CAPABILITIES_KEY
 from mcpkit.client.results import related_task
-from mcpkit.client.tasks import EXTENSION, with_extension
+from mcpkit.client.tasks import EXTENSION, with_tasks
 from mcpkit.errors import ConnectionClosed, InternalError, MethodNotFound, ProtocolError
 from mcpkit.testing import AsyncTestClient
 
@@ -120,9 +120,11 @@ async def test_what_is_malformed_is_an_error(scripted: Scripted, wrong: dict[str
         await handle.result(timeout=5)
 
 
-def test_the_extension_is_declared_beside_all_else() -> None:
+async def test_the_extension_is_declared_beside_all_else() -> None:
     """TASKX-4."""
-    meta = with_extension({"roots": {}, "extensions": {"a/b": {"c": 1}}}, {"x/y": 2})
+    own = {"roots": {}, "extensions": {"a/b": {"c": 1}}}
+    async with AsyncTestClient(MCPKit("none"), revision=MODERN, capabilities=own) as client:
+        meta = with_tasks(client, {"x/y": 2})
     extensions = {"a/b": {"c": 1}, EXTENSION: {}}
     assert meta == {CAPABILITIES_KEY: {"roots": {}, "extensions": extensions}, "x/y": 2}
 

@@ -36,6 +36,13 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
+def value_at(value: object, *path: str) -> Any:
+    """Return the value at a path of members, in objects from JSON; None if there is none."""
+    for name in path:
+        value = value.get(name) if is_object(value) else None
+    return value
+
+
 def is_binary(value: object) -> TypeGuard[bytes | bytearray | memoryview]:
     """Return True if a value is ``bytes``, a ``bytearray`` or a ``memoryview``."""
     return isinstance(value, (bytes, bytearray, memoryview))

@@ -10,8 +10,8 @@ from uuid import uuid4
 import anyio
 
 from mcpkit._protocol import wire
-from mcpkit._utils.json import is_object
-from mcpkit.client.connection import ClientConnection, Handler, Target
+from mcpkit._utils.json import is_object, value_at
+from mcpkit.client.connection import ClientConnection, Pending
 from mcpkit.client.results import (
     CallResult,
     Completion,
@@ -35,8 +35,6 @@ from mcpkit.errors import (
     ProtocolError,
 )
 from mcpkit.types import LogLevel, ResourceContents
-
-__all__ = ["Client", "Handler", "Target"]
 
 MAX_PAGES: Final = 10_000
 MAX_ENTRIES: Final = 100_000
@@ -145,8 +143,9 @@ class Client(ClientConnection):
         seen: set[str] = set()
         size = 0
         while True:
-            page, more = await self._requested(method, {} if cursor is None else {"cursor": cursor})
-            size += more
+            pending = Pending()
+            page = await self._await(pending, method, {} if cursor is None else {"cursor": cursor})
+            size += pending.size
             found += parse(entries, page, method)
             cursor = page.get("nextCursor")
             too_large = len(found) > MAX_ENTRIES or size > MAX_LIST_BYTES
@@ -187,24 +186,23 @@ class Client(ClientConnection):
             ValueError: The answer is malformed.
             ProtocolError, TimeoutError, ConnectionClosed: As for `request`.
         """
-        params = {"name": name, "arguments": dict(arguments or {})}
-        options: dict[str, Any] = {"on_progress": on_progress}
-        extensions = self._protocol.capabilities.get("extensions")
+        extension = value_at(self._protocol.capabilities, "extensions", EXTENSION)
         with self._with_timeout(self._timeout if timeout is None else timeout):
             try:
                 result = await self._call(
-                    params,
+                    {"name": name, "arguments": dict(arguments or {})},
                     meta=self._with_level(meta, log_level),
                     timeout=timeout,
-                    may_be_task=is_object(extensions) and EXTENSION in extensions,
-                    **options,
+                    may_be_task=extension is not None,
+                    on_progress=on_progress,
                 )
             except (MethodNotFound, MissingClientCapability) as error:
                 if not self._wants_task(error):
                     raise
                 try:
-                    options.update(log_level=log_level, meta=meta)
-                    task = await self.start(name, arguments, **options)
+                    task = await self.start(
+                        name, arguments, on_progress=on_progress, log_level=log_level, meta=meta
+                    )
                 except MethodNotFound:  # the error was about something else
                     raise error from None
             else:
@@ -377,8 +375,8 @@ class Client(ClientConnection):
             MethodNotFound: The server does not list tasks; in 2026-07-28 none does.
             ValueError, ProtocolError, TimeoutError, ConnectionClosed: As `list_tools`.
         """
-        declared = self.server_capabilities.get("tasks")
-        if not (requests_tasks(self) and is_object(declared) and "list" in declared):
+        declared = value_at(self.server_capabilities, "tasks", "list")
+        if declared is None or not requests_tasks(self):
             raise MethodNotFound(
                 f"The server does not list tasks in {self.revision}; keep their ids for task(id)"
             )
@@ -396,10 +394,7 @@ class Client(ClientConnection):
             "wished": ("tasks", "requests", "tools", "call"),
             "extension": ("extensions", EXTENSION),
         }.get(self._protocol.revision.tasks)
-        found: object = self.server_capabilities
-        for name in path or ():
-            found = found.get(name) if is_object(found) else None
-        return path is not None and is_object(found)
+        return path is not None and is_object(value_at(self.server_capabilities, *path))
 
     def _wants_task(self, error: ProtocolError) -> bool:
         """Return True if an error may say that a tool only runs as a task (TASKL-3, TASKX-3)."""
@@ -407,10 +402,8 @@ class Client(ClientConnection):
             return False
         if requests_tasks(self):
             return isinstance(error, MethodNotFound)
-        data = error.data if isinstance(error, MissingClientCapability) else None
-        required = data.get("requiredCapabilities") if is_object(data) else None
-        extensions = required.get("extensions") if is_object(required) else None
-        return is_object(extensions) and EXTENSION in extensions
+        path = ("requiredCapabilities", "extensions", EXTENSION)
+        return isinstance(error, MissingClientCapability) and is_object(value_at(error.data, *path))
 
     def _with_level(self, meta: Params | None, level: LogLevel | None) -> Params | None:
         if level is None or self._protocol.by_handshake:

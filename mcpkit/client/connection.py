@@ -28,7 +28,7 @@ from contextlib import (
 )
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
@@ -47,7 +47,7 @@ from mcpkit._protocol.client_connection import (
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import Id, is_id
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, Revision
-from mcpkit._utils.json import is_array, is_object
+from mcpkit._utils.json import is_array, is_object, value_at
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.targets import command_of, is_url
 from mcpkit.client.results import (
@@ -57,7 +57,7 @@ from mcpkit.client.results import (
     TaskQuestion,
     related_task,
 )
-from mcpkit.client.stdio import ProcessLink
+from mcpkit.client.stdio import ProcessLink, start_server
 from mcpkit.errors import (
     ConnectionClosed,
     InternalError,
@@ -74,6 +74,8 @@ if TYPE_CHECKING:
     from mcpkit.client.http import HttpLink
 
 log = get_logger("mcpkit.client")
+
+T = TypeVar("T")
 
 Handler: TypeAlias = Callable[[dict[str, Any]], "Params | Awaitable[Params]"]
 """Answers a request of the server: its ``params`` → its ``result``, as on the wire."""
@@ -138,11 +140,11 @@ class NoPendingInput(Exception):
 
 
 @dataclass(slots=True)
-class _Pending:
+class Pending:
     """A request that waits for its response."""
 
-    on_progress: OnProgress | None
-    on_notification: OnMessage | None
+    on_progress: OnProgress | None = None
+    on_notification: OnMessage | None = None
     arrived: anyio.Event = field(default_factory=anyio.Event)
     response: Response | None = None
     size: int = 0
@@ -209,20 +211,18 @@ class ClientConnection:
 
             self._http_options["auth"] = http_auth(auth)
         self._memory_options: Mapping[str, Any] = {}
-        self._timeouts: set[anyio.CancelScope] = set()
-        self._paused: dict[anyio.CancelScope, float] = {}
-        """Timeouts that do not run at the moment, with the seconds left."""
+        self._timeouts: dict[anyio.CancelScope, float] = {}
+        """The timeouts that run, or are paused, with the seconds that were left at the pause."""
         self._pauses = 0
         self._raise = raise_exceptions
         self._raised: dict[Id, BaseException] = {}
         self._failed: Exception | None = None
         """The exception of a callback that is still to be raised."""
-        self._pending: dict[Id, _Pending] = {}
+        self._pending: dict[Id, Pending] = {}
         self._link: Link | None = None
         self._http: HttpLink | None = None
         self._loop: Loop | None = None
-        self._closed = False
-        self._closed_because: ConnectionClosed | None = None
+        self._closed: ConnectionClosed | None = None
         self._requests = 0
         self._request_bytes = 0
         self._faults: Counter[str] = Counter()
@@ -247,7 +247,7 @@ class ClientConnection:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        self._closed = True
+        self._closed = self._closed or ConnectionClosed("The client has left")
         await self._stack.aclose()
         if error[:1] == (None,):
             self._raise_failure()
@@ -278,12 +278,9 @@ class ClientConnection:
             called = (self._receive, self._on_close, self._renew_session, self._without_timeout)
             link = self._http = HttpLink(target, loop, *called, **self._http_options)
         else:
-            command = command_of(target)
-            link = process = ProcessLink(
-                command, self._receive, self._on_close, **self._process_options
-            )
-            await process.start()
-            loop.start(process.read())
+            process = await start_server(command_of(target), **self._process_options)
+            link = ProcessLink(process, self._receive, self._on_close)
+            loop.start(link.read())
         try:
             yield link
         finally:
@@ -313,7 +310,7 @@ class ClientConnection:
                 raise
             is_modern = isinstance(error, ProtocolError) and error.code in _MODERN_ERRORS
             data = error.data if isinstance(error, ProtocolError) and is_modern else None
-            listed = data.get("supported") if is_object(data) else None
+            listed = value_at(data, "supported")
             supported = listed if is_array(listed) else ()
             for each in reversed(PER_REQUEST):
                 if each.version in supported:
@@ -349,8 +346,7 @@ class ClientConnection:
         if self._wanted is None and not is_array(result.get("supportedVersions")):
             # Some servers answer any request with an empty object.
             raise ValueError("The server's answer to server/discover names no versions")
-        meta = result.get("_meta")
-        self._learn_server(meta.get(_SERVER_INFO) if is_object(meta) else None, result)
+        self._learn_server(value_at(result, "_meta", _SERVER_INFO), result)
 
     async def _initialize(self, wanted: Revision) -> None:
         self._protocol.revision = None
@@ -441,35 +437,36 @@ class ClientConnection:
         if self._on_notification is not None:
             self._on_notification(method, params)
         if method == "notifications/message" and self._on_log is not None:
-            try:
-                level, data, logger = wire.log_from_wire(params)
-            except ValueError as error:
-                self._log_fault("the server sends malformed log messages: %s", error, limit=1)
-            else:
-                self._on_log(level, data, logger)
+            entry = self._read(wire.log_from_wire, params, "log messages")
+            if entry is not None:
+                self._on_log(*entry)
         elif method == "notifications/progress":
             token = params.get("progressToken")
             pending = self._pending_of(token)
             on_progress = None if pending is None else pending.on_progress
             if on_progress is None and isinstance(token, str) and token in self._task_progress:
                 on_progress = self._task_progress[token]._on_progress
+            now = None
             if on_progress is not None:
-                try:
-                    now = Progress(*wire.progress_from_wire(params))
-                except ValueError as error:
-                    self._log_fault("the server sends malformed progress: %s", error, limit=1)
-                else:
-                    on_progress(now)
+                now = self._read(wire.progress_from_wire, params, "progress")
+            if on_progress is not None and now is not None:
+                on_progress(Progress(*now))
         elif method == "notifications/tasks/status":
             task = self._task_listeners.get(str(params.get("taskId")))
             if task is not None:
                 task._notified(params)
-        meta = params.get("_meta")
-        listening = self._pending_of(meta.get(_SUBSCRIPTION)) if is_object(meta) else None
+        listening = self._pending_of(value_at(params, "_meta", _SUBSCRIPTION))
         if listening is not None and listening.on_notification is not None:
             listening.on_notification(method, params)
 
-    def _pending_of(self, id: object) -> _Pending | None:
+    def _read(self, read: Callable[[Params], T], params: Params, what: str) -> T | None:
+        try:
+            return read(params)
+        except ValueError as error:
+            self._log_fault(f"the server sends malformed {what}: %s", error, limit=1)
+            return None
+
+    def _pending_of(self, id: object) -> Pending | None:
         return self._pending.get(id) if is_id(id) else None
 
     # --- requests of the server -------------------------------------------------------------------
@@ -533,8 +530,7 @@ class ClientConnection:
         return self._loop.start(work)
 
     def _on_close(self, reason: ConnectionClosed | None = None) -> None:
-        self._closed = True
-        self._closed_because = self._closed_because or reason
+        self._closed = self._closed or reason or ConnectionClosed("The server is gone")
         for pending in self._pending.values():
             pending.arrived.set()
 
@@ -586,37 +582,32 @@ class ClientConnection:
                 HTTP with something else than MCP.
             ValueError: The result is not an object.
         """
-        arguments = (method, params, meta, timeout, on_progress, on_notification)
-        return (await self._requested(*arguments))[0]
+        pending = Pending(on_progress, on_notification)
+        return await self._await(pending, method, params, meta, timeout)
 
-    async def _requested(
+    async def _await(
         self,
+        pending: Pending,
         method: str,
         params: Params | None,
         meta: Params | None = None,
         timeout: float | None = None,
-        on_progress: OnProgress | None = None,
-        on_notification: OnMessage | None = None,
-    ) -> tuple[Params, int]:
-        """Return the result as `request` does, and the bytes of its message."""
+    ) -> Params:
+        """Send a request, and return its result as `request` does."""
         merged = dict(meta or {})
-        if on_progress is not None:
+        if pending.on_progress is not None:
             # The request's own id would do, but it is only known once the request is made.
             merged["progressToken"] = self._protocol.next_id
-        pending = _Pending(on_progress, on_notification)
         sent = self._protocol.send_request(method, params or {}, merged)
         id = sent.id
         assert id is not None
         self._pending[id] = pending
         try:
-            if self._closed:
-                raise self._closed_because or ConnectionClosed("The server is gone")
-            if self._http is None:
-                await self._send(sent)
+            if self._closed is not None:
+                raise self._closed
             try:
                 with self._with_timeout(self._timeout if timeout is None else timeout):
-                    if self._http is not None:
-                        await self._send(sent, pending.arrived.is_set)
+                    await self._send(sent, pending.arrived.is_set)
                     await pending.arrived.wait()
             except (ConnectionClosed, ProtocolError):
                 raise
@@ -630,54 +621,52 @@ class ClientConnection:
         self._raise_failure()
         response = pending.response
         if response is None:
-            left = ConnectionClosed(f"The server left before it answered {method}")
-            raise self._closed_because or left
+            assert self._closed is not None
+            raise self._closed
         if response.error is not None:
             raise response.error
         if not is_object(response.result):
             raise ValueError(f"The server's answer to {method} is malformed: not an object")
-        return response.result, pending.size
+        return response.result
 
     @contextmanager
     def _with_timeout(self, limit: float | None) -> Generator[None, None, None]:
         """Raise TimeoutError after `limit` seconds, not counting those of a login."""
         with anyio.fail_after(limit) as scope:
-            self._timeouts.add(scope)
+            self._timeouts[scope] = 0.0
             if self._pauses:
-                self._pause()
+                self._pause(scope)
             try:
                 yield
             finally:
-                self._timeouts.discard(scope)
-                self._paused.pop(scope, None)
+                del self._timeouts[scope]
 
     @contextmanager
     def _without_timeout(self) -> Generator[None, None, None]:
         """Pause all timeouts, because a user is logging in."""
+        if not self._pauses:
+            for scope in self._timeouts:
+                self._pause(scope)
         self._pauses += 1
-        self._pause()
         try:
             yield
         finally:
             self._pauses -= 1
             if not self._pauses:
                 now = anyio.current_time()
-                for scope, left in self._paused.items():
+                for scope, left in self._timeouts.items():
                     scope.deadline = now + left
-                self._paused.clear()
 
-    def _pause(self) -> None:
-        now = anyio.current_time()
-        for scope in self._timeouts - self._paused.keys():
-            self._paused[scope] = scope.deadline - now
-            scope.deadline = math.inf
+    def _pause(self, scope: anyio.CancelScope) -> None:
+        self._timeouts[scope] = scope.deadline - anyio.current_time()
+        scope.deadline = math.inf
 
     async def _cancel(self, sent: OutgoingMessage, error: BaseException) -> None:
         """Tell the server that the response is no longer awaited (CANC-6, CANC-7)."""
-        if sent.method == "initialize" or self._closed:
+        # Over HTTP without a session, the response was closed, which says the same (CANC-5).
+        is_said = self._http is not None and sent.version is not None
+        if is_said or sent.method == "initialize" or self._closed is not None:
             return
-        if self._http is not None and sent.version is not None:
-            return  # the HTTP response was closed, which says the same (CANC-5)
         reason = "timeout" if isinstance(error, TimeoutError) else "cancelled"
         params = {"requestId": sent.id, "reason": reason}
         lost = suppress(ConnectionClosed, ProtocolError)

@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["MAX_EVENT_BYTES", "Event", "EventStream", "EventTooLarge"]
-
 MAX_EVENT_BYTES: Final = 64 * 1024 * 1024
 """Bytes that an event may have, its field names included."""
 

@@ -33,8 +33,6 @@ from mcpkit.errors import ConnectionClosed, ProtocolError
 if TYPE_CHECKING:
     from mcpkit.client.auth.base import HttpAuth, HttpRequest
 
-__all__ = ["HttpLink"]
-
 log = get_logger("mcpkit.client")
 
 _JSON: Final = "application/json"
@@ -231,12 +229,9 @@ class HttpLink:
             await self._follow(response, sent, answered)
             return
         is_answer = response.is_success and kind == _JSON
-        try:
-            body = await (
-                self._read(response, MAX_EVENT_BYTES) if is_answer else self._read_foreign(response)
-            )
-        finally:
-            await _close(response)
+        body = await (
+            self._read(response, MAX_EVENT_BYTES) if is_answer else self._read_foreign(response)
+        )
         if response.is_success and self._endpoint is not None:
             return  # the answer comes on the stream
         if is_answer and body:
@@ -300,15 +295,13 @@ class HttpLink:
         except ConnectionClosed as error:
             log.info("a stream could not be resumed: %s", error)
             return None
-        if response.status_code == 200 and _type_of(response) == _EVENTS:
+        if _is_stream(response):
             return response
-        try:
-            if response.status_code < 500:
-                foreign = self._foreign(response, await self._read_foreign(response))
-                raise ConnectionClosed(f"A stream broke off and cannot be resumed: {foreign}")
-            return None
-        finally:
+        if response.status_code >= 500:
             await _close(response)
+            return None
+        foreign = self._foreign(response, await self._read_foreign(response))
+        raise ConnectionClosed(f"A stream broke off and cannot be resumed: {foreign}")
 
     async def _get(self, stream: EventStream) -> httpx2.Response:
         headers: dict[str, str | bytes] = {"Accept": _EVENTS, **self._session_headers()}
@@ -317,7 +310,11 @@ class HttpLink:
         return await self._send("GET", self._url, headers)
 
     async def _pump(
-        self, response: httpx2.Response, stream: EventStream, answered: IsAnswered | None
+        self,
+        response: httpx2.Response,
+        stream: EventStream,
+        answered: IsAnswered | None = None,
+        on_endpoint: Callable[[bytes], None] | None = None,
     ) -> int:
         """Pass on the messages of a response until its end or the answer; return their number."""
         stream.connect()
@@ -331,6 +328,8 @@ class HttpLink:
                     if event.data and event.type == "message":
                         brought += 1
                         self._on_text(event.data)
+                    elif event.type == "endpoint" and on_endpoint is not None:
+                        on_endpoint(event.data)
                 if answered is not None and answered():
                     ending = True
                     break
@@ -380,11 +379,11 @@ class HttpLink:
                     failures += 1
                 else:
                     opened.set()
-                    if response.status_code != 200 or _type_of(response) != _EVENTS:
+                    if not _is_stream(response):
                         log.debug("no stream beside requests: %d", response.status_code)
                         await _close(response)
                         return
-                    brought = await self._pump(response, stream, None)
+                    brought = await self._pump(response, stream)
                     failures = 0
                     idle = 0 if brought else idle + 1
                     stale = 0 if stream.last_id != before else stale + 1
@@ -422,24 +421,20 @@ class HttpLink:
         return False
 
     async def _read_old(self, named: list[str], found: anyio.Event) -> None:
+        def on_endpoint(reference: bytes) -> None:
+            if not named:
+                named.append(reference.decode(errors="replace").strip())
+                self._endpoint = _resolve(self._url, named[0])
+                found.set()
+
         stream = EventStream(limit=MAX_EVENT_BYTES)
         try:
             response = await self._get(stream)
-            chunks = await self._body_of(response)
-            try:
-                if response.status_code != 200 or _type_of(response) != _EVENTS:
-                    return
-                async for chunk in chunks:
-                    for event in stream.feed(chunk):
-                        if event.type == "message" and found.is_set():
-                            self._on_text(event.data)
-                        elif event.type == "endpoint" and not found.is_set():
-                            named.append(event.data.decode(errors="replace").strip())
-                            self._endpoint = _resolve(self._url, named[0])
-                            found.set()
-            finally:
-                await _close(response, chunks)
-        except (ConnectionClosed, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+            if _is_stream(response):
+                await self._pump(response, stream, on_endpoint=on_endpoint)
+            else:
+                await _close(response)
+        except ConnectionClosed as error:
             log.info("the stream of %s has ended: %s", self._shown, error)
         finally:
             found.set()
@@ -498,11 +493,11 @@ class HttpLink:
             merged.update({name.encode(): value if isinstance(value, bytes) else value.encode()})
         merged["Accept-Encoding"] = "identity"
         redirects = retries = tokens_rejected = 0
+        auth = self._auth
         while redirects < _MAX_REDIRECTS:
             tokens: Mapping[str, str] = {}
             sent = merged
             asked: HttpRequest | None = None
-            auth = self._auth
             if auth is not None:
                 from mcpkit.client.auth.base import HttpRequest
 
@@ -528,19 +523,13 @@ class HttpLink:
                 log.info("%s asks to wait for %g s", _without_secrets(url), pause)
                 await anyio.sleep(pause)
                 continue
-            if asked is not None and may_log_in and response.status_code in (401, 403):
+            is_refused = response.status_code in (401, 403) and tokens_rejected < _MAX_TOKENS
+            if auth is not None and asked is not None and may_log_in and is_refused:
                 tokens_rejected += 1
-                names = ("WWW-Authenticate", "DPoP-Nonce")
-                said = {
-                    name.lower(): response.headers.get_list(name)
-                    for name in names
-                    if name in response.headers
-                }
-                granted = False
+                said = {name: response.headers.get_list(name) for name in response.headers}
                 try:
-                    if auth is not None and tokens_rejected <= _MAX_TOKENS:
-                        with self._without_timeout():
-                            granted = await auth.refused(asked, tokens, response.status_code, said)
+                    with self._without_timeout():
+                        granted = await auth.refused(asked, tokens, response.status_code, said)
                 except BaseException:
                     await _close(response)
                     raise
@@ -585,6 +574,7 @@ class HttpLink:
         return error
 
     async def _read(self, response: httpx2.Response, limit: int) -> bytes:
+        """Return the body of a response, and close it."""
         parts: list[bytes] = []
         size = 0
         chunks = await self._body_of(response)
@@ -597,17 +587,16 @@ class HttpLink:
         except httpx2.HTTPError as error:
             reason = _reason(error)
             raise ConnectionClosed(f"{self._shown} broke off its answer: {reason}") from error
-        except BaseException:
-            await _interrupt(chunks)
-            raise
+        finally:
+            await _close(response, chunks)
         return b"".join(parts)
 
     async def _read_foreign(self, response: httpx2.Response) -> bytes:
         """Return the body of a response that is not MCP; empty if it is too slow or too long."""
-        if _type_of(response) == _EVENTS:
-            return b""
-        with suppress(ConnectionClosed), anyio.move_on_after(_FOREIGN_S):
-            return await self._read(response, _MAX_FOREIGN_BYTES)
+        if _type_of(response) != _EVENTS:
+            with suppress(ConnectionClosed), anyio.move_on_after(_FOREIGN_S):
+                return await self._read(response, _MAX_FOREIGN_BYTES)
+        await _close(response)
         return b""
 
     # --- leaving ----------------------------------------------------------------------------------
@@ -632,6 +621,10 @@ class HttpLink:
 def _type_of(response: httpx2.Response) -> str:
     kind: str = response.headers.get("Content-Type", "")
     return kind.partition(";")[0].strip().lower()
+
+
+def _is_stream(response: httpx2.Response) -> bool:
+    return response.status_code == 200 and _type_of(response) == _EVENTS
 
 
 def _resolve(base: httpx2.URL, reference: str) -> httpx2.URL | None:

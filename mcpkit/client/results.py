@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 from pydantic_core import SchemaValidator, core_schema
 
 from mcpkit._protocol import wire
-from mcpkit._utils.json import UNSET, is_object
+from mcpkit._utils.json import UNSET, is_object, value_at
 from mcpkit.types import (
     Annotations,
     ContentBlock,
@@ -21,21 +21,6 @@ from mcpkit.types import (
     TextResourceContents,
     ToolAnnotations,
 )
-
-__all__ = [
-    "CallResult",
-    "Completion",
-    "ListedPrompt",
-    "ListedResource",
-    "ListedTemplate",
-    "ListedTool",
-    "Progress",
-    "PromptArgument",
-    "PromptMessage",
-    "PromptMessages",
-    "TaskQuestion",
-    "TaskStatus",
-]
 
 Params: TypeAlias = Mapping[str, Any]
 """A JSON object, as on the wire."""
@@ -80,8 +65,7 @@ class ListedTool:
     @property
     def task_support(self) -> str:
         """``forbidden``, ``optional`` or ``required``: may a call become a task (2025-11-25)?"""
-        execution = self.raw.get("execution")
-        found = execution.get("taskSupport") if is_object(execution) else None
+        found = value_at(self.raw, "execution", "taskSupport")
         return found if found in ("optional", "required") else "forbidden"
 
 
@@ -389,7 +373,5 @@ def input_requests_in(raw: Params, method: str) -> dict[str, TaskQuestion]:
 
 def related_task(params: Params) -> str | None:
     """Return the id of the task that a message belongs to; None if it belongs to none."""
-    meta = params.get("_meta")
-    found = meta.get(_RELATED) if is_object(meta) else None
-    id = found.get("taskId") if is_object(found) else None
+    id = value_at(params, "_meta", _RELATED, "taskId")
     return id if isinstance(id, str) else None

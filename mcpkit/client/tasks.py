@@ -551,12 +551,7 @@ def with_tasks(connection: ClientConnection, meta: Params | None) -> Params | No
     revision = connection._protocol.revision
     if revision is None or revision.tasks != "extension":
         return meta
-    return with_extension(connection._protocol.capabilities, meta)
-
-
-def with_extension(capabilities: Params, meta: Params | None) -> dict[str, Any]:
-    """Return the ``_meta`` of a request that declares the tasks extension among others."""
+    capabilities = connection._protocol.capabilities
     given = capabilities.get("extensions")
-    extensions: dict[str, Any] = {**given} if is_object(given) else {}
-    extensions[EXTENSION] = {}
+    extensions: dict[str, Any] = {**(given if is_object(given) else {}), EXTENSION: {}}
     return {CAPABILITIES_KEY: {**capabilities, "extensions": extensions}, **(meta or {})}

@@ -12,52 +12,37 @@ from __future__ import annotations
 
 from mcpkit._utils.lazy import importer
 
+_HOMES = {
+    "mcpkit.client.auth.authorization_code": ["OAuth"],
+    "mcpkit.client.auth.base": ["AuthorizationFailed", "BearerToken", "HttpAuth", "HttpRequest"],
+    "mcpkit.client.auth.client_credentials": [
+        "ClientCredentials",
+        "IdentityAssertion",
+        "JwtBearer",
+    ],
+    "mcpkit.client.auth.storage": [
+        "Credentials",
+        "FileTokenStore",
+        "MemoryTokenStore",
+        "TokenStore",
+    ],
+}
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mcpkit.client.auth.authorization_code import OAuth
-    from mcpkit.client.auth.base import AuthorizationFailed, BearerToken, HttpAuth, HttpRequest
-    from mcpkit.client.auth.client_credentials import (
-        ClientCredentials,
-        IdentityAssertion,
-        JwtBearer,
-    )
-    from mcpkit.client.auth.storage import Credentials, FileTokenStore, MemoryTokenStore, TokenStore
+    from mcpkit.client.auth.authorization_code import OAuth as OAuth
+    from mcpkit.client.auth.base import AuthorizationFailed as AuthorizationFailed
+    from mcpkit.client.auth.base import BearerToken as BearerToken
+    from mcpkit.client.auth.base import HttpAuth as HttpAuth
+    from mcpkit.client.auth.base import HttpRequest as HttpRequest
+    from mcpkit.client.auth.client_credentials import ClientCredentials as ClientCredentials
+    from mcpkit.client.auth.client_credentials import IdentityAssertion as IdentityAssertion
+    from mcpkit.client.auth.client_credentials import JwtBearer as JwtBearer
+    from mcpkit.client.auth.storage import Credentials as Credentials
+    from mcpkit.client.auth.storage import FileTokenStore as FileTokenStore
+    from mcpkit.client.auth.storage import MemoryTokenStore as MemoryTokenStore
+    from mcpkit.client.auth.storage import TokenStore as TokenStore
+else:
+    __all__ = sorted(name for names in _HOMES.values() for name in names)
 
-__all__ = [
-    "AuthorizationFailed",
-    "BearerToken",
-    "ClientCredentials",
-    "Credentials",
-    "FileTokenStore",
-    "HttpAuth",
-    "HttpRequest",
-    "IdentityAssertion",
-    "JwtBearer",
-    "MemoryTokenStore",
-    "OAuth",
-    "TokenStore",
-]
-
-__getattr__ = importer(
-    __name__,
-    {
-        "mcpkit.client.auth.authorization_code": ["OAuth"],
-        "mcpkit.client.auth.base": [
-            "AuthorizationFailed",
-            "BearerToken",
-            "HttpAuth",
-            "HttpRequest",
-        ],
-        "mcpkit.client.auth.client_credentials": [
-            "ClientCredentials",
-            "IdentityAssertion",
-            "JwtBearer",
-        ],
-        "mcpkit.client.auth.storage": [
-            "Credentials",
-            "FileTokenStore",
-            "MemoryTokenStore",
-            "TokenStore",
-        ],
-    },
-)
+__getattr__ = importer(__name__, _HOMES)
