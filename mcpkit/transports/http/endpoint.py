@@ -224,14 +224,15 @@ class EndpointState:
     ) -> None:
         self.lifespan = lifespan
         self.token = lifespan.token
-        self.open_requests = OpenRequests(settings, lifespan.loop)
+        self.open_requests = OpenRequests(
+            settings, lifespan.server, lifespan.loop, lifespan.threads
+        )
         self.open_requests.draining = lifespan.draining
         self.requests = self.open_requests.quotas.requests
         self.bodies = Bodies(settings.limits, self.open_requests.quotas, lifespan.token)
-        shared = lifespan.server, lifespan.threads, self.open_requests
-        self.modern = ModernRequests(*shared)
-        self.legacy = LegacySessions(*shared)
-        self.sse = SseSessions(*shared, self.bodies, messages)
+        self.modern = ModernRequests(self.open_requests)
+        self.legacy = LegacySessions(self.open_requests)
+        self.sse = SseSessions(self.open_requests, self.bodies, messages)
         self._authorization = authorization
         self._limits = settings.limits
         lifespan.busy.append(lambda: bool(self.bodies.arriving or self.open_requests.requests))
@@ -264,7 +265,7 @@ class EndpointState:
                 message = parse_body(body, self._limits.max_values)
                 await checkpoint()  # others have their turn between the parts that take long
                 exchange = self.start(message, http)
-                exchange.keep_body(bodies, len(body))
+                exchange.keep_body(len(body))
                 del message
             finally:
                 arrived.release()

@@ -7,7 +7,7 @@ waiting ──last word──▶ JSON
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 
@@ -21,7 +21,7 @@ from mcpkit.http import HttpRequest, Receive, Send
 from mcpkit.transports.http.http_error import JSON, HttpError, retry_after
 from mcpkit.transports.http.quotas import watch
 from mcpkit.transports.http.requests import OpenRequest, OpenRequests
-from mcpkit.transports.http.streams import PART, Stream, StreamResponse, write
+from mcpkit.transports.http.streams import PART, Stream, StreamResponse, await_disconnect, write
 
 _WATCH_AFTER: Final = 0.1
 """Seconds after which it is worth noticing that a client disconnects; most calls end before."""
@@ -94,15 +94,15 @@ class ExchangeChannel(Channel):
 
     def wait_for_client(self, request: Request) -> Callable[[], None]:
         """Note that a request waits for its client's answer."""
-        exchange: Any = request.origin
-        waiting: Callable[[], None] = exchange.open_requests.wait_for_client(exchange)
-        return waiting
+        exchange = cast("Exchange", request.origin)
+        return exchange.open_requests.wait_for_client(exchange)
 
     async def drain(self, request: Request | None = None) -> None:
         """Wait until the client has read."""
-        exchange: Any = None if request is None else request.origin
-        if exchange is not None and exchange.stream is not None:
-            await exchange.stream.drain()
+        if request is not None:
+            exchange: Any = request.origin
+            if exchange.stream is not None:
+                await exchange.stream.drain()
 
 
 CHANNEL: Final = ExchangeChannel()
@@ -125,6 +125,7 @@ class Exchange(OpenRequest):
     _response: StreamResponse | None = None
     _watched: Reservation | None = None
     """The bytes of the URIs that its client watches."""
+    _wake: anyio.Event | None = None
     _unwatch: Callable[[], object] | None = None
     _stop_timer: Callable[[], object] | None = None
 
@@ -139,8 +140,7 @@ class Exchange(OpenRequest):
     ) -> None:
         self.http = http
         self.place = None
-        self._body = None
-        self._stop_expiry = None
+        self._on_close = ()
         self.session = session
         self.open_requests = open_requests
         self._count = count
@@ -155,23 +155,16 @@ class Exchange(OpenRequest):
         self.error: ProtocolError | None = None
         self.stream: Stream | None = None
         self.on_done = None
-        self.on_close: Callable[[], None] | None = None
-        """Called when the client has its response, or has disconnected."""
-        self._wake: anyio.Event | None = None
-        self.stop_deadline: Callable[[], object] | None = None
 
     def open_stream(self) -> Stream:
         """Return a stream for the response, which the client cannot resume."""
         return Stream(owner=self.owner, unread=self.open_requests.quotas.unread)
 
     def reserve(self, size: int) -> None:
-        """Count bytes that are kept of it for as long as it continues.
-
-        Raises:
-            TooManyWatched: There is no room for them.
-        """
+        """Count bytes that are kept of it until it is closed; see `watch`."""
         if self._watched is None:
             self._watched = self.open_requests.quotas.watched.charge(self.owner)
+            self.on_close(self._watched.release)
         watch(self._watched, size)
 
     # --- from the session -------------------------------------------------------------------------
@@ -208,16 +201,14 @@ class Exchange(OpenRequest):
             self.body = text
             self.error = error
             self.ready = text is None or len(text) < _LARGE
-            self.status = 202
-            if text is not None:
+            if text is None:
+                self.status = 202
+            elif error is None:
                 self.status = status or 200
-                if error is not None:
-                    status = status or error_status(error, modern=self._modern, served=True)
-                    # In a batch, other requests are allowed.
-                    is_batch = isinstance(error, Forbidden) and text.startswith(b"[")
-                    self.status = 200 if is_batch else status
-        if self.stop_deadline is not None:
-            self.stop_deadline()
+            elif isinstance(error, Forbidden) and text.startswith(b"["):
+                self.status = 200  # other requests of the batch are allowed
+            else:
+                self.status = status or error_status(error, modern=self._modern, served=True)
         if self._wake is not None:
             self._wake.set()
         if self.on_done is not None:
@@ -284,21 +275,16 @@ class Exchange(OpenRequest):
 
     def _first_tick(self, receive: Receive) -> None:
         self._start_watching(receive)
-        rest = self.open_requests.settings.stream_after - _WATCH_AFTER
+        rest = max(self.open_requests.settings.stream_after - _WATCH_AFTER, 0)
         self._stop_timer = self.open_requests.loop.later(
-            max(rest, 0), lambda: None if self.done else self._streaming()
+            rest, lambda: None if self.done else self._streaming()
         )
         self.set_deadline(_WATCH_AFTER)
 
     def _start_watching(self, receive: Receive) -> None:
         if self._unwatch is None:
-            self._unwatch = self.open_requests.loop.start(self._watch(receive))
-
-    async def _watch(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self._unwatch = None
-        self.disconnect()
+            watching = await_disconnect(receive, self.disconnect)
+            self._unwatch = self.open_requests.loop.start(watching)
 
     def disconnect(self) -> None:
         """Note that the client has disconnected (CANC-5, HTTPL-20)."""
@@ -315,12 +301,9 @@ class Exchange(OpenRequest):
             self._wake.set()
 
     def _stop(self) -> None:
-        if self._stop_timer is not None:
-            self._stop_timer()
-            self._stop_timer = None
-        if self._unwatch is not None:
-            self._unwatch()
-            self._unwatch = None
+        for stop in (self._stop_timer, self._unwatch):
+            if stop is not None:
+                stop()
 
     async def write_stream(self, send: Send, receive: Receive) -> None:
         """Respond with the stream."""
@@ -360,6 +343,7 @@ class Exchange(OpenRequest):
                 "(the server's limit is max_unread)",
                 retry_after(1),
             ) from None
+        timeout = self.open_requests.limits.write_timeout
         try:
             await send(start)
             # Servers wait for the client before a part of a body, and not after the last one.
@@ -367,17 +351,13 @@ class Exchange(OpenRequest):
                 part = body[index : index + PART]
                 more = index + PART < len(body)
                 message = {"type": "http.response.body", "body": part, "more_body": more}
-                await write(send, message, self.open_requests.limits.write_timeout)
+                await write(send, message, anyio.move_on_after(timeout))
         finally:
             unread.release()
 
     def close(self) -> None:
         """Give back everything that it holds."""
-        if self.place is not None or self._body is not None or self._stop_expiry is not None:
+        if self.place is not None or self._on_close:
             OpenRequest.close(self)
-        if self._watched is not None:
-            self._watched.release()
         if self.stream is not None and not self.outlasts:
             self.stream.discard()
-        if self.on_close is not None:
-            self.on_close()

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mcpkit._concurrency.threads import Threads
 from mcpkit._protocol.connection import (
     INITIALIZE_IN_BATCH,
     Connection,
@@ -16,8 +15,6 @@ from mcpkit._protocol.connection import (
 )
 from mcpkit._protocol.messages import check_envelope, readable_id
 from mcpkit._protocol.revisions import HANDSHAKE
-from mcpkit._server.server import Server
-from mcpkit._server.session import Session
 from mcpkit._utils.json import Unset, is_object
 from mcpkit._utils.sealing import SealBroken
 from mcpkit.errors import InvalidRequest
@@ -36,7 +33,13 @@ from mcpkit.transports.http.quotas import owner_of
 from mcpkit.transports.http.requests import OpenRequests
 from mcpkit.transports.http.security import principal_id
 from mcpkit.transports.http.session_ids import SessionId, SessionIds
-from mcpkit.transports.http.sessions import LiveSession, LocalStore, SessionTable, stateless_session
+from mcpkit.transports.http.sessions import (
+    LiveSession,
+    LocalStore,
+    SessionTable,
+    new_session,
+    stateless_session,
+)
 from mcpkit.transports.http.streams import Stream
 
 _UNKNOWN_SESSION: Final = SessionId("", HANDSHAKE[0], Connection().client, None, 0)
@@ -67,23 +70,18 @@ class LegacySessions:
     """The server of requests in sessions.
 
     Args:
-        server: The server that answers.
-        threads: The worker threads that all sessions share.
         open_requests: The requests of the endpoint.
     """
 
-    def __init__(self, server: Server, threads: Threads, open_requests: OpenRequests) -> None:
-        settings, loop = open_requests.settings, open_requests.loop
-        store = LocalStore(settings)
-        self.table = SessionTable(server, settings, loop, threads, store, open_requests.quotas)
-        self._store = store
-        self._ended = store.ended
+    def __init__(self, open_requests: OpenRequests) -> None:
+        self._store = LocalStore(open_requests.settings)
+        self.table = SessionTable(open_requests, self._store)
+        self._ended = self._store.ends
         self._open_requests = open_requests
-        self._server = server
-        self._threads = threads
-        self._ids = SessionIds(server.sealer("session"), settings.limits.session_lifetime)
+        self._server = server = open_requests.server
+        self._ids = SessionIds(server.sealer("session"), open_requests.limits.session_lifetime)
         self._workers = int(os.environ.get(_WORKERS) or 1)
-        self._stateless = stateless_session(server, loop, threads)
+        self._stateless = stateless_session(open_requests)
         """The session of messages that are accepted, and need nothing else."""
 
     # --- POST -------------------------------------------------------------------------------------
@@ -139,8 +137,7 @@ class LegacySessions:
             )
         if "id" not in message:
             raise HttpError(400, "initialize is a request, and needs an id")
-        loop = self._open_requests.loop
-        session = Session(self._server, CHANNEL, loop, threads=self._threads, notifying=False)
+        session = new_session(self._open_requests, CHANNEL)
         exchange = Exchange(http, session, self._open_requests, 1, modern=False)
         session.take(message, exchange)
         revision = session.revision
@@ -175,9 +172,7 @@ class LegacySessions:
 
     def _check_worker(self, message: Mapping[str, Any], live: LiveSession) -> None:
         """Refuse to subscribe where no stream could carry the changes."""
-        standalone = live.standalone
-        here = standalone is not None and standalone.response is not None
-        if message.get("method") == "resources/subscribe" and not here:
+        if message.get("method") == "resources/subscribe" and not live.is_listening:
             raise HttpError(
                 409,
                 f"This is one of {self._workers} workers, and not the one that holds the session's "
@@ -201,7 +196,7 @@ class LegacySessions:
         principal = http.principal
         caller = None if principal is None else principal.id
         # One response for every cause (SEC-6): it must not reveal which ids exist.
-        if id.expires <= time.time() or self._ended(id.key) or id.principal != caller:
+        if id.expires <= time.time() or id.key in self._ended or id.principal != caller:
             raise HttpError(404, "Session not found: begin again with initialize")
         return id, live
 
@@ -221,11 +216,9 @@ class LegacySessions:
             live = self.table.open(id, token, owner_of(http))
         last = raw.get(b"last-event-id")
         stream = live.open_standalone() if last is None else live.resume(last.decode("latin-1"))
-        response = self._open_requests.open_response(stream, http)
         try:
-            await response.serve(send, [], receive)
+            await self._open_requests.serve_stream(stream, http, receive, send)
         finally:
-            self._open_requests.close_response(response)
             if stream is live.standalone:
                 live.leave_standalone()
             live.finish()
@@ -234,7 +227,8 @@ class LegacySessions:
         """End a session (HTTPL-17)."""
         if not has_session_version(http.raw):
             raise HttpError(405, "This revision has no DELETE", [(b"allow", b"POST")])
-        id, _ = self._session_of(http, read_token(http.raw.get(b"mcp-session-id")))
+        id, live = self._session_of(http, read_token(http.raw.get(b"mcp-session-id")))
         self._store.end(id.key, id.expires, owner_of(http))
-        await self.table.close(id)
+        if live is not None:
+            await self.table.discard(live)
         await respond(send, 204, [])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from mcpkit._concurrency.threads import Threads
 from mcpkit._protocol.connection import Request
-from mcpkit._server.server import Server
 from mcpkit._server.session import Session
 from mcpkit.http import HttpRequest
 from mcpkit.transports.http.exchange import Exchange
@@ -20,16 +19,12 @@ class ModernRequests:
     """The server of requests that announce themselves.
 
     Args:
-        server: The server that answers.
-        threads: The worker threads that all sessions share.
         open_requests: The requests of the endpoint.
     """
 
-    def __init__(self, server: Server, threads: Threads, open_requests: OpenRequests) -> None:
-        self._server = server
-        self._threads = threads
+    def __init__(self, open_requests: OpenRequests) -> None:
         self._open_requests = open_requests
-        self._registry = server.registry
+        self._registry = open_requests.server.registry
         self._idle_session: Session | None = None
         """The session of a request that is over, for the next one to use."""
 
@@ -46,7 +41,7 @@ class ModernRequests:
         open_requests = self._open_requests
         session, self._idle_session = self._idle_session, None
         if session is None:
-            session = stateless_session(self._server, open_requests.loop, self._threads)
+            session = stateless_session(open_requests)
         wants_answer = "id" in message
         exchange = Exchange(http, session, open_requests, 1 if wants_answer else 0, modern=True)
         event = session.read(message, exchange)
@@ -58,8 +53,8 @@ class ModernRequests:
                 # A stream of changes is counted for as long as its client listens.
                 open_requests.check_room(http, "streams")
                 exchange.lasts = True
-                exchange.end_on_expiry(exchange.end_listens)
-                exchange.on_close = session.stop_notifying
+                exchange.end_on_expiry(partial(session.end_listens, announce=False))
+                exchange.on_close(session.stop_notifying)
         session.act_on(event, exchange)
         if wants_answer and exchange.done and session.is_unused:
             self._idle_session = session

@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from mcpkit._concurrency.loop import Loop
+from mcpkit._concurrency.threads import Threads
+from mcpkit._server.server import Server
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import Quota, Reservation
 from mcpkit.errors import InputRequestError, InternalError
-from mcpkit.http import HttpRequest, Scope
+from mcpkit.http import HttpRequest, Receive, Scope, Send
 from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.options import HttpSettings
 from mcpkit.transports.http.quotas import EndpointQuotas, Kind, owner_of
@@ -60,10 +62,9 @@ class OpenRequest:
     """True if it continues when its client disconnects, who may reconnect for the response."""
     on_done: Callable[[], None] | None = None
     """Called when the response is complete."""
-    stop_deadline: Callable[[], object] | None = None
     _owner: str | None = None
-    _body: Reservation | None = None
-    _stop_expiry: Callable[[], object] | None = None
+    _has_deadline = False
+    _on_close: Sequence[Callable[[], object]] = ()
 
     def __init__(self, http: HttpRequest, open_requests: OpenRequests, session: Any = None) -> None:
         self.http = http
@@ -82,34 +83,38 @@ class OpenRequest:
             self._owner = owner_of(self.http)
         return self._owner
 
-    def occupy(self, quota: Quota | None) -> None:
+    def occupy(self, quota: Quota) -> None:
         """Take a place in a quota, instead of the one it has, without asking for room."""
         had = self.place
         if had is not None:
             if had.quota is quota:
                 return
             had.release()
-        self.place = None if quota is None else quota.charge(self.owner, self.size)
+        self.place = quota.charge(self.owner, self.size)
 
-    def keep_body(self, quota: Quota, size: int) -> None:
+    def on_close(self, function: Callable[[], object]) -> None:
+        """Call a function when its client has the response, or has disconnected."""
+        self._on_close = (*self._on_close, function)
+
+    def keep_body(self, size: int) -> None:
         """Count the bytes of its body until it is closed."""
-        self._body = quota.charge(self.owner, size)
+        self.on_close(self.open_requests.quotas.bodies.charge(self.owner, size).release)
 
     def end_on_expiry(self, end: Callable[[], object]) -> None:
         """Call a function when the authentication of its client expires (AUTH-17)."""
         principal = self.http.principal
         if principal is not None and principal.expires_at is not None:
             left = min(max(principal.expires_at - time.time(), 0), MAX_STREAM_TIME)
-            self._stop_expiry = self.open_requests.loop.later(left, end)
+            self.on_close(self.open_requests.loop.later(left, end))
 
     def set_deadline(self, elapsed: float = 0) -> None:
         """Time out when it has taken as long as a request may."""
         limit = self.open_requests.limits.request_timeout
-        if limit is not None and self.stop_deadline is None and not self.done:
+        if limit is not None and not self._has_deadline and not self.done:
             why = f"The request took longer than {limit:g} seconds"
-            self.stop_deadline = self.open_requests.loop.later(
-                max(limit - elapsed, 0), lambda: self.time_out(why)
-            )
+            left = max(limit - elapsed, 0)
+            self.on_close(self.open_requests.loop.later(left, lambda: self.time_out(why)))
+            self._has_deadline = True
 
     def time_out(self, why: str) -> None:
         """Stop the work, and respond with the reason."""
@@ -117,37 +122,37 @@ class OpenRequest:
             if request.known.operation != "listen":
                 self.session.end(request, InternalError(why))
 
-    def end_listens(self) -> None:
-        """End a stream of changes, if it is one."""
-        self.session.end_listens(announce=False)
-
     def close(self) -> None:
         """Give back everything that it holds: its client has the response, or has disconnected."""
         if self.place is not None:
-            self.occupy(None)
-        if self._body is not None:
-            self._body.release()
-            self._body = None
-        if self._stop_expiry is not None:
-            self._stop_expiry()
-            self._stop_expiry = None
+            self.place.release()
+            self.place = None
+        functions, self._on_close = self._on_close, ()
+        for function in functions:
+            function()
 
 
 class OpenRequests:
-    """The requests and streams that clients wait for.
+    """The requests and streams that clients wait for, and what it takes to serve them.
 
     Args:
         settings: The settings of the endpoint.
+        server: The server that answers.
         loop: The event loop.
+        threads: The worker threads that all sessions share.
     """
 
-    def __init__(self, settings: HttpSettings, loop: Loop) -> None:
+    def __init__(
+        self, settings: HttpSettings, server: Server, loop: Loop, threads: Threads
+    ) -> None:
         self.settings = settings
         self.limits = settings.limits
+        self.server = server
         self.loop = loop
+        self.threads = threads
         self.quotas = EndpointQuotas(settings)
         self.requests: set[OpenRequest] = set()
-        self.responses: dict[StreamResponse, OpenRequest] = {}
+        self.responses: set[StreamResponse] = set()
         """Responses that clients hold open."""
         self.draining = False
         """True if the server is about to stop."""
@@ -167,13 +172,20 @@ class OpenRequests:
                 f"(the server's limit is max_batch)",
             )
 
-    def open_response(self, stream: Stream, http: HttpRequest) -> StreamResponse:
-        """Return a response that a client holds open; `close_response` ends that."""
+    async def serve_stream(
+        self, stream: Stream, http: HttpRequest, receive: Receive, send: Send
+    ) -> None:
+        """Respond with a stream that belongs to no request, for as long as its client wants."""
         response = self.make_response(stream)
-        place = self.responses[response] = OpenRequest(http, self)
+        place = OpenRequest(http, self)
         place.occupy(self.quotas.streams)
         place.end_on_expiry(response.close)
-        return response
+        self.responses.add(response)
+        try:
+            await response.serve(send, [], receive)
+        finally:
+            self.responses.remove(response)
+            place.close()
 
     def make_response(self, stream: Stream) -> StreamResponse:
         """Return a response that carries a stream."""
@@ -184,17 +196,12 @@ class OpenRequests:
             write_timeout=self.limits.write_timeout,
         )
 
-    def close_response(self, response: StreamResponse) -> None:
-        """Forget a response that its client does not hold open any more."""
-        self.responses.pop(response).close()
-
     def add(self, request: OpenRequest) -> None:
         """Count a request for as long as it continues."""
         self.requests.add(request)
         self._place(request)
 
     def _place(self, request: OpenRequest) -> None:
-        """Count a request in the quota of its present kind."""
         quotas = self.quotas
         if request.lasts:
             request.occupy(quotas.streams)
@@ -248,7 +255,7 @@ class OpenRequests:
         self.draining = True
         self.close_responses()
         for request in list(self.requests):
-            request.end_listens()
+            request.session.end_listens(announce=False)
         if self.requests:
             log.info("waiting for %d requests", len(self.requests))
         self.loop.later(self.limits.grace, self.time_out_all)

@@ -6,28 +6,27 @@ is known of it, but for its end and the state that was stored when it had been i
 
 from __future__ import annotations
 
-import heapq
 import math
 import os
+import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
-from mcpkit._concurrency.loop import Loop
-from mcpkit._concurrency.threads import Threads
 from mcpkit._protocol.connection import Connection, Request
-from mcpkit._server.channel import NO_STATE, SessionState, do_nothing
-from mcpkit._server.server import Server
+from mcpkit._server.channel import NO_STATE, Channel, SessionState, do_nothing
 from mcpkit._server.session import Session
 from mcpkit._utils.logs import log
+from mcpkit._utils.quota import Quota, QuotaExceeded, Reservation
 from mcpkit._utils.text import quote
 from mcpkit.transports.http.exchange import CHANNEL, ExchangeChannel
 from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.options import HttpSettings
-from mcpkit.transports.http.quotas import EndpointQuotas, TooManyWatched, watch
+from mcpkit.transports.http.quotas import TooManyWatched, watch
+from mcpkit.transports.http.requests import OpenRequests
 from mcpkit.transports.http.session_ids import SessionId
 from mcpkit.transports.http.streams import ReplayBuffer, Stream
 
@@ -53,7 +52,7 @@ _DELIVERED: Final = 30.0
 """Seconds for which a response is kept that was written, but perhaps was not read."""
 
 _RETRY_END: Final = 60.0
-"""Seconds after which it is worth trying again, where the exact time would take long to find."""
+"""Seconds after which it is worth trying again to end a session."""
 
 
 # --- sessions that are not held -------------------------------------------------------------------
@@ -67,17 +66,13 @@ class LocalStore:
     """
 
     def __init__(self, settings: HttpSettings) -> None:
+        self.ends: dict[str, tuple[float, Reservation]] = {}
+        """The keys of sessions that have ended (HTTPL-17), until the times at which they expire."""
+        self._quota = Quota(MAX_ENDS, MAX_ENDS_EACH)
         self._max_states = settings.limits.max_sessions
-        self._ended: set[str] = set()
-        self._by_owner: dict[str, list[tuple[float, str]]] = {}
-        """The ends of each owner, as a heap: the first expires first."""
         self._states: OrderedDict[str, tuple[SessionState, float]] = OrderedDict()
         self._size = 0
         """Bytes of the states, about."""
-
-    def ended(self, key: str) -> bool:
-        """Return True if the session of a key has been ended (HTTPL-17)."""
-        return key in self._ended
 
     def end(self, key: str, expires: float, owner: str) -> None:
         """Remember for as long as its id is valid that a session has ended, and drop its state.
@@ -90,27 +85,18 @@ class LocalStore:
         Raises:
             HttpError: The end cannot be remembered, so the session has not ended.
         """
-        if key in self._ended:
+        if key in self.ends:
             return
-        ends = self._by_owner.get(owner, [])
-        now = time.time()
-        self._drop_ends(ends, now)
-        is_own = len(ends) >= MAX_ENDS_EACH
-        if is_own or len(self._ended) >= MAX_ENDS:
+        try:
+            self.ends[key] = expires, self._quota.take(owner)
+        except QuotaExceeded as full:
             # To forget an end before its id expires would make an ended session valid again.
             raise HttpError(
-                429 if is_own else 503,
+                429 if full.own else 503,
                 "The session has not ended: the server remembers as many that have as it can",
-                retry_after(ends[0][0] - now if is_own else _RETRY_END),
-            )
-        heapq.heappush(ends, (expires, key))
-        self._by_owner[owner] = ends
-        self._ended.add(key)
+                retry_after(_RETRY_END),
+            ) from None
         self._drop_state(key)
-
-    def _drop_ends(self, ends: list[tuple[float, str]], now: float) -> None:
-        while ends and ends[0][0] < now:
-            self._ended.discard(heapq.heappop(ends)[1])
 
     def put(self, key: str, state: SessionState, until: float) -> None:
         """Store a state until a time since the epoch; the one stored first makes room for it."""
@@ -133,10 +119,10 @@ class LocalStore:
     def drop_expired(self) -> None:
         """Forget ends whose ids are not valid any more, and states that were kept long enough."""
         now = time.time()
-        for owner, ends in list(self._by_owner.items()):
-            self._drop_ends(ends, now)
-            if not ends:
-                del self._by_owner[owner]
+        for key, (expires, place) in list(self.ends.items()):
+            if expires < now:
+                place.release()
+                del self.ends[key]
         for key, (_, until) in list(self._states.items()):
             if until < now:
                 self._drop_state(key)
@@ -157,19 +143,22 @@ class LiveSession(ExchangeChannel):
 
     def __init__(self, id: SessionId, token: str, table: SessionTable, owner: str) -> None:
         self.id = id
+        self.token = token
         self.owner = owner
         self.watched = table.quotas.watched.charge(owner)
         self.place = table.quotas.sessions.charge(owner, 1)
-        self.token = token
-        self.session: Session
+        self.session = new_session(
+            table.open_requests, self, Connection(id.revision, id.client, ids=table.ids)
+        )
         self.standalone: Stream | None = None
         self.used = time.monotonic()
         self.ordered = -math.inf
         """The time at which it was put behind all that were used before it."""
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[str | None, Stream] = {}
         self._stop_waiting: Callable[[], object] = do_nothing
         """Ends the wait for a client that has disconnected from its standalone stream."""
-        self._limits = table.settings.limits
+        self._settings = table.open_requests.settings
+        self._loop = table.open_requests.loop
         self._table = table
 
     @property
@@ -183,10 +172,14 @@ class LiveSession(ExchangeChannel):
         )
 
     @property
+    def is_listening(self) -> bool:
+        """True if its client reads the stream of messages that belong to no request."""
+        return self.standalone is not None and self.standalone.response is not None
+
+    @property
     def in_use(self) -> bool:
-        """True if a request runs in it, or a client reads its stream."""
-        standalone = self.standalone
-        return self.session.busy or (standalone is not None and standalone.response is not None)
+        """True if a request runs in it, or its client listens."""
+        return self.session.busy or self.is_listening
 
     def send(self, text: bytes, request: Request | None = None) -> None:
         """Put a message on the stream of its request, else on the one that a GET opens."""
@@ -201,24 +194,23 @@ class LiveSession(ExchangeChannel):
 
     # --- streams ----------------------------------------------------------------------------------
 
-    def _new_stream(self, name: str) -> Stream:
+    def _new_stream(self, kind: str = "") -> Stream:
         table = self._table
-        return Stream(
-            f"{table.tag}.{name}", table.buffer, owner=self.owner, unread=table.quotas.unread
-        )
+        name = f"{table.tag}.{kind}{next(table.numbers)}"
+        return Stream(name, table.buffer, owner=self.owner, unread=table.quotas.unread)
 
     def open_stream(self) -> Stream:
         """Return a stream for the response to a request, which the client may resume."""
-        number = next(self._table.numbers)
-        stream = self._streams[number] = self._new_stream(f"{number}")
+        stream = self._new_stream()
+        self._streams[stream.name] = stream
         if self.id.revision.polling:
-            stream.put_retry(self._table.settings.retry)
+            stream.put_retry(self._settings.retry)
         return stream
 
     def open_standalone(self) -> Stream:
         """Return the stream of messages that belong to no request (HTTPL-10)."""
         if self.standalone is None:
-            self.standalone = self._new_stream(f"s{next(self._table.numbers)}")
+            self.standalone = self._new_stream("s")
             self.session.start_notifying()
         return self.standalone
 
@@ -231,32 +223,32 @@ class LiveSession(ExchangeChannel):
         Raises:
             HttpError: The event is not, or no longer, known here.
         """
-        tag, _, rest = last.partition(".")
-        name, _, number = rest.partition(".")
-        known = number.isdecimal() and len(number) < 16
-        if name.startswith("s"):
+        name, _, digits = last.rpartition(".")
+        number = int(digits) if digits.isdecimal() and len(digits) < 16 else sys.maxsize
+        tag, _, kind = name.partition(".")
+        if kind.startswith("s"):
             standalone = self.open_standalone()
-            if standalone.name == f"{tag}.{name}" and known:
-                standalone.rewind(int(number))
+            if standalone.name == name:
+                standalone.rewind(number)
             return standalone  # what another process held is lost; what follows is not
-        stream = self._streams.get(int(name)) if name.isdecimal() and len(name) < 16 else None
-        if tag != self._table.tag or stream is None:
+        stream = self._streams.get(name)
+        if stream is None:
             where = "is no longer kept" if tag == self._table.tag else "is held by another worker"
             raise HttpError(
                 400,
                 f"The stream of event {quote(last)} {where}: send the request again, "
                 f"or route sessions to workers by Mcp-Session-Id",
             )
-        if not (known and stream.rewind(int(number))):
+        if not stream.rewind(number):
             raise HttpError(400, f"What followed event {quote(last)} is no longer kept")
         return stream
 
     def retire(self, stream: Stream) -> None:
         """Keep the stream of a request that has been answered for only as long as it is of use."""
-        seconds = self._limits.replay_time
+        seconds = self._settings.limits.replay_time
         if not stream.has_more:
             seconds = min(_DELIVERED, seconds)
-        stop = self._table.loop.later(seconds, lambda: self._drop(stream))
+        stop = self._loop.later(seconds, lambda: self._drop(stream))
 
         def drop() -> None:
             stop()
@@ -270,9 +262,7 @@ class LiveSession(ExchangeChannel):
         if stream.response is not None:
             self.retire(stream)  # a client is reading it
             return
-        for number, each in list(self._streams.items()):
-            if each is stream:
-                del self._streams[number]
+        self._streams.pop(stream.name, None)
         stream.discard()
         self.finish()
 
@@ -285,8 +275,8 @@ class LiveSession(ExchangeChannel):
             self._drop_standalone(stream)
         else:
             self._stop_waiting()
-            self._stop_waiting = self._table.loop.later(
-                self._limits.replay_time, lambda: self._drop_standalone(stream)
+            self._stop_waiting = self._loop.later(
+                self._settings.limits.replay_time, lambda: self._drop_standalone(stream)
             )
 
     def _drop_standalone(self, stream: Stream) -> None:
@@ -313,52 +303,51 @@ class LiveSession(ExchangeChannel):
         self.standalone = None
 
 
-def stateless_session(server: Server, loop: Loop, threads: Threads) -> Session:
+def new_session(
+    open_requests: OpenRequests, channel: Channel, connection: Connection | None = None
+) -> Session:
+    """Return a session that does not notify its client of changes yet."""
+    return Session(
+        open_requests.server,
+        channel,
+        open_requests.loop,
+        connection=connection,
+        threads=open_requests.threads,
+        notifying=False,
+    )
+
+
+def stateless_session(open_requests: OpenRequests) -> Session:
     """Return a session that knows no client, for requests that announce themselves."""
-    connection = Connection(announced=True)
-    return Session(server, CHANNEL, loop, connection=connection, threads=threads, notifying=False)
+    return new_session(open_requests, CHANNEL, Connection(announced=True))
 
 
 class SessionTable:
     """The sessions that one process holds.
 
     Args:
-        server: The server that answers.
-        settings: The settings of the endpoint.
-        loop: The event loop.
-        threads: The worker threads that all sessions share.
+        open_requests: The requests of the endpoint.
         store: The store of the states of idle sessions.
-        quotas: The quotas of the endpoint.
     """
 
-    def __init__(
-        self,
-        server: Server,
-        settings: HttpSettings,
-        loop: Loop,
-        threads: Threads,
-        store: LocalStore,
-        quotas: EndpointQuotas,
-    ) -> None:
-        self.settings = settings
-        self.loop = loop
-        self.quotas = quotas
+    def __init__(self, open_requests: OpenRequests, store: LocalStore) -> None:
+        self.open_requests = open_requests
+        self.quotas = open_requests.quotas
         self.tag = os.urandom(4).hex()
         """A name of this process, in the ids of events and questions."""
         self.numbers = count(1)
-        self.buffer = ReplayBuffer(quotas.replay)
-        self._server = server
-        self._threads = threads
+        self.ids = (f"{self.tag}.{number}" for number in count(1))
+        """The ids of questions to clients."""
+        self.buffer = ReplayBuffer(self.quotas.replay)
+        self._idle_time = open_requests.limits.session_idle
+        self._loop = open_requests.loop
         self._store = store
         self._known: OrderedDict[str, LiveSession] = OrderedDict()
         self.find: Callable[[str], LiveSession | None] = self._known.get
         """Returns the session of a token; None if it is not held here."""
-        self._tokens: dict[str, str] = {}
-        """The tokens of the sessions, by their keys."""
         self._idle: OrderedDict[str, None] = OrderedDict()
         """The tokens of sessions that hold nothing, or are about to be used."""
-        self._stop_sweeping = loop.later(_SWEEP, self._sweep)
-        self._ids = (f"{self.tag}.{number}" for number in count(1))
+        self._stop_sweeping = self._loop.later(_SWEEP, self._sweep)
 
     def open(self, id: SessionId, token: str, owner: str) -> LiveSession:
         """Hold a session from now on.
@@ -374,14 +363,6 @@ class SessionTable:
         while not self.quotas.sessions.has_room(owner):
             self._make_room(owner)
         live = LiveSession(id, token, self, owner)
-        live.session = Session(
-            self._server,
-            live,
-            self.loop,
-            connection=Connection(id.revision, id.client, ids=self._ids),
-            threads=self._threads,
-            notifying=False,
-        )
         state = self._store.take(id.key)
         try:
             watch(live.watched, state.size)
@@ -389,26 +370,21 @@ class SessionTable:
             state = replace(state, watched=frozenset())
         live.session.restore(state)
         self._known[token] = live
-        self._tokens[id.key] = token
         self._keep_idle(token)
         return live
 
-    async def close(self, id: SessionId) -> None:
-        """Discard a session that has ended, and cancel its requests."""
-        token = self._tokens.get(id.key)
-        if token is not None:
-            live = self._remove(token)
-            live.discard()
-            await live.session.aclose()
+    def discard(self, live: LiveSession) -> Coroutine[Any, Any, None]:
+        """Forget a session, and return the work that cancels its requests."""
+        self._remove(live)
+        live.discard()
+        return live.session.aclose()
 
-    def _remove(self, token: str) -> LiveSession:
-        live = self._known.pop(token)
+    def _remove(self, live: LiveSession) -> None:
+        self._known.pop(live.token, None)
         live.place.release()
-        self._tokens.pop(live.id.key, None)
-        self._idle.pop(token, None)
+        self._idle.pop(live.token, None)
         if not live.is_needed:
             live.session.drop_channel()  # the two would keep each other until they are found
-        return live
 
     def _keep_idle(self, token: str) -> None:
         self._idle[token] = None
@@ -420,8 +396,9 @@ class SessionTable:
         """Forget the session that has held nothing for longest; return False if none has."""
         while self._idle:
             token, _ = self._idle.popitem(last=False)
-            if not self._known[token].is_needed:
-                self._remove(token)
+            live = self._known[token]
+            if not live.is_needed:
+                self._remove(live)
                 return True
         return False
 
@@ -438,12 +415,12 @@ class SessionTable:
         sessions = self.quotas.sessions
         own = sessions.used < sessions.total
         unused = (
-            token
-            for token, each in self._known.items()
+            each
+            for each in self._known.values()
             if not each.in_use and (not own or each.owner == owner)
         )
-        longest = next(unused, None)
-        if longest is None:
+        live = next(unused, None)
+        if live is None:
             whose = "of your sessions" if own else "sessions"
             number = sessions.held(owner) if own else sessions.total
             raise HttpError(
@@ -452,18 +429,12 @@ class SessionTable:
                 f"max_sessions)",
                 retry_after(10),
             )
-        live = self._remove(longest)
         state = live.session.state
         if state:
-            idle = time.monotonic() - live.used
-            until = time.time() + self.settings.limits.session_idle - idle
-            self._store.put(live.id.key, state, until)
-        self._forget(live)
-
-    def _forget(self, live: LiveSession) -> None:
-        log.debug("the state of an idle session is dropped")
-        live.discard()
-        self.loop.start(live.session.aclose())
+            left = self._idle_time - (time.monotonic() - live.used)
+            self._store.put(live.id.key, state, time.time() + left)
+        log.debug("a session that is not in use makes room for another")
+        self._loop.start(self.discard(live))
 
     def put_last(self, live: LiveSession) -> None:
         """Put a session behind all others: it was used last."""
@@ -479,14 +450,13 @@ class SessionTable:
 
     def _sweep(self) -> None:
         now = time.monotonic()
-        for token, each in list(self._known.items()):
-            idle = not each.in_use and (
-                not each.is_needed or now - each.used > self.settings.limits.session_idle
-            )
-            if idle or self._store.ended(each.id.key):
-                self._forget(self._remove(token))
+        for each in list(self._known.values()):
+            is_over = each.id.key in self._store.ends
+            is_idle = not each.is_needed or now - each.used > self._idle_time
+            if is_over or (is_idle and not each.in_use):
+                self._loop.start(self.discard(each))
         self._store.drop_expired()
-        self._stop_sweeping = self.loop.later(_SWEEP, self._sweep)
+        self._stop_sweeping = self._loop.later(_SWEEP, self._sweep)
 
     def check_answer(self, answer: str) -> None:
         """Accept an answer that came too late for a question of this process.
@@ -505,7 +475,4 @@ class SessionTable:
         """End all sessions."""
         self._stop_sweeping()
         for live in list(self._known.values()):
-            live.discard()
-            await live.session.aclose()
-        for token in list(self._known):
-            self._remove(token)
+            await self.discard(live)

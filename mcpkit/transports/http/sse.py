@@ -10,10 +10,8 @@ from collections.abc import Callable
 from typing import Final, cast
 from urllib.parse import parse_qs, quote
 
-from mcpkit._concurrency.threads import Threads
 from mcpkit._protocol.connection import Request
 from mcpkit._server.channel import Channel
-from mcpkit._server.server import Server
 from mcpkit._server.session import Session
 from mcpkit._utils.json import is_array
 from mcpkit._utils.quota import Reservation
@@ -25,6 +23,7 @@ from mcpkit.transports.http.http_error import HttpError, respond
 from mcpkit.transports.http.quotas import owner_of, watch
 from mcpkit.transports.http.requests import OpenRequest, OpenRequests
 from mcpkit.transports.http.security import principal_id
+from mcpkit.transports.http.sessions import new_session
 from mcpkit.transports.http.streams import Stream
 
 _PARAMETER: Final = "session_id"
@@ -86,31 +85,18 @@ class _Posted(OpenRequest):
         self._left -= 1
         if self._left == 0:
             self.open_requests.end(self)
-            if self.stop_deadline is not None:
-                self.stop_deadline()
 
 
 class SseSessions:
     """The server of the two endpoints of HTTP+SSE.
 
     Args:
-        server: The server that answers.
-        threads: The worker threads that all sessions share.
         open_requests: The requests of the endpoint, whose limits it shares.
         bodies: The bodies that arrive at the endpoint.
         messages: The path of the second endpoint, below the prefix that the app is mounted at.
     """
 
-    def __init__(
-        self,
-        server: Server,
-        threads: Threads,
-        open_requests: OpenRequests,
-        bodies: Bodies,
-        messages: str,
-    ) -> None:
-        self._server = server
-        self._threads = threads
+    def __init__(self, open_requests: OpenRequests, bodies: Bodies, messages: str) -> None:
         self._open_requests = open_requests
         self._bodies = bodies
         self._messages = messages
@@ -127,16 +113,15 @@ class SseSessions:
         stream = Stream(kind="message", owner=owner, unread=quotas.unread)
         watched = quotas.watched.charge(owner)
         channel = _StreamChannel(stream, watched)
-        session = Session(self._server, channel, open_requests.loop, threads=self._threads)
+        session = new_session(open_requests, channel)
+        session.start_notifying()
         id = secrets.token_urlsafe(24)
         root: str = http.scope.get("root_path", "")
         stream.put_address(f"{quote(root)}{self._messages}?{_PARAMETER}={id}")
-        response = open_requests.open_response(stream, http)
         self._sessions[id] = session, principal_id(http)
         try:
-            await response.serve(send, [], receive)
+            await open_requests.serve_stream(stream, http, receive, send)
         finally:
-            open_requests.close_response(response)
             stream.discard()
             watched.release()
             del self._sessions[id]
@@ -151,7 +136,8 @@ class SseSessions:
         session, principal = self._sessions.get(id, (None, None))
         if session is None or principal != principal_id(http):  # SSE-6
             raise HttpError(404, "Session not found: open the stream first")
-        open_requests, limits = self._open_requests, self._open_requests.limits
+        open_requests = self._open_requests
+        limits = open_requests.limits
         check_coding(http.raw)
         check_length(http.raw, limits.max_body)
         open_requests.check_room(http)
@@ -163,7 +149,7 @@ class SseSessions:
             open_requests.check_batch(message)
         posted = _Posted(http, open_requests, session)
         if len(body) > LARGE_BODY:
-            posted.keep_body(open_requests.quotas.bodies, len(body))
+            posted.keep_body(len(body))
         session.take(message, posted)
         posted.start()
         await respond(send, 202, [])

@@ -14,6 +14,7 @@ from typing import Any, Final
 import anyio
 
 from mcpkit._concurrency.loop import Loop
+from mcpkit._server.channel import do_nothing
 from mcpkit._utils.quota import ANONYMOUS, Quota
 from mcpkit.http import Receive, Send
 
@@ -44,22 +45,19 @@ class ClientNotReading(Exception):
     """A client does not read its response."""
 
 
-async def write(send: Send, message: MutableMapping[str, Any], timeout: float) -> None:
-    """Send a part of a response.
+async def write(send: Send, message: MutableMapping[str, Any], scope: anyio.CancelScope) -> None:
+    """Send a part of a response; if the scope is cancelled, raise `ClientNotReading`."""
+    with scope:
+        await send(message)
+    if scope.cancelled_caught:
+        raise ClientNotReading
 
-    Args:
-        send: The send function of the ASGI application.
-        message: The part, as ASGI has it.
-        timeout: Seconds for which the client may take nothing.
 
-    Raises:
-        ClientNotReading: The client has taken nothing for that long.
-    """
-    try:
-        with anyio.fail_after(timeout):
-            await send(message)
-    except TimeoutError:
-        raise ClientNotReading from None
+async def await_disconnect(receive: Receive, disconnect: Callable[[], object]) -> None:
+    """Call a function when a client disconnects."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    disconnect()
 
 
 class ReplayBuffer:
@@ -75,11 +73,6 @@ class ReplayBuffer:
         self.quota = quota
         self._streams: dict[str, OrderedDict[Stream, None]] = {}
         """The streams that may have events to spare, by their owners."""
-
-    @property
-    def streams(self) -> int:
-        """The number of streams that may have events to spare."""
-        return sum(map(len, self._streams.values()))
 
     def trim(self, stream: Stream) -> None:
         """Note that a stream may have events to spare; let its owner forget some if need be."""
@@ -321,7 +314,6 @@ class StreamResponse:
         self, stream: Stream, loop: Loop, *, keep_alive: float, write_timeout: float
     ) -> None:
         self.stream = stream
-        self.comment = False
         self.disconnected = False
         """True if the client disconnected before the stream or our side ended it."""
         self._loop = loop
@@ -331,7 +323,6 @@ class StreamResponse:
         self._is_abandoned = False
         self._writing: anyio.CancelScope | None = None
         self._event = anyio.Event()
-        self._written = False
         earlier = stream.response
         if earlier is not None:  # HTTPL-22: the client has reconnected
             if earlier._writing is None:
@@ -365,13 +356,6 @@ class StreamResponse:
         self.disconnected = True
         self._event.set()
 
-    def _tick(self) -> None:
-        if not self._written:
-            self.comment = True
-            self._event.set()
-        self._written = False
-        self._stop_ticking = self._loop.later(self._keep_alive, self._tick)
-
     async def serve(
         self, send: Send, headers: list[tuple[bytes, bytes]], receive: Receive | None = None
     ) -> None:
@@ -384,28 +368,30 @@ class StreamResponse:
                 notices that.
         """
         stream = self.stream
-        watching = None if receive is None else self._loop.start(self._watch(receive))
-        self._stop_ticking = self._loop.later(self._keep_alive, self._tick)
+        unwatch: Callable[[], object] = do_nothing
+        if receive is not None:
+            unwatch = self._loop.start(await_disconnect(receive, self.disconnect))
         try:
             start = [*HEADERS, *headers]
             await self._write(
-                {"type": "http.response.start", "status": 200, "headers": start}, send
+                send, {"type": "http.response.start", "status": 200, "headers": start}
             )
             while not self.disconnected:
                 await self._write_events(send)
                 if self._closing or stream.ended:
                     break
-                await self._event.wait()
+                with anyio.move_on_after(self._keep_alive) as silence:
+                    await self._event.wait()
                 self._check_abandoned()
+                if silence.cancelled_caught and not self.disconnected:
+                    await self._write_part(send, _COMMENT)
             if not self.disconnected:
-                await self._write({"type": "http.response.body", "body": b""}, send)
+                await self._write(send, {"type": "http.response.body", "body": b""})
         except (OSError, ClientNotReading):
             self.disconnected = True
             raise
         finally:
-            self._stop_ticking()
-            if watching is not None:
-                watching()
+            unwatch()
             if stream.response is self:
                 stream.response = None
                 stream.on_writable()
@@ -418,32 +404,23 @@ class StreamResponse:
             # Once another connection has the stream, the rest is for that one to write.
             mine = self.stream.response is self
             text = self.stream.take() if mine and self.stream.has_more else b""
-            if self.comment and not text:
-                text = _COMMENT
-            self.comment = False
             if not text or self.disconnected:
                 return
-            self._written = True
             # In parts, since a server keeps the whole of one until the client has read it.
             for start in range(0, len(text), PART):
-                part = text[start : start + PART]
-                await self._write(
-                    {"type": "http.response.body", "body": part, "more_body": True}, send
-                )
+                await self._write_part(send, text[start : start + PART])
             self.stream.written()
             self.stream.on_writable()
 
-    async def _write(self, message: MutableMapping[str, Any], send: Send) -> None:
-        with anyio.CancelScope() as self._writing:
-            await write(send, message, self._write_timeout)
+    async def _write_part(self, send: Send, part: bytes) -> None:
+        await self._write(send, {"type": "http.response.body", "body": part, "more_body": True})
+
+    async def _write(self, send: Send, message: MutableMapping[str, Any]) -> None:
+        self._writing = anyio.move_on_after(self._write_timeout)
+        await write(send, message, self._writing)
         self._writing = None
         self._check_abandoned()
 
     def _check_abandoned(self) -> None:
         if self._is_abandoned:
             raise ClientNotReading
-
-    async def _watch(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self.disconnect()

@@ -155,10 +155,10 @@ async def state(objects: bool = False) -> dict[str, int]:
                 "live": len(each._known),
                 "spare": len(each._idle),
                 "kept": each.buffer.quota.used,
-                "kept streams": each.buffer.streams,
+                "kept streams": sum(map(len, each.buffer._streams.values())),
             }
         elif type(each) is LocalStore:
-            found |= {"ended": len(each._ended), "put away": len(each._states)}
+            found |= {"ended": len(each.ends), "put away": len(each._states)}
         elif type(each) is Bodies:
             found["arriving"] = each.arriving
         elif type(each) is OpenRequests:

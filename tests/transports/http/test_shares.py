@@ -384,7 +384,7 @@ def test_a_stream_that_nobody_reads_is_dropped_when_too_much_waits(
                 break
         assert eventually(is_dropped)
     assert eventually(lambda: quota(site, "unread").used == 0)
-    assert open_requests(site).responses == {}
+    assert open_requests(site).responses == set()
 
 
 def test_streams_that_are_kept_for_whoever_comes_back_are_bounded_in_number(
@@ -474,9 +474,9 @@ def test_a_session_that_comes_back_takes_room_for_what_it_watched(watched: Site)
 
     def put_away() -> None:
         table._store.put(live.id.key, live.session.state, time.time() + 60)
-        table._forget(table._remove(talk.token))
+        table._loop.start(table.discard(live))
 
-    table.loop.soon(put_away)
+    table._loop.soon(put_away)
     assert eventually(lambda: quota(watched, "watched").used == 0)
     assert say(talk, ALICE, "none").status == 200
     assert quota(watched, "watched").used > 60_000

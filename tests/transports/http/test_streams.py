@@ -201,4 +201,4 @@ def test_nothing_is_kept_of_a_stream_that_is_over() -> None:
     stream.discard()
     stream.put(b'{"jsonrpc":"2.0"}')
     stream.spare()
-    assert (buffer.streams, kept.used, unread.used) == (0, 0, 0)
+    assert (buffer._streams, kept.used, unread.used) == ({}, 0, 0)
