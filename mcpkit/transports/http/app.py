@@ -100,8 +100,6 @@ class Application:
         if health:
             self._paths[(prefix or "").rstrip("/") + health] = _healthy
         if self._authorization is not None:
-            for each in self._authorization.metadata_paths:
-                self._paths[each] = self._authorization.serve_metadata
             self.login_paths = self._authorization.server_paths.keys()
             self._paths.update(self._authorization.server_paths)
         self._mounted = None if prefix is not None else self._paths[base]
@@ -120,14 +118,10 @@ class Application:
             scope: Of the request.
             path: Below the prefix that the app is mounted at.
         """
-        found, known = self._paths.get(path), self._authorization
-        if found is not None or known is None:
-            return found
-        root = scope.get("root_path", "")
-        if path.startswith(WELL_KNOWN):
-            # A proxy may pass on the URL that follows from the one that clients know.
-            return known.serve_metadata if known.is_metadata_path(path, root) else None
-        return known.server_at(path, root)
+        found = self._paths.get(path)
+        if found is None and self._authorization is not None:
+            found = self._authorization.metadata_at(path, scope.get("root_path", ""))
+        return found
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, or the lifespan events of the process."""
@@ -306,10 +300,9 @@ def make_metadata_route(server: Server, options: HttpOptions, path: str) -> Base
 
     def find(scope: Scope) -> Asgi | None:
         path = route_path(scope)
-        if path == WELL_KNOWN + whole:
-            found: Asgi | None = authorization.serve_metadata
-        else:
-            found = authorization.server_at(path, mount)
+        if path.startswith(WELL_KNOWN) and path != WELL_KNOWN + whole:
+            return None  # it may be that of another app
+        found = authorization.metadata_at(path, mount)
         return None if found is None else partial(below, found)
 
     return _route(find)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
 from mcpkit._protocol.messages import encode
@@ -15,7 +15,7 @@ from mcpkit._utils.fetch import check_address, is_loopback_name
 from mcpkit._utils.logs import log
 from mcpkit.auth.verifiers import EmbeddedServer, EndpointUrls, VerifierUnavailable, resource_server
 from mcpkit.errors import Forbidden
-from mcpkit.http import HttpRequest, Scope
+from mcpkit.http import Asgi, HttpRequest, Receive, Scope, Send
 from mcpkit.permissions import is_scope
 from mcpkit.transports.http.http_error import (
     JSON,
@@ -31,8 +31,6 @@ from mcpkit.types import Principal
 
 if TYPE_CHECKING:
     from mcpkit._server.server import Server
-
-Asgi: TypeAlias = "Callable[[Scope, Any, Any], Coroutine[Any, Any, None]]"
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 """Where the metadata of a protected resource is found (RFC 9728, 3)."""
@@ -71,42 +69,44 @@ class Authorization:
         self,
         settings: HttpSettings,
         path: str,
-        server: Server | None = None,
+        server: Server,
         *,
         loopback: bool | None = None,
     ) -> None:
         self.resource_server = resource_server(settings.auth)
         self.resource = None
+        self._resource_path = ""
         if settings.public_url is not None:
             self.resource = canonical_url(settings.public_url)
+            self._resource_path = urlsplit(self.resource).path
+        self._path = path.rstrip("/")
+        self._server = server
+        self._name = server.info.title or server.info.name
+        self._embedded: EmbeddedServer | None = None
         for each in self.resource_server.verifiers:
             if each.needs_resource and self.resource is None:
                 raise ValueError(
                     f"{each!r}: tokens are for one server only, and its URL is not known; pass "
                     f"audience=…, or public_url=… with the URL of the endpoint"
                 )
-        self._path = path.rstrip("/")
-        self._server = server
-        self._embedded: EmbeddedServer | None = None
-        for each in self.resource_server.verifiers:
             if isinstance(each, EmbeddedServer):
-                if self._embedded is not None:
-                    raise ValueError(
-                        "auth= has two authorization servers, which answer in one place"
-                    )
-                self._embedded = each
-                if self.resource is None and loopback is False:
-                    raise ValueError(
-                        "other machines reach this server, and its login needs an address for "
-                        'them: http={"public_url": "https://notes.example.com/mcp"}, the URL of '
-                        "the endpoint"
-                    )
-                if self.resource and not urlsplit(self.resource).path.endswith(self._path):
-                    raise ValueError(
-                        f"{each!r}: public_url has to end with the path of the endpoint, "
-                        f"{self._path}, because the pages of the login are beside it"
-                    )
+                self._embed(each, loopback)
         self._known: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
+
+    def _embed(self, embedded: EmbeddedServer, loopback: bool | None) -> None:
+        if self._embedded is not None:
+            raise ValueError("auth= has two authorization servers, which answer in one place")
+        if self.resource is None and loopback is False:
+            raise ValueError(
+                "other machines reach this server, and its login needs an address for them: "
+                'http={"public_url": "https://notes.example.com/mcp"}, the URL of the endpoint'
+            )
+        if self.resource and not self._resource_path.endswith(self._path):
+            raise ValueError(
+                f"{embedded!r}: public_url has to end with the path of the endpoint, "
+                f"{self._path}, because the pages of the login are beside it"
+            )
+        self._embedded = embedded
 
     # --- tokens -----------------------------------------------------------------------------------
 
@@ -159,10 +159,8 @@ class Authorization:
                 principal.expires_at is not None and principal.expires_at <= now
             ):
                 continue
-            needed, held = self.resource_server.required_scopes, principal.scopes
-            if self._server is not None:
-                held = self._server.settings.scopes.held(held)
-            if not held.issuperset(needed):
+            needed = self.resource_server.required_scopes
+            if not self._server.settings.scopes.held(principal.scopes).issuperset(needed):
                 raise HttpError(
                     403,
                     f"This server needs the scopes {' '.join(needed)}",
@@ -194,17 +192,8 @@ class Authorization:
             error: A code of RFC 6750 (section 3.1); None if no token was sent.
             scopes: Scopes that the request needs, beside those that every request needs.
         """
-        parts: list[str] = []
-        if error is not None:
-            parts.append(f'error="{error}"')
         needed = dict.fromkeys([*self.resource_server.required_scopes, *scopes])
-        if needed:
-            parts.append(f'scope="{" ".join(needed)}"')  # AUTH-5
-        url = self._metadata_url(http.scope)
-        if url is not None:
-            parts.append(f'resource_metadata="{url}"')  # AUTH-3
-        text = f"Bearer {', '.join(parts)}" if parts else "Bearer"
-        return [(b"www-authenticate", text.encode("ascii"))]
+        return _challenge(error, needed, self._metadata_url(http.scope))
 
     # --- metadata ---------------------------------------------------------------------------------
 
@@ -234,8 +223,7 @@ class Authorization:
     def _url(self, scope: Scope) -> tuple[str, str] | None:
         """Return the origin and the path of the endpoint, as clients know them."""
         if self.resource is not None:
-            parts = urlsplit(self.resource)
-            return f"{parts.scheme}://{parts.netloc}", parts.path
+            return self.resource.removesuffix(self._resource_path), self._resource_path
         host = next((value for name, value in scope["headers"] if name == b"host"), b"")
         name = host.decode("latin-1").lower()
         path = quote(scope.get("root_path", "").rstrip("/")) + self._path
@@ -244,34 +232,33 @@ class Authorization:
         scheme = "https" if scope.get("scheme") == "https" else "http"
         return f"{scheme}://{name}", path
 
-    def is_metadata_path(self, path: str, root: str) -> bool:
-        """Return True if the metadata is at a path.
+    def metadata_at(self, path: str, root: str) -> Asgi | None:
+        """Return the application for metadata, of the endpoint or of its authorization server.
+
+        A proxy may pass on the URL that follows from the one that clients know.
 
         Args:
-            path: Below the path that the app is mounted at; it begins with `WELL_KNOWN`.
+            path: Below the path that the app is mounted at.
             root: That path.
         """
-        if not self.has_metadata:
-            return False
-        rest = path[len(WELL_KNOWN) :].rstrip("/")
-        own = {"", self._path, root.rstrip("/") + self._path}
-        if self.resource is not None:
-            own.add(urlsplit(self.resource).path)
-        return rest in own
+        root, known = root.rstrip("/"), self._resource_path
+        if path.startswith(WELL_KNOWN):
+            own = {"", self._path, root + self._path, known}
+            is_own = path[len(WELL_KNOWN) :].rstrip("/") in own
+            return self.serve_metadata if is_own and self.has_metadata else None
+        for each, application in self.server_paths.items():
+            if each.startswith("/.well-known/") and path.startswith(f"{each}/"):
+                # The path of the issuer follows (RFC 8414, 3.1).
+                own = {root, self._path, known, known[: len(known) - len(self._path)]}
+                return application if path[len(each) :] in own else None
+        return None
 
     async def aclose(self) -> None:
         """Close the verifiers."""
         for each in self.resource_server.verifiers:
             await each.aclose()
 
-    @property
-    def metadata_paths(self) -> tuple[str, ...]:
-        """The paths of the metadata, for the router of a host that the app is attached to."""
-        if not self.has_metadata:
-            return ()
-        return tuple(dict.fromkeys((WELL_KNOWN + self._path, WELL_KNOWN)))
-
-    async def serve_metadata(self, scope: Scope, receive: Any, send: Any) -> None:
+    async def serve_metadata(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with the metadata: to every caller, without a token, to pages too (AUTH-14)."""
         del receive
         method = scope["method"]
@@ -305,31 +292,25 @@ class Authorization:
             log.debug("the metadata was asked for without a host")
             return None
         of = self.resource_server
-        server = self._server
+        issuers = [] if self._embedded is None else [self._base(scope, found)]
         document: dict[str, Any] = {
-            "resource": self.resource or "".join(found),
-            "authorization_servers": [
-                *([] if self._embedded is None else [self._base(scope, found)]),
-                *of.authorization_servers,
-            ],
+            "resource": "".join(found),
+            "authorization_servers": [*issuers, *of.authorization_servers],
             "bearer_methods_supported": ["header"],
+            "resource_name": self._name,
         }
-        scopes = self._scopes
-        if scopes:
-            document["scopes_supported"] = scopes
-        if server is not None:
-            document["resource_name"] = server.info.title or server.info.name
+        if self._scopes:
+            document["scopes_supported"] = self._scopes
         if of.documentation is not None:
             document["resource_documentation"] = of.documentation
         return document
 
     @property
     def _scopes(self) -> tuple[str, ...]:
-        of, server = self.resource_server, self._server
+        of = self.resource_server
         if of.scopes_supported is not None:
             return of.scopes_supported
-        needed = () if server is None else server.registry.scopes
-        return tuple(dict.fromkeys((*of.required_scopes, *needed)))
+        return tuple(dict.fromkeys((*of.required_scopes, *self._server.registry.scopes)))
 
     # --- the authorization server beside it -------------------------------------------------------
 
@@ -347,25 +328,7 @@ class Authorization:
             return {}
         return {each: partial(self._serve_embedded, each) for each in self._embedded.paths}
 
-    def server_at(self, path: str, root: str) -> Asgi | None:
-        """Return the application for metadata whose issuer has a path (RFC 8414, 3.1).
-
-        Args:
-            path: Below the path that the app is mounted at.
-            root: That path.
-        """
-        if self._embedded is None or not path.startswith("/.well-known/"):
-            return None
-        own = {root.rstrip("/"), self._path}
-        if self.resource is not None:
-            whole = urlsplit(self.resource).path
-            own |= {whole, whole[: len(whole) - len(self._path)]}
-        for each in self._embedded.paths:
-            if each.startswith("/.well-known/") and path.startswith(f"{each}/"):
-                return partial(self._serve_embedded, each) if path[len(each) :] in own else None
-        return None
-
-    async def _serve_embedded(self, path: str, scope: Scope, receive: Any, send: Any) -> None:
+    async def _serve_embedded(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         embedded, found = self._embedded, self._url(scope)
         assert embedded is not None
         if found is None or not (
@@ -376,8 +339,8 @@ class Authorization:
             return
         urls = EndpointUrls(
             self._base(scope, found),
-            self.resource or "".join(found),
-            "" if self._server is None else self._server.info.title or self._server.info.name,
+            "".join(found),
+            self._name,
             self._scopes,
             self.resource_server.required_scopes,
             owner_of(HttpRequest(scope)),
@@ -395,15 +358,19 @@ def forbidden_challenge(
         http: The request.
         error: The error, with the scopes that are missing. There is no challenge if no scope is.
     """
-    known = error.status == 403
-    if known and not error.scopes:
+    code = "insufficient_scope" if error.status == 403 else None
+    if code and not error.scopes:
         return []
     scopes = [each for each in error.scopes if is_scope(each)]
-    if authorization is not None:
-        return authorization.challenge(http, "insufficient_scope" if known else None, scopes)
-    parts = ['error="insufficient_scope"'] if known else []
-    if scopes:
-        parts.append(f'scope="{" ".join(scopes)}"')
+    if authorization is None:
+        return _challenge(code, scopes)
+    return authorization.challenge(http, code, scopes)
+
+
+def _challenge(error: str | None, scopes: Iterable[str], metadata_url: str | None = None) -> Pairs:
+    listed = " ".join(scopes)  # AUTH-5
+    values = {"error": error, "scope": listed, "resource_metadata": metadata_url}  # AUTH-3
+    parts = [f'{name}="{value}"' for name, value in values.items() if value]
     return [(b"www-authenticate", f"Bearer {', '.join(parts)}".rstrip().encode("ascii"))]
 
 

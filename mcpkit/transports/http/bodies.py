@@ -11,15 +11,16 @@ from typing import Any, Final, TypeAlias, cast
 
 import anyio
 
+from mcpkit._concurrency.loop import AsyncioLoop
 from mcpkit._protocol.messages import parse
 from mcpkit._utils.json import CollectorPause, excess_of_digits, has_more_values
 from mcpkit._utils.quota import QuotaExceeded, Reservation
 from mcpkit.errors import ParseError
 from mcpkit.http import HttpRequest, Receive
-from mcpkit.limits import Limits
 from mcpkit.transports.http.headers import TOO_LONG
 from mcpkit.transports.http.http_error import HttpError, retry_after
-from mcpkit.transports.http.quotas import EndpointQuotas, owner_of
+from mcpkit.transports.http.quotas import owner_of
+from mcpkit.transports.http.requests import OpenRequests
 
 LARGE_BODY: Final = 64 * 1024
 """Bytes from which on a body takes a while to parse, and is counted until it is served."""
@@ -31,18 +32,16 @@ class Bodies:
     """The bodies that arrive at an endpoint.
 
     Args:
-        limits: The limits of the endpoint.
-        quotas: Its quotas.
-        token: The event loop, or a token of it.
+        open_requests: The requests of the endpoint.
     """
 
-    def __init__(self, limits: Limits, quotas: EndpointQuotas, token: object) -> None:
+    def __init__(self, open_requests: OpenRequests) -> None:
         self.arriving = 0
         """The number of bodies that are being waited for."""
-        self._limits = limits
-        self._quotas = quotas
+        self._limits = open_requests.limits
+        self._quotas = open_requests.quotas
         self._starts_early = sys.version_info >= (3, 11) and isinstance(
-            token, asyncio.AbstractEventLoop
+            open_requests.loop, AsyncioLoop
         )
 
     async def read(self, receive: Receive, http: HttpRequest) -> bytes | None:

@@ -59,9 +59,9 @@ class Endpoint:
         messages: str = "",
     ) -> None:
         self.settings = settings
-        self._authorization = authorization
+        self.authorization = authorization
+        self.messages = messages
         self._lifespans = lifespans
-        self._messages = messages
         self._guard = Guard(settings, loopback)
         self._find_principal = settings.principal or principal_of
         if authorization is not None:
@@ -130,8 +130,7 @@ class Endpoint:
             raise HttpError(500, "The server could not begin; its log says why") from None
         state = self._state
         if state is None or state.lifespan is not lifespan:
-            state = EndpointState(lifespan, self.settings, self._authorization, self._messages)
-            self._state = state
+            state = self._state = EndpointState(self, lifespan)
         return state
 
     def start(
@@ -151,10 +150,8 @@ class Endpoint:
         state = self._state
         if state is None or state.token is not loop or state.lifespan.over:
             return None
-        if len(body) > self._max_at_once:
-            return None  # others have their turn while it is served, or it is too long
-        if self._waits:
-            return None  # for the principal
+        if self._waits or len(body) > self._max_at_once:
+            return None  # others have their turn while the principal is found, or a long body read
         if self.settings.cors and any(name == b"origin" for name, _ in scope["headers"]):
             return None  # the middleware in front of the endpoint adds headers
         try:
@@ -165,7 +162,7 @@ class Endpoint:
                 if isinstance(pending, Coroutine):
                     pending.close()
                 # A token is verified once, and its principal is cached then.
-                self._waits = self._authorization is None
+                self._waits = self.authorization is None
                 return None
             check_media(http.raw)
             open_requests = state.open_requests
@@ -211,33 +208,27 @@ class EndpointState:
     """An endpoint in an event loop: its requests, and the servers of the eras.
 
     Args:
+        endpoint: The endpoint.
         lifespan: The lifespan of the app.
-        settings, authorization, messages: As for `Endpoint`.
     """
 
-    def __init__(
-        self,
-        lifespan: Lifespan,
-        settings: HttpSettings,
-        authorization: Authorization | None,
-        messages: str,
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, lifespan: Lifespan) -> None:
         self.lifespan = lifespan
         self.token = lifespan.token
-        self.open_requests = OpenRequests(
-            settings, lifespan.server, lifespan.loop, lifespan.threads
+        self.open_requests = open_requests = OpenRequests(
+            endpoint.settings, lifespan.server, lifespan.loop, lifespan.threads
         )
-        self.open_requests.draining = lifespan.draining
-        self.requests = self.open_requests.quotas.requests
-        self.bodies = Bodies(settings.limits, self.open_requests.quotas, lifespan.token)
-        self.modern = ModernRequests(self.open_requests)
-        self.legacy = LegacySessions(self.open_requests)
-        self.sse = SseSessions(self.open_requests, self.bodies, messages)
-        self._authorization = authorization
-        self._limits = settings.limits
-        lifespan.busy.append(lambda: bool(self.bodies.arriving or self.open_requests.requests))
-        lifespan.on_drain.append(self.open_requests.drain)
-        lifespan.grace = max(lifespan.grace, settings.limits.grace)
+        open_requests.draining = lifespan.draining
+        self.requests = open_requests.quotas.requests
+        self.bodies = Bodies(open_requests)
+        self.modern = ModernRequests(open_requests)
+        self.legacy = LegacySessions(open_requests)
+        self.sse = SseSessions(open_requests, self.bodies, endpoint.messages)
+        self._authorization = endpoint.authorization
+        self._limits = open_requests.limits
+        lifespan.busy.append(lambda: bool(self.bodies.arriving or open_requests.requests))
+        lifespan.on_drain.append(open_requests.drain)
+        lifespan.grace = max(lifespan.grace, self._limits.grace)
         lifespan.on_end.append(self.aclose)
 
     def is_here(self) -> bool:
@@ -259,8 +250,7 @@ class EndpointState:
         if len(body) <= LARGE_BODY:
             exchange = self.start(parse_body(body, self._limits.max_values), http)
         else:
-            bodies = self.open_requests.quotas.bodies
-            arrived = bodies.charge(owner_of(http), len(body))
+            arrived = self.open_requests.quotas.bodies.charge(owner_of(http), len(body))
             try:
                 message = parse_body(body, self._limits.max_values)
                 await checkpoint()  # others have their turn between the parts that take long

@@ -160,8 +160,7 @@ class Lifespans:
         self.on_end: list[Callable[[], Any]] = []
         """Functions to call and await when each of them ends."""
         self._running = running
-        self._by_loop: dict[int, Lifespan] = {}
-        self._last: Lifespan | None = None
+        self._by_loop: dict[object, Lifespan] = {}
 
     async def current(self) -> Lifespan:
         """Return the lifespan of this event loop; start it if need be.
@@ -170,12 +169,7 @@ class Lifespans:
             RuntimeError: The app's lifespan failed; the next request tries again.
         """
         loop = _current_loop()
-        lifespan = self._last
-        if lifespan is None or lifespan.token is not loop:
-            lifespan = self._by_loop.get(id(loop))
-            if lifespan is None or lifespan.token is not loop:
-                lifespan = self._start(loop)
-            self._last = lifespan
+        lifespan = self._by_loop.get(loop) or self._start(loop)
         if not lifespan.started:
             await lifespan.wait()
         return lifespan
@@ -197,7 +191,7 @@ class Lifespans:
                 log.exception("the app's lifespan failed")
             finally:
                 if loop_ended:
-                    self._remove(lifespan)
+                    del self._by_loop[loop]
                 # Else it stays, and refuses further requests: nothing starts again now.
 
         # A task for all requests must not have the context of the first one.
@@ -213,8 +207,8 @@ class Lifespans:
     async def hold(self) -> AsyncGenerator[Lifespan, None]:
         """Keep the lifespan of this event loop inside the ``async with``, for lifespan events."""
         loop = _current_loop()
-        found = self._by_loop.get(id(loop))
-        if found is not None and found.token is loop:
+        found = self._by_loop.get(loop)
+        if found is not None:
             await found.wait()
             yield found
             return
@@ -223,18 +217,12 @@ class Lifespans:
             async with lifespan.entered(self._running):
                 yield lifespan
         finally:
-            self._remove(lifespan)
+            del self._by_loop[loop]
 
     def _add(self, loop: object) -> Lifespan:
-        lifespan = self._by_loop[id(loop)] = self._last = Lifespan(loop)
+        lifespan = self._by_loop[loop] = Lifespan(loop)
         lifespan.on_end += self.on_end
         return lifespan
-
-    def _remove(self, lifespan: Lifespan) -> None:
-        if self._by_loop.get(id(lifespan.token)) is lifespan:
-            del self._by_loop[id(lifespan.token)]
-        if self._last is lifespan:
-            self._last = None
 
 
 def _current_loop() -> object:
