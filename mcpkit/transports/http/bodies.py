@@ -29,11 +29,7 @@ _Message: TypeAlias = MutableMapping[str, Any]
 
 
 class Bodies:
-    """The bodies that arrive at an endpoint.
-
-    Args:
-        open_requests: The requests of the endpoint.
-    """
+    """The bodies that arrive at an endpoint."""
 
     def __init__(self, open_requests: OpenRequests) -> None:
         self.arriving = 0
@@ -46,10 +42,6 @@ class Bodies:
 
     async def read(self, receive: Receive, http: HttpRequest) -> bytes | None:
         """Return the body of a POST; None if the client has disconnected.
-
-        Args:
-            receive: The receive function of the ASGI application.
-            http: The POST.
 
         Raises:
             HttpError: The body is too long or too slow, or too much arrives at once.
@@ -140,15 +132,7 @@ class Bodies:
 
 
 def parse_body(body: bytes, max_values: int) -> Any:
-    """Return the JSON value in a body.
-
-    Args:
-        body: The body.
-        max_values: The number of values that it may have.
-
-    Raises:
-        HttpError: The body is not JSON, or has too much in it.
-    """
+    """Return the JSON value in a body; raise `HttpError` if it is not JSON, or too much."""
     # A JSON value takes at least two bytes, including its separator.
     if len(body) >= 2 * max_values and has_more_values(body, max_values):
         raise HttpError(

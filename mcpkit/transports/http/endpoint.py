@@ -205,12 +205,7 @@ class Endpoint:
 
 
 class EndpointState:
-    """An endpoint in an event loop: its requests, and the servers of the eras.
-
-    Args:
-        endpoint: The endpoint.
-        lifespan: The lifespan of the app.
-    """
+    """An endpoint in an event loop: its requests, and the servers of the eras."""
 
     def __init__(self, endpoint: Endpoint, lifespan: Lifespan) -> None:
         self.lifespan = lifespan
@@ -265,8 +260,7 @@ class EndpointState:
     def start(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
         """Start to serve the message of a POST, up to where it has to wait.
 
-        Raises:
-            HttpError: It is not served; nothing was done.
+        An `HttpError` says that nothing was done.
         """
         try:
             if type(message) is not dict:

@@ -41,11 +41,7 @@ _NO_META: Final[Mapping[str, Any]] = {}
 
 
 def strip_values(pairs: list[tuple[bytes, bytes]]) -> bool:
-    """Remove the blanks around the values of headers, in their list; there are hardly ever any.
-
-    Returns:
-        True if there were some.
-    """
+    """Remove the blanks around the values of headers; return True if there were some."""
     for _, value in pairs:
         if value.strip(_BLANKS) is not value:
             pairs[:] = [(name, value.strip(_BLANKS)) for name, value in pairs]
@@ -102,14 +98,7 @@ ACCEPTS_BOTH: Final = VerdictCache(
 
 
 def check_media(raw: Mapping[bytes, bytes]) -> None:
-    """Refuse a POST that is not JSON, or whose client does not accept every kind of response.
-
-    Args:
-        raw: The headers by lower-case name.
-
-    Raises:
-        HttpError: One of them is wrong.
-    """
+    """Refuse a POST that is not JSON, or whose client does not accept every kind of response."""
     if b"transfer-encoding" in raw:
         check_coding(raw)
     if not IS_JSON[raw.get(b"content-type", b"")]:
@@ -120,22 +109,13 @@ def check_media(raw: Mapping[bytes, bytes]) -> None:
 
 
 def check_coding(raw: Mapping[bytes, bytes]) -> None:
-    """Refuse a body in a transfer coding that is not decoded here (RFC 9112, 6.1).
-
-    Raises:
-        HttpError: It has one.
-    """
-    coding = raw.get(b"transfer-encoding")
-    if coding is not None and coding.lower() != b"chunked":
+    """Refuse a body in a transfer coding that is not decoded here (RFC 9112, 6.1)."""
+    if raw.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
         raise HttpError(501, "The only Transfer-Encoding that is understood is chunked")
 
 
 def check_length(raw: Mapping[bytes, bytes], limit: int) -> None:
-    """Refuse a body that is longer than the limit, in bytes, if its headers say so.
-
-    Raises:
-        HttpError: It is.
-    """
+    """Refuse a body that is longer than the limit, in bytes, if its headers say so."""
     length = raw.get(b"content-length", b"0")
     if not length.isdigit() or len(length) > MAX_LENGTH_DIGITS or int(length) > limit:
         raise HttpError(413, TOO_LONG % limit)

@@ -67,11 +67,7 @@ class SessionExchange(Exchange):
 
 
 class LegacySessions:
-    """The server of requests in sessions.
-
-    Args:
-        open_requests: The requests of the endpoint.
-    """
+    """The server of requests in sessions."""
 
     def __init__(self, open_requests: OpenRequests) -> None:
         self._store = LocalStore(open_requests.settings)
@@ -87,11 +83,7 @@ class LegacySessions:
     # --- POST -------------------------------------------------------------------------------------
 
     def start(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
-        """Start to serve a message, or a batch.
-
-        Raises:
-            HttpError: The message is not served; nothing was done.
-        """
+        """Start to serve a message, or a batch; an `HttpError` says that nothing was done."""
         raw = http.raw
         sent = raw.get(b"mcp-session-id")
         if sent is None:

@@ -33,14 +33,11 @@ _CHECK: Final = 0.02
 
 
 class Lifespan:
-    """An app that is being served, from entering its lifespan until leaving it.
-
-    Args:
-        token: The event loop that it belongs to, or a token of it.
-    """
+    """An app that is being served, from entering its lifespan until leaving it."""
 
     def __init__(self, token: object) -> None:
         self.token = token
+        """The event loop that it belongs to, or a token of it."""
         self.server: Server
         self.loop: Loop
         self.threads: Threads
@@ -150,11 +147,7 @@ class Lifespan:
 
 
 class Lifespans:
-    """The lifespans of an app, one for each event loop that asks for it: usually one.
-
-    Args:
-        running: Enters the app's lifespan.
-    """
+    """The lifespans of an app, one for each event loop that asks for it: usually one."""
 
     def __init__(self, running: Running) -> None:
         self.on_end: list[Callable[[], Any]] = []

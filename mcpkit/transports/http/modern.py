@@ -16,11 +16,7 @@ from mcpkit.transports.http.sessions import stateless_session
 
 
 class ModernRequests:
-    """The server of requests that announce themselves.
-
-    Args:
-        open_requests: The requests of the endpoint.
-    """
+    """The server of requests that announce themselves."""
 
     def __init__(self, open_requests: OpenRequests) -> None:
         self._open_requests = open_requests
@@ -29,11 +25,7 @@ class ModernRequests:
         """The session of a request that is over, for the next one to use."""
 
     def start(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
-        """Start to serve a request.
-
-        Raises:
-            HttpError: The request is not served; nothing was done.
-        """
+        """Start to serve a request; an `HttpError` says that nothing was done."""
         if isinstance(message, list):
             raise HttpError(400, "A single message is expected, not a batch")  # HTTPM-1
         if "method" not in message and ("result" in message or "error" in message):

@@ -42,11 +42,7 @@ class TooManyWatched(InternalError):
 
 
 class EndpointQuotas:
-    """The quotas of an endpoint.
-
-    Args:
-        settings: The settings of the endpoint.
-    """
+    """The quotas of an endpoint."""
 
     def __init__(self, settings: HttpSettings) -> None:
         limits, share = settings.limits, settings.max_share
@@ -73,11 +69,7 @@ class EndpointQuotas:
         """Bytes of events that are kept for clients that reconnect."""
 
     def check(self, kind: Kind, http: HttpRequest, amount: int = 1) -> None:
-        """Refuse one more request or stream, or as many as a batch has, if there are enough.
-
-        Raises:
-            HttpError: There is no room for it.
-        """
+        """Refuse one more request or stream, or as many as a batch has, if there are enough."""
         quota: Quota = getattr(self, kind)
         setting, held, wait = _KINDS[kind]
         owner = owner_of(http)

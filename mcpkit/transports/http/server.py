@@ -230,6 +230,15 @@ def where(bound: socket.socket, host: str, path: str) -> str:
     return f"{url} and every other address of this machine" if host in anywhere else url
 
 
+def _open(
+    served: Served, host: str, port: int, options: HttpOptions
+) -> tuple[Any, socket.socket, str]:
+    """Return the application of an app, the socket that it is served on, and its URL."""
+    application = served.asgi(loopback=is_loopback(host), **options)
+    bound = bind(host, port)
+    return application, bound, where(bound, host, application.settings.path)
+
+
 def run(
     served: Served, *, host: str = "127.0.0.1", port: int = 8000, **options: Unpack[HttpOptions]
 ) -> None:
@@ -245,13 +254,11 @@ def run(
         OSError: The address is in use, or not one of this machine; the message says which.
         SystemExit: With 130 after SIGINT.
     """
-    application = served.asgi(loopback=is_loopback(host), **options)
     never_block()
-    bound = bind(host, port)
-    place = where(bound, host, application.settings.path)
+    application, bound, url = _open(served, host, port, options)
 
     def announce() -> None:
-        sys.stderr.write(f"{single_line(served.name)} listens on {place}  (Ctrl-C stops it)\n")
+        sys.stderr.write(f"{single_line(served.name)} listens on {url}  (Ctrl-C stops it)\n")
         sys.stderr.flush()
 
     serve_on(application, bound, announce)
@@ -270,13 +277,8 @@ async def serve_here(
         OSError: The address is in use, or not one of this machine; the message says which.
         RuntimeError: The app could not be started; the log says why.
     """
-    application = served.asgi(loopback=is_loopback(host), **options)
-    bound = bind(host, port)
-    place = where(bound, host, application.settings.path)
-
-    def announce() -> None:
-        log.info("%s listens on %s", served.name, place)
-
+    application, bound, url = _open(served, host, port, options)
+    announce = partial(log.info, "%s listens on %s", served.name, url)
     server = Server(_config_for(application), announce, [], is_guest=True)
 
     async def serve() -> None:

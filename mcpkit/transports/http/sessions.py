@@ -59,11 +59,7 @@ _RETRY_END: Final = 60.0
 
 
 class LocalStore:
-    """The facts about sessions that are not held, kept in memory: their ends and their states.
-
-    Args:
-        settings: The settings of the endpoint.
-    """
+    """The facts about sessions that are not held, kept in memory: their ends and their states."""
 
     def __init__(self, settings: HttpSettings) -> None:
         self.ends: dict[str, tuple[float, Reservation]] = {}
@@ -323,12 +319,7 @@ def stateless_session(open_requests: OpenRequests) -> Session:
 
 
 class SessionTable:
-    """The sessions that one process holds.
-
-    Args:
-        open_requests: The requests of the endpoint.
-        store: The store of the states of idle sessions.
-    """
+    """The sessions that one process holds; a store has the states of idle ones."""
 
     def __init__(self, open_requests: OpenRequests, store: LocalStore) -> None:
         self.open_requests = open_requests
@@ -350,12 +341,7 @@ class SessionTable:
         self._stop_sweeping = self._loop.later(_SWEEP, self._sweep)
 
     def open(self, id: SessionId, token: str, owner: str) -> LiveSession:
-        """Hold a session from now on.
-
-        Args:
-            id: The content of its id.
-            token: The id itself.
-            owner: The owner that it is counted to.
+        """Hold a session from now on; see `LiveSession`.
 
         Raises:
             HttpError: There is no room, because all sessions are in use.

@@ -88,13 +88,7 @@ class _Posted(OpenRequest):
 
 
 class SseSessions:
-    """The server of the two endpoints of HTTP+SSE.
-
-    Args:
-        open_requests: The requests of the endpoint, whose limits it shares.
-        bodies: The bodies that arrive at the endpoint.
-        messages: The path of the second endpoint, below the prefix that the app is mounted at.
-    """
+    """The server of the two endpoints of HTTP+SSE; `messages` is the path of the second one."""
 
     def __init__(self, open_requests: OpenRequests, bodies: Bodies, messages: str) -> None:
         self._open_requests = open_requests
