@@ -8,10 +8,9 @@ from typing import Any, Final, cast
 
 import libcst as cst
 from libcst import matchers as m
-from libcst import metadata as meta
 
 from mcpkit._utils.names import PeerName, peer_name
-from mcpkit.cli._migrate.source import Found, last_part, text_of
+from mcpkit.cli._migrate.source import Found, Names, text_of
 from mcpkit.cli._migrate.values import (
     CONTENT,
     EQUAL,
@@ -51,7 +50,7 @@ _FACTORIES: Final = ("Tool", "FunctionTool", "Prompt", "FunctionPrompt")
 _SERVERS: Final = ("mcp", "server", "app", "mcp_server")
 
 
-class Calls(cst.CSTTransformer):
+class Calls(Names, cst.CSTTransformer):
     """The part of the rewrite that is about calls, with the state that all parts share.
 
     Args:
@@ -59,8 +58,6 @@ class Calls(cst.CSTTransformer):
         used: The names that the file uses.
         theirs: The middleware classes that are left to the user.
     """
-
-    METADATA_DEPENDENCIES = (meta.QualifiedNameProvider, meta.ParentNodeProvider)
 
     def __init__(self, found: Found, used: set[str], theirs: set[str]) -> None:
         super().__init__()
@@ -70,17 +67,8 @@ class Calls(cst.CSTTransformer):
         # Of each statement that is visited: the statements before and behind it, and its marks.
         self._around: list[tuple[list[Any], list[Any]]] = [([], [])]
         self._marks: list[list[str]] = [[]]
-        self._importing = 0
-        self._renamed: dict[str, str] = {}
+        self.renamed: dict[str, str] = {}  # imported local name of theirs → that of ours
         self.needed: set[tuple[str, str]] = set()  # module and name of further imports
-        self.made: dict[str, str] = {}  # local name of ours → the imported one of theirs before
-        self.kept: set[str] = set()  # local names of theirs that are still imported
-
-    def _theirs(self, node: cst.CSTNode) -> str:
-        return last_part(self.get_metadata(meta.QualifiedNameProvider, node, set()))
-
-    def _parent(self, node: cst.CSTNode) -> Any:
-        return self.get_metadata(meta.ParentNodeProvider, node, None)
 
     def _ours(self, row: PeerName) -> str:
         """Return our name for one of theirs, and import it."""
@@ -121,7 +109,7 @@ class Calls(cst.CSTTransformer):
         self, original: cst.Attribute, updated: cst.Attribute, name: str
     ) -> cst.BaseExpression:
         row = peer_name("ctx", name)
-        parent = self._parent(original)
+        parent = self.parent(original)
         if row is None:
             return updated
         below = parent.attr.value if isinstance(parent, cst.Attribute) else ""
@@ -153,7 +141,7 @@ class Calls(cst.CSTTransformer):
         if row.how == "rename":
             return updated.with_changes(attr=cst.Name(row.ours))
         if row.how == "rewrite" and name != "settings":
-            parent = self._parent(original)
+            parent = self.parent(original)
             if name == "custom_route" or isinstance(parent, cst.Call):
                 return updated  # see `leave_Call` and `leave_FunctionDef`
         self._mark(text_of(original), row)
@@ -163,7 +151,7 @@ class Calls(cst.CSTTransformer):
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         function = original_node.func
-        theirs = self._theirs(function)
+        theirs = self.theirs(function)
         args = Args(updated_node)
         if theirs in ("FastMCP", "MCPServer"):
             return self._constructor(original_node, args)
@@ -176,8 +164,7 @@ class Calls(cst.CSTTransformer):
         if theirs in ("McpError", "MCPError"):
             return self._protocol_error(original_node, updated_node, args)
         if theirs in ("NotFoundError", "ResourceNotFoundError"):
-            if args.positional:
-                args.all[0] = args.all[0].with_changes(keyword=cst.Name("message"), equal=EQUAL)
+            args.positional_as(["message"], first=0)
             return args.call()
         if theirs in ("UserMessage", "AssistantMessage", "Message", "PromptMessage"):
             return args.call()
@@ -242,7 +229,7 @@ class Calls(cst.CSTTransformer):
             return
         self._mark(f"{row.theirs}=", row)
         before = Args(original).get(row.theirs)
-        is_made = isinstance(before, cst.Call) and self._theirs(before.func)
+        is_made = isinstance(before, cst.Call) and self.theirs(before.func)
         if value is None or is_made or not self._assigned_to(original):
             return
         args.take(row.theirs)
@@ -276,14 +263,14 @@ class Calls(cst.CSTTransformer):
         """Return True if no middleware is theirs, or of a class that is left to the user."""
         for each in m.findall(value, m.Call()):
             function = cast("cst.Call", each).func
-            if self._theirs(function) or text_of(function) in self._middlewares_left:
+            if self.theirs(function) or text_of(function) in self._middlewares_left:
                 return False
         return True
 
     def _assigned_to(self, call: cst.Call) -> str:
         """Return the name that a call is assigned to by a statement of its own; else nothing."""
-        parent = self._parent(call)
-        line = self._parent(parent) if parent else None
+        parent = self.parent(call)
+        line = self.parent(parent) if parent else None
         if not isinstance(line, cst.SimpleStatementLine) or len(line.body) > 1:
             return ""
         if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
@@ -294,13 +281,12 @@ class Calls(cst.CSTTransformer):
         self, original: cst.Call, updated: cst.Call, args: Args
     ) -> cst.BaseExpression:
         data = original.args[0].value if len(original.args) == 1 else None
-        if isinstance(data, cst.Call) and self._theirs(data.func) == "ErrorData":
+        if isinstance(data, cst.Call) and self.theirs(data.func) == "ErrorData":
             args = Args(cast("cst.Call", updated.args[0].value))
         message, code = args.get("message"), args.get("code")
         if message is None or code is None:
             self._mark("McpError", None, "write ProtocolError(message, code=…)")
             return updated
-        args.take("message")
         args.take("code")
         written = cst.Module([]).code_for_node(code)
         if written.endswith(".CODE"):
@@ -309,8 +295,8 @@ class Calls(cst.CSTTransformer):
             args.all.insert(0, cst.Arg(code, keyword=cst.Name("code"), equal=EQUAL))
             row = peer_name("import", "McpError")
             assert row is not None
-            name = self._renamed.get(text_of(original.func)) or self._ours(row)
-        args.first(message)
+            name = self.renamed.get(text_of(original.func)) or self._ours(row)
+        args.lead("message")
         return Args(updated.with_changes(args=args.call().args)).call(expression(name))
 
     def _client(self, args: Args) -> cst.BaseExpression:
@@ -324,11 +310,11 @@ class Calls(cst.CSTTransformer):
         if name in _LEVELS:
             self._options("log(…)", args)
             if name == "log" and "level" in args.keywords and args.positional:
-                args.first(cast("Any", args.take("level")))
+                args.lead("level")
             elif name == "log" and len(args.positional) > 1:
                 first, second, *_ = (string_of(each.value) in _LEVELS for each in args.positional)
                 if second and not first:
-                    args.swap()
+                    args.all[:2] = reversed(args.all[:2])
         elif name in ("elicit", "sample"):
             self._options(f"{name}(…)", args)
         elif name in _LISTS:
@@ -339,13 +325,13 @@ class Calls(cst.CSTTransformer):
     def _inclusion(self, front: str, name: str, args: Args) -> cst.BaseExpression:
         """Return the inclusion of another app; FastMCP had its prefix first, once."""
         if len(args.positional) == 2 and string_of(args.positional[0].value) is not None:
-            args.swap()
+            args.all[:2] = reversed(args.all[:2])
         args.positional_as(["prefix"])
         for each in args.keywords:
             if each == "namespace":
                 args.rename(each, "prefix")
             elif each == "server":
-                args.first(cast("Any", args.take(each)))
+                args.lead(each)
             elif each != "prefix":
                 self._mark(f"{front}.{name}({each}=…)", peer_name("app", name))
         return args.call()
@@ -371,13 +357,13 @@ class Calls(cst.CSTTransformer):
         self, front: str, name: str, args: Args, original: cst.Call, updated: cst.Call
     ) -> cst.BaseExpression:
         if name in ("tool", "prompt", "resource"):
-            parent = self._parent(original)
+            parent = self.parent(original)
             is_decorator = isinstance(parent, cst.Decorator) or (
                 isinstance(parent, cst.Call) and parent.func is original
             )
             first = args.positional[0].value if args.positional else None
             if name != "resource" and first and (is_decorator or string_of(first) is not None):
-                args.all[0] = args.all[0].with_changes(keyword=cst.Name("name"), equal=EQUAL)
+                args.positional_as(["name"], first=0)
             return self._registration(name, args)
         if name in ("add_tool", "add_prompt"):
             inner = updated.args[0].value if updated.args else None
@@ -385,12 +371,10 @@ class Calls(cst.CSTTransformer):
                 kind, _, method = text_of(inner.func).rpartition(".")
                 if method == "from_function" and kind.rpartition(".")[2] in _FACTORIES:
                     inside = Args(inner)
-                    if "fn" in inside.keywords:
-                        inside.first(cast("Any", inside.take("fn")))
+                    inside.lead("fn")
                     inside.positional_as(["name", "title", "description"])
                     return Args(inside.call(updated.func)).call()
-            if "fn" in args.keywords:
-                args.first(cast("Any", args.take("fn")))
+            args.lead("fn")
             args.positional_as(["name", "title", "description", "annotations"])
             return self._registration(name.removeprefix("add_"), args)
         if name in ("mount", "import_server"):
@@ -421,9 +405,7 @@ class Calls(cst.CSTTransformer):
     def _registration(self, kind: str, args: Args) -> cst.BaseExpression:
         if kind == "resource":
             for each in ("uri", "uri_template"):
-                uri = args.take(each)
-                if uri is not None:
-                    args.first(uri)
+                args.lead(each)
             uri = args.positional[0].value if args.positional else None
             if isinstance(uri, cst.SimpleString) and "*}" in uri.value:
                 changed = re.sub(r"\{(\w+)\*\}", r"{+\1}", uri.value)

@@ -122,65 +122,48 @@ def with_imports(module: cst.Module, needed: set[tuple[str, str]]) -> cst.Module
 
     Each import is a module and a name; ``import name`` if the module is empty.
     """
-    names: dict[str, set[str]] = {}
     body: list[Any] = list(module.body)
+    imported = [_imported(each) for each in body]
+    names: dict[str, set[str]] = {}
     places: dict[str, int] = {}
-    for place, statement in enumerate(body):
-        found = _ours_in(statement)
-        if found is None:
+    for place, found in enumerate(imported):
+        home = found[0][0] if found else ""
+        if not is_ours(home):
             continue
-        home, imported = found
         if home in places:
-            if statement.leading_lines:
+            if body[place].leading_lines:
                 continue
             body[place] = None
         places.setdefault(home, place)
-        names.setdefault(home, set()).update(imported)
+        names.setdefault(home, set()).update(name for _, name in found)
     last = _last_import(body)
-    for home, name in sorted(needed - _all_imported(module)):
+    for home, name in sorted(needed - {each for found in imported for each in found}):
         names.setdefault(home, set()).add(name)
     for home, found_names in names.items():
         made = import_line(home, sorted(found_names))
-        where = places.get(home)
-        if where is None:
+        if home not in places:
             body.insert(last + 1, made)
             continue
-        there_now = _ours_in(body[where])
-        if there_now is not None and set(there_now[1]) != found_names:
-            body[where] = made.with_changes(
-                leading_lines=body[where].leading_lines,
-                trailing_whitespace=body[where].trailing_whitespace,
+        place = places[home]
+        if {name for _, name in imported[place]} != found_names:
+            body[place] = made.with_changes(
+                leading_lines=body[place].leading_lines,
+                trailing_whitespace=body[place].trailing_whitespace,
             )
     return module.with_changes(body=[each for each in body if each is not None])
 
 
-def _ours_in(statement: Any) -> tuple[str, list[str]] | None:
-    """Return the module of ours that a statement imports from, and the names."""
-    if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
-        return None
-    node = statement.body[0]
-    if not isinstance(node, cst.ImportFrom) or not isinstance(node.names, Sequence):
-        return None
-    module = text_of(node.module)
-    if not is_ours(module):
-        return None
-    return module, [_alias_text(each) for each in node.names]
-
-
-def _alias_text(alias: cst.ImportAlias) -> str:
-    name = text_of(alias.name)
-    return f"{name} as {text_of(alias.asname.name)}" if alias.asname else name
-
-
-def _all_imported(module: cst.Module) -> set[tuple[str, str]]:
-    """Return what the top of a file imports already, ours and others'."""
-    found: set[tuple[str, str]] = set()
-    for statement in module.body:
-        for node in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
-            if isinstance(node, cst.Import):
-                found |= {("", _alias_text(each)) for each in node.names}
-            elif isinstance(node, cst.ImportFrom) and isinstance(node.names, Sequence):
-                found |= {(text_of(node.module), _alias_text(each)) for each in node.names}
+def _imported(statement: Any) -> list[tuple[str, str]]:
+    """Return what a statement imports, as modules and names; empty for any other statement."""
+    node = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    if not isinstance(node, (cst.Import, cst.ImportFrom)) or len(statement.body) > 1:
+        return []
+    module = text_of(node.module) if isinstance(node, cst.ImportFrom) else ""
+    found: list[tuple[str, str]] = []
+    for each in node.names if isinstance(node.names, Sequence) else ():
+        name = text_of(each.name)
+        local = f"{name} as {text_of(each.asname.name)}" if each.asname else name
+        found.append((module, local))
     return found
 
 

@@ -11,10 +11,9 @@ from typing import Any, Final, cast
 
 import libcst as cst
 from libcst import matchers as m
-from libcst import metadata as meta
 
 from mcpkit.cli._migrate.imports import MARK
-from mcpkit.cli._migrate.source import last_part, text_of
+from mcpkit.cli._migrate.source import Names, text_of
 from mcpkit.cli._migrate.values import Args, expression
 
 _METHODS: Final = {
@@ -45,10 +44,8 @@ class _Unclear(Exception):
     """A class does something whose counterpart is not known."""
 
 
-class Middlewares(cst.CSTTransformer):
+class Middlewares(Names, cst.CSTTransformer):
     """Rewrites the classes of a file."""
-
-    METADATA_DEPENDENCIES = (meta.QualifiedNameProvider, meta.ParentNodeProvider)
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,23 +69,14 @@ class Middlewares(cst.CSTTransformer):
         self.changed = True
         return made
 
-    def theirs(self, node: cst.CSTNode) -> str:
-        """Return the last part of a name that is imported from another library; else empty."""
-        return last_part(self.get_metadata(meta.QualifiedNameProvider, node, set()))
-
-    def parent(self, node: cst.CSTNode) -> Any:
-        """Return the node around one."""
-        return self.get_metadata(meta.ParentNodeProvider, node, None)
-
     def _result(self, node: cst.ClassDef, block: cst.IndentedBlock) -> cst.ClassDef:
         """Mark the method of a result that the other library calls."""
-        body: list[Any] = []
-        for each in block.body:
+        body = [*block.body]
+        for place, each in enumerate(body):
             if isinstance(each, cst.FunctionDef) and each.name.value == "to_mcp_result":
                 mark = cst.EmptyLine(comment=cst.Comment(MARK + _NOT_CALLED))
-                each = each.with_changes(leading_lines=[*each.leading_lines, mark])
+                body[place] = each.with_changes(leading_lines=[*each.leading_lines, mark])
                 self.changed = True
-            body.append(each)
         return node.with_changes(body=block.with_changes(body=body))
 
     def _middleware(self, node: cst.ClassDef) -> cst.ClassDef:
@@ -100,9 +88,9 @@ class Middlewares(cst.CSTTransformer):
             if isinstance(each, cst.FunctionDef)
             and (each.name.value == "__call__" or each.name.value.startswith("on_"))
         }
-        is_for_everything = not hooks.keys().isdisjoint(_EVERYTHING)
-        is_clear = len(hooks) == 1 or (len(hooks) > 1 and not is_for_everything)
-        if not is_clear or not hooks.keys() <= {*_METHODS, *_EVERYTHING}:
+        # Several hooks are clear if none of them is for everything.
+        known = {*_METHODS} if len(hooks) > 1 else {*_METHODS, *_EVERYTHING}
+        if not hooks or not hooks.keys() <= known:
             raise _Unclear
         body: list[Any] = []
         for each in node.body.body:
@@ -226,11 +214,8 @@ class _Hook(cst.CSTTransformer):
 
     def _is_known(self, parent: Any) -> bool:
         """Whether the context is passed on, or asked for something that is here too."""
-        if isinstance(parent, cst.Arg):
-            call = self._around.parent(parent)
-            return isinstance(call, cst.Call) and text_of(call.func) == self._call_next
         if not isinstance(parent, cst.Attribute):
-            return False
+            return self._called_with(parent) == self._call_next
         part, above = parent.attr.value, self._around.parent(parent)
         if _is_stored(above, parent):
             return False
@@ -249,28 +234,26 @@ class _Hook(cst.CSTTransformer):
             return True
         if self._name != "on_call_tool":
             return False
-        if isinstance(parent, cst.Arg):
-            call = self._around.parent(parent)
-            return isinstance(call, cst.Call) and text_of(call.func) == "isinstance"
-        if not isinstance(parent, cst.Attribute) or parent.attr.value not in _PARTS:
-            return False
-        above = self._around.parent(parent)
-        if parent.attr.value != "structured_content" or isinstance(above, cst.Attribute):
-            return True
+        if not isinstance(parent, cst.Attribute):
+            return self._called_with(parent) == "isinstance"
+        part, above = parent.attr.value, self._around.parent(parent)
+        if part != "structured_content" or isinstance(above, cst.Attribute):
+            return part in _PARTS
         # Where there is none, it is None there, and here it is not.
-        if not isinstance(above, cst.Arg):
-            return False
-        call = self._around.parent(above)
-        is_kept = above.keyword is not None and above.keyword.value == "structured_content"
-        return is_kept or (isinstance(call, cst.Call) and text_of(call.func) == "isinstance")
+        is_kept = m.matches(above, m.Arg(keyword=m.Name("structured_content")))
+        return is_kept or self._called_with(above) == "isinstance"
+
+    def _called_with(self, argument: Any) -> str:
+        """Return the name of the function that gets an argument; empty for any other node."""
+        call = self._around.parent(argument) if isinstance(argument, cst.Arg) else None
+        return text_of(call.func) if isinstance(call, cst.Call) else ""
 
     def _goes_on(self, call: cst.Call) -> bool:
         """Whether what comes back is returned, or gets a name."""
         awaited = self._around.parent(call)
         above = self._around.parent(awaited)
-        if not m.matches(call, m.Call(args=[m.Arg(m.Name(self._context))])):
-            return False
-        if not isinstance(awaited, cst.Await):
+        passed_on = m.Call(args=[m.Arg(m.Name(self._context))])
+        if not m.matches(call, passed_on) or not isinstance(awaited, cst.Await):
             return False
         if m.matches(above, m.Assign(targets=[m.AssignTarget(m.Name())])):
             self._results.add(text_of(above.targets[0].target))
@@ -310,12 +293,12 @@ class _Hook(cst.CSTTransformer):
     ) -> cst.IndentedBlock:
         """Leave a method where theirs raises: after a tool has failed."""
         failed = "{}.is_error" if self._name == "on_call_tool" else 'getattr({}, "is_error", False)'
+        result = m.SaveMatchedNode(m.Name(), "name")
+        called = m.Await(m.Call(func=m.Name(self._call_next)))
+        assigned = m.Assign(targets=[m.AssignTarget(result)], value=called)
         body: list[Any] = []
         for each in updated_node.body:
             body.append(each)
-            result = m.SaveMatchedNode(m.Name(), "name")
-            called = m.Await(m.Call(func=m.Name(self._call_next)))
-            assigned = m.Assign(targets=[m.AssignTarget(result)], value=called)
             found: Any = m.extract(each, m.SimpleStatementLine(body=[assigned]))
             if found and self._name in ("on_call_tool", *_EVERYTHING):
                 name = found["name"].value

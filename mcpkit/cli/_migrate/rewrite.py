@@ -65,8 +65,7 @@ def migrate(source: str) -> Migrated:
     wrapper.module.visit(used)
     rewrite = _Rewrite(found, used.names, middlewares.left)
     module = wrapper.visit(rewrite)
-    module = _without_unused(module, rewrite)
-    text = bom + module.code
+    text = bom + _without_unused(module, found, rewrite).code
     return Migrated(text, _remarks(text, source))
 
 
@@ -104,17 +103,14 @@ class _Rewrite(Calls):
     # --- names ------------------------------------------------------------------------------------
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
-        if self._importing or not self._stands_alone(original_node):
+        if not self._stands_alone(original_node):
             return updated_node
         return self._converted(original_node, updated_node)
 
     def leave_Attribute(
         self, original_node: cst.Attribute, updated_node: cst.Attribute
     ) -> cst.BaseExpression:
-        if self._importing:
-            return updated_node
-        theirs = self._theirs(original_node)
-        if theirs:
+        if self.theirs(original_node):
             return self._converted(original_node, updated_node)
         front, name = text_of(original_node.value), original_node.attr.value
         if front in self._found.contexts:
@@ -122,25 +118,18 @@ class _Rewrite(Calls):
         if front in self._found.apps:
             return self._of_app(original_node, updated_node, name)
         whole, _, last = front.rpartition(".")
+        inner: Any = updated_node.value
         if last == "request_context" and whole in self._found.contexts and name in REQUEST:
-            return updated_node.with_changes(
-                value=cast("Any", updated_node.value).value, attr=cst.Name(REQUEST[name])
-            )
+            return updated_node.with_changes(value=inner.value, attr=cst.Name(REQUEST[name]))
+        if last == "error" and whole in self._found.errors and name in ("message", "code", "data"):
+            return updated_node.with_changes(value=inner.value)
         if name in _ATTRIBUTES:
             return updated_node.with_changes(attr=cst.Name(_ATTRIBUTES[name]))
-        inner = original_node.value
-        if (
-            isinstance(inner, cst.Attribute)
-            and inner.attr.value == "error"
-            and text_of(inner.value) in self._found.errors
-            and name in ("message", "code", "data")
-        ):
-            return updated_node.with_changes(value=inner.value)
         return updated_node
 
     def _stands_alone(self, node: cst.Name) -> bool:
         """Return True if a name is an expression by itself."""
-        parent = self._parent(node)
+        parent = self.parent(node)
         if isinstance(parent, cst.Attribute):
             return parent.value is node
         if isinstance(parent, (cst.Arg, cst.Param)):
@@ -153,9 +142,9 @@ class _Rewrite(Calls):
     def _converted(
         self, original: cst.Name | cst.Attribute, updated: cst.BaseExpression
     ) -> cst.BaseExpression:
-        theirs = self._theirs(original)
+        theirs = self.theirs(original)
         row = peer_name("import", theirs) if theirs else None
-        parent, written = self._parent(original), text_of(original)
+        parent, written = self.parent(original), text_of(original)
         is_by_hand = isinstance(original, cst.Attribute) and (row is None or row.how == "hand")
         is_part = isinstance(parent, cst.Attribute) and parent.value is original
         is_in_module = written.partition(".")[0] in self._found.modules
@@ -164,7 +153,7 @@ class _Rewrite(Calls):
         if row is None:
             return updated
         if row.how == "rename":
-            name = self._renamed.get(written) or self._ours(row)
+            name = self.renamed.get(written) or self._ours(row)
             return cst.Name(name, lpar=updated.lpar, rpar=updated.rpar)
         if row.how == "rewrite" and theirs.isupper():
             return expression(f"{self._ours(row)}.CODE")
@@ -178,7 +167,7 @@ class _Rewrite(Calls):
     ) -> cst.BaseExpression:
         node: Any = original_node
         while isinstance(node, _IN_ANNOTATIONS):
-            node = self._parent(node)
+            node = self.parent(node)
         if not isinstance(node, cst.Annotation):
             return updated_node
         return updated_node.with_changes(value=DOTTED.sub(self._in_text, updated_node.value))
@@ -190,7 +179,7 @@ class _Rewrite(Calls):
         is_renamed = row is not None and (row.how == "rename" or theirs == "Client")
         if row is None or not is_renamed:
             return match[0]
-        return self._renamed.get(match[0]) or self._ours(row)
+        return self.renamed.get(match[0]) or self._ours(row)
 
     # --- statements and their marks ---------------------------------------------------------------
 
@@ -224,25 +213,11 @@ class _Rewrite(Calls):
 
     # --- imports ----------------------------------------------------------------------------------
 
-    def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
-        self._importing += 1
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
+        return False  # its names are no uses; see `leave_SimpleStatementLine`
 
-    def visit_Import(self, node: cst.Import) -> None:
-        self._importing += 1
-
-    def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> Any:
-        self._importing -= 1
-        for alias in updated_node.names:
-            name = text_of(alias.asname.name if alias.asname else alias.name)
-            if is_theirs(text_of(alias.name)):
-                self.kept.add(name.partition(".")[0] if not alias.asname else name)
-        return updated_node
-
-    def leave_ImportFrom(
-        self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom
-    ) -> cst.ImportFrom:
-        self._importing -= 1
-        return updated_node
+    def visit_Import(self, node: cst.Import) -> bool:
+        return False
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
@@ -268,7 +243,6 @@ class _Rewrite(Calls):
                 continue
             if name == "Client":
                 continue  # ours has the name, and so have all that use it
-            self.kept.add(local)
             theirs.append(alias)
             if (row is None or row.how == "hand") and local not in self._found.modules:
                 self._mark(name, row)
@@ -278,13 +252,9 @@ class _Rewrite(Calls):
         if not made and not theirs:
             return cst.RemoveFromParent()
         if theirs:
-            comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-            names = [each.with_changes(comma=comma) for each in theirs[:-1]]
-            names.append(theirs[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT))
-            line = cst.parse_statement(f"from {module} import x\n")
-            made.insert(
-                0, cast("Any", line).with_deep_changes(cast("Any", line).body[0], names=names)
-            )
+            theirs[-1] = theirs[-1].with_changes(comma=node.names[-1].comma)
+            line = updated_node.with_changes(body=[node.with_changes(names=theirs)])
+            made.insert(0, line.with_changes(trailing_whitespace=cst.TrailingWhitespace()))
         made[0] = made[0].with_changes(leading_lines=updated_node.leading_lines)
         made[-1] = made[-1].with_changes(trailing_whitespace=updated_node.trailing_whitespace)
         return made[0] if len(made) == 1 else cst.FlattenSentinel(made)
@@ -294,8 +264,7 @@ class _Rewrite(Calls):
         mine = f"MCPKit{name}" if name in self._found.bound else name
         if alias.asname is not None:
             mine = local
-        self._renamed[local] = mine
-        self.made[mine] = local
+        self.renamed[local] = mine
         return name if mine == name else f"{name} as {mine}"
 
     # --- functions with routes; settings before a run --------------------------------------------
@@ -329,10 +298,10 @@ class _Rewrite(Calls):
     def leave_IndentedBlock(
         self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
     ) -> cst.BaseSuite:
-        return updated_node.with_changes(body=self._settled(updated_node.body))
+        return updated_node.with_changes(body=self._with_settings(updated_node.body))
 
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
-        body = self._settled(updated_node.body)
+        body = self._with_settings(updated_node.body)
         # What stands above the first statement belongs to the module.
         there = {line.comment.value for line in updated_node.header if line.comment is not None}
         if body:
@@ -343,44 +312,27 @@ class _Rewrite(Calls):
             body[0] = body[0].with_changes(leading_lines=kept)
         return updated_node.with_changes(body=body)
 
-    def _settled(self, body: Sequence[Any]) -> list[Any]:
+    def _with_settings(self, body: Sequence[Any]) -> list[Any]:
         """Turn ``app.settings.port = …`` before a run in the same block into an option of it."""
         made: list[Any] = []
-        waiting: dict[str, list[tuple[Any, str, cst.BaseExpression]]] = {}
+        settings: dict[str, list[tuple[Any, str, cst.BaseExpression]]] = {}
         for statement in body:
-            setting = self._setting(statement)
-            if setting is not None:
-                app, name, value = setting
-                waiting.setdefault(app, []).append((statement, name, value))
-            run = self._run_in(statement)
-            if run is not None and waiting.get(text_of(cast("Any", run.func).value)):
+            inner = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+            if isinstance(inner, cst.Assign) and len(inner.targets) == 1:
+                app, _, name = text_of(inner.targets[0].target).rpartition(".settings.")
+                if app in self._found.apps and name in MOVED:
+                    settings.setdefault(app, []).append((statement, name, inner.value))
+            run = inner.value if isinstance(inner, cst.Expr) else None
+            app, _, name = text_of(run.func if isinstance(run, cst.Call) else None).rpartition(".")
+            if isinstance(run, cst.Call) and name == "run" and app in settings:
                 args = Args(run)
-                front = text_of(cast("Any", run.func).value)
-                is_stdio = not args.all or string_of(args.all[0].value) == "stdio"
-                for gone, name, value in waiting.pop(front) if not is_stdio else ():
-                    args.add(name, value)
-                    made.remove(gone)
-                statement = statement.deep_replace(run, args.call())
+                if args.all and string_of(args.all[0].value) != "stdio":
+                    for gone, option, value in settings.pop(app):
+                        args.add(option, value)
+                        made.remove(gone)
+                    statement = statement.deep_replace(run, args.call())
             made.append(statement)
         return made
-
-    def _setting(self, statement: Any) -> tuple[str, str, cst.BaseExpression] | None:
-        inner = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-        if isinstance(inner, cst.Assign) and len(inner.targets) == 1:
-            front, _, name = text_of(inner.targets[0].target).rpartition(".")
-            app = front.removesuffix(".settings")
-            if front.endswith(".settings") and app in self._found.apps and name in MOVED:
-                return app, name, inner.value
-        return None
-
-    def _run_in(self, statement: Any) -> cst.Call | None:
-        inner = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-        call = inner.value if isinstance(inner, cst.Expr) else None
-        if isinstance(call, cst.Call):
-            front, _, name = text_of(call.func).rpartition(".")
-            if name == "run" and front in self._found.apps:
-                return call
-        return None
 
     # --- annotations ------------------------------------------------------------------------------
 
@@ -388,10 +340,10 @@ class _Rewrite(Calls):
         self, original_node: cst.Subscript, updated_node: cst.Subscript
     ) -> cst.BaseExpression:
         """``Context[ServerSession, State]`` and ``Context[State, Any]`` are ``Context[State]``."""
-        if self._theirs(original_node.value) != "Context" or len(original_node.slice) < 2:
+        if self.theirs(original_node.value) != "Context" or len(original_node.slice) < 2:
             return updated_node
         first = original_node.slice[0].slice
-        is_session = isinstance(first, cst.Index) and self._theirs(first.value) == "ServerSession"
+        is_session = isinstance(first, cst.Index) and self.theirs(first.value) == "ServerSession"
         kept = updated_node.slice[1 if is_session else 0]
         return updated_node.with_changes(slice=[kept.with_changes(comma=cst.MaybeSentinel.DEFAULT)])
 
@@ -405,14 +357,14 @@ def _marked(statement: Any, marks: Sequence[str]) -> Any:
     return statement.with_changes(leading_lines=[*lines, *made])
 
 
-def _without_unused(module: cst.Module, rewrite: _Rewrite) -> cst.Module:
+def _without_unused(module: cst.Module, found: Found, rewrite: _Rewrite) -> cst.Module:
     """Remove unused imports, merge ours, and add missing ones."""
-    used = Used()
+    used, renamed = Used(), rewrite.renamed
     module.visit(used)
-    gone = {name for name in rewrite.kept if name not in used.names}
-    before = rewrite.used_before
-    gone |= {
-        mine for mine, theirs in rewrite.made.items() if mine not in used.names and theirs in before
+    gone = {
+        *(found.imported.keys() - renamed.keys()),
+        *(mine for theirs, mine in renamed.items() if theirs in rewrite.used_before),
     }
-    rewrite.needed -= {each for each in rewrite.needed if each[1] in gone}
-    return with_imports(without(module, gone), rewrite.needed)
+    gone -= used.names
+    needed = {each for each in rewrite.needed if each[1] not in gone}
+    return with_imports(without(module, gone), needed)

@@ -55,10 +55,27 @@ def text_of(node: cst.CSTNode | None) -> str:
     return ""
 
 
-class Found(cst.CSTVisitor):
-    """Reads a file before it is rewritten."""
+class Names(cst.MetadataDependent):
+    """Looks up the names of another library, and the nodes around others."""
 
-    METADATA_DEPENDENCIES = (meta.QualifiedNameProvider,)
+    METADATA_DEPENDENCIES = (meta.QualifiedNameProvider, meta.ParentNodeProvider)
+
+    def theirs(self, node: cst.CSTNode) -> str:
+        """Return the last part of a name that is imported from another library; else empty."""
+        names: Any = self.get_metadata(meta.QualifiedNameProvider, node, set())
+        for each in names:
+            is_import = each.source is meta.QualifiedNameSource.IMPORT
+            if is_import and is_theirs(each.name):
+                return str(each.name.rpartition(".")[2])
+        return ""
+
+    def parent(self, node: cst.CSTNode) -> Any:
+        """Return the node around one; None if there is none."""
+        return self.get_metadata(meta.ParentNodeProvider, node, None)
+
+
+class Found(Names, cst.CSTVisitor):
+    """Reads a file before it is rewritten."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,14 +86,8 @@ class Found(cst.CSTVisitor):
         self.http_apps: set[str] = set()  # apps that are run over HTTP
         self.imported: dict[str, str] = {}  # local name of theirs → its whole name
         self.modules: set[str] = set()  # those of them that stand for modules
-        self.made: dict[
-            cst.Call, str
-        ] = {}  # calls that make an app → the name they are assigned to
+        self.made: dict[cst.Call, str] = {}  # calls that make an app → the name they are given
         self._app_classes: set[str] = set()
-
-    def theirs(self, node: cst.CSTNode) -> str:
-        """Return the last part of a name that is imported from another library; else empty."""
-        return last_part(self.get_metadata(meta.QualifiedNameProvider, node, set()))
 
     def in_text(self, name: str) -> str:
         """Return the last part of a dotted name in an annotation that is a text, as `theirs`."""
@@ -183,15 +194,3 @@ class Found(cst.CSTVisitor):
             self.contexts.add(name)
         elif "." not in name and name not in self.imported:  # or it stands for what is not there
             self.bound.add(name)
-
-
-def last_part(names: Any) -> str:
-    """Return the last part of the one of qualified names that is another library's; else empty."""
-    for each in names:
-        if (
-            isinstance(each, meta.QualifiedName)
-            and each.source is meta.QualifiedNameSource.IMPORT
-            and is_theirs(each.name)
-        ):
-            return each.name.rpartition(".")[2]
-    return ""

@@ -93,13 +93,16 @@ class Args:
     def first(self, value: cst.BaseExpression) -> None:
         self.all.insert(0, cst.Arg(value))
 
-    def swap(self) -> None:
-        self.all[:2] = reversed(self.all[:2])
+    def lead(self, name: str) -> None:
+        """Move the value of a keyword to the front, without its name, if it is there."""
+        value = self.take(name)
+        if value is not None:
+            self.first(value)
 
-    def positional_as(self, names: Iterable[str]) -> None:
-        """Give the values without a keyword, from the second on, their names."""
+    def positional_as(self, names: Iterable[str], first: int = 1) -> None:
+        """Give the values without a keyword their names, but for those before the `first`."""
         count = len(self.positional)
-        for place, name in enumerate(names, 1):
+        for place, name in enumerate(names, first):
             if place < count:
                 self.all[place] = _keyword(name, self.all[place].value).with_changes(
                     comma=self.all[place].comma
@@ -217,7 +220,6 @@ def _bytes(value: cst.BaseExpression, needed: set[tuple[str, str]]) -> cst.BaseE
 def media(theirs: str, args: Args) -> cst.BaseExpression:
     """Return a picture, a sound or a file: the data or the path first, and a MIME type."""
     form = args.take("format")
-    source = args.take("data") if "data" in args.keywords else args.take("path")
     mime = args.take("mime_type")
     if form is not None:
         known = string_of(form)
@@ -225,9 +227,8 @@ def media(theirs: str, args: Args) -> cst.BaseExpression:
         text = cst.Module([]).code_for_node(form)
         mime = expression(f'"{MEDIA[theirs]}{short}"' if short else f'f"{MEDIA[theirs]}{{{text}}}"')
     if mime is not None:
-        args.all.insert(0 if not args.positional else 1, cst.Arg(mime))
-    if source is not None:
-        args.first(source)
+        args.all.insert(len(args.positional), cst.Arg(mime))
+    args.lead("data" if "data" in args.keywords else "path")
     return args.call()
 
 
