@@ -10,8 +10,6 @@ import asyncio
 import json
 import os
 import re
-import shlex
-import shutil
 import sys
 import threading
 import webbrowser
@@ -26,7 +24,7 @@ from rich.text import Text
 from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.text import escape_control, single_line
 from mcpkit.cli._arguments import Assignment, converted, parse_assignment
-from mcpkit.cli._connection import Refused
+from mcpkit.cli._connection import Refused, command_line
 from mcpkit.cli._schema_text import compact, in_words, number_or_none, required_of
 from mcpkit.cli._terminal import fail, is_interactive, note, on_stderr
 
@@ -62,14 +60,8 @@ class Answers:
             else:
                 each = parse_assignment(word)
                 self._answers[each.name] = each
-        self._command: list[str] = []
-        if command is not None:
-            try:
-                self._command = shlex.split(command)
-            except ValueError as error:
-                fail(f"--sampling-command {command!r} is not a command line: {error}")
-            if not self._command or shutil.which(self._command[0]) is None:
-                fail(f"--sampling-command {command!r}: there is no such command")
+        missing = f"--sampling-command {command!r}: there is no such command"
+        self._command = [] if command is None else command_line(command, missing)
         self._pause = pause
         self._console = on_stderr()
         self._one_at_a_time = anyio.Lock()
@@ -131,10 +123,8 @@ class Answers:
         for each in fields:
             if answer := self._answers.get(each.name):
                 try:
-                    if answer.is_json:
-                        values[each.name] = each.checked(json.loads(answer.text))
-                    else:
-                        values[each.name] = each.read(answer.text)
+                    read = each.read_json if answer.is_json else each.read
+                    values[each.name] = read(answer.text)
                 except (ValueError, RecursionError) as error:
                     problems.append(f"{answer.word}: {error}")
         missing = [each for each in fields if each.required and each.name not in values]
@@ -295,7 +285,7 @@ async def _read_line() -> str | None:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[str] = loop.create_future()
 
-    def settle(line: str) -> None:
+    def resolve(line: str) -> None:
         if not answer.done():
             answer.set_result(line)
 
@@ -310,7 +300,7 @@ async def _read_line() -> str | None:
         except (OSError, ValueError):
             line = ""
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, line)
+            loop.call_soon_threadsafe(resolve, line)
 
     threading.Thread(target=read, daemon=True, name="mcpkit keyboard").start()
     line = await answer
@@ -380,6 +370,10 @@ class Field:
         if self._kind in ("array", "boolean", "integer", "number"):
             return self.checked(converted(word, {"type": self._kind}, {}))
         return self.checked(text)
+
+    def read_json(self, text: str) -> Any:
+        """As `read`, for a JSON text."""
+        return self.checked(json.loads(text))
 
     def _chosen(self, text: str) -> str:
         word = text.strip()

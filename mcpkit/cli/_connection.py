@@ -66,12 +66,17 @@ def command_for(target: str) -> list[str]:
         if place.endswith(".py") and not Path(place).is_file():
             fail(f"there is no file {place}")
         return run_command(target)
+    return command_line(target, f"{target!r} is not a file, module, command or URL")
+
+
+def command_line(text: str, missing: str) -> list[str]:
+    """Return the words of a command line; `fail` with `missing` if there is no such program."""
     try:
-        command = shlex.split(target)
+        command = shlex.split(text)
     except ValueError as error:
-        fail(f"{target!r} is not a command line: {error}")
+        fail(f"{text!r} is not a command line: {error}")
     if not command or shutil.which(command[0]) is None:
-        fail(f"{target!r} is not a file, module, command or URL")
+        fail(missing)
     return command
 
 

@@ -16,12 +16,10 @@ def option(help: str, *names: str, metavar: str | None = None, panel: str | None
 SERVER: Final = "The server"
 _ASKING: Final = "When the server asks"
 
-TargetArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="TARGET", help="server.py, server.py:app, a module, a command line, or a URL"
-    ),
-]
+TARGET: Final = typer.Argument(
+    metavar="TARGET", help="server.py, server.py:app, a module, a command line, or a URL"
+)
+TargetArgument = Annotated[str, TARGET]
 AsJson = Annotated[bool, option("Write one JSON document to stdout", "--json")]
 Quiet = Annotated[bool, option("Hide progress and log messages", "--quiet", "-q")]
 Save = Annotated[Path | None, option("Save binary content in this folder", metavar="DIR")]

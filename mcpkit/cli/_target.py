@@ -196,14 +196,19 @@ def _called_with(function: Callable[..., Any], flags: Sequence[str], name: str) 
     """Call a function with a flag for each parameter, ``--name value``, and return its result."""
     results: list[Any] = []
     errors: list[BaseException] = []
-    signature, checks = _flagged(function)
+    signature, has_checks = _flagged(function)
+    validated = _validated(function) if has_checks else function
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> None:
+    def call(**given: Any) -> None:
+        # As pydantic, which does not validate defaults.
+        changed = {
+            key: value
+            for key, value in given.items()
+            if value is not signature.parameters[key].default
+        }
         try:
-            for each in checks.keys() & kwargs.keys():
-                kwargs[each] = checks[each](kwargs[each])
-            found = function(*args, **kwargs)
+            found = validated(**changed)
             if inspect.isawaitable(found):
                 from mcpkit._concurrency.loop import run_loop  # loads an event loop
 
@@ -234,46 +239,39 @@ async def _awaited(found: Any) -> Any:
     return await found
 
 
-def _flagged(
-    function: Callable[..., Any],
-) -> tuple[Signature, dict[str, Callable[[Any], Any]]]:
-    """Return a signature in which every parameter is a flag, and checks of some values."""
+def _validated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose arguments are validated by pydantic."""
+    from pydantic import ValidationError, validate_call
+
+    validated: Any = validate_call(config={"arbitrary_types_allowed": True})(function)
+
+    @functools.wraps(function)
+    def call(**given: Any) -> Any:
+        try:
+            return validated(**given)
+        except ValidationError as error:
+            if error.title != validated.__name__:  # it is one of the function
+                raise
+            first = error.errors()[0]
+            flag = str(first["loc"][0]).replace("_", "-")
+            raise _FlagError(f"Invalid value for '--{flag}': {first['msg']}") from None
+
+    return call
+
+
+def _flagged(function: Callable[..., Any]) -> tuple[Signature, bool]:
+    """Return a signature in which every parameter is a flag, and True if pydantic checks some."""
     signature = inspect.signature(function)
     hints = get_type_hints(function, include_extras=True)
     parameters: list[Parameter] = []
-    checks: dict[str, Callable[[Any], Any]] = {}
+    has_checks = False
     for each in signature.parameters.values():
         if each.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
             raise _FlagError(f"the parameter {each} cannot be a flag")
         annotation = hints.get(each.name, str)
         extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-        if any(not isinstance(extra, (ParameterInfo, str)) for extra in extras):
-            checks[each.name] = _check(each, annotation)
+        has_checks = has_checks or any(not isinstance(e, (ParameterInfo, str)) for e in extras)
         if not any(isinstance(extra, ParameterInfo) for extra in (*extras, each.default)):
             annotation = Annotated[annotation, typer.Option()]
         parameters.append(each.replace(annotation=annotation))
-    return signature.replace(parameters=parameters, return_annotation=None), checks
-
-
-def _check(parameter: Parameter, annotation: Any) -> Callable[[Any], Any]:
-    """Return a function that validates the values of a parameter with pydantic."""
-    from pydantic import TypeAdapter, ValidationError
-    from pydantic.errors import PydanticUserError
-
-    flag = f"--{parameter.name.replace('_', '-')}"
-    try:
-        validate = TypeAdapter(annotation).validate_python
-    except PydanticUserError as error:
-        why = error.message.partition("\n")[0]
-        raise _FlagError(f"{flag} cannot be checked: {why}") from None
-
-    def check(value: Any) -> Any:
-        if value is parameter.default:  # as pydantic takes defaults
-            return value
-        try:
-            return validate(value)
-        except ValidationError as error:
-            messages = "; ".join(each["msg"] for each in error.errors())
-            raise _FlagError(f"Invalid value for '{flag}': {messages}") from None
-
-    return check
+    return signature.replace(parameters=parameters, return_annotation=None), has_checks

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -100,10 +100,20 @@ def relayed_stderr() -> Generator[int | None, None, None]:
         thread.join(_STDERR_END_S)
 
 
-def say(text: str, *, err: bool = False, colour: str | None = None) -> None:
+def say(text: str, *, err: bool = False) -> None:
     """Print a text of any number of lines on stdout or stderr."""
-    shown = escape_control(text)
-    typer.echo(shown if colour is None else typer.style(shown, fg=colour), err=err)
+    typer.echo(escape_control(text), err=err)
+
+
+def print_difference(lines: Iterable[str], *, err: bool = False) -> None:
+    """Print the lines of a unified diff in colors."""
+    from rich.text import Text
+
+    colors = {"---": "bold", "+++": "bold", "@@ ": "cyan"}
+    for line in lines:
+        style = colors.get(line[:3]) or {"+": "green", "-": "red"}.get(line[:1], "")
+        console = on_stderr() if err else on_stdout()
+        console.print(Text(escape_control(line), style=style), soft_wrap=True)
 
 
 def note(message: str) -> None:

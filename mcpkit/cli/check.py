@@ -21,7 +21,7 @@ from mcpkit.cli._check.report import as_json, print_findings, print_rules, rules
 from mcpkit.cli._check.rules import SEVERITIES
 from mcpkit.cli._check.source import add_source
 from mcpkit.cli._connection import ConnectionOptions, is_python, run_async
-from mcpkit.cli._options import Env, Headers, Revision, Timeout, Token, option
+from mcpkit.cli._options import TARGET, Env, Headers, Revision, Timeout, Token, option
 from mcpkit.cli._render import put_json
 from mcpkit.cli._target import load_app
 from mcpkit.cli._terminal import BAD_NEWS, fail, note, on_stdout
@@ -37,12 +37,7 @@ _SELECT: Final = "Only these rules, by id or prefix: DESC, SCHEMA003; several by
 
 
 def check(
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            help="server.py, server.py:app, a module, a command line, or a URL", metavar="TARGET"
-        ),
-    ] = None,
+    target: Annotated[str | None, TARGET] = None,
     fail_on: Annotated[str | None, option(_FAILING, metavar="SEVERITY")] = None,
     json_: Annotated[bool, option("Write one JSON document", "--json")] = False,
     select: Annotated[list[str] | None, option(_SELECT, metavar="IDS", panel=_WHICH)] = None,

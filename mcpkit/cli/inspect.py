@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE
+from mcpkit._protocol.wire import implementation_to_wire
 from mcpkit._utils.json import is_object
 from mcpkit._utils.targets import TargetError
 from mcpkit._utils.text import escape_control, single_line, summarize
@@ -122,10 +123,9 @@ def inspect(
         if tool:
             offer.tools = [each for each in offer.tools if each.name in tool]
         if as_json:
-            put_json(_document(offer))
-            return
+            return put_json(_document(offer))
+        page = _Page(offer, whole=schemas or bool(tool))
         try:
-            page = _Page(offer, whole=schemas or bool(tool))
             if tool:
                 page.tools()
             else:
@@ -151,16 +151,8 @@ def _app_as(target: str, scopes: str) -> MCPKit[Any]:
 
 
 async def _offer_of(client: Client) -> Offer:
-    info: dict[str, Any] = {}
-    if (found := client.server_info) is not None:
-        info = {"name": found.name, "version": found.version}
-        more = {
-            "title": found.title,
-            "description": found.description,
-            "websiteUrl": found.website_url,
-        }
-        info |= {name: value for name, value in more.items() if value}
-    capabilities = client.server_capabilities
+    found, capabilities = client.server_info, client.server_capabilities
+    info = implementation_to_wire(found, BY_VERSION[client.revision]) if found else {}
     offer = Offer(info, client.revision, client.instructions, capabilities)
     if "tools" in capabilities:
         offer.tools = await client.list_tools()
@@ -196,12 +188,7 @@ def _document(offer: Offer) -> dict[str, Any]:
 
 
 class _Page:
-    """Writes an offer to stdout.
-
-    Args:
-        offer: The offer.
-        whole: True to show tools in full.
-    """
+    """Writes an offer to stdout, with tools in full if `whole`."""
 
     def __init__(self, offer: Offer, *, whole: bool) -> None:
         self._offer = offer
@@ -319,25 +306,26 @@ class _Page:
             words = in_words(tool.output_schema, tool.output_schema, self._effort)
             self._put(Text.assemble(("gives ", "dim"), escape_control(words)), 4)
             schemas["output schema"] = tool.output_schema
-        if self._whole:
-            shown = ("name", "title", "description", "inputSchema", "outputSchema")
-            schemas["more"] = {name: each for name, each in tool.raw.items() if name not in shown}
-            for name, value in schemas.items():
-                if value or name != "more":
-                    self._put(Text(name, style="dim"), 4)
-                    for line in json.dumps(value, ensure_ascii=False, indent=2).splitlines():
-                        self._line(Text(f"    {line}"))
+        if not self._whole:
+            return
+        shown = ("name", "title", "description", "inputSchema", "outputSchema")
+        if more := {name: each for name, each in tool.raw.items() if name not in shown}:
+            schemas["more"] = more
+        for name, value in schemas.items():
+            self._put(Text(name, style="dim"), 4)
+            for line in json.dumps(value, ensure_ascii=False, indent=2).splitlines():
+                self._line(Text(f"    {line}"))
 
     def _description(self, tool: ListedTool) -> None:
         shown = escape_control(tool.description or "").strip()
         first, _, rest = shown.partition("\n\n")
-        count = len(shown.splitlines())
-        if self._whole or not rest.strip() or count <= _MAX_LINES_SHOWN:
+        left = len(shown.splitlines()) - len(first.splitlines())
+        if self._whole or not rest.strip() or len(shown.splitlines()) <= _MAX_LINES_SHOWN:
             self._text(shown, 4)
-            return
-        self._text(first, 4)
-        left = count - len(first.splitlines())
-        self._put(Text(f"… {left} more lines: --tool {single_line(tool.name)}", style="dim"), 4)
+        else:
+            self._text(first, 4)
+            hint = f"… {left} more lines: --tool {single_line(tool.name)}"
+            self._put(Text(hint, style="dim"), 4)
 
     def _members(self, schema: Mapping[str, Any]) -> None:
         """Write the members of an object: name, type and description."""
@@ -360,14 +348,14 @@ class _Page:
 
     def _resource(self, each: ListedResource | ListedTemplate) -> None:
         uri = each.uri_template if isinstance(each, ListedTemplate) else each.uri
-        bytes_ = getattr(each, "size", None)
+        length = getattr(each, "size", None)
         name = each.title or each.name
-        self._title(
-            uri,
-            (name if name != uri else "", "dim"),
-            (each.mime_type or "", "dim"),
-            (size(bytes_) if isinstance(bytes_, int) else "", "dim"),
+        about = (
+            name if name != uri else "",
+            each.mime_type or "",
+            size(length) if isinstance(length, int) else "",
         )
+        self._title(uri, *((text, "dim") for text in about))
         self._text(each.description or "", 4)
 
     def _prompts(self) -> None:
@@ -378,16 +366,11 @@ class _Page:
                 self._heading("Prompts", str(len(self._offer.prompts)))
             self._title(each.name, (each.title or "", ""))
             self._text(each.description or "", 4)
-            self._rows(
-                [
-                    (
-                        argument.name,
-                        "required" if argument.required else "optional",
-                        argument.description or argument.title or "",
-                    )
-                    for argument in each.arguments
-                ]
-            )
+            rows = [
+                (a.name, "required" if a.required else "optional", a.description or a.title or "")
+                for a in each.arguments
+            ]
+            self._rows(rows)
 
     def _rows(self, rows: Sequence[tuple[str, str, str]]) -> None:
         """Write names, types and descriptions side by side."""

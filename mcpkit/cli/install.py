@@ -16,7 +16,7 @@ from mcpkit.cli._install.config import Change, Config, EditByHand, InFile, Throu
 from mcpkit.cli._install.hosts import HOSTS, Entry, Host, Platform, Unsupported, merge_entry
 from mcpkit.cli._install.launch import name_of, server_at
 from mcpkit.cli._options import SERVER, option
-from mcpkit.cli._terminal import FAILED, confirm, fail, is_interactive, note, say
+from mcpkit.cli._terminal import FAILED, confirm, fail, is_interactive, note, print_difference, say
 
 __all__ = ["install"]
 
@@ -185,7 +185,7 @@ def _add(config: Config, name: str, entry: Entry, *, dry_run: bool, force: bool)
                 f"{file} has another {name}; --force replaces it, --dry-run shows the difference, "
                 "--name gives this one another name"
             )
-        _show(change.difference, err=True)
+        print_difference(change.difference, err=True)
         if not confirm(f"{file} has another {name}. Replace it?"):
             raise Unsupported("nothing was changed")
     if isinstance(config, ThroughProgram) and not dry_run:
@@ -212,20 +212,13 @@ def _remove(config: Config, target: str, name: str | None, *, dry_run: bool) -> 
 
 def _make(change: Change, done: str, dry_run: bool) -> None:
     if dry_run:
-        _show(change.preview)
+        print_difference(change.preview)
         note("nothing has been changed")
         return
     backup = change.make()
     say(done)
     if backup is not None:
         say(f"Backup: {backup}")
-
-
-def _show(lines: list[str], *, err: bool = False) -> None:
-    colors = {"+": typer.colors.GREEN, "-": typer.colors.RED, "@": typer.colors.CYAN}
-    for line in lines:
-        color = None if line.startswith(("+++ ", "--- ")) else colors.get(line[:1])
-        say(line, err=err, colour=color)
 
 
 # --- secrets --------------------------------------------------------------------------------------

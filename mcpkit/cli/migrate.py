@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from mcpkit._utils.text import escape_control
-from mcpkit.cli._install.config import read, write
+from mcpkit.cli._install.config import difference, read, write
 from mcpkit.cli._options import option
-from mcpkit.cli._terminal import BAD_NEWS, FAILED, fail, note, on_stdout
-
-if TYPE_CHECKING:
-    from mcpkit.cli._migrate.rewrite import Migrated
+from mcpkit.cli._terminal import BAD_NEWS, FAILED, fail, note, on_stdout, print_difference
 
 __all__ = ["migrate"]
 
@@ -71,7 +67,7 @@ def migrate(
                 if write_:
                     write(path, made.text, source, private=False, backup=False)
                 else:
-                    _show(path, source, made)
+                    print_difference(difference(source, made.text, str(path)))
         except ParserSyntaxError as error:
             note(f"{path} cannot be rewritten: {error.message} (line {error.raw_line})")
             failed = True
@@ -103,25 +99,6 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
                 # A link may lead out of the folder.
                 if name.endswith(".py") and not found.is_symlink():
                     yield found
-
-
-def _show(path: Path, source: str, made: Migrated) -> None:
-    from rich.text import Text
-
-    console = on_stdout()
-    lines = difflib.unified_diff(
-        source.splitlines(), made.text.splitlines(), f"{path}", f"{path}", lineterm=""
-    )
-    for line in lines:
-        console.print(Text(escape_control(line), style=_style(line)), soft_wrap=True)
-
-
-def _style(line: str) -> str:
-    if line.startswith(("---", "+++")):
-        return "bold"
-    if line.startswith("@@"):
-        return "cyan"
-    return {"+": "green", "-": "red"}.get(line[:1], "")
 
 
 def _sum_up(changed: int, left: Sequence[str], wrote: bool) -> None:

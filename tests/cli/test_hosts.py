@@ -479,9 +479,9 @@ class TestLargeFiles:
 def test_differences_of_long_texts_and_lines_are_found() -> None:
     lines = [f'"key{number // 2}": {{' if number % 2 else "}" for number in range(50_000)]
     other = [*lines[:20_000], "new", *lines[20_000:]]
-    shown = configs._difference("\n".join(lines), "\n".join(other), "f")
+    shown = configs.difference("\n".join(lines), "\n".join(other), "f")
     assert [line for line in shown if line.startswith("+")] == ["+++ f", "+new"]
-    shown = configs._difference("a" * 100_000, "b" * 100_000, "f")
+    shown = configs.difference("a" * 100_000, "b" * 100_000, "f")
     assert max(map(len, shown)) == 1000
 
 

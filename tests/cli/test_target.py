@@ -258,7 +258,7 @@ class TestFactories:
         [
             ("main.py:make_bounded", ["--port", "-1"], "Invalid value for '--port': Input should"),
             ("main.py:make_bounded", ["-d", "1"], "Invalid value for '--depth': Input should be"),
-            ("main.py:make_odd", ["--at", "a"], "--at cannot be checked: "),
+            ("main.py:make_odd", ["--at", "a"], "make_odd failed: TypeError: Unable to apply"),
             ("main.py:make_app", [], "Missing option '--root'"),
             ("main.py:make_app", ["--root", "x", "--depth", "deep"], "Invalid value for '--depth'"),
             ("main.py:make_app", ["--rot", "x"], "No such option: --rot"),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from mcpkit._utils.json import is_array
-from mcpkit.cli._check.listing import Entry, Listing, Raw, text_of, words_of
+from mcpkit.cli._check.listing import Listing, Raw, text_of, words_of
 from mcpkit.cli._check.rules import Match, rule
 from mcpkit.cli._check.schema_walk import types_of
 
@@ -29,29 +29,27 @@ def missing(listing: Listing) -> Iterator[Match]:
     return (Match(tool) for tool in listing.tools if not tool.description)
 
 
-class _Mentioned:
-    """The words of a tool's description, and the names that it quotes or explains."""
+def _is_plain(name: str, schema: Raw) -> bool:
+    """Return True if the values of a parameter explain it."""
+    if len(name) == 1 and set(types_of(schema)) & {"number", "integer"}:  # as in mathematics
+        return True
+    values = schema.get("enum")
+    return is_array(values) and bool(values) and all(isinstance(each, str) for each in values)
 
-    def __init__(self, tool: Entry) -> None:
-        text = tool.description
-        self._text = text[:_MAX_CHARS_READ]
-        self._words = set(re.findall(r"\w+", text))
-        self._marked = {
-            *re.findall(r"[`'\"](?=([^`'\"]{1,100})[`'\"])", text),
-            *re.findall(r"(?<![\w.\[\]-])([\w.\[\]-]+):", text),
-        }
 
-    def explains(self, name: str, schema: Raw) -> bool:
-        """Return True if the values of a parameter, or its tool's description, explain it."""
-        if len(name) == 1 and set(types_of(schema)) & {"number", "integer"}:  # as in mathematics
-            return True
-        values = schema.get("enum")
-        if is_array(values) and values and all(isinstance(each, str) for each in values):
-            return True
-        if name in self._marked:
-            return True
-        is_word = re.fullmatch(r"\w+", name) is not None
-        return len(name) > 3 and name in (self._words if is_word else self._text)
+def _mentions(text: str) -> Callable[[str], bool]:
+    """Return a function that checks if a description explains, quotes or has a name."""
+    head, words = text[:_MAX_CHARS_READ], set(re.findall(r"\w+", text))
+    marked = {
+        *re.findall(r"[`'\"](?=([^`'\"]{1,100})[`'\"])", text),
+        *re.findall(r"(?<![\w.\[\]-])([\w.\[\]-]+):", text),
+    }
+
+    def mentions(name: str) -> bool:
+        within = words if re.fullmatch(r"\w+", name) else head
+        return name in marked or (len(name) > 3 and name in within)
+
+    return mentions
 
 
 @rule(
@@ -63,11 +61,12 @@ class _Mentioned:
 )
 def undescribed_parameters(listing: Listing) -> Iterator[Match]:
     for tool in listing.tools:
-        mentioned = _Mentioned(tool)
+        mentions = _mentions(tool.description)
         bare = [
             name
             for name, schema in tool.properties.items()
-            if not text_of(schema, "description") and not mentioned.explains(name, schema)
+            if not text_of(schema, "description")
+            and not (_is_plain(name, schema) or mentions(name))
         ]
         if bare:
             yield Match(tool, paths=bare)

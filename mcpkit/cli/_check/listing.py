@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from mcpkit._protocol.revisions import BY_VERSION, Revision
+from mcpkit._protocol.wire import implementation_to_wire
 from mcpkit._utils.json import is_array, is_object
 from mcpkit.client.client import Client
 from mcpkit.errors import MethodNotFound, ProtocolError
@@ -150,14 +151,10 @@ async def fetch_listing(client: Client) -> Listing:
     for kind, capability, method, member, key in _LISTS:
         declared = is_object(client.server_capabilities.get(capability))
         lists[kind] = await _fetch(client, kind, method, member, key, troubles) if declared else []
-    info = client.server_info
-    raw: dict[str, Any] = {} if info is None else {"name": info.name, "version": info.version}
-    for name in ("title", "description"):
-        value = getattr(info, name, None)
-        if value:
-            raw[name] = value
+    info, revision = client.server_info, BY_VERSION[client.revision]
+    raw = implementation_to_wire(info, revision) if info else {}
     return Listing(
-        BY_VERSION[client.revision],
+        revision,
         Entry("server", text_of(raw, "name"), raw),
         client.instructions if isinstance(client.instructions, str) else "",
         lists["tool"],

@@ -11,7 +11,6 @@ from mcpkit.cli._check.rules import SPEC, Match, rule
 from mcpkit.cli._check.schema_walk import listed
 
 _MAX_NAME_CHARS: Final = 64
-_CURSOR_MAX_CHARS: Final = 60
 
 
 @rule(
@@ -62,23 +61,10 @@ def too_long(listing: Listing) -> Iterator[Match]:
 )
 def long_with_prefix(listing: Listing) -> Iterator[Match]:
     server = re.sub(r"[^A-Za-z0-9_-]", "_", listing.itself.name)
-    found: list[Match] = []
     for tool in listing.tools:
-        both = len(server) + len(tool.name)
-        prefixed = len(f"mcp__{server}__{tool.name}")
-        if len(tool.name) > _MAX_NAME_CHARS:
-            continue
-        if both >= _CURSOR_MAX_CHARS:
-            message = f"with the server's name it has {both} characters; Cursor skips it"
-            found.append(Match(tool, message))
-        elif prefixed > _MAX_NAME_CHARS:
-            message = f"as mcp__{server}__… it has {prefixed} characters; 64 is the limit"
-            found.append(Match(tool, message))
-    if len(found) > 3:  # the server's name is too long
-        example = found[0].subject.name
-        message = f"with this name, {len(found)} tools are too long for hosts, such as {example!r}"
-        found = [Match(listing.itself, message)]
-    yield from found
+        prefixed = f"mcp__{server}__{tool.name}"
+        if len(tool.name) <= _MAX_NAME_CHARS < len(prefixed):
+            yield Match(tool)
 
 
 @rule(

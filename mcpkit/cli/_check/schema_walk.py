@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, NamedTuple
 
 from mcpkit._utils import json as json_schema
@@ -111,31 +112,24 @@ def types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
 def is_recursive(root: Mapping[str, Any]) -> bool:
     """Return True if a schema contains itself through its references."""
     references = References(root)
-
-    def below(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        for step, each in json_schema.subschemas(schema):
-            if step.keyword not in DEFINITIONS:
-                yield each
+    graph: dict[int, list[int]] = {}
+    waiting: list[Mapping[str, Any]] = [root]
+    while waiting:
+        schema = waiting.pop()
+        if id(schema) in graph:
+            continue
+        steps = json_schema.subschemas(schema)
+        below: list[Any] = [each for step, each in steps if step.keyword not in DEFINITIONS]
         reference = schema.get("$ref")
         target = references.resolve(reference) if isinstance(reference, str) else None
         if is_object(target):
-            yield target
-
-    # A stack instead of recursion, because a chain of references may have any length.
-    above, done = {id(root)}, set[int]()
-    stack = [(id(root), below(root))]
-    while stack:
-        own, rest = stack[-1]
-        each = next(rest, None)
-        if each is None:
-            stack.pop()
-            above.remove(own)
-            done.add(own)
-        elif id(each) in above:
-            return True
-        elif id(each) not in done:
-            above.add(id(each))
-            stack.append((id(each), below(each)))
+            below.append(target)
+        graph[id(schema)] = [id(each) for each in below]
+        waiting += below
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError:
+        return True
     return False
 
 

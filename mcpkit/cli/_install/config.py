@@ -71,7 +71,7 @@ class InFile:
     def change(self, name: str, entry: Entry | None) -> Change:
         """Set an entry, or remove it if None; everything else is unchanged."""
         after = self._edited(name, entry)
-        lines = _difference(self._before or "", after, str(self.file))
+        lines = difference(self._before or "", after, str(self.file))
         return Change(lines, lines, lambda: self._make(name, entry))
 
     def _make(self, name: str, entry: Entry | None) -> Path | None:
@@ -142,7 +142,7 @@ class ThroughProgram:
             "" if each is None else json.dumps(each, indent=2) for each in (old, entry)
         )
         preview = [shlex.join(command) for command in commands]
-        return Change(_difference(before, after, name), preview, lambda: self._make(commands))
+        return Change(difference(before, after, name), preview, lambda: self._make(commands))
 
     def _make(self, commands: list[list[str]]) -> None:
         program = shutil.which(self._program)
@@ -187,7 +187,8 @@ def _entries(host: Host, file: Path, load: Callable[[str], Any], text: str) -> t
     return data, entries
 
 
-def _difference(before: str, after: str, title: str) -> list[str]:
+def difference(before: str, after: str, title: str) -> list[str]:
+    """Return the lines of a unified diff, with long ones truncated."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), title, title, lineterm="")
     return [truncate(line, MAX_LINE_SHOWN) for line in lines]
 

@@ -70,11 +70,7 @@ CASES: Final[dict[str, Case]] = {
     "NAME002": Case([(server(tool("orders.cancel")), "dot")], [server(tool("orders_cancel"))]),
     "NAME003": Case([(server(tool("c" * 65)), "65")], [server(tool("c" * 64))]),
     "NAME004": Case(
-        [
-            (server(tool("c" * 54)), "as mcp__shop__… it has 65"),
-            (server(tool("c" * 56)), "Cursor skips it"),
-            (server(*(tool("c" * n) for n in range(54, 58))), "4 tools are too long"),
-        ],
+        [(server(tool("c" * 54)), "too long with the prefix")],
         [server(tool("c" * 53)), server(tool("c" * 65))],
     ),
     "NAME005": Case(
