@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final
 
 from mcpkit._utils.fetch import (
     FetchError,
@@ -18,6 +20,9 @@ from mcpkit._utils.names import with_suggestions
 from mcpkit.auth.verifiers import Verifier, VerifierUnavailable, principal_of
 from mcpkit.permissions import scopes_of
 from mcpkit.types import Principal
+
+if TYPE_CHECKING:
+    import anyio
 
 log = get_logger("mcpkit.auth")
 
@@ -108,22 +113,21 @@ class Introspection(Verifier):
         audience: list[Any] = [named] if isinstance(named, str) else named or []
         if "*" not in wanted and not any(each in wanted for each in audience):
             return None
-        now = time.time()
-        for value in (claims.get("exp"), claims.get("nbf")):
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if value is not None and not is_number:
-                return None
-        if claims.get("exp", now + 1) <= now or claims.get("nbf", 0) > now:
+        expires_at, not_before = claims.get("exp"), claims.get("nbf", 0)
+        if type(expires_at) not in (int, float, NoneType) or type(not_before) not in (int, float):
             return None
-        return principal_of(claims, self._issuer, claims.get("exp"))
+        now = time.time()
+        if (expires_at is not None and expires_at <= now) or not_before > now:
+            return None
+        return principal_of(claims, self._issuer, expires_at)
 
 
+@dataclass
 class _Pending:
     """A request about a token, and the claims in its response."""
 
-    def __init__(self, answered: Any) -> None:
-        self.answered = answered
-        self.claims: dict[str, Any] | None = None
+    answered: anyio.Event
+    claims: dict[str, Any] | None = None
 
 
 def _new_limiter() -> Any:

@@ -21,6 +21,22 @@ MAX_KEYS: Final = 100
 MAX_KID: Final = 512
 
 
+async def fetch_metadata(url: str, issuer: str) -> dict[str, Any]:
+    """Return the metadata of an issuer; raise a `FetchError` if there are none."""
+    metadata = await fetch_json(url)
+    if metadata.get("issuer") != issuer:
+        raise FetchError(f"{url} is the metadata of another issuer")
+    return metadata
+
+
+def endpoint_in(metadata: Mapping[str, Any], name: str) -> str:
+    """Return a URL in metadata; raise a `FetchError` if it is missing or not safe."""
+    try:
+        return check_address(metadata.get(name), name)
+    except ValueError as error:
+        raise FetchError(str(error)) from None
+
+
 class KeySet:
     """The keys that an issuer signs with."""
 
@@ -88,23 +104,16 @@ class KeySet:
         parts = urlsplit(self._issuer)
         path = parts.path.rstrip("/")
         origin = f"{parts.scheme}://{parts.netloc}"
-        why = FetchError("it has no metadata")
+        errors: list[str] = []
         for url in (
             f"{origin}/.well-known/oauth-authorization-server{path}",
             f"{origin}{path}/.well-known/openid-configuration",
         ):
             try:
-                metadata = await fetch_json(url)
+                return endpoint_in(await fetch_metadata(url, self._issuer), "jwks_uri")
             except FetchError as error:
-                why = error
-                continue
-            if metadata.get("issuer") != self._issuer:
-                raise FetchError(f"{url} is the metadata of another issuer")
-            try:
-                return check_address(metadata.get("jwks_uri"), "jwks_uri")
-            except ValueError as error:
-                raise FetchError(str(error)) from None
-        raise why
+                errors.append(str(error))
+        raise FetchError("; ".join(errors))
 
 
 def _new_lock() -> Any:

@@ -104,14 +104,7 @@ class Clients:
         kept = await self._store.get("client", id)
         if kept is None:
             raise OAuthError("invalid_client", "This client is not registered here")
-        record = json.loads(kept)
-        return RegisteredClient(
-            id,
-            tuple(record["redirect_uris"]),
-            record["name"],
-            record.get("secret"),
-            method=record["method"],
-        )
+        return _client(id, json.loads(kept))
 
     async def note_use(self, client: RegisteredClient) -> None:
         """Prolong the registration of a client that has got a token."""
@@ -166,15 +159,8 @@ class Clients:
             self._known.move_to_end(url)
             return known[0]
         check_rate(self._fetches, address, "clients with a document")
-        parts = _parts(url)
-        if (
-            len(url) > MAX_URI
-            or parts is None
-            or parts.path in ("", "/")
-            or parts.fragment
-            or "@" in parts.netloc
-            or any(each in (".", "..") for each in parts.path.split("/"))
-        ):
+        path = "" if _problem_of(url) else urlsplit(url).path
+        if path in ("", "/") or not {".", ".."}.isdisjoint(path.split("/")):
             raise OAuthError(
                 "invalid_client", "client_id is not the URL of a client metadata document"
             )
@@ -184,16 +170,11 @@ class Clients:
             raise OAuthError("invalid_client", f"The document of the client: {error}") from None
         if document.get("client_id") != url:
             raise OAuthError("invalid_client", "The document has another client_id")
-        if document.get("client_secret") is not None:
-            raise OAuthError("invalid_client", "A public document must not have a secret")
-        if document.get("token_endpoint_auth_method", "none") != "none":
-            raise OAuthError(
-                "invalid_client", "Clients with a document authenticate with PKCE only"
-            )
-        record = _registration({**document, "token_endpoint_auth_method": "none"})
-        client = RegisteredClient(
-            url, tuple(record["redirect_uris"]), record["name"], method="none", is_document=True
-        )
+        method = document.get("token_endpoint_auth_method", "none")
+        if document.get("client_secret") is not None or method != "none":
+            raise OAuthError("invalid_client", "Clients with a document have no secret")
+        record = _registration({**document, "token_endpoint_auth_method": method})
+        client = replace(_client(url, record), is_document=True)
         self._known[url] = client, now + _DOCUMENT_AGE
         if len(self._known) > MAX_DOCUMENTS:
             self._known.popitem(last=False)
@@ -241,28 +222,22 @@ def _parts(uri: str) -> SplitResult | None:
     return parts
 
 
-def _check_redirect(uri: object) -> str:
-    """Return a redirect URI that may be registered, or raise an `OAuthError`."""
+def _problem_of(uri: object) -> str:
+    """Return why a redirect URI may not be registered; empty if it may."""
     parts = _parts(uri) if isinstance(uri, str) and len(uri) <= MAX_URI else None
     if parts is None or not isinstance(uri, str) or not set(uri).isdisjoint('"<>`{}|^'):
-        raise OAuthError("invalid_redirect_uri", "A redirect URI is malformed")
-    if parts.fragment or "#" in uri or "@" in parts.netloc or "*" in parts.netloc:
-        raise OAuthError(
-            "invalid_redirect_uri", "A redirect URI must not have a fragment or a user"
-        )
+        return "A redirect URI is malformed"
+    if "#" in uri or "@" in parts.netloc or "*" in parts.netloc:
+        return "A redirect URI must not have a fragment or a user"
     scheme = parts.scheme
     # Without a host, a browser finds one in the path.
     if not set(parts.netloc).isdisjoint(";,'") or (scheme == "https" and not parts.hostname):
-        raise OAuthError("invalid_redirect_uri", "A redirect URI needs a valid host")
-    if scheme == "https":
-        return uri
-    if scheme == "http":
-        if parts.hostname and is_loopback_name(parts.hostname):
-            return uri
-        raise OAuthError("invalid_redirect_uri", "http is for loopback addresses only; use https")
+        return "A redirect URI needs a valid host"
+    if scheme == "http" and not is_loopback_name(parts.hostname or ""):
+        return "http is for loopback addresses only; use https"
     if scheme in _DANGEROUS or scheme.startswith("web+") or _SCHEME.fullmatch(scheme) is None:
-        raise OAuthError("invalid_redirect_uri", "This scheme is not allowed for redirects")
-    return uri
+        return "This scheme is not allowed for redirects"
+    return ""
 
 
 # --- registrations --------------------------------------------------------------------------------
@@ -292,16 +267,21 @@ def _registration(metadata: Mapping[str, Any]) -> dict[str, Any]:
         raise OAuthError("invalid_client_metadata", "client_name must be a string")
     # Without control characters and marks of writing direction.
     name = " ".join("".join(filter(str.isprintable, name)).split())[:MAX_NAME]
-    redirect_uris = [_check_redirect(each) for each in uris]
-    return {"redirect_uris": redirect_uris, "method": method, "name": name}
+    for each in uris:
+        if problem := _problem_of(each):
+            raise OAuthError("invalid_redirect_uri", problem)
+    return {"redirect_uris": uris, "method": method, "name": name}
+
+
+def _client(id: str, record: Mapping[str, Any]) -> RegisteredClient:
+    uris, secret = tuple(record["redirect_uris"]), record.get("secret")
+    return RegisteredClient(id, uris, record["name"], secret, method=record["method"])
 
 
 def _checked(client: RegisteredClient) -> RegisteredClient:
     for each in client.redirect_uris:
-        try:
-            _check_redirect(each)
-        except OAuthError as error:
-            raise ValueError(f"the client {client.id!r}: {each!r}: {error}") from None
+        if problem := _problem_of(each):
+            raise ValueError(f"the client {client.id!r}: {each!r}: {problem}")
     if client.machine and client.secret_hash is None:
         raise ValueError(f"the client {client.id!r}: a machine needs a secret (secret_hash=…)")
     if client.secret_hash is not None and not client.secret_hash.startswith("sha256:"):

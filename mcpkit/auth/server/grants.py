@@ -24,7 +24,7 @@ from mcpkit.auth.server.keys import ALGORITHM, KeyStore, hash_of
 from mcpkit.auth.server.login import Login, LoginRefused, ProviderUnavailable, UpstreamTokens, User
 from mcpkit.auth.server.messages import OAuthError
 from mcpkit.auth.server.store import AuthStore
-from mcpkit.auth.verifiers import principal_of
+from mcpkit.auth.verifiers import EndpointUrls, principal_of
 from mcpkit.types import Principal
 
 _CODE_S: Final = 60.0  # seconds for which a code can be redeemed
@@ -165,32 +165,25 @@ class Grants:
         self,
         user: User,
         request: AuthorizationRequest,
-        *,
-        issuer: str,
-        resource: str,
         scopes: tuple[str, ...],
+        urls: EndpointUrls,
     ) -> str:
         """Store a grant, and return the code for the client."""
-        id = secrets.token_urlsafe(18)
         now = self._clock()
-        if user.upstream is not None:
-            sealed = self._keys.seal(_TOKENS.dump_json(user.upstream))
-            await self._store.add("upstream", id, sealed, now + self._refresh_lifetime)
         grant = _Grant(
             request.client_id,
             user.id,
             {name: each for name, each in user.claims.items() if name not in _OWN_CLAIMS},
             scopes,
-            issuer,
-            resource,
+            urls.base,
+            urls.resource,
             has_upstream=user.upstream is not None,
             made=now,
         )
-        try:
-            await self._add_grant(id, grant, self._refresh_lifetime)
-        except OAuthError:
-            await self._store.take("upstream", id)
-            raise
+        id = await self._add(grant, self._refresh_lifetime)
+        if user.upstream is not None:
+            sealed = self._keys.seal(_TOKENS.dump_json(user.upstream))
+            await self._store.add("upstream", id, sealed, now + self._refresh_lifetime)
         text = f"a_{secrets.token_urlsafe(32)}"
         code = _json(
             {
@@ -206,12 +199,11 @@ class Grants:
             raise OAuthError("temporarily_unavailable", "Too many logins at the moment", 503)
         return text
 
-    async def redeem(
-        self, text: str, *, client_id: str, redirect_uri: str | None, verifier: str | None
-    ) -> dict[str, Any]:
+    async def redeem(self, client_id: str, fields: Mapping[str, str]) -> dict[str, Any]:
         """Return a token response for a code; a second use of the code ends the grant."""
         refused = OAuthError("invalid_grant", "The code is not valid")
-        kept = await self._store.get("code", hash_of(text))
+        hash = hash_of(fields.get("code", ""))
+        kept = await self._store.get("code", hash)
         if kept is None:
             raise refused
         code: dict[str, Any] = json.loads(kept)
@@ -220,14 +212,15 @@ class Grants:
             raise refused
         if code["client_id"] != client_id or code["until"] <= self._clock():
             raise refused
-        if redirect_uri is not None and redirect_uri != code["redirect_uri"]:
+        if fields.get("redirect_uri", code["redirect_uri"]) != code["redirect_uri"]:
             raise OAuthError("invalid_grant", "redirect_uri is not that of the code")
-        if verifier is None or _VERIFIER.fullmatch(verifier) is None:
+        verifier = fields.get("code_verifier", "")
+        if _VERIFIER.fullmatch(verifier) is None:
             raise OAuthError("invalid_grant", "code_verifier is missing or malformed")
         if not compare_digest(s256(verifier), code["challenge"]):
             raise OAuthError("invalid_grant", "code_verifier does not match code_challenge")
         used, until = _json({**code, "used": True}), self._clock() + _CODE_KNOWN_S
-        if not await self._store.change("code", hash_of(text), kept, used, until):
+        if not await self._store.change("code", hash, kept, used, until):
             await self.end(code["grant"])  # redeemed by another request meanwhile
             raise refused
         grant = await self._grant(code["grant"])
@@ -237,20 +230,20 @@ class Grants:
 
     # --- tokens -----------------------------------------------------------------------------------
 
-    async def refresh(
-        self, text: str, *, client_id: str, scopes: tuple[str, ...] | None
-    ) -> dict[str, Any]:
+    async def refresh(self, client_id: str, fields: Mapping[str, str]) -> dict[str, Any]:
         """Return a token response for a refresh token, for its scopes or fewer, and rotate it."""
         refused = OAuthError("invalid_grant", "The refresh token is not valid")
         for _ in range(2):
-            found = await self._grant_of(text)
+            found = await self._grant_of(fields.get("refresh_token", ""))
             if found is None:
                 raise refused
             id, number, kept, grant = found
             if grant.client_id != client_id:
                 raise refused
             now = self._clock()
-            wanted = grant.scopes if scopes is None else scopes
+            wanted = grant.scopes
+            if "scope" in fields:
+                wanted = tuple(dict.fromkeys(fields["scope"].split()))
             if not set(wanted) <= set(grant.scopes):
                 raise OAuthError("invalid_scope", "These scopes were not granted")
             user = await self._login.still(User(grant.user, claims=grant.claims))
@@ -275,15 +268,13 @@ class Grants:
         raise refused
 
     async def for_machine(
-        self, client_id: str, issuer: str, resource: str, scopes: tuple[str, ...]
+        self, client_id: str, scopes: tuple[str, ...], urls: EndpointUrls
     ) -> dict[str, Any]:
         """Return a token response for a client that acts for itself (RFC 6749, 4.4)."""
-        id = secrets.token_urlsafe(18)
-        now = self._clock()
         # No user can have this subject (RFC 9700, 4.15).
         subject = f"client:{client_id}"
-        grant = _Grant(client_id, subject, {}, scopes, issuer, resource, made=now, machine=True)
-        await self._add_grant(id, grant, self._token_lifetime)
+        grant = _Grant(client_id, subject, {}, scopes, urls.base, urls.resource, machine=True)
+        id = await self._add(grant, self._token_lifetime)
         found = await self._issued(id, grant, scopes)
         del found["refresh_token"]
         return found
@@ -404,10 +395,13 @@ class Grants:
             return None
         return kept, grant
 
-    async def _add_grant(self, id: str, grant: _Grant, lifetime: float) -> None:
+    async def _add(self, grant: _Grant, lifetime: float) -> str:
+        """Store a grant, and return its id."""
+        id = secrets.token_urlsafe(18)
         until = self._clock() + lifetime
         if not await self._store.add("grant", id, _GRANT.dump_json(grant), until, MAX_GRANTS):
             raise OAuthError("temporarily_unavailable", "Too many grants", 503)
+        return id
 
     # --- providers --------------------------------------------------------------------------------
 

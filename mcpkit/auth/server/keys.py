@@ -16,8 +16,6 @@ import anyio
 from mcpkit._utils.fetch import PerEventLoop
 from mcpkit.auth.server.store import AuthStore
 
-NEEDS: Final = 'AuthorizationServer(…) needs the auth extra: pip install "mcpkit[auth]"'
-
 ALGORITHM: Final = "ES256"
 _FOREVER: Final = 1e12
 _CACHE_S: Final = 60.0  # seconds for which the keys of the store are cached

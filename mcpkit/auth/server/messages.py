@@ -10,10 +10,9 @@ from urllib.parse import parse_qsl, unquote_plus, urlsplit
 import anyio
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from mcpkit._utils.quota import RateLimit
-from mcpkit.auth.server import pages
 from mcpkit.auth.verifiers import EndpointUrls
 
 MAX_BODY: Final = 64 * 1024
@@ -173,11 +172,6 @@ def _plain_url(url: str) -> str:
 def json_response(value: Mapping[str, Any], status: int = 200) -> Response:
     """Return JSON, which must not be cached unless the caller changes the header."""
     return JSONResponse(value, status, {"Cache-Control": "no-store"})
-
-
-def page_response(html: str, status: int = 200, targets: tuple[str, ...] = ()) -> Response:
-    """Return a page; `targets` are the origins to which its forms may redirect."""
-    return HTMLResponse(html, status, pages.headers_of(targets))
 
 
 def redirect(url: str) -> Response:

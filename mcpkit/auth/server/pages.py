@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from typing import Final
 
+from starlette.responses import HTMLResponse, Response
+
+from mcpkit.auth.server.grants import LoginState
 from mcpkit.auth.server.login import LoginAttempt
 
 _STYLE: Final = """
@@ -37,27 +41,25 @@ button.strong { background: var(--strong); border-color: var(--strong); color: v
 _STYLE_HASH: Final = b64encode(sha256(_STYLE.encode()).digest()).decode("ascii")
 
 
-def whole(title: str, body: str) -> str:
-    """Return a page as HTML. The title is text, which is escaped here; the body is HTML."""
-    return (
+def page(title: str, body: str, status: int = 200, targets: Sequence[str] = ()) -> Response:
+    """Return a page without scripts and requests, which no frame may contain.
+
+    The title is text, which is escaped here; the body is HTML. `targets` are the other origins to
+    which its forms may redirect: browsers check these too.
+    """
+    html = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
         f"<body><main>{body}</main></body></html>"
     )
-
-
-def headers_of(form_targets: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the headers of a page without scripts and requests, which no frame may contain.
-
-    `form_targets` are the other origins to which its forms may redirect: browsers check these too.
-    """
-    targets = " ".join(("'self'", *form_targets))
+    allowed = ("'self'", *targets)
     policy = (
-        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; form-action {targets}; "
+        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; "
+        f"form-action {' '.join(allowed)}; "
         "frame-ancestors 'none'; base-uri 'none'"
     )
-    return {
+    headers = {
         "Content-Security-Policy": policy,
         "X-Frame-Options": "DENY",
         "X-Content-Type-Options": "nosniff",
@@ -65,6 +67,7 @@ def headers_of(form_targets: tuple[str, ...] = ()) -> dict[str, str]:
         "Cache-Control": "no-store",
         "Cross-Origin-Opener-Policy": "same-origin",
     }
+    return HTMLResponse(html, status, headers)
 
 
 def heading(attempt: LoginAttempt) -> str:
@@ -74,59 +77,48 @@ def heading(attempt: LoginAttempt) -> str:
     return f"<h1>Log in{server}</h1><p>to connect {client}</p>"
 
 
-def error(problem: str, back: str = "", target: str = "") -> str:
+def error(problem: str, status: int = 400, back: str = "", target: str = "") -> Response:
     """Return the page for a request that must not be redirected to its client automatically.
 
     `back` is a URL that passes the error to the client, as a link, and `target` the origin of it.
     """
-    link = (
-        f'<a class="button" href="{escape(back)}">Tell the program, at {escape(target)}</a>'
-        if back
-        else ""
-    )
+    link = f'<a class="button" href="{escape(back)}">Tell the program, at {escape(target)}</a>'
     body = (
         "<h1>This link does not work</h1>"
         f'<p class="problem" role="alert">{escape(problem)}</p>'
-        f"<p>Return to the program that sent you here, and connect again.</p>{link}"
+        f"<p>Return to the program that sent you here, and connect again.</p>{link if back else ''}"
     )
-    return whole("This link does not work", body)
+    return page("This link does not work", body, status)
 
 
 def consent(
-    *,
-    action: str,
-    state: str,
-    server: str,
-    client_name: str,
-    client_host: str,
-    redirect_to: str,
-    is_local: bool,
-    user: str,
-    scopes: tuple[tuple[str, str], ...],
-) -> str:
-    """Return the page that asks whether a client may act for a user."""
-    name = escape(client_name or "A program without a name")
-    known = (
-        f"<dt>Described at</dt><dd>{escape(client_host)}</dd>"
-        if client_host
-        else f"<dt>Name</dt><dd>{name} (chosen by the program itself, and not verified)</dd>"
-    )
-    place = "A program on this device" if is_local else escape(redirect_to)
-    items = "".join(
-        f"<li>{escape(meaning)}"
-        + (f' <span class="small">({escape(scope)})</span>' if meaning != scope else "")
-        + "</li>"
-        for scope, meaning in scopes
-    )
+    id: str, state: LoginState, server: str, target: str, meanings: Mapping[str, str]
+) -> Response:
+    """Return the page that asks whether a client may act for a user.
+
+    `target` is the origin of the client's redirect URI.
+    """
+    wanted, user = state.wanted, state.user
+    assert user is not None
+    name = escape(wanted.client_name or "A program without a name")
+    known = f"<dt>Name</dt><dd>{name} (chosen by the program itself, and not verified)</dd>"
+    if wanted.client_host:
+        known = f"<dt>Described at</dt><dd>{escape(wanted.client_host)}</dd>"
+    where = "A program on this device" if target.startswith("http:") else escape(target)
+    items = ""
+    for scope in state.scopes:
+        meaning = meanings.get(scope, scope)
+        small = f' <span class="small">({escape(scope)})</span>' if meaning != scope else ""
+        items += f"<li>{escape(meaning)}{small}</li>"
     asked = f"<p>It asks for:</p><ul>{items}</ul>" if items else ""
     body = (
         f"<h1>Let {name} use {escape(server)}?</h1>"
-        f"<p>You are <strong>{escape(user)}</strong>. It will act in your name.</p>"
-        f"{asked}<dl>{known}<dt>You will be redirected to</dt><dd>{place}</dd></dl>"
-        f'<form method="post" action="{escape(action)}">'
-        f'<input type="hidden" name="state" value="{escape(state)}">'
+        f"<p>You are <strong>{escape(user.name or user.id)}</strong>. It will act in your name.</p>"
+        f"{asked}<dl>{known}<dt>You will be redirected to</dt><dd>{where}</dd></dl>"
+        f'<form method="post"><input type="hidden" name="state" value="{escape(id)}">'
         '<button class="strong" name="answer" value="allow">Allow</button>'
         '<button name="answer" value="deny">Do not allow</button></form>'
         '<p class="small">Allow it only if you have just connected this program yourself.</p>'
     )
-    return whole(f"{client_name or 'A program'} – {server}", body)
+    title = f"{wanted.client_name or 'A program'} – {server}"
+    return page(title, body, targets=(target,))

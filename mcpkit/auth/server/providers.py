@@ -31,6 +31,7 @@ from mcpkit._utils.fetch import (
 from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
+from mcpkit.auth.jwks import endpoint_in, fetch_metadata
 from mcpkit.auth.jwt import JWT
 from mcpkit.auth.server.login import (
     Login,
@@ -237,7 +238,8 @@ class UpstreamLogin(Login):
                 raise ValueError(f"scopes: {each!r} is not a scope, which is a text without blanks")
         self._scopes = tuple(dict.fromkeys((*self._provider.scopes, *self._more)))
         self._clock = clock
-        self._known: tuple[float, _Endpoints] | None = None
+        self._known: _Endpoints | None = None
+        self._discovered_at = 0.0
 
     def __repr__(self) -> str:
         return f"<UpstreamLogin: {self._provider.name}>"
@@ -447,40 +449,30 @@ class UpstreamLogin(Login):
                 given.authorization_endpoint, given.token_endpoint, given.user_endpoint
             )
         now = time.monotonic()
-        if self._known is None or now - self._known[0] >= _FRESH_S:
+        if self._known is None or now - self._discovered_at >= _FRESH_S:
             try:
-                found = await self._discovered()
+                self._known = await self._discovered()
             except FetchError:
                 if self._known is None:
                     raise
-                found = self._known[1]
-            self._known = now, found
-        return self._known[1]
+            self._discovered_at = now
+        return self._known
 
     async def _discovered(self) -> _Endpoints:
         """Return the endpoints in the metadata (OpenID Connect Discovery, 4)."""
         url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
-        metadata = await fetch_json(url)
-        if metadata.get("issuer") != self._issuer:
-            raise FetchError(f"{url} is the metadata of another issuer")
-
-        def address(name: str) -> str:
-            try:
-                return check_address(metadata.get(name), name)
-            except ValueError as error:
-                raise FetchError(str(error)) from None
-
+        metadata = await fetch_metadata(url, self._issuer)
         known: Any = metadata.get("id_token_signing_alg_values_supported")
         usable = [each for each in _ALGORITHMS if not is_array(known) or each in known]
         methods: Any = metadata.get("token_endpoint_auth_methods_supported")
         return _Endpoints(
-            address("authorization_endpoint"),
-            address("token_endpoint"),
-            address("userinfo_endpoint") if "userinfo_endpoint" in metadata else "",
+            endpoint_in(metadata, "authorization_endpoint"),
+            endpoint_in(metadata, "token_endpoint"),
+            endpoint_in(metadata, "userinfo_endpoint") if "userinfo_endpoint" in metadata else "",
             JWT(
                 issuer=self._issuer,
                 audience=self._client[0],
-                jwks_url=address("jwks_uri"),
+                jwks_url=endpoint_in(metadata, "jwks_uri"),
                 algorithms=usable or _ALGORITHMS,
             ),
             metadata.get("authorization_response_iss_parameter_supported") is True,

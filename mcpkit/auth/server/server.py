@@ -37,7 +37,7 @@ from mcpkit.auth.server.grants import (
     Grants,
     LoginState,
 )
-from mcpkit.auth.server.keys import NEEDS, KeyStore, hash_of
+from mcpkit.auth.server.keys import KeyStore, hash_of
 from mcpkit.auth.server.login import (
     Login,
     LoginAttempt,
@@ -53,7 +53,6 @@ from mcpkit.auth.server.messages import (
     Request,
     check_rate,
     json_response,
-    page_response,
     read_body,
     redirect,
 )
@@ -131,7 +130,9 @@ class AuthorizationServer(EmbeddedServer):
         clock: Callable[[], float] = time.time,
     ) -> None:
         if find_spec("jwt") is None or find_spec("cryptography") is None:
-            raise ImportError(NEEDS)
+            raise ImportError(
+                'AuthorizationServer(…) needs the auth extra: pip install "mcpkit[auth]"'
+            )
         for name, given, minimum in (
             ("token_lifetime", token_lifetime, 1),
             ("refresh_lifetime", refresh_lifetime, token_lifetime),
@@ -297,8 +298,7 @@ class AuthorizationServer(EmbeddedServer):
             if client.is_given:
                 return back
             # A client that anyone can register must not redirect users by a link (RFC 9700, 4.11).
-            html = pages.error(str(error), back.headers["Location"], origin_of(redirect_uri))
-            return page_response(html, 400)
+            return pages.error(str(error), 400, back.headers["Location"], origin_of(redirect_uri))
 
     def _scopes_for(
         self, urls: EndpointUrls, client: RegisteredClient, scope: str | None
@@ -387,7 +387,7 @@ class AuthorizationServer(EmbeddedServer):
         if isinstance(outcome, Redirect):
             check_address(outcome.url.partition("#")[0], "Redirect")
             return redirect(outcome.url)
-        return page_response(pages.whole(outcome.title, outcome.body), outcome.status)
+        return pages.page(outcome.title, outcome.body, outcome.status)
 
     async def _state(
         self, request: Request, *, take: bool = False
@@ -417,24 +417,11 @@ class AuthorizationServer(EmbeddedServer):
             raise OAuthError("invalid_request", "The login is not complete")
         if not request.is_post:
             target = origin_of(wanted.redirect_uri)
-            html = pages.consent(
-                action=urls.base + CONSENT,
-                state=id,
-                server=urls.name,
-                client_name=wanted.client_name,
-                client_host=wanted.client_host,
-                redirect_to=target,
-                is_local=target.startswith("http:"),
-                user=user.name or user.id,
-                scopes=tuple((each, self._scopes.get(each, each)) for each in state.scopes),
-            )
-            return page_response(html, targets=(target,))
+            return pages.consent(id, state, urls.name, target, self._scopes)
         if request.fields.get("answer") != "allow":
             return _refused_back(urls, wanted, "The user has not allowed it")
         try:
-            code = await self._grants.begin(
-                user, wanted, issuer=urls.base, resource=urls.resource, scopes=state.scopes
-            )
+            code = await self._grants.begin(user, wanted, state.scopes, urls)
         except OAuthError as error:
             return _redirect_back(urls, wanted, **error.members)
         return _redirect_back(urls, wanted, code=code)
@@ -444,29 +431,18 @@ class AuthorizationServer(EmbeddedServer):
     async def _token(self, request: Request) -> Response:
         request.check_form()
         client = await self._authenticated(request)
-        fields = request.fields
-        grant_type = fields.get("grant_type")
+        fields, urls = request.fields, request.urls
         request.check_resource()
+        grant_type = fields.get("grant_type")
         if grant_type == "authorization_code":
-            issued = await self._grants.redeem(
-                fields.get("code", ""),
-                client_id=client.id,
-                redirect_uri=fields.get("redirect_uri"),
-                verifier=fields.get("code_verifier"),
-            )
+            issued = await self._grants.redeem(client.id, fields)
         elif grant_type == "refresh_token":
-            scope = fields.get("scope")
-            issued = await self._grants.refresh(
-                fields.get("refresh_token", ""),
-                client_id=client.id,
-                scopes=None if scope is None else tuple(dict.fromkeys(scope.split())),
-            )
+            issued = await self._grants.refresh(client.id, fields)
         elif grant_type == "client_credentials":
             if not client.machine:
                 raise OAuthError("unauthorized_client", "This client cannot act for itself")
-            urls = request.urls
             scopes = self._scopes_for(urls, client, fields.get("scope"))
-            issued = await self._grants.for_machine(client.id, urls.base, urls.resource, scopes)
+            issued = await self._grants.for_machine(client.id, scopes, urls)
         else:
             raise OAuthError("unsupported_grant_type", "This grant_type is not supported")
         await self._clients.note_use(client)
@@ -529,7 +505,7 @@ _ENDPOINTS: Final[Mapping[str, tuple[str, _Endpoint]]] = {
 
 def _error_response(error: OAuthError, is_page: bool) -> Response:
     if is_page:
-        return page_response(pages.error(str(error)), error.status)
+        return pages.error(str(error), error.status)
     response = json_response(error.members, error.status)
     if error.status == 401:
         response.headers["WWW-Authenticate"] = "Basic"
@@ -572,19 +548,15 @@ class _FunctionLogin(Login):
     def __init__(self, ask: LoginFunction) -> None:
         self._ask = ask
 
-    async def begin(self, attempt: LoginAttempt) -> Outcome:
-        return await self.answer(attempt)
-
     async def answer(self, attempt: LoginAttempt) -> Outcome:
         found = self._ask(attempt)
         if inspect.isawaitable(found):
             found = await found
         if not isinstance(found, (User, Page, Redirect)):
-            raise TypeError(
-                f"a function of login= returns a User, a Page or a Redirect, "
-                f"not {type(found).__name__}"
-            )
+            raise TypeError("a function of login= returns a User, a Page or a Redirect")
         return found
+
+    begin = answer
 
 
 def _login_of(given: Any) -> Login:
