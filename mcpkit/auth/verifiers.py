@@ -100,9 +100,7 @@ class _FunctionVerifier(Verifier):
         if inspect.isawaitable(found):
             found = await found
         if found is not None and not isinstance(found, Principal):
-            raise TypeError(
-                f"a function of auth= returns a Principal or None, not {type(found).__name__}"
-            )
+            raise TypeError("a function of auth= returns a Principal or None")
         return found
 
 
@@ -184,13 +182,13 @@ def resource_server(auth: Any) -> ResourceServer:
 def _verifier(given: Any) -> Verifier:
     if isinstance(given, Verifier):
         return given
-    is_class = isinstance(given, type)
-    if callable(given) and not is_class:
+    if isinstance(given, type):
+        raise TypeError(f"auth= is the class {given.__name__}; call it: {given.__name__}(…)")
+    if callable(given):
         return _FunctionVerifier(cast("Verify", given))
-    wrong = f"the class {given.__name__}; call it: {given.__name__}(…)" if is_class else None
     raise TypeError(
-        f"auth= takes an AuthorizationServer(login=…), verifiers (JWT, Introspection, Keys) and "
-        f"functions of a token, not {wrong or type(given).__name__}"
+        "auth= takes an AuthorizationServer(login=…), verifiers (JWT, Introspection, Keys) and "
+        f"functions of a token, not {type(given).__name__}"
     )
 
 

@@ -43,7 +43,7 @@ async def test_a_function_may_know_tokens() -> None:
         [verifier] = resource_server(given).verifiers
         assert await verifier.verify("ann", None) == Principal("ann")
     [verifier] = resource_server(str.upper).verifiers
-    with pytest.raises(TypeError, match="a Principal or None, not str"):
+    with pytest.raises(TypeError, match="a Principal or None"):
         await verifier.verify("ann", None)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hmac import compare_digest
@@ -90,7 +89,7 @@ class Clients:
         self.dynamic = dynamic
         self.documents = documents
         self._clock = clock
-        self._known: OrderedDict[str, tuple[RegisteredClient, float]] = OrderedDict()
+        self._known: dict[str, tuple[RegisteredClient, float]] = {}
         self._registrations = RateLimit(MAX_REGISTRATIONS, MAX_REGISTRATIONS / 3600, clock)
         self._fetches = RateLimit(MAX_FETCHES, MAX_FETCHES / 600, clock)
 
@@ -156,14 +155,11 @@ class Clients:
         now = self._clock()
         known = self._known.get(url)
         if known is not None and known[1] > now:
-            self._known.move_to_end(url)
             return known[0]
         check_rate(self._fetches, address, "clients with a document")
         path = "" if _problem_of(url) else urlsplit(url).path
         if path in ("", "/") or not {".", ".."}.isdisjoint(path.split("/")):
-            raise OAuthError(
-                "invalid_client", "client_id is not the URL of a client metadata document"
-            )
+            raise OAuthError("invalid_client", "client_id is not the URL of a document")
         try:
             document = await fetch_public(url, MAX_DOCUMENT)
         except FetchError as error:
@@ -177,7 +173,7 @@ class Clients:
         client = replace(_client(url, record), is_document=True)
         self._known[url] = client, now + _DOCUMENT_AGE
         if len(self._known) > MAX_DOCUMENTS:
-            self._known.popitem(last=False)
+            del self._known[next(iter(self._known))]
         return client
 
 
@@ -254,10 +250,8 @@ def _registration(metadata: Mapping[str, Any]) -> dict[str, Any]:
         raise OAuthError("invalid_redirect_uri", f"redirect_uris must have 1 to {MAX_URIS} URIs")
     method = metadata.get("token_endpoint_auth_method", "client_secret_basic")
     if method not in METHODS:
-        raise OAuthError(
-            "invalid_client_metadata",
-            f"token_endpoint_auth_method must be one of {', '.join(METHODS)}",
-        )
+        why = f"token_endpoint_auth_method must be one of {', '.join(METHODS)}"
+        raise OAuthError("invalid_client_metadata", why)
     for member, known in (("grant_types", _GRANTS), ("response_types", ("code",))):
         found: Any = metadata.get(member, list(known))
         if not is_array(found) or known[0] not in found:

@@ -71,23 +71,16 @@ class KeyStore:
         return self._fernet.encrypt(value)
 
     def open(self, sealed: bytes) -> bytes:
-        """Return sealed bytes, or raise a `ValueError` if this server has not sealed them."""
+        """Return sealed bytes, or raise a `RuntimeError` if this server has not sealed them."""
         from cryptography.fernet import InvalidToken
 
         try:
             return self._fernet.decrypt(sealed)
         except InvalidToken:
-            raise ValueError("sealed with another secret, or changed") from None
-
-    def check(self, kept: bytes | None, where: str) -> None:
-        """Raise a `ValueError` that names the store, if its keys cannot be read."""
-        try:
-            if kept is not None:
-                self.open(kept)
-        except ValueError:
-            raise ValueError(
-                f"{where} was sealed with another secret: set MCPKIT_SECRET, or secret=, to that "
-                f"secret (or to both, the new one first), or delete the file, which ends all logins"
+            raise RuntimeError(
+                f"{self._store!r} was sealed with another secret: set MCPKIT_SECRET, or secret=, "
+                f"to that secret (or to both, the new one first), or use a new store, which ends "
+                f"all logins"
             ) from None
 
     async def mac(self, text: str) -> str:
@@ -139,30 +132,24 @@ class KeyStore:
         return now - self._keys[-1].made >= self._lifetime
 
     async def _read(self, now: float) -> bool:
-        """Load the keys, and add a new one if it is time; return False to load them again."""
+        """Load the keys; return False if there are none or one is due, after storing a new one."""
         kept = await self._store.get("keys", "keys")
         if kept is None:
             self._mac = secrets.token_bytes(32)
-            made = self._written((_new_key(now),))
-            return await self._store.add("keys", "keys", made, _FOREVER) and await self._read(now)
-        try:
-            known = json.loads(self.open(kept))
-        except ValueError:
-            raise RuntimeError(
-                "the keys of the authorization server were sealed with another secret; pass that "
-                "secret, or use a new store"
-            ) from None
+            await self._store.add("keys", "keys", self._written([_new_key(now)]), _FOREVER)
+            return False
+        known = json.loads(self.open(kept))
         self._mac = bytes.fromhex(known["mac"])
         self._keys = tuple(SigningKey(*each) for each in known["keys"])
         if not self._is_due(now):
             return True
         since = now - self._lifetime - self._overlap
         living = [each for each in self._keys if each.made > since]
-        made = self._written((*living, _new_key(now)))
+        made = self._written([*living, _new_key(now)])
         await self._store.change("keys", "keys", kept, made, _FOREVER)
-        return False  # this or another process has added a key
+        return False
 
-    def _written(self, keys: tuple[SigningKey, ...]) -> bytes:
+    def _written(self, keys: Sequence[SigningKey]) -> bytes:
         return self.seal(json.dumps({"mac": self._mac.hex(), "keys": keys}).encode())
 
 

@@ -9,8 +9,9 @@ from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
 import anyio
 from starlette.datastructures import Headers
-from starlette.requests import cookie_parser
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.requests import ClientDisconnect, cookie_parser
+from starlette.requests import Request as HttpRequest
+from starlette.responses import RedirectResponse, Response
 
 from mcpkit._utils.quota import RateLimit
 from mcpkit.auth.verifiers import EndpointUrls
@@ -19,6 +20,7 @@ MAX_BODY: Final = 64 * 1024
 MAX_QUERY: Final = 16 * 1024
 LOGIN_S: Final = 600.0  # seconds from the first page of a login to the last
 _BODY_S: Final = 30.0  # seconds for a body to arrive
+NO_STORE: Final = {"Cache-Control": "no-store"}
 
 
 class OAuthError(Exception):
@@ -52,6 +54,9 @@ class Request:
         self.body = body
         self.is_post = scope["method"] == "POST"
         self.headers = Headers(raw=scope["headers"])
+        self._is_secure = urls.base.startswith("https:")
+        # Browsers accept this prefix over https only, and from this host only.
+        self._cookie_name = "__Host-mcpkit-visit" if self._is_secure else "mcpkit-visit"
         query: bytes = scope.get("query_string") or b""
         if len(query) > MAX_QUERY:
             raise OAuthError("invalid_request", "The query is too long", 414)
@@ -90,13 +95,9 @@ class Request:
 
     def check_resource(self) -> None:
         """Reject a request for a token for another server (RFC 8707, 2)."""
-        for each in self.resources:
-            try:
-                is_ours = _plain_url(each) == _plain_url(self.urls.resource)
-            except ValueError:
-                is_ours = False
-            if not is_ours:
-                raise OAuthError("invalid_target", "Tokens are issued for this server only")
+        ours = _plain_url(self.urls.resource)
+        if any(_plain_url(each) != ours for each in self.resources):
+            raise OAuthError("invalid_target", "Tokens are issued for this server only")
 
     def credentials(self) -> tuple[str, str] | None:
         """Return the id and the secret in the header ``Authorization``; None if it is missing."""
@@ -112,17 +113,6 @@ class Request:
         if kind.lower() != "basic" or not colon:
             raise OAuthError("invalid_client", "The header Authorization is malformed", 401)
         return unquote_plus(id), unquote_plus(secret)
-
-    # --- the browser ------------------------------------------------------------------------------
-
-    @property
-    def _is_secure(self) -> bool:
-        return self.urls.base.startswith("https:")
-
-    @property
-    def _cookie_name(self) -> str:
-        # Browsers accept this prefix over https only, and from this host only.
-        return "__Host-mcpkit-visit" if self._is_secure else "mcpkit-visit"
 
     def browser(self) -> str | None:
         """Return the id of the browser; None if it has no cookie of this server."""
@@ -147,34 +137,28 @@ async def read_body(scope: Mapping[str, Any], receive: Any) -> bytes:
     if scope["method"] != "POST":
         return b""
     body = bytearray()
-    with anyio.move_on_after(_BODY_S):
-        while True:
-            event = await receive()
-            if event["type"] == "http.disconnect":
-                raise OAuthError("invalid_request", "The request is not complete")
-            body += event.get("body", b"")
-            if len(body) > MAX_BODY:
-                raise OAuthError("invalid_request", "The request is too large", 413)
-            if not event.get("more_body"):
-                return bytes(body)
-    raise OAuthError("invalid_request", "The request has not arrived in time", 408)
+    try:
+        with anyio.fail_after(_BODY_S):
+            async for part in HttpRequest(dict(scope), receive).stream():
+                body += part
+                if len(body) > MAX_BODY:
+                    raise OAuthError("invalid_request", "The request is too large", 413)
+    except ClientDisconnect:
+        raise OAuthError("invalid_request", "The request is not complete") from None
+    except TimeoutError:
+        raise OAuthError("invalid_request", "The request has not arrived in time", 408) from None
+    return bytes(body)
 
 
 def _plain_url(url: str) -> str:
     """Return a URL without query, in lower case up to its path, and without a slash at its end."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
     return f"{parts.scheme.lower()}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
-
-
-# --- responses ------------------------------------------------------------------------------------
-
-
-def json_response(value: Mapping[str, Any], status: int = 200) -> Response:
-    """Return JSON, which must not be cached unless the caller changes the header."""
-    return JSONResponse(value, status, {"Cache-Control": "no-store"})
 
 
 def redirect(url: str) -> Response:
     """Redirect the browser, with GET (RFC 9700, 4.12)."""
-    headers = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
-    return RedirectResponse(url, 303, headers)
+    return RedirectResponse(url, 303, {**NO_STORE, "Referrer-Policy": "no-referrer"})

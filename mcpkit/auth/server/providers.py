@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hmac import compare_digest
 from html import escape
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from pydantic_core import to_json
@@ -162,17 +162,6 @@ Allow: TypeAlias = Iterable[str] | Mapping[str, "Iterable[str] | None"] | Callab
 """Who may log in: names, names with the scopes that they may grant, or a function."""
 
 
-class _Endpoints(NamedTuple):
-    """The endpoints of a provider, and what it supports."""
-
-    authorization: str
-    token: str
-    user: str
-    id_tokens: JWT | None = None
-    names_itself: bool = False
-    takes_basic: bool = False
-
-
 class UpstreamLogin(Login):
     """Users log in with their account at a provider.
 
@@ -226,20 +215,18 @@ class UpstreamLogin(Login):
         if self._provider.needs_secret and not client_secret:
             raise ValueError(f"client_secret= is missing: {name} requires it for every login")
         if allow is None and not ("{tenant}" in self._provider.issuer and tenant != _CONSUMERS):
-            raise ValueError(
-                f"anyone can have an account with {name}: say who may log in, with allow=[…]; "
-                f"allow=lambda user: True allows everyone"
-            )
+            raise ValueError(f"anyone can have an account with {name}: say who may, with allow=[…]")
         self._client = client_id, client_secret
         self._may = _allowing(allow, self._provider)
         self._more = (scopes,) if isinstance(scopes, str) else tuple(scopes)
         for each in self._more:
             if not is_scope(each):
-                raise ValueError(f"scopes: {each!r} is not a scope, which is a text without blanks")
+                raise ValueError(f"scopes: {each!r} is not a scope")
         self._scopes = tuple(dict.fromkeys((*self._provider.scopes, *self._more)))
         self._clock = clock
-        self._known: _Endpoints | None = None
-        self._discovered_at = 0.0
+        self._id_tokens: JWT | None = None  # with OpenID Connect, once its metadata are known
+        self._names_itself = self._takes_basic = False
+        self._discover_after = 0.0
 
     def __repr__(self) -> str:
         return f"<UpstreamLogin: {self._provider.name}>"
@@ -249,7 +236,7 @@ class UpstreamLogin(Login):
     async def begin(self, attempt: LoginAttempt) -> Outcome:
         """Redirect the browser to the provider."""
         try:
-            endpoints = await self._endpoints()
+            await self._discover()
         except FetchError as error:
             return self._problem(attempt, "does not answer", str(error))
         verifier, nonce = secrets.token_urlsafe(48), secrets.token_urlsafe(32)
@@ -265,13 +252,13 @@ class UpstreamLogin(Login):
             "code_challenge": s256(verifier),
             "code_challenge_method": "S256",
         }
-        if endpoints.id_tokens is not None:
+        if self._id_tokens is not None:
             query["nonce"] = nonce
         if self._more:
             query.update(self._provider.offline)
         if "offline_access" in self._more:
             query["prompt"] = "consent"  # required (OpenID Connect Core, 11)
-        parts = urlsplit(endpoints.authorization)
+        parts = urlsplit(self._provider.authorization_endpoint)
         encoded = urlencode([*parse_qsl(parts.query), *query.items()])
         return Redirect(parts._replace(query=encoded).geturl())
 
@@ -283,8 +270,8 @@ class UpstreamLogin(Login):
         if attempt.posted or verifier is None or not fields.keys() & {"code", "error"}:
             return await self.begin(attempt)
         try:
-            endpoints = await self._endpoints()
-            named = fields.get("iss", "" if endpoints.names_itself else self._issuer)
+            await self._discover()
+            named = fields.get("iss", "" if self._names_itself else self._issuer)
             if not compare_digest(named.encode(), self._issuer.encode()):
                 raise LoginRefused(f"The redirect is not from {name}")  # RFC 9207
             if "error" in fields:
@@ -295,11 +282,11 @@ class UpstreamLogin(Login):
                 "redirect_uri": attempt.action,
                 "code_verifier": verifier,
             }
-            response = await self._request(endpoints, form)
-            tokens = self._tokens(response)
+            response = await self._request(form)
+            tokens = self._tokens(response, UpstreamTokens("", scopes=frozenset(self._scopes)))
             claims = None
             if tokens is not None:
-                claims = await self._claims(endpoints, response.document, tokens, nonce)
+                claims = await self._claims(response.document, tokens, nonce)
         except (FetchError, VerifierUnavailable) as error:
             return self._problem(attempt, "does not answer", str(error))
         if tokens is None or claims is None:
@@ -320,31 +307,21 @@ class UpstreamLogin(Login):
     # --- users and their tokens -------------------------------------------------------------------
 
     async def _claims(
-        self,
-        endpoints: _Endpoints,
-        document: Mapping[str, Any],
-        tokens: UpstreamTokens,
-        nonce: str | None,
+        self, document: Mapping[str, Any], tokens: UpstreamTokens, nonce: str | None
     ) -> dict[str, Any] | None:
         """Return the claims of a user; None if they are not valid."""
         found: dict[str, Any] = {}
-        if endpoints.id_tokens is not None:
-            id_token: Any = document.get("id_token")
-            if not isinstance(id_token, str):
-                return None
-            principal = await endpoints.id_tokens.verify(id_token, None)
-            if principal is None:
-                return None
-            found = dict(principal.claims)
-            # Not a secret: the browser has sent it along.
-            if not nonce or found.get("nonce") != nonce:
-                return None
-            if found.get("azp", self._client[0]) != self._client[0]:
+        if self._id_tokens is not None:
+            principal = await self._id_tokens.verify(str(document.get("id_token")), None)
+            found = {} if principal is None else dict(principal.claims)
+            client = self._client[0]
+            # The nonce is not a secret: the browser has sent it along.
+            if not nonce or found.get("nonce") != nonce or found.get("azp", client) != client:
                 return None
         # The ID token may contain nothing but the subject (Core, 5.3).
-        if endpoints.user and not ("name" in found and "email" in found):
+        if self._provider.user_endpoint and not ("name" in found and "email" in found):
             headers = {"Authorization": f"Bearer {tokens.access_token}"}
-            more = await fetch_json(endpoints.user, headers=headers)
+            more = await fetch_json(self._provider.user_endpoint, headers=headers)
             if found and more.get("sub") != found["sub"]:
                 return None  # the claims of another user (Core, 5.3.2)
             if "email" in found:
@@ -372,10 +349,8 @@ class UpstreamLogin(Login):
             raise LoginRefused("This account may not log in here")
         return found
 
-    def _tokens(
-        self, response: Response, before: UpstreamTokens | None = None
-    ) -> UpstreamTokens | None:
-        """Return the tokens in a response; None if there are none."""
+    def _tokens(self, response: Response, before: UpstreamTokens) -> UpstreamTokens | None:
+        """Return the tokens in a response, which replace those before; None if there are none."""
         document = response.document
         token: Any = document.get("access_token")
         if response.status != 200 or not isinstance(token, str) or not token.isascii():
@@ -387,13 +362,12 @@ class UpstreamLogin(Login):
         scope: Any = document.get("scope")
         # GitHub separates them by commas.
         granted = scope.replace(",", " ").split() if isinstance(scope, str) else None
-        usual = self._scopes if before is None else before.scopes
         is_number = isinstance(lifetime, (int, float)) and 0 <= lifetime <= MAX_LIFETIME
         return UpstreamTokens(
             token,
-            refresh if isinstance(refresh, str) else getattr(before, "refresh_token", None),
+            refresh if isinstance(refresh, str) else before.refresh_token,
             self._clock() + float(lifetime) if is_number else None,
-            frozenset(usual if granted is None else granted),
+            before.scopes if granted is None else frozenset(granted),
             self.key,
         )
 
@@ -413,7 +387,8 @@ class UpstreamLogin(Login):
             raise ended
         form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token}
         try:
-            response = await self._request(await self._endpoints(), form)
+            await self._discover()
+            response = await self._request(form)
         except FetchError as error:
             raise ProviderUnavailable(f"{self._provider.name} does not answer: {error}") from None
         if response.is_temporary:
@@ -424,60 +399,58 @@ class UpstreamLogin(Login):
             raise ended
         return found
 
-    async def _request(self, endpoints: _Endpoints, form: Mapping[str, str]) -> Response:
+    async def _request(self, form: Mapping[str, str]) -> Response:
         """Request tokens, authenticated as the provider's client (RFC 6749, 2.3.1)."""
         id, secret = self._client
         headers: dict[str, str] = {}
-        if secret is not None and endpoints.takes_basic:
+        if secret is not None and self._takes_basic:
             headers["Authorization"] = basic_credentials(id, secret)
         else:
             form = {**form, "client_id": id}
             if secret is not None:
                 form["client_secret"] = secret
-        response = await fetch(endpoints.token, form=form, headers=headers)
+        url = self._provider.token_endpoint
+        response = await fetch(url, form=form, headers=headers)
         if response.status == 200 and not response.is_json:
-            raise FetchError(f"{endpoints.token} answered without JSON")
+            raise FetchError(f"{url} answered without JSON")
         return response
 
     # --- discovery --------------------------------------------------------------------------------
 
-    async def _endpoints(self) -> _Endpoints:
-        """Return the endpoints, discovered again from time to time."""
-        if not self._issuer:
-            given = self._provider
-            return _Endpoints(
-                given.authorization_endpoint, given.token_endpoint, given.user_endpoint
-            )
+    async def _discover(self) -> None:
+        """Find the endpoints in the metadata (OpenID Connect Discovery, 4), from time to time."""
         now = time.monotonic()
-        if self._known is None or now - self._discovered_at >= _FRESH_S:
-            try:
-                self._known = await self._discovered()
-            except FetchError:
-                if self._known is None:
-                    raise
-            self._discovered_at = now
-        return self._known
+        if not self._issuer or now < self._discover_after:
+            return
+        try:
+            await self._read_metadata()
+        except FetchError:
+            if self._id_tokens is None:
+                raise
+        self._discover_after = now + _FRESH_S
 
-    async def _discovered(self) -> _Endpoints:
-        """Return the endpoints in the metadata (OpenID Connect Discovery, 4)."""
+    async def _read_metadata(self) -> None:
         url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
         metadata = await fetch_metadata(url, self._issuer)
         known: Any = metadata.get("id_token_signing_alg_values_supported")
         usable = [each for each in _ALGORITHMS if not is_array(known) or each in known]
-        methods: Any = metadata.get("token_endpoint_auth_methods_supported")
-        return _Endpoints(
-            endpoint_in(metadata, "authorization_endpoint"),
-            endpoint_in(metadata, "token_endpoint"),
-            endpoint_in(metadata, "userinfo_endpoint") if "userinfo_endpoint" in metadata else "",
-            JWT(
-                issuer=self._issuer,
-                audience=self._client[0],
-                jwks_url=endpoint_in(metadata, "jwks_uri"),
-                algorithms=usable or _ALGORITHMS,
-            ),
-            metadata.get("authorization_response_iss_parameter_supported") is True,
-            not is_array(methods) or "client_secret_basic" in methods,
+        id_tokens = JWT(
+            issuer=self._issuer,
+            audience=self._client[0],
+            jwks_url=endpoint_in(metadata, "jwks_uri"),
+            algorithms=usable or _ALGORITHMS,
         )
+        has_user = "userinfo_endpoint" in metadata
+        self._provider = replace(
+            self._provider,
+            authorization_endpoint=endpoint_in(metadata, "authorization_endpoint"),
+            token_endpoint=endpoint_in(metadata, "token_endpoint"),
+            user_endpoint=endpoint_in(metadata, "userinfo_endpoint") if has_user else "",
+        )
+        methods: Any = metadata.get("token_endpoint_auth_methods_supported")
+        self._takes_basic = not is_array(methods) or "client_secret_basic" in methods
+        self._names_itself = metadata.get("authorization_response_iss_parameter_supported") is True
+        self._id_tokens = id_tokens
 
 
 def _found(provider: Any) -> tuple[str, Provider]:
@@ -491,14 +464,11 @@ def _found(provider: Any) -> tuple[str, Provider]:
                 return name, each
         if "://" not in provider:
             raise ValueError(
-                f"there is no provider {provider!r}: use {', '.join(PROVIDERS)}, or the URL of an "
-                f"issuer of OpenID Connect"
+                f"there is no provider {provider!r}: use {', '.join(PROVIDERS)}, or an issuer's URL"
             )
         provider = Provider(urlsplit(provider).netloc, issuer=provider)
     if not isinstance(provider, Provider):
-        raise TypeError(
-            f"provider= takes a name, an issuer or a Provider, not {type(provider).__name__}"
-        )
+        raise TypeError("provider= takes a name, the URL of an issuer, or a Provider")
     parts = urlsplit(provider.issuer or provider.authorization_endpoint)
     path = parts.path.rstrip("/") if provider.issuer else ""
     return f"{parts.netloc.lower()}{path}", provider
@@ -519,9 +489,7 @@ def _allowing(allow: Allow | None, provider: Provider) -> Callable[[User], Allow
         if not isinstance(name, str) or not name.strip("@ "):
             raise ValueError(f"allow: {name!r} is not a name")
         if name.startswith("@") and not ("email" in provider.names or provider.domain):
-            raise ValueError(
-                f"allow: {provider.name} does not say the domains of its users: {name!r}"
-            )
+            raise ValueError(f"allow: {provider.name} has no domains of users: {name!r}")
         limit = None if scopes is None else frozenset(scopes_of(scopes, f"allow[{name!r}]"))
         limits[_plain(name)] = limit
 

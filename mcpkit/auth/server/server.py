@@ -49,10 +49,10 @@ from mcpkit.auth.server.login import (
 )
 from mcpkit.auth.server.messages import (
     LOGIN_S,
+    NO_STORE,
     OAuthError,
     Request,
     check_rate,
-    json_response,
     read_body,
     redirect,
 )
@@ -130,9 +130,7 @@ class AuthorizationServer(EmbeddedServer):
         clock: Callable[[], float] = time.time,
     ) -> None:
         if find_spec("jwt") is None or find_spec("cryptography") is None:
-            raise ImportError(
-                'AuthorizationServer(…) needs the auth extra: pip install "mcpkit[auth]"'
-            )
+            raise ImportError('AuthorizationServer(…) needs pip install "mcpkit[auth]"')
         for name, given, minimum in (
             ("token_lifetime", token_lifetime, 1),
             ("refresh_lifetime", refresh_lifetime, token_lifetime),
@@ -158,8 +156,12 @@ class AuthorizationServer(EmbeddedServer):
             overlap=token_lifetime + EXTRA_LIFETIME,
             clock=clock,
         )
-        if isinstance(self._store, SqliteAuthStore):
-            self._keys.check(self._store.peek("keys", "keys"), repr(self._store))
+        record = self._store.peek() if isinstance(self._store, SqliteAuthStore) else None
+        if record is not None:
+            try:
+                self._keys.open(record)
+            except RuntimeError as error:
+                raise ValueError(str(error)) from None
         self._clients = Clients(self._store, clients, dynamic_registration, client_documents, clock)
         self._logins = RateLimit(MAX_LOGINS // 10, MAX_LOGINS // 10 / LOGIN_S, clock)
         self._answers = RateLimit(MAX_ANSWERS_EACH, MAX_ANSWERS_EACH / LOGIN_S, clock)
@@ -257,7 +259,7 @@ class AuthorizationServer(EmbeddedServer):
         }
         if self._clients.dynamic:
             document["registration_endpoint"] = base + REGISTER
-        return json_response(document)
+        return JSONResponse(document, headers=NO_STORE)
 
     async def _jwks(self, request: Request) -> Response:
         del request
@@ -322,7 +324,7 @@ class AuthorizationServer(EmbeddedServer):
         record = state.dump(self._keys)
         if not await self._store.add(_LOGIN, id, record, expires, MAX_LOGINS):
             raise OAuthError("temporarily_unavailable", "Too many logins at the moment")
-        response = await self._ask_login(self._login.begin, request, id, record, state)
+        response = await self._ask_login(request, id, record, state)
         request.set_browser(response, browser)
         return response
 
@@ -342,15 +344,10 @@ class AuthorizationServer(EmbeddedServer):
         counted = state.dump(self._keys)
         if not await self._store.change(_LOGIN, id, record, counted, state.expires):
             raise OAuthError("invalid_request", "This page was sent twice at once", 409)
-        return await self._ask_login(self._login.answer, request, id, counted, state)
+        return await self._ask_login(request, id, counted, state)
 
     async def _ask_login(
-        self,
-        ask: Callable[[LoginAttempt], Awaitable[Outcome]],
-        request: Request,
-        id: str,
-        record: bytes,
-        state: LoginState,
+        self, request: Request, id: str, record: bytes, state: LoginState
     ) -> Response:
         """Ask the login, and turn its outcome into a response."""
         wanted = state.wanted
@@ -366,6 +363,7 @@ class AuthorizationServer(EmbeddedServer):
             request.urls.name,
         )
         try:
+            ask = self._login.answer if state.answers else self._login.begin
             outcome = await ask(attempt)
         except LoginRefused as error:
             await self._store.take(_LOGIN, id)
@@ -446,13 +444,13 @@ class AuthorizationServer(EmbeddedServer):
         else:
             raise OAuthError("unsupported_grant_type", "This grant_type is not supported")
         await self._clients.note_use(client)
-        return json_response(issued)
+        return JSONResponse(issued, headers=NO_STORE)
 
     async def _revoke(self, request: Request) -> Response:
         request.check_form()
         client = await self._authenticated(request)
         await self._grants.revoke(request.fields.get("token", ""), client.id)
-        return Response(headers={"Cache-Control": "no-store"})
+        return Response(headers=NO_STORE)
 
     async def _authenticated(self, request: Request) -> RegisteredClient:
         """Return the client of a request, authenticated by its one method (RFC 6749, 2.3)."""
@@ -485,7 +483,7 @@ class AuthorizationServer(EmbeddedServer):
         if not self._clients.dynamic:
             raise OAuthError("access_denied", "Clients cannot register themselves here", 403)
         members = await self._clients.register(request.body, request.urls.caller)
-        return json_response(members, 201)
+        return JSONResponse(members, 201, NO_STORE)
 
 
 _Endpoint: TypeAlias = Callable[[AuthorizationServer, Request], Awaitable[Response]]
@@ -506,7 +504,7 @@ _ENDPOINTS: Final[Mapping[str, tuple[str, _Endpoint]]] = {
 def _error_response(error: OAuthError, is_page: bool) -> Response:
     if is_page:
         return pages.error(str(error), error.status)
-    response = json_response(error.members, error.status)
+    response = JSONResponse(error.members, error.status, NO_STORE)
     if error.status == 401:
         response.headers["WWW-Authenticate"] = "Basic"
     return response

@@ -194,9 +194,9 @@ class SqliteAuthStore(_RecordAuthStore):
     def __repr__(self) -> str:
         return f"<SqliteAuthStore: {self._file.path}>"
 
-    def peek(self, kind: str, key: str) -> bytes | None:
-        """Return a record before the server runs; None too if there is no such file yet."""
-        found = self._file.peek(_CODEC, f"{kind}\n{key}")
+    def peek(self) -> bytes | None:
+        """Return the record of the keys, before the server runs; None if there is none yet."""
+        found = self._file.peek(_CODEC, "keys\nkeys")
         return None if found is None else found.value
 
 

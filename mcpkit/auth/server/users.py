@@ -6,7 +6,6 @@ import os
 import re
 import time
 from base64 import b64decode, b64encode
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import scrypt
@@ -90,13 +89,10 @@ class Users(Login):
         for name, given in users.items():
             hash, user = (given, User(name)) if isinstance(given, str) else given
             if _HASH.fullmatch(hash) is None:  # it may be the password, and is not repeated
-                raise ValueError(
-                    f"Users: the value for {name!r} is not a hash, which looks like scrypt:…; "
-                    f"hash_password(…) makes it"
-                )
+                raise ValueError(f"Users: the value for {name!r} is not one of hash_password(…)")
             self._users[name] = hash, user
         self._clock = clock
-        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._failures: dict[str, tuple[int, float]] = {}  # the latest last
         self._limiter = PerEventLoop(lambda: anyio.CapacityLimiter(MAX_HASHING))
 
     async def begin(self, attempt: LoginAttempt) -> Outcome:
@@ -113,9 +109,9 @@ class Users(Login):
         if not attempt.posted or not name or not password or len(name) > MAX_NAME:
             return _form(attempt, name=name[:MAX_NAME])
         wrong, since = self._failures.get(name, (0, 0.0))
-        pause = min(2.0 ** (wrong - _FREE_FAILURES), MAX_WAIT) if wrong >= _FREE_FAILURES else 0
+        pause = min(2.0 ** min(wrong - _FREE_FAILURES, 10), MAX_WAIT)
         wait = since + pause - self._clock()
-        if pause and wait > 0:
+        if wrong >= _FREE_FAILURES and wait > 0:
             return _form(attempt, f"Too many wrong passwords: wait {wait:.0f} seconds", name, 429)
         limiter = self._limiter.get()
         if limiter.statistics().tasks_waiting >= MAX_WAITING:

@@ -222,7 +222,7 @@ def test_the_domain_of_an_organization(provider: IdentityProvider) -> None:
         ),
         (
             {"provider": "github", "allow": ["@acme"]},
-            "GitHub does not say the domains of its users",
+            "GitHub has no domains of users",
         ),
         ({"provider": "gihub"}, "there is no provider 'gihub': use github, google, entra"),
         ({"provider": "http://example.com"}, "not encrypted; use https"),
