@@ -135,9 +135,6 @@ class Client(ClientConnection):
         return await self._all("prompts/list", "prompts", ListedPrompt.from_wire)
 
     async def _all(self, method: str, member: str, make: Callable[[Params], T]) -> list[T]:
-        def entries(page: Params) -> list[T]:
-            return [make(each) for each in page[member]]
-
         found: list[T] = []
         cursor: str | None = None
         seen: set[str] = set()
@@ -146,7 +143,7 @@ class Client(ClientConnection):
             pending = Pending()
             page = await self._await(pending, method, {} if cursor is None else {"cursor": cursor})
             size += pending.size
-            found += parse(entries, page, method)
+            found += parse(lambda page: [make(each) for each in page[member]], page, method)
             cursor = page.get("nextCursor")
             too_large = len(found) > MAX_ENTRIES or size > MAX_LIST_BYTES
             if cursor is None and not too_large:  # PAGE-1: "" would be a cursor
@@ -380,11 +377,8 @@ class Client(ClientConnection):
             raise MethodNotFound(
                 f"The server does not list tasks in {self.revision}; keep their ids for task(id)"
             )
-
-        def make(raw: Params) -> TaskHandle:
-            return TaskHandle(self, status=TaskStatus.from_wire(raw))
-
-        return await self._all("tasks/list", "tasks", make)
+        found = await self._all("tasks/list", "tasks", TaskStatus.from_wire)
+        return [TaskHandle(self, status=each) for each in found]
 
     @property
     def _has_tasks(self) -> bool:
@@ -422,11 +416,8 @@ class Client(ClientConnection):
             ProtocolError, TimeoutError, ConnectionClosed: As for `request`.
         """
         result = await self._ask("resources/read", {"uri": uri}, timeout=timeout)
-
-        def contents(raw: Params) -> list[ResourceContents]:
-            return [wire.contents_from_wire(each) for each in raw["contents"]]
-
-        return parse(contents, result, "resources/read")
+        make = wire.contents_from_wire
+        return parse(lambda raw: [make(each) for each in raw["contents"]], result, "resources/read")
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None

@@ -41,10 +41,9 @@ from mcpkit._protocol.client_connection import (
     InvalidMessage,
     Notification,
     OutgoingMessage,
-    Response,
     ServerRequest,
 )
-from mcpkit._protocol.connection import Request
+from mcpkit._protocol.connection import Request, Response
 from mcpkit._protocol.messages import Id, is_id
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, Revision
 from mcpkit._utils.json import is_array, is_object, value_at
@@ -83,24 +82,16 @@ Handler: TypeAlias = Callable[[dict[str, Any]], "Params | Awaitable[Params]"]
 OnMessage: TypeAlias = Callable[[str, Params], object]
 """Called with the method and params of a notification."""
 
-MAX_REQUESTS: Final = 1_000
-"""Requests of a server that are answered at the same time."""
-
-MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of these requests, together."""
-
-MAX_LOGGED: Final = 100
-"""Times that the same fault of a server is logged."""
-
+MAX_REQUESTS: Final = 1_000  # requests of a server that are answered at the same time
+MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024  # bytes of these requests, together
+MAX_LOGGED: Final = 100  # times that the same fault of a server is logged
 _SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 
 _MODERN_ERRORS: Final = (-32020, -32021, -32022)
 """Errors that only a server of 2026-07-28 sends (ERA-10)."""
 
-_DENIED_STATUSES: Final = (401, 403, 407, 429)
-"""HTTP statuses that do not depend on the revision."""
-
+_DENIED_STATUSES: Final = (401, 403, 407, 429)  # HTTP statuses that do not depend on the revision
 _REJECTED_STATUSES: Final = frozenset(range(400, 500)) - {*_DENIED_STATUSES}
 """HTTP statuses of a server that may not know the request's method (ERA-11)."""
 

@@ -10,9 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-MAX_EVENT_BYTES: Final = 64 * 1024 * 1024
-"""Bytes that an event may have, its field names included."""
-
+MAX_EVENT_BYTES: Final = 64 * 1024 * 1024  # bytes that an event may have, its field names included
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _MAX_RETRY_DIGITS: Final = 10

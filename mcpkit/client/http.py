@@ -40,38 +40,20 @@ _EVENTS: Final = "text/event-stream"
 _SESSION: Final = "Mcp-Session-Id"
 _VERSION: Final = "MCP-Protocol-Version"
 
-_CONNECT_S: Final = 10.0
-"""Seconds until a server must have accepted a connection."""
-
-_MAX_RESUMPTIONS: Final = 5
-"""Times that a stream without new events is resumed."""
-
-_MIN_BACK_OFF_S: Final = 0.05
-"""Seconds before a stream is resumed, doubled each time that it has brought no message."""
-
-_MAX_REDIRECTS: Final = 5
-"""Redirects of one request."""
-
-_SHOWN_CHARS: Final = 200
-"""Characters of a response that is not MCP in an error message."""
-
-_MAX_FOREIGN_BYTES: Final = 1024 * 1024
-_FOREIGN_S: Final = 2.0
-"""Bytes and seconds for reading the body of a response that is not MCP."""
-
-_CLOSE_S: Final = 1.0
-"""Seconds for each step of closing, such as the end of a stream or of the session."""
-
+_CONNECT_S: Final = 10.0  # seconds until a server must have accepted a connection
+_MAX_RESUMPTIONS: Final = 5  # times that a stream without new events is resumed
+_MIN_BACK_OFF_S: Final = 0.05  # before a stream is resumed; doubled if it brought no message
+_MAX_REDIRECTS: Final = 5  # redirects of one request
+_SHOWN_CHARS: Final = 200  # characters of a response that is not MCP in an error message
+_MAX_FOREIGN_BYTES: Final = 1024 * 1024  # of the body of a response that is not MCP
+_FOREIGN_S: Final = 2.0  # seconds for reading that body
+_CLOSE_S: Final = 1.0  # seconds for each step of closing, such as the end of a stream
 _OPEN_STREAM_S: Final = 0.5
 """Seconds to wait until the server's own stream is open, so that no notification is missed."""
 
-_MAX_RETRIES: Final = 5
-_MAX_RETRY_AFTER_S: Final = 10.0
-"""Times, and seconds each, that a server may postpone a request with 429."""
-
-_MAX_TOKENS: Final = 4
-"""Times that a request is sent again with another token."""
-
+_MAX_RETRIES: Final = 5  # times that a server may postpone a request with 429
+_MAX_RETRY_AFTER_S: Final = 10.0  # seconds for which it may do so each time
+_MAX_TOKENS: Final = 4  # times that a request is sent again with another token
 _WANTS_TOKEN: Final = re.compile(r"(?:^|,)[ \t]*(?:Bearer|DPoP)(?![^ \t,])", re.IGNORECASE)
 """A challenge for a token, among those of ``WWW-Authenticate`` (RFC 9110, 11.6.1)."""
 
@@ -249,7 +231,7 @@ class HttpLink:
     def _headers_of(self, sent: OutgoingMessage) -> dict[str, str]:
         headers = {"Accept": f"{_JSON}, {_EVENTS}", "Content-Type": _JSON}
         if sent.version is None:
-            return {**headers, **self._session_headers(handshake=sent.method == "initialize")}
+            return {**headers, **self._session_headers()}
         headers[_VERSION] = sent.version
         if sent.method is not None:
             headers["Mcp-Method"] = sent.method
@@ -258,9 +240,8 @@ class HttpLink:
             headers.update(parameter_headers(self.declared.get(sent.name, ()), sent.arguments))
         return headers
 
-    def _session_headers(self, *, handshake: bool = False) -> dict[str, str]:
-        version = None if handshake else self.version
-        found = {_SESSION: self._session, _VERSION: version}
+    def _session_headers(self) -> dict[str, str]:
+        found = {_SESSION: self._session, _VERSION: self.version}
         return {name: value for name, value in found.items() if value is not None}
 
     # --- event streams ----------------------------------------------------------------------------

@@ -15,15 +15,11 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from mcpkit._utils.text import exit_reason
 from mcpkit.errors import ConnectionClosed
 
-MAX_LINE: Final = 64 * 1024 * 1024
-"""Bytes that a line of the server may have."""
-
+MAX_LINE: Final = 64 * 1024 * 1024  # bytes that a line of the server may have
 _END_STEP_S = 2.0
 """Seconds between the steps that end a server: closed input, SIGTERM, SIGKILL (STDIO-4)."""
 
-_EXIT_CODE_S = 0.5
-"""Seconds to wait for the exit code of a server whose output has ended."""
-
+_EXIT_CODE_S = 0.5  # seconds to wait for the exit code of a server whose output has ended
 _ENDED: Final = (
     anyio.EndOfStream,
     anyio.IncompleteRead,

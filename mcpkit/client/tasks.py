@@ -42,19 +42,12 @@ EXTENSION: Final = "io.modelcontextprotocol/tasks"
 """The name of the tasks extension in capabilities (TASKX-1)."""
 
 _MIN_POLL_S: Final = 0.1
-_MAX_POLL_S: Final = 30.0
-"""The bounds of the pause between two polls, whatever the server asks for."""
-
+_MAX_POLL_S: Final = 30.0  # the bounds of the pause between two polls, whatever the server asks for
 _DEFAULT_POLL_S: Final = 1.0
 
-_MAX_FAILURES: Final = 5
-"""Polls in a row that may fail."""
-
-_LAST_S: Final = 5.0
-"""Seconds to wait for the response with the outcome once the task is over."""
-
-_LINGER_S: Final = 1.0
-"""Seconds for which polling goes on between two items of an ``async for``."""
+_MAX_FAILURES: Final = 5  # polls in a row that may fail
+_LAST_S: Final = 5.0  # seconds to wait for the response with the outcome once the task is over
+_LINGER_S: Final = 1.0  # seconds for which polling goes on between two items of an ``async for``
 
 
 class TaskHandle:

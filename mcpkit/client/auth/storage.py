@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 import tempfile
@@ -14,11 +13,12 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol, TypeAlias
 
 import anyio
+from annotated_types import Predicate
 from anyio import to_thread
-from pydantic import TypeAdapter
+from pydantic import FiniteFloat, TypeAdapter
 
 from mcpkit._utils.fetch import PerEventLoop
 from mcpkit.client.auth.base import AuthorizationFailed, is_token
@@ -33,6 +33,11 @@ _LOCKED_S: Final = 60.0  # seconds to wait for another process that refreshes a 
 _PAUSE_S: Final = 0.02
 _LEFT_S: Final = 60.0  # seconds after which a temporary file belongs to a process that was killed
 MAX_FILE: Final = 1024 * 1024
+
+
+# A file of credentials is validated by these: who can write it can write anything.
+Token: TypeAlias = Annotated[str, Predicate(is_token)]
+Scope: TypeAlias = Annotated[str, Predicate(is_scope)]
 
 
 @dataclass(frozen=True)
@@ -63,12 +68,12 @@ class Credentials:
     client_secret: str | None = field(default=None, repr=False)
     client_method: str = "none"
     redirect_uri: str = ""
-    access_token: str | None = field(default=None, repr=False)
-    expires_at: float | None = None
-    lifetime: float | None = None
+    access_token: Token | None = field(default=None, repr=False)
+    expires_at: FiniteFloat | None = None
+    lifetime: FiniteFloat | None = None
     refresh_token: str | None = field(default=None, repr=False)
-    scopes: tuple[str, ...] | None = None
-    granted: tuple[str, ...] | None = None
+    scopes: tuple[Scope, ...] | None = None
+    granted: tuple[Scope, ...] | None = None
     grant: str = ""
     proof_key: str | None = field(default=None, repr=False)
 
@@ -108,15 +113,9 @@ class Credentials:
         Members that this version does not know are ignored.
         """
         try:
-            found = _CREDENTIALS.validate_json(text)
+            return _CREDENTIALS.validate_json(text)
         except ValueError:
             return None
-        # Anyone who can write the file can write anything.
-        times = (found.expires_at or 0, found.lifetime or 0)
-        scopes = (*(found.scopes or ()), *(found.granted or ()))
-        is_valid = found.access_token is None or is_token(found.access_token)
-        is_valid = is_valid and all(map(math.isfinite, times)) and all(map(is_scope, scopes))
-        return found if is_valid else None
 
 
 _CREDENTIALS: Final = TypeAdapter(Credentials)
