@@ -33,7 +33,7 @@ from mcpkit._stores.redis import RedisStore
 from mcpkit._stores.sqlite import SqliteStore
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import TaskStore
+from mcpkit.tasks.store import CODEC, TaskStore, add, claim, close
 from tests.tasks.servers import SERVERS, Servers
 
 AT_ONCE = 32
@@ -44,12 +44,12 @@ ANSWERS = {f"q{number}": b"!" for number in range(1000)}
 
 def store_of(kind: str, where: str, apart: str, durable: bool) -> TaskStore:
     if kind == "memory":
-        return TaskStore(MemoryStore())
+        return MemoryStore[Task]()
     if kind == "sqlite":
-        return TaskStore(SqliteStore(where, durable=durable))
+        return SqliteStore[Task](where, durable=durable)
     if kind == "postgres":
-        return TaskStore(PostgresStore(where, schema=apart))
-    return TaskStore(RedisStore(where, prefix=apart))
+        return PostgresStore[Task](where, schema=apart)
+    return RedisStore[Task](where, prefix=apart)
 
 
 async def finished(store: TaskStore, seconds: float, at_once: int) -> float:
@@ -62,10 +62,13 @@ async def finished(store: TaskStore, seconds: float, at_once: int) -> float:
         nonlocal done
         while time.perf_counter() < until:
             id = f"{secrets.token_urlsafe(12)}{next(numbers)}"
-            await store.add(
-                Task(id=id, owner="o", call=CALL, ttl=3600), limit=100_000, limit_per_owner=100_000
+            await add(
+                store,
+                Task(id=id, owner="o", call=CALL, ttl=3600),
+                limit=100_000,
+                limit_per_owner=100_000,
             )
-            for task in await store.claim(1, lease=30):
+            for task in await claim(store, 1, lease=30):
                 await store.change(
                     task.id,
                     lambda found, now: record.finish(
@@ -83,7 +86,7 @@ async def finished(store: TaskStore, seconds: float, at_once: int) -> float:
 
 async def answered(store: TaskStore, command: Sequence[str], times: int) -> list[float]:
     """Milliseconds from an answer until another process has claimed the task."""
-    await store.open("here")
+    await store.open(CODEC, "here")
     taken: list[float] = []
     other = await anyio.open_process([sys.executable, "-m", __spec__.name, *command])
     assert other.stdout is not None
@@ -95,8 +98,8 @@ async def answered(store: TaskStore, command: Sequence[str], times: int) -> list
     try:
         with anyio.fail_after(PATIENCE_S):
             await read(b"ready")
-            await store.add(
-                Task(id="a", owner="o", call=CALL, ttl=None), limit=9, limit_per_owner=9
+            await add(
+                store, Task(id="a", owner="o", call=CALL, ttl=None), limit=9, limit_per_owner=9
             )
             for _ in range(times):
                 await read(b"asks")
@@ -108,7 +111,7 @@ async def answered(store: TaskStore, command: Sequence[str], times: int) -> list
     finally:
         other.kill()
         await other.aclose()
-    await store.aclose()
+    await close(store)
     return taken
 
 
@@ -116,16 +119,16 @@ async def other(store: TaskStore) -> None:
     """Claim what is due, and ask again."""
     due = asyncio.Event()
     loop = asyncio.get_running_loop()
-    await store.open("other", lambda id: loop.call_soon_threadsafe(due.set))
+    await store.open(CODEC, "other", lambda id: loop.call_soon_threadsafe(due.set))
     print("ready", flush=True)
     while True:
-        for task in await store.claim(1, lease=30):
+        for task in await claim(store, 1, lease=30):
             if task.attempt > 1:
                 print("claimed", flush=True)
             question = {f"q{task.attempt}": b"?"}
             await store.change(
                 task.id,
-                lambda found, now: record.park(found, found.attempt, question, now),  # noqa: B023
+                lambda found, now: record.suspend(found, found.attempt, question, now),  # noqa: B023
             )
             print("asks", flush=True)
         try:
@@ -141,11 +144,11 @@ async def measured(kind: str, where: str, options: argparse.Namespace) -> list[s
     async def speed(at_once: int) -> float:
         place = f"{where}{at_once}" if kind == "sqlite" else where
         store = store_of(kind, place, f"{name}_{at_once}", fsync)
-        await store.open("here")
+        await store.open(CODEC, "here")
         try:
             return await finished(store, options.seconds, at_once)
         finally:
-            await store.aclose()
+            await close(store)
 
     fsync: bool = options.fsync
     row = [kind, f"{await speed(AT_ONCE):,.0f}", f"{1000 / await speed(1):.2f}"]

@@ -119,3 +119,4 @@ class Encoded(NamedTuple):
 
     members: bytes  # without braces, and without a `_meta`
     meta: Mapping[str, Any] | None = None
+    kind: bytes = b"complete"  # the `resultType`

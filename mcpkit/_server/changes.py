@@ -7,18 +7,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Iterable
+from typing import Protocol, TypeAlias
 from weakref import ref
 
 from mcpkit.context import ListKind
-
-
-class Change(NamedTuple):
-    """A list or a resource that has changed: the kind of the list, or the URI of the resource."""
-
-    kind: ListKind | None = None
-    uri: str | None = None
 
 
 class Listener(Protocol):
@@ -37,18 +30,18 @@ _Weak: TypeAlias = "ref[Listener]"
 class Changes:
     """The bus of changes in one process.
 
-    Listeners pass changes on to clients of this process. For as long as they live, they hear of all
-    lists, and of the resources that they watch. Subscribers pass changes of this process on to
-    other processes.
+    For as long as listeners live, they are notified of all lists, and of the resources that they
+    watch.
     """
 
     def __init__(self) -> None:
+        self.forward_to: Changes | None = None
+        """A bus that all changes are announced on too."""
         self._interests: dict[_Weak, tuple[_Weak, Counter[str]]] = {}
         """The watched URIs of each listener, and how many times it watches each."""
         self._watchers: dict[str, set[_Weak]] = {}
         self._lengths: Counter[int] = Counter()
         """The lengths of the watched URIs, and how many have each."""
-        self._subscribers: dict[object, Callable[[Change], object]] = {}
         # A set must not grow in one thread while another iterates over it. The lock is reentrant
         # because garbage that is collected meanwhile may announce a change in the same thread.
         self._lock = threading.RLock()
@@ -76,9 +69,9 @@ class Changes:
         with self._lock:
             if ref(listener) in self._interests:
                 weak, counts = self._interest_of(listener)
-                for uri in uris:
+                for uri in counts.keys() & uris:
                     counts[uri] -= 1
-                    if counts[uri] <= 0:
+                    if not counts[uri]:
                         del counts[uri]
                         self._remove_watcher(uri, weak)
 
@@ -105,64 +98,36 @@ class Changes:
                     self._remove_watcher(uri, weak)
 
     def _remove_watcher(self, uri: str, weak: _Weak) -> None:
-        watchers = self._watchers.get(uri, set())
-        if weak in watchers:
-            watchers.remove(weak)
-            if not watchers:
-                del self._watchers[uri]
-                self._lengths[len(uri)] -= 1
-                if not self._lengths[len(uri)]:
-                    del self._lengths[len(uri)]
-
-    # --- subscribers ------------------------------------------------------------------------------
-
-    def subscribe(self, on_change: Callable[[Change], object]) -> Callable[[], None]:
-        """Call a function with every change of this process; the result ends that."""
-        subscription = object()
-        with self._lock:
-            self._subscribers[subscription] = on_change
-
-        def unsubscribe() -> None:
-            with self._lock:
-                self._subscribers.pop(subscription, None)
-
-        return unsubscribe
+        watchers = self._watchers[uri]
+        watchers.remove(weak)
+        if not watchers:
+            del self._watchers[uri]
+            self._lengths[len(uri)] -= 1
+            if not self._lengths[len(uri)]:
+                del self._lengths[len(uri)]
 
     # --- changes ----------------------------------------------------------------------------------
 
-    def publish(self, change: Change) -> None:
-        """Announce a change of this process, also to other processes. From any thread."""
-        self.deliver(change)
-        if self._subscribers:
-            with self._lock:
-                subscribers = list(self._subscribers.values())
-            for on_change in subscribers:
-                on_change(change)
-
-    def deliver(self, change: Change) -> None:
-        """Announce a change of any process to the listeners. From any thread."""
-        if change.kind is not None and self._interests:
-            with self._lock:
-                everyone = list(self._interests)
-            for weak in everyone:
-                if (listener := weak()) is not None:
-                    listener.list_changed(change.kind)
-        if change.uri is not None:
-            with self._lock:
-                watchers = {
-                    each for uri in self.affected(change.uri) for each in self._watchers[uri]
-                }
-            for weak in watchers:
-                if (listener := weak()) is not None:
-                    listener.resource_changed(change.uri)
-
     def list_changed(self, kind: ListKind) -> None:
-        """Announce that a list of this process has changed. From any thread."""
-        self.publish(Change(kind=kind))
+        """Announce that a list has changed. From any thread."""
+        if self._interests:
+            with self._lock:
+                listeners = list(self._interests)
+            for weak in listeners:
+                if (listener := weak()) is not None:
+                    listener.list_changed(kind)
+        if self.forward_to is not None:
+            self.forward_to.list_changed(kind)
 
     def resource_changed(self, uri: str) -> None:
-        """Announce that a resource of this process has changed. From any thread."""
-        self.publish(Change(uri=uri))
+        """Announce that a resource has changed. From any thread."""
+        with self._lock:
+            watchers = {each for watched in self.affected(uri) for each in self._watchers[watched]}
+        for weak in watchers:
+            if (listener := weak()) is not None:
+                listener.resource_changed(uri)
+        if self.forward_to is not None:
+            self.forward_to.resource_changed(uri)
 
 
 def _is_parent(uri: str, length: int) -> bool:

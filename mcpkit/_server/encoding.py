@@ -5,8 +5,7 @@ Handlers know nothing of the wire: their values are encoded here, once, at the v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from pydantic_core import to_json
@@ -20,27 +19,7 @@ from mcpkit._server.registry import Page
 from mcpkit._server.server import Server
 from mcpkit._signature.converters import block_of
 from mcpkit._signature.output import Rendered
-from mcpkit.tasks.protocol import task_members
-from mcpkit.tasks.record import Task
 from mcpkit.types import CacheScope, Message, PromptResult, ResourceResult
-
-
-@dataclass(slots=True)
-class Completion:
-    """Suggestions for an argument: at most 100 (COMP-2), and the total if there are more."""
-
-    values: Sequence[str]
-    total: int | None = None
-
-
-@dataclass(slots=True)
-class TaskCreated:
-    """The result of a call that became a task."""
-
-    task: Task
-    poll_interval: float
-    """Seconds that the client should wait before it asks for the task."""
-
 
 _Encoded: TypeAlias = tuple[
     bytes, "Mapping[str, Any] | None", "float | None", "CacheScope | None", bytes
@@ -135,20 +114,6 @@ def _prompt(value: PromptResult, revision: Revision) -> _Encoded:
     return members(found), value.meta, None, None, _COMPLETE
 
 
-def _completion(value: Completion, _: Revision) -> _Encoded:
-    completion: dict[str, Any] = {"values": list(value.values)}
-    if value.total is not None:
-        completion |= {"total": value.total, "hasMore": True}
-    return members({"completion": completion}), None, None, None, _COMPLETE
-
-
-def _task_created(value: TaskCreated, revision: Revision) -> _Encoded:
-    task = task_members(value.task, revision, value.poll_interval)
-    if revision.tasks == "extension":
-        return members(task), None, None, None, b"task"
-    return members({"task": task}), None, None, None, _COMPLETE
-
-
 def _members(value: Mapping[str, Any], _: Revision) -> _Encoded:
     return members(value), None, None, None, _COMPLETE
 
@@ -160,9 +125,7 @@ _ENCODERS: Final[Mapping[type[Any], _Encoder]] = {
     Page: _page,
     ResourceResult: _resource,
     PromptResult: _prompt,
-    Completion: _completion,
     InputRequired: lambda value, _: (members(value.members), None, None, None, b"input_required"),
-    TaskCreated: _task_created,
-    Encoded: lambda value, _: (*value, None, None, _COMPLETE),
+    Encoded: lambda value, _: (value.members, value.meta, None, None, value.kind),
 }
 """A row for each class of value; a mapping of members has none."""

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeGuard
 
 from mcpkit._entries import Listing
 from mcpkit._protocol import wire
+from mcpkit._protocol.messages import Encoded
 from mcpkit._protocol.revisions import REVISIONS, Revision
-from mcpkit._server.encoding import Completion, TaskCreated
 from mcpkit._server.failures import error_result, not_found, shown_error
 from mcpkit._server.registry import Catalog, Page, uri_of
 from mcpkit._server.server import Server
@@ -95,9 +95,7 @@ def _list(listing: Listing) -> Handler:
     return list_page
 
 
-async def call_tool(
-    server: Server, params: Params, context: Context[Any]
-) -> Rendered | TaskCreated:
+async def call_tool(server: Server, params: Params, context: Context[Any]) -> Rendered | Encoded:
     """``tools/call``: a result also if the tool failed, for the model to read (TOOL-7, TOOL-8)."""
     name: Any = params.get("name")
     arguments: Any = params.get("arguments")
@@ -171,7 +169,7 @@ MAX_COMPLETIONS: Final = 100
 """Values in the result of ``completion/complete`` (COMP-2)."""
 
 
-async def complete(server: Server, params: Params, context: Context[Any]) -> Completion:
+async def complete(server: Server, params: Params, context: Context[Any]) -> Params:
     """``completion/complete``: at most 100 values, and how many there are (COMP-2)."""
     argument = params.get("argument")
     ref = params.get("ref")
@@ -195,8 +193,10 @@ async def complete(server: Server, params: Params, context: Context[Any]) -> Com
     except InputRequestError as error:
         # Completion must not fail for that, and in 2026-07-28 completers cannot ask.
         log.debug("no completions for %s: %s", name, error)
-    total = len(found) if len(found) > MAX_COMPLETIONS else None
-    return Completion(found[:MAX_COMPLETIONS], total)
+    completion: dict[str, Any] = {"values": found[:MAX_COMPLETIONS]}
+    if len(found) > MAX_COMPLETIONS:
+        completion |= {"total": len(found), "hasMore": True}
+    return {"completion": completion}
 
 
 def _referred(catalog: Catalog, ref: Mapping[str, Any]) -> Prompt | ResourceTemplate:

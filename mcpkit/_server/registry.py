@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from mcpkit._entries import Entry, Listing
@@ -55,24 +56,15 @@ def check_uri(uri: str) -> None:
         raise InvalidParams(f"A URI is longer than {MAX_URI} characters")
 
 
+@dataclass(slots=True)
 class Page:
     """A page of a list; ``is_private`` if other callers may see other entries."""
 
-    __slots__ = ("_encoded", "entries", "is_private", "listing", "next_cursor")
-
-    def __init__(
-        self,
-        listing: Listing,
-        entries: Sequence[Entry],
-        next_cursor: str | None = None,
-        *,
-        is_private: bool = False,
-    ) -> None:
-        self.listing = listing
-        self.entries = entries
-        self.next_cursor = next_cursor
-        self.is_private = is_private
-        self._encoded: dict[str, bytes] = {}
+    listing: Listing
+    entries: Sequence[Entry]
+    next_cursor: str | None
+    is_private: bool
+    _encoded: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
     def members(self, revision: Revision) -> bytes:
         """Return the encoded members of the result, without braces."""
@@ -149,7 +141,7 @@ class Registry:
         self.providers: tuple[Provider, ...] = ()
         self.on_change: Callable[[ListKind], None] = lambda kind: None
         self._inclusions: list[_Inclusion] = []
-        self._version = 0
+        self.version = 0
         """Counts the changes, each of which invalidates the cached pages."""
         self._pages: dict[tuple[int, Listing, int, int | None], Page] = {}
         self.advertised: frozenset[Capability] = frozenset()
@@ -183,7 +175,7 @@ class Registry:
                 for inclusion in added:
                     inclusion.remove(_KINDS[listing], item.key)
                 raise
-            item.number = self._version
+            item.number = self.version
             setattr(self, _TABLES[listing][0], {**table, item.key: item})
             self.advertised |= _advertised_by([item])
             self.restricted = self.restricted or bool(item.scopes)
@@ -261,15 +253,10 @@ class Registry:
             self.on_change(kind)
 
     def _forget(self) -> None:
-        self._version += 1
+        self.version += 1
         self._pages.clear()
 
     # --- entries ----------------------------------------------------------------------------------
-
-    @property
-    def version(self) -> int:
-        """A number that grows with each change."""
-        return self._version
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -330,7 +317,7 @@ class Registry:
             return self._provided_page(cursor, size, context, view)
         # The version is read first, so that a page made during a change is not found after it. The
         # key has the start instead of the cursor, as clients can make up any number of cursors.
-        version = self._version
+        version = self.version
         pages = self._pages if view is None else view.pages
         entries: Collection[Entry] = self.table(listing).values()
         if view is not None:
@@ -348,7 +335,7 @@ class Registry:
             more = None
             if end < len(entries):
                 more = _write_cursor(listing, (shown[-1].number, ""))
-            found = Page(listing, shown, more, is_private=view is not None)
+            found = Page(listing, shown, more, view is not None)
             if len(pages) < MAX_PAGES:
                 pages[key] = found
         return found
@@ -366,7 +353,7 @@ class Registry:
             found = [each for each in table.values() if each.number > number and shows(each)]
         if size is not None and len(found) > size:
             cursor = _write_cursor(listing, (found[size - 1].number, ""))
-            return Page(listing, found[:size], cursor, is_private=is_private)
+            return Page(listing, found[:size], cursor, is_private)
         room = None if size is None else size - len(found)
         more: list[Entry] = []
         for provider in self.providers:
@@ -383,11 +370,18 @@ class Registry:
             if each.key not in taken and shows(each):
                 taken.add(each.key)
                 found.append(each)
-        return Page(listing, found, cursor, is_private=is_private)
+        return Page(listing, found, cursor, is_private)
 
 
 Refusal: TypeAlias = Callable[[Entry], "Exception | None"]
 """Returns the error for a caller that may not use an entry; None if it may."""
+
+
+def _allowed(entry: EntryT, refusal: Refusal) -> EntryT:
+    error = refusal(entry)
+    if error is not None:
+        raise error
+    return entry
 
 
 class _Allowed(Mapping[str, EntryT]):
@@ -398,11 +392,7 @@ class _Allowed(Mapping[str, EntryT]):
         self._refusal = refusal
 
     def __getitem__(self, key: str) -> EntryT:
-        entry = self._table[key]
-        error = self._refusal(entry)
-        if error is not None:
-            raise error
-        return entry
+        return _allowed(self._table[key], self._refusal)
 
     def __iter__(self) -> Iterator[str]:
         return (key for key, entry in self._table.items() if self._refusal(entry) is None)
@@ -438,8 +428,8 @@ class View:
     def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
         """Return the resource at a URI; see `Registry.resource`."""
         found = self._registry.resource(uri)
-        if found is not None and (error := self._refusal(found[0])) is not None:
-            raise error
+        if found is not None:
+            _allowed(found[0], self._refusal)
         return found
 
     def page(

@@ -23,8 +23,8 @@ from mcpkit._input_requests.task_replay import (
     reply,
     request_of,
 )
+from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import Encoded, members
-from mcpkit._server.encoding import TaskCreated
 from mcpkit._server.failures import error_result
 from mcpkit._server.run import Run
 from mcpkit._server.server import Server
@@ -70,7 +70,7 @@ def create_task_if_requested(
     arguments: dict[str, Any],
     server: Server,
     context: Context[Any],
-) -> Awaitable[TaskCreated | Rendered] | None:
+) -> Awaitable[Encoded | Rendered] | None:
     """Return the result of a call that creates a task; None if the call runs the tool itself.
 
     Raises:
@@ -101,7 +101,7 @@ def create_task_if_requested(
 
 async def _create_as_requested(
     tool: Tool, task: object, arguments: dict[str, Any], server: Server, context: Context[Any]
-) -> TaskCreated:
+) -> Encoded:
     """Create a task at once, if the call is allowed (TASKL-4)."""
     ttl = requested_ttl(task)
     try:
@@ -113,7 +113,7 @@ async def _create_as_requested(
 
 async def _create_when_answered(
     tool: Tool, arguments: dict[str, Any], server: Server, context: Context[Any]
-) -> TaskCreated | Rendered:
+) -> Encoded | Rendered:
     """Create a task once its declared input requests have been answered (TASKX-15)."""
     try:
         await tool.prepare(arguments, context)
@@ -126,38 +126,32 @@ async def _create_when_answered(
 
 async def _create(
     tool: Tool, arguments: dict[str, Any], server: Server, context: Context[Any], **options: Any
-) -> TaskCreated:
-    tasks = _tasks_of(server)
+) -> Encoded:
+    tasks = _tasks_of(server, context.request)
     task = await tasks.begin(
         tool.name, arguments, context.request, tool_ttl=tool.task_ttl, **options
     )
     _run_of(context).session.announce_task(task.id)
-    return TaskCreated(task, tasks.settings.poll_interval)
+    found = _members_of(task, tasks, context)
+    if context.request.revision.tasks == "extension":
+        return Encoded(members(found), kind=b"task")
+    return Encoded(members({"task": found}))
 
 
 def _run_of(context: Context[Any]) -> Run:
     return cast("Run", context.backend)
 
 
-def _tasks_of(server: Server) -> TaskService:
+def _tasks_of(server: Server, request: Request) -> TaskService:
+    """Return the tasks, if the client knows them (TASKX-4)."""
+    if request.revision.tasks == "extension" and not declares(request.client):
+        raise MissingClientCapability({"extensions": {EXTENSION: {}}})
     if server.tasks is None:
         raise InvalidRequest("This server is not served in a way that has tasks")
     return server.tasks
 
 
 # --- methods --------------------------------------------------------------------------------------
-
-
-def _extension_checked(handler: Handler) -> Handler:
-    """Reject clients without the extension before anything else (TASKX-4)."""
-
-    def check(server: Server, params: Params, context: Context[Any]) -> Any:
-        request = context.request
-        if request.revision.tasks == "extension" and not declares(request.client):
-            raise MissingClientCapability({"extensions": {EXTENSION: {}}})
-        return handler(server, params, context)
-
-    return check
 
 
 def _id_of(params: Params) -> str:
@@ -175,7 +169,8 @@ def _members_of(task: Task, tasks: TaskService, context: Context[Any]) -> dict[s
 
 async def _get_task(server: Server, params: Params, context: Context[Any]) -> Encoded:
     """``tasks/get``: the status of a task, and in 2026-07-28 its questions and outcome."""
-    tasks, request = _tasks_of(server), context.request
+    request = context.request
+    tasks = _tasks_of(server, request)
     task = await tasks.get(_id_of(params), tasks.owner_of(request), polled=True)
     if request.revision.tasks == "extension":
         return Encoded(detailed(task, request.revision, tasks.settings.poll_interval, tasks.open))
@@ -184,19 +179,20 @@ async def _get_task(server: Server, params: Params, context: Context[Any]) -> En
 
 async def _update_task(server: Server, params: Params, context: Context[Any]) -> Params:
     """``tasks/update``: answers to the input requests of a task (TASKX-9)."""
+    tasks = _tasks_of(server, context.request)
     responses = params.get("inputResponses")
     if not is_object(responses):
         raise InvalidParams('"inputResponses" must be an object')
     # A malformed response counts as none, as elsewhere (MRTR-11).
     answers = {key: reply(each) for key, each in responses.items() if is_object(each)}
-    tasks = _tasks_of(server)
     await tasks.answer(_id_of(params), tasks.owner_of(context.request), answers)
     return {}
 
 
 async def _cancel_task(server: Server, params: Params, context: Context[Any]) -> Params:
     """``tasks/cancel``: cancels a task that is not over (TASKL-11, TASKX-11)."""
-    tasks, request = _tasks_of(server), context.request
+    request = context.request
+    tasks = _tasks_of(server, request)
     task, changed = await tasks.cancel(_id_of(params), tasks.owner_of(request))
     if request.revision.tasks == "extension":
         return {}
@@ -207,7 +203,8 @@ async def _cancel_task(server: Server, params: Params, context: Context[Any]) ->
 
 async def _list_tasks(server: Server, params: Params, context: Context[Any]) -> Params:
     """``tasks/list``: the tasks of the caller, the oldest first."""
-    tasks, request = _tasks_of(server), context.request
+    request = context.request
+    tasks = _tasks_of(server, request)
     if not may_list_tasks(request):
         raise MethodNotFound("Tasks are listed for clients that have logged in only")
     cursor = params.get("cursor")
@@ -240,7 +237,8 @@ def _read_cursor(cursor: object) -> tuple[float, str]:
 
 async def _task_result(server: Server, params: Params, context: Context[Any]) -> Encoded:
     """``tasks/result``: waits for the outcome, and relays input requests (TASKL-6, TASKL-9)."""
-    tasks, request = _tasks_of(server), context.request
+    request = context.request
+    tasks = _tasks_of(server, request)
     owner = tasks.owner_of(request)
     task = await tasks.get(_id_of(params), owner)
     host = _run_of(context).session
@@ -291,9 +289,9 @@ async def _relay(
 
 
 TASK_HANDLERS: Final[Mapping[str, Handler]] = {
-    "get_task": _extension_checked(_get_task),
-    "update_task": _extension_checked(_update_task),
-    "cancel_task": _extension_checked(_cancel_task),
+    "get_task": _get_task,
+    "update_task": _update_task,
+    "cancel_task": _cancel_task,
     "list_tasks": _list_tasks,
     "task_result": _task_result,
 }

@@ -26,7 +26,7 @@ from mcpkit._server.encoding import encode_result
 from mcpkit._server.run import ABANDONED, Failed, Outcome, Run, RunHost
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
-from mcpkit._stores.base import RecordStore, StoreUnavailable
+from mcpkit._stores.base import StoreUnavailable
 from mcpkit._utils.logs import log
 from mcpkit._utils.sealing import SealBroken
 from mcpkit._utils.text import truncate
@@ -36,6 +36,7 @@ from mcpkit.tasks import record
 from mcpkit.tasks.protocol import related
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.service import StoredSource, TaskService
+from mcpkit.tasks.store import TaskStore, remember
 from mcpkit.types import Principal
 
 T = TypeVar("T")
@@ -119,7 +120,7 @@ class TaskRun(RunHost):
             steps: Mapping[str, bytes] = {}
             if task.attempt > 1:
                 store = await self._tasks.store()
-                steps = self._opened(await self._persist(store.steps, task.id))
+                steps = self._opened(await self._persist(store.values, task.id))
         except (SealBroken, ValueError, KeyError):
             await self._fail(InternalError("The task was made with another secret, or changed"))
             return
@@ -163,7 +164,7 @@ class TaskRun(RunHost):
                 await self._fail(InternalError(f"The questions have more than {limit} bytes"))
                 return
             message = self._message
-            await self._change(lambda task, now: record.park(task, attempt, asks, now, message))
+            await self._change(lambda task, now: record.suspend(task, attempt, asks, now, message))
             return
         text = b""
         if type(outcome) is not Failed:
@@ -224,7 +225,7 @@ class TaskRun(RunHost):
             raise ValueError(f"a task has at most {MAX_STEPS} steps")
         store = await self._tasks.store()
         sealed = self._tasks.seal(value)
-        kept = await self._persist(store.remember, self.id, self.number, key, sealed)
+        kept = await self._persist(remember, store, self.id, self.number, key, sealed)
         if kept is None:
             self.lose()
             # Cancelling does not stop a thread, nor a handler that cleans up.
@@ -302,7 +303,7 @@ def _request_of(call: Mapping[str, Any]) -> Request:
     )
 
 
-def _store_maker(server: Server) -> Callable[[], RecordStore[Task]]:
+def _store_maker(server: Server) -> Callable[[], TaskStore]:
     store = server.settings.tasks.store
     if store is None:
         from mcpkit._stores.memory import MemoryStore, Table

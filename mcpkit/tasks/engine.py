@@ -17,7 +17,7 @@ from mcpkit._utils.logs import get_logger
 from mcpkit.tasks import record
 from mcpkit.tasks.options import TaskSettings
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import TaskStore
+from mcpkit.tasks.store import TaskStore, claim, keep
 
 log: Final = get_logger("mcpkit")
 
@@ -113,7 +113,7 @@ class LeaseEngine:
                 room = self._settings.max_running - len(self._running)
                 wait = longest
                 try:
-                    due = await self._store.claim(room, self._settings.lease) if room > 0 else ()
+                    due = await claim(self._store, room, self._settings.lease) if room > 0 else ()
                     self._reached(None)
                     for task in due:
                         if self._is_closing:
@@ -148,7 +148,7 @@ class LeaseEngine:
             kept: set[tuple[str, int]] = set()
             try:
                 if running:
-                    kept.update(await self._store.keep([*running], lease))
+                    kept.update(await keep(self._store, [*running], lease))
                 reached = asked
                 if asked - swept > _SWEEP_S:
                     swept = asked

@@ -111,7 +111,7 @@ def renew(task: Task, attempt: int, lease_expires: float) -> Task | None:
     return replace(task, lease_expires=lease_expires) if task.runs(attempt) else None
 
 
-def park(
+def suspend(
     task: Task,
     attempt: int,
     input_requests: Mapping[str, bytes],

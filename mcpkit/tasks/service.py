@@ -18,7 +18,7 @@ from pydantic_core import to_json, to_jsonable_python
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import Request
-from mcpkit._stores.base import Position, RecordStore, StoreUnavailable, TooManyRecords
+from mcpkit._stores.base import Position, StoreUnavailable, TooManyRecords
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.text import quote_name
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
@@ -27,7 +27,7 @@ from mcpkit.tasks.engine import POLL_S, LeaseEngine, RunningTask
 from mcpkit.tasks.options import TaskSettings
 from mcpkit.tasks.protocol import owner_name
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import Change, TaskStore
+from mcpkit.tasks.store import CODEC, Change, TaskStore, add, close
 from mcpkit.types import Principal
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class TaskService:
         loop: Loop,
         threads: Threads,
         *,
-        make_store: Callable[[], RecordStore[Task]],
+        make_store: Callable[[], TaskStore],
         seal: Callable[[bytes], bytes],
         open: Callable[[bytes], bytes],
         run_task: Callable[[Task], RunningTask],
@@ -197,8 +197,8 @@ class TaskService:
 
     async def _open(self, opening: _Opening) -> None:
         try:
-            store = TaskStore(self._make_store())
-            await store.open(os.urandom(12).hex(), self._on_change)
+            store = self._make_store()
+            await store.open(CODEC, os.urandom(12).hex(), self._on_change)
         except Exception as error:
             opening.error = error
             if isinstance(error, StoreUnavailable):
@@ -235,7 +235,7 @@ class TaskService:
                 cancel()
             if self._store is not None:
                 try:
-                    await self._store.aclose()
+                    await close(self._store)
                 except StoreUnavailable as error:
                     self._note_reached(error)
                 self._store = None
@@ -322,11 +322,11 @@ class TaskService:
         async with self._reached() as store:
             try:
                 try:
-                    added = await store.add(task, **limits)
+                    added = await add(store, task, **limits)
                 except TooManyRecords:
                     if not await store.sweep():  # expired tasks count until then
                         raise
-                    added = await store.add(task, **limits)
+                    added = await add(store, task, **limits)
             except TooManyRecords:
                 raise InternalError("Too many tasks are unfinished; try again later") from None
         if self._engine is not None:

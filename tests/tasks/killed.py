@@ -20,7 +20,7 @@ from mcpkit._stores.redis import RedisStore
 from mcpkit._stores.sqlite import SqliteStore
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import TaskStore
+from mcpkit.tasks.store import CODEC, TaskStore, claim, keep, remember
 
 STEPS = ("one", "two", "three")
 
@@ -28,26 +28,26 @@ STEPS = ("one", "two", "three")
 def store_of(kind: str, where: str, apart: str) -> TaskStore:
     """A store as all processes of a test open it, under a unique name."""
     if kind == "sqlite":
-        return TaskStore(SqliteStore(where))
+        return SqliteStore[Task](where)
     if kind == "postgres":
-        return TaskStore(PostgresStore(where, schema=apart, connections=2))
-    return TaskStore(RedisStore(where, prefix=apart, alive=1.0))
+        return PostgresStore[Task](where, schema=apart, connections=2)
+    return RedisStore[Task](where, prefix=apart, alive=1.0)
 
 
 async def work(store: TaskStore, task: Task, say: Callable[[str], None]) -> None:
     """Run one leg."""
     leg = task.attempt
-    known = await store.steps(task.id)
+    known = await store.values(task.id)
     for step in STEPS:
         if step == "two" and task.id.endswith("asks") and "q" not in task.answers:
             await store.change(
-                task.id, lambda found, now: record.park(found, leg, {"q": b"?"}, now)
+                task.id, lambda found, now: record.suspend(found, leg, {"q": b"?"}, now)
             )
             return
         if step not in known:
             say(f"{task.id} {step}")
             await anyio.sleep(0.03)
-            if await store.remember(task.id, leg, step, step.encode()) is None:
+            if await remember(store, task.id, leg, step, step.encode()) is None:
                 return
     finished = await store.change(
         task.id, lambda found, now: record.finish(found, leg, "completed", b"done", now)
@@ -59,7 +59,7 @@ async def work(store: TaskStore, task: Task, say: Callable[[str], None]) -> None
 async def main(kind: str, where: str, apart: str, log: str, name: str, lease: float) -> None:
     """Work on whatever is due."""
     store = store_of(kind, where, apart)
-    await store.open(name)
+    await store.open(CODEC, name)
     lines = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def say(what: str) -> None:
@@ -73,17 +73,17 @@ async def main(kind: str, where: str, apart: str, log: str, name: str, lease: fl
             await work(store, task, say)
         running.discard((task.id, task.attempt))
 
-    async def keep() -> None:
+    async def renew() -> None:
         while True:
             await anyio.sleep(lease / 5)
             with suppress(StoreUnavailable):
-                await store.keep([*running], lease)
+                await keep(store, [*running], lease)
 
     async with anyio.create_task_group() as group:
-        group.start_soon(keep)
+        group.start_soon(renew)
         while True:
             with suppress(StoreUnavailable):
-                for task in await store.claim(4 - len(running), lease):
+                for task in await claim(store, 4 - len(running), lease):
                     group.start_soon(run, task)
             await anyio.sleep(0.01)
 

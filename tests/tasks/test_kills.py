@@ -20,7 +20,7 @@ import pytest
 from mcpkit._stores.base import StoreUnavailable
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import TaskStore
+from mcpkit.tasks.store import CODEC, TaskStore, add, close
 from tests import warm
 from tests.tasks.killed import STEPS, store_of
 from tests.tasks.servers import Servers
@@ -131,7 +131,7 @@ async def survive(
     The workers in `cut_off` may have repeated steps; None stands for all.
     """
     store = store_of(*kept)
-    await store.open("watcher")
+    await store.open(CODEC, "watcher")
     number = disturbed = 0
 
     while disturbed < most:
@@ -148,15 +148,15 @@ async def survive(
         with working(kept, log, lease) as workers:
             for id in ids:
                 task = Task(id=id, owner="o", call=b"", ttl=None)
-                await store.add(task, limit=1000, limit_per_owner=1000)
+                await add(store, task, limit=1000, limit_per_owner=1000)
             tasks = await follow(store, ids, lambda: once(workers), 10)
         assert {each.status for each in tasks} == {"completed"}
         assert {each.outcome for each in tasks} == {b"done"}
         check(log, ids, cut_off(workers))
         for id in ids:
-            assert dict(await store.steps(id)) == {each: each.encode() for each in STEPS}
+            assert dict(await store.values(id)) == {each: each.encode() for each in STEPS}
         assert disturbed > before
-    await store.aclose()
+    await close(store)
 
 
 @pytest.fixture(params=TASKS)

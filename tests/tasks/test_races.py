@@ -24,7 +24,7 @@ from mcpkit._stores.sqlite import SqliteStore, is_held
 from mcpkit.errors import InvalidParams
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.service import TaskService
-from mcpkit.tasks.store import TaskStore
+from mcpkit.tasks.store import CODEC, add, claim, close
 from mcpkit.testing import AsyncTestClient
 from tests.asking.conftest import Asked, accept
 from tests.kit import until
@@ -395,13 +395,13 @@ async def test_the_answers_and_questions_of_a_task_have_a_size_limit() -> None:
 
 
 async def test_a_closed_file_rejects_requests(tmp_path: Path) -> None:
-    store = TaskStore(SqliteStore(tmp_path / "tasks.db"))
+    store = SqliteStore[Task](tmp_path / "tasks.db")
     with anyio.fail_after(PATIENCE):
         with pytest.raises(StoreUnavailable):
             await store.get("x")
-        await store.open("runner")
+        await store.open(CODEC, "runner")
         async with anyio.create_task_group() as group:
-            group.start_soon(store.aclose)
+            group.start_soon(close, store)
             for _ in range(20):
                 with suppress(StoreUnavailable):
                     await store.get("x")
@@ -416,27 +416,27 @@ async def test_locks_of_dead_processes_are_removed(tmp_path: Path) -> None:
         each.touch()
     os.utime(left, (0, 0))
     with anyio.fail_after(PATIENCE):
-        store = TaskStore(SqliteStore(tmp_path / "tasks.db"))
-        await store.open("runner")
+        store = SqliteStore[Task](tmp_path / "tasks.db")
+        await store.open(CODEC, "runner")
         assert not left.exists()
         assert young.exists()
-        await store.aclose()
+        await close(store)
 
 
 async def test_a_file_with_two_names_has_one_lock(tmp_path: Path) -> None:
     """To a process its own locks look free, so it has to know which are its own."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    one, other = (TaskStore(SqliteStore(tmp_path / each / "t.db")) for each in ("real", "link"))
+    one, other = (SqliteStore[Task](tmp_path / each / "t.db") for each in ("real", "link"))
     with anyio.fail_after(PATIENCE):
-        await one.open("one")
-        await other.open("other")
+        await one.open(CODEC, "one")
+        await other.open(CODEC, "other")
         made = Task(id="x", owner="o", call=b"", ttl=None)
-        await one.add(made, limit=9, limit_per_owner=9)
-        assert len(await one.claim(1, 30.0)) == 1
-        assert not await other.claim(1, 30.0)
-        await other.aclose()
-        await one.aclose()
+        await add(one, made, limit=9, limit_per_owner=9)
+        assert len(await claim(one, 1, 30.0)) == 1
+        assert not await claim(other, 1, 30.0)
+        await close(other)
+        await close(one)
 
 
 def test_a_lock_that_cannot_be_read_is_held(
@@ -474,14 +474,14 @@ def test_event_loops_in_several_threads_share_a_table() -> None:
     claimed: list[str] = []
 
     async def work(name: str) -> None:
-        store = TaskStore(MemoryStore(task_table))
-        await store.open(name, lambda id: None)
+        store = MemoryStore(task_table)
+        await store.open(CODEC, name, lambda id: None)
         for number in range(200):
             made = Task(id=f"{name} {number}", owner=name, call=b"", ttl=None)
-            await store.add(made, limit=10_000, limit_per_owner=10_000)
-            claimed.extend(each.id for each in await store.claim(3, 1000.0))
+            await add(store, made, limit=10_000, limit_per_owner=10_000)
+            claimed.extend(each.id for each in await claim(store, 3, 1000.0))
             await store.list(name, None, 5)
-        await store.aclose()
+        await close(store)
 
     threads = [threading.Thread(target=anyio.run, args=(work, str(each))) for each in range(4)]
     before = sys.getswitchinterval()

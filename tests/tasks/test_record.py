@@ -23,7 +23,7 @@ def claimed(task: Task = NEW, runner: str = "a") -> Task:
 
 def parked(*keys: str, task: Task | None = None) -> Task:
     task = task or claimed()
-    made = record.park(task, task.attempt, {key: b"?" + key.encode() for key in keys}, 110)
+    made = record.suspend(task, task.attempt, {key: b"?" + key.encode() for key in keys}, 110)
     assert made is not None
     return made
 
@@ -44,7 +44,7 @@ def test_only_the_last_attempt_may_change_the_task() -> None:
     assert record.renew(task, late, 200) is None
     assert record.note(task, late, "half done", 120) is None
     assert record.advance(task, late) is None
-    assert record.park(task, late, {"q": b"?"}, 120) is None
+    assert record.suspend(task, late, {"q": b"?"}, 120) is None
     assert record.release(task, late) is None
     assert record.finish(task, late, "completed", b"late", 120) is None
     finished = record.finish(task, task.attempt, "completed", b"in time", 120)
@@ -68,7 +68,7 @@ def test_an_ended_task_does_not_change(end: Any) -> None:
     assert record.answer(over, {"q": b"!"}, 130) is None
     for leg in (0, 1, 2):
         assert record.finish(over, leg, "completed", b"again", 130) is None
-        assert record.park(over, leg, {"q": b"?"}, 130) is None
+        assert record.suspend(over, leg, {"q": b"?"}, 130) is None
 
 
 def test_questions_wait_for_all_of_their_answers() -> None:
@@ -100,7 +100,7 @@ def test_a_key_keeps_its_question_and_its_answer() -> None:
     assert record.answer(task, {"a": b"late"}, 130) is None
     assert list(task.input_requests) == ["a", "b"]
     task = claimed(answered)
-    other = record.park(task, task.attempt, {"a": b"something else"}, 120)
+    other = record.suspend(task, task.attempt, {"a": b"something else"}, 120)
     assert other is not None
     assert other.input_requests["a"] == b"?a"
 
@@ -112,7 +112,7 @@ def test_crashes_are_counted_until_an_attempt_makes_progress() -> None:
     assert task.crashes == 5
     for better in (
         record.advance(task, 5),
-        record.park(task, 5, {"q": b"?"}, 110),
+        record.suspend(task, 5, {"q": b"?"}, 110),
     ):
         assert better is not None
         assert better.crashes == 0

@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import anyio
 import pytest
@@ -21,7 +21,7 @@ from mcpkit._stores.postgres import PostgresStore
 from mcpkit._stores.redis import RedisStore
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import TaskStore
+from mcpkit.tasks.store import CODEC, add, claim, keep, remember
 from tests.kit import until
 from tests.tasks.servers import Redis, Server, Servers, program_of
 from tests.tasks.test_stores import MANY, new, opened
@@ -61,12 +61,7 @@ class ForgetfulRedis(Forgetful, RedisStore[Task]): ...
 class ForgetfulPostgres(Forgetful, PostgresStore[Task]): ...
 
 
-class Store(TaskStore):
-    """The tasks, and the records below them."""
-
-    def __init__(self, records: ForgetfulRedis | ForgetfulPostgres) -> None:
-        super().__init__(records)
-        self.records = records
+Store: TypeAlias = ForgetfulRedis | ForgetfulPostgres
 
 
 @pytest.fixture(params=KINDS)
@@ -78,8 +73,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 def store_at(kind: str, url: str, name: str | None = None) -> Store:
     name = name or f"servers_{secrets.token_hex(8)}"
     if kind == "redis":
-        return Store(ForgetfulRedis(url, prefix=name))
-    return Store(ForgetfulPostgres(url, schema=name, connections=2))
+        return ForgetfulRedis(url, prefix=name)
+    return ForgetfulPostgres(url, schema=name, connections=2)
 
 
 @pytest.fixture
@@ -104,35 +99,35 @@ def server(kind: str, servers: Servers) -> Iterator[Server]:
 async def test_a_repeated_request_is_done_once(store: Store) -> None:
     """A connection is lost when the server has done everything, before the answer arrives."""
     await store.get("nothing")
-    store.records.forgets = 1
-    assert (await store.add(new("a"), limit=1, limit_per_owner=1)).id == "a"
-    store.records.forgets = 2
+    store.forgets = 1
+    assert (await add(store, new("a"), limit=1, limit_per_owner=1)).id == "a"
+    store.forgets = 2
     (task,) = await claimed(store)
     assert task.attempt == 1
-    store.records.forgets = 2
-    assert await store.remember("a", 1, "pay", b"1") == b"1"
-    store.records.forgets = 1
-    assert list(await store.keep([("a", 1)], lease=100)) == [("a", 1)]
-    store.records.forgets = 2
+    store.forgets = 2
+    assert await remember(store, "a", 1, "pay", b"1") == b"1"
+    store.forgets = 1
+    assert list(await keep(store, [("a", 1)], lease=100)) == [("a", 1)]
+    store.forgets = 2
     finished = await store.change(
         "a", lambda task, now: record.finish(task, 1, "completed", b"!", now)
     )
     assert finished is not None
     assert await store.get("a") == finished
-    assert dict(await store.steps("a")) == {"pay": b"1"}
+    assert dict(await store.values("a")) == {"pay": b"1"}
 
 
 async def claimed(store: Store) -> Sequence[Task]:
     """Claim until there is something: what a lost answer has hidden appears again soon."""
     with anyio.fail_after(PATIENCE):
-        while not (tasks := await store.claim(5, lease=100)):
+        while not (tasks := await claim(store, 5, lease=100)):
             await anyio.sleep(0.02)
     return tasks
 
 
 async def test_a_cancelled_request_does_not_disturb_others(store: Store) -> None:
     for number in range(5):
-        await store.add(new(f"{number}"), **MANY)
+        await add(store, new(f"{number}"), **MANY)
     wrong: list[str] = []
 
     async def ask(number: int) -> None:
@@ -165,10 +160,10 @@ async def test_a_server_may_be_unavailable_for_a_while(
     monkeypatch.setattr(remote, "TIMEOUT_S", 0.5)
     monkeypatch.setattr(redis if kind == "redis" else postgres, "_ANSWER_S", 0.4)
     async with opened(store_at(kind, server.url)) as store:
-        await store.add(new("a"), **MANY)
+        await add(store, new("a"), **MANY)
         (server.kill if how == "killed" else server.pause)()
         with anyio.fail_after(PATIENCE):
-            for ask in (lambda: store.get("a"), lambda: store.claim(1, lease=1)):
+            for ask in (lambda: store.get("a"), lambda: claim(store, 1, lease=1)):
                 with pytest.raises(StoreUnavailable):
                     await ask()
         (server.start if how == "killed" else server.go_on)()
@@ -189,11 +184,11 @@ async def until_there(store: Store, id: str) -> Task:
 
 async def test_a_short_outage_is_not_noticed(kind: str, server: Server) -> None:
     async with opened(store_at(kind, server.url)) as store:
-        await store.add(new("a"), **MANY)
+        await add(store, new("a"), **MANY)
         for _ in range(3):
             server.kill()
             async with anyio.create_task_group() as group:
-                group.start_soon(store.claim, 1, 1.0)
+                group.start_soon(claim, store, 1, 1.0)
                 group.start_soon(anyio.to_thread.run_sync, server.start)
                 found = await store.get("a")
             assert found is not None
@@ -206,13 +201,13 @@ async def test_a_process_is_notified_again_when_the_server_is_back(
     name = f"servers_{secrets.token_hex(8)}"
     one, two = (store_at(kind, server.url, name) for _ in range(2))
     async with opened(one, "one"), opened(two, "two", heard.append):
-        await two.add(new("of two"), **MANY)
-        await one.add(new("before"), **MANY)
+        await add(two, new("of two"), **MANY)
+        await add(one, new("before"), **MANY)
         await until(lambda: "before" in heard)
         server.kill()
         server.start()
         await until(lambda: None in heard)  # it may have missed something
-        await one.add(new("behind"), **MANY)
+        await add(one, new("behind"), **MANY)
         await until(lambda: "behind" in heard)
         assert "of two" not in heard
 
@@ -224,14 +219,14 @@ async def test_a_server_that_cannot_be_used_is_reported(kind: str, servers: Serv
     }
     store = store_at(kind, wrong[kind])
     with pytest.raises(StoreUnavailable, match=r"(?i)no such file") as raised:
-        await store.open("x")
+        await store.open(CODEC, "x")
     assert "secret" not in str(raised.value)
     with pytest.raises(StoreUnavailable, match="it is closed"):
         await store.get("a")
     if kind == "postgres":
         url = servers.url(kind).replace("/postgres?", "/nowhere?")
         with pytest.raises(StoreUnavailable, match="does not exist"):
-            await store_at(kind, url).open("x")
+            await store_at(kind, url).open(CODEC, "x")
 
 
 async def test_records_of_a_newer_mcpkit_are_left_alone(kind: str, servers: Servers) -> None:
@@ -243,18 +238,18 @@ async def test_records_of_a_newer_mcpkit_are_left_alone(kind: str, servers: Serv
             f"UPDATE {name}.version SET version = 9",
         )
     with pytest.raises(StoreUnavailable, match="written by a newer mcpkit"):
-        await store_at(kind, servers.url(kind), name).open("x")
+        await store_at(kind, servers.url(kind), name).open(CODEC, "x")
 
 
 async def ask(store: Store, command: Sequence[Any], statement: str = "") -> Any:
     """Ask the server of a store directly: Redis for the one, PostgreSQL for the other."""
-    if isinstance(store.records, PostgresStore):
-        connection = await store.records._connect()
+    if isinstance(store, PostgresStore):
+        connection = await store._connect()
         try:
             return await connection.fetch(statement)
         finally:
             await postgres._disconnect(connection)
-    plain = await store.records._plain()
+    plain = await store._plain()
     try:
         return (await redis._ask(plain, [tuple(command)]))[0]
     finally:
@@ -282,7 +277,7 @@ def test_unusable_options_are_rejected(kind: str) -> None:
     """On trio the error names asyncio."""
     store = store_at(kind, "redis://localhost" if kind == "redis" else "postgresql:///x")
     with pytest.raises(RuntimeError, match="needs asyncio"):
-        anyio.run(store.open, "x", backend="trio")
+        anyio.run(store.open, CODEC, "x", backend="trio")
     with pytest.raises(ValueError, match="prefix" if kind == "redis" else "schema"):
         store_at(kind, "redis://localhost", '{a"; DROP')
 
@@ -292,16 +287,16 @@ def test_unusable_options_are_rejected(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["redis"])
 async def test_all_keys_of_a_task_expire(store: Store) -> None:
-    assert isinstance(store.records, RedisStore)
-    tag = store.records._tag
+    assert isinstance(store, RedisStore)
+    tag = store._tag
 
     def named(key: str) -> str:
         return f"{tag}:{key}"
 
     for id, ttl in (("a", 10.0), ("b", 100.0)):
-        await store.add(new(id, ttl=ttl), **MANY)
-    await store.claim(1, lease=10)
-    await store.remember("a", 1, "step", b"1")
+        await add(store, new(id, ttl=ttl), **MANY)
+    await claim(store, 1, lease=10)
+    await remember(store, "a", 1, "step", b"1")
     keys: list[bytes] = await ask(store, ["KEYS", named("*").replace("{", "[{]")])
     left = {key.decode().partition(":")[2]: await ask(store, ["PTTL", key]) for key in keys}
     # What is of no task stays: two short values.
@@ -311,8 +306,8 @@ async def test_all_keys_of_a_task_expire(store: Store) -> None:
         ttl = 10 if key in ("t:a", "s:a", "runs:here") else 100
         assert ttl - 5 < milliseconds / 1000 - redis._SLACK_S <= ttl + 1, key
     # And an index of a task that stays, stays.
-    await store.add(new("c", ttl=None), **MANY)
-    await store.add(new("d", ttl=10.0), **MANY)
+    await add(store, new("c", ttl=None), **MANY)
+    await add(store, new("d", ttl=10.0), **MANY)
     assert await ask(store, ["PTTL", named("due")]) == -1
 
 
@@ -322,7 +317,7 @@ async def test_a_server_that_may_lose_tasks_is_logged(
 ) -> None:
     async with opened(store_at(kind, server.url)) as store:
         assert caplog.messages == []
-        assert isinstance(store.records, RedisStore)
+        assert isinstance(store, RedisStore)
         await ask(store, ["CONFIG", "SET", "appendonly", "no"])
         await ask(store, ["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
     with caplog.at_level(logging.WARNING):
@@ -383,9 +378,9 @@ async def test_the_keys_are_found_in_a_cluster(
         heard: list[str | None] = []
         one, two = (store_at("redis", first.url, "mcpkit:app") for _ in range(2))
         async with opened(one, "one"), opened(two, "two", heard.append):
-            await one.add(new("a"), **MANY)
-            assert [each.attempt for each in await two.claim(1, lease=10)] == [1]
-            assert await two.remember("a", 1, "step", b"1") == b"1"
+            await add(one, new("a"), **MANY)
+            assert [each.attempt for each in await claim(two, 1, lease=10)] == [1]
+            assert await remember(two, "a", 1, "step", b"1") == b"1"
             await one.change("a", record.cancel)
             assert [each.status for each in await one.list("o", None, 5)] == ["cancelled"]
             await until(lambda: "a" in heard)
@@ -404,8 +399,8 @@ async def test_a_process_that_loses_its_session_is_not_taken_for_dead(
         opened(store_at(kind, servers.url(kind), name), "one") as one,
         opened(store_at(kind, servers.url(kind), name), "two") as two,
     ):
-        await one.add(new("a"), **MANY)
-        await one.claim(1, lease=100)
+        await add(one, new("a"), **MANY)
+        await claim(one, 1, lease=100)
         held = (
             "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND "
             "(classid::bigint << 32) | objid::bigint = "
@@ -415,7 +410,7 @@ async def test_a_process_that_loses_its_session_is_not_taken_for_dead(
         await ask(two, [], f"SELECT pg_terminate_backend({before['pid']})")
         with anyio.fail_after(PATIENCE):
             while [each["pid"] for each in await ask(two, [], held)] in ([], [before["pid"]]):
-                assert await two.claim(1, lease=100) == []
-        assert await two.claim(1, lease=100) == []
-        assert isinstance(two.records, PostgresStore)
-        assert two.records._without_lock == {}
+                assert await claim(two, 1, lease=100) == []
+        assert await claim(two, 1, lease=100) == []
+        assert isinstance(two, PostgresStore)
+        assert two._without_lock == {}

@@ -9,6 +9,7 @@ import threading
 import time as actual
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -24,7 +25,7 @@ from mcpkit._stores.redis import RedisStore
 from mcpkit._stores.sqlite import SqliteStore
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import TaskStore
+from mcpkit.tasks.store import CODEC, TaskStore, add, claim, close, keep, remember
 from tests.tasks.servers import SERVERS, Servers
 
 pytestmark = pytest.mark.anyio
@@ -39,27 +40,24 @@ class Place(NamedTuple):
     clock: Callable[[], float] | None
 
 
-def in_redis(kind: str) -> Callable[[Place], TaskStore]:
-    return lambda place: TaskStore(
-        RedisStore(place.servers.url(kind), prefix=f"mcpkit:{place.name}", clock=place.clock)
-    )
+def in_redis(place: Place, kind: str = "redis") -> TaskStore:
+    url = place.servers.url(kind)
+    return RedisStore(url, prefix=f"mcpkit:{place.name}", clock=place.clock)
+
+
+def in_postgres(place: Place) -> TaskStore:
+    url, schema = place.servers.url("postgres"), f"mcpkit_{place.name}"
+    return PostgresStore(url, schema=schema, connections=2, clock=place.clock)
 
 
 STORES: Final[dict[str, Callable[[Place], TaskStore]]] = {
-    "memory": lambda place: TaskStore(MemoryStore(clock=place.clock or actual.time)),
-    "sqlite": lambda place: TaskStore(
-        SqliteStore(place.folder / "tasks.db", clock=place.clock or actual.time)
+    "memory": lambda place: MemoryStore(clock=place.clock or actual.time),
+    "sqlite": lambda place: SqliteStore(
+        place.folder / "tasks.db", clock=place.clock or actual.time
     ),
-    "redis": in_redis("redis"),
-    "valkey": in_redis("valkey"),
-    "postgres": lambda place: TaskStore(
-        PostgresStore(
-            place.servers.url("postgres"),
-            schema=f"mcpkit_{place.name}",
-            connections=2,
-            clock=place.clock,
-        )
-    ),
+    "redis": in_redis,
+    "valkey": partial(in_redis, kind="valkey"),
+    "postgres": in_postgres,
 }
 SHARED: Final = [each for each in STORES if each != "memory"]
 MANY: Final = {"limit": 100, "limit_per_owner": 100}
@@ -82,11 +80,11 @@ class Time:
 async def opened(
     store: AnyStore, runner: str = "here", on_change: Callable[[str | None], object] | None = None
 ) -> AsyncGenerator[AnyStore, None]:
-    await store.open(runner, on_change or (lambda id: None))
+    await store.open(CODEC, runner, on_change or (lambda id: None))
     try:
         yield store
     finally:
-        await store.aclose()
+        await close(store)
 
 
 @pytest.fixture
@@ -117,7 +115,7 @@ def new(id: str, owner: str = "o", ttl: float | None = 60) -> Task:
 
 async def test_an_added_task_is_stored(store: TaskStore, time: Time) -> None:
     """TASKX-6."""
-    added = await store.add(new("a"), **MANY)
+    added = await add(store, new("a"), **MANY)
     assert (added.created, added.updated, added.status) == (1000, 1000, "working")
     assert await store.get("a") == added
     assert await store.get("b") is None
@@ -125,31 +123,31 @@ async def test_an_added_task_is_stored(store: TaskStore, time: Time) -> None:
 
 async def test_a_task_is_claimed_once(store: TaskStore, time: Time) -> None:
     for id in ("b", "a", "c"):
-        await store.add(new(id), **MANY)
+        await add(store, new(id), **MANY)
         time.now += 1
-    first = await store.claim(2, lease=10)
+    first = await claim(store, 2, lease=10)
     assert [(each.id, each.attempt, each.worker) for each in first] == [
         ("b", 1, "here"),
         ("a", 1, "here"),
     ]
-    assert [each.id for each in await store.claim(5, lease=10)] == ["c"]
-    assert await store.claim(5, lease=10) == []
+    assert [each.id for each in await claim(store, 5, lease=10)] == ["c"]
+    assert await claim(store, 5, lease=10) == []
 
 
 async def test_an_attempt_without_a_renewed_lease_is_lost(store: TaskStore, time: Time) -> None:
-    await store.add(new("a"), **MANY)
-    await store.add(new("b"), **MANY)
-    await store.claim(2, lease=10)
+    await add(store, new("a"), **MANY)
+    await add(store, new("b"), **MANY)
+    await claim(store, 2, lease=10)
     time.now += 9
-    assert list(await store.keep([("a", 1)], lease=10)) == [("a", 1)]
+    assert list(await keep(store, [("a", 1)], lease=10)) == [("a", 1)]
     time.now += 1
-    assert [(each.id, each.attempt) for each in await store.claim(5, lease=10)] == [("b", 2)]
-    assert await store.keep([("a", 1), ("b", 1), ("b", 2)], lease=10) == {("a", 1), ("b", 2)}
+    assert [(each.id, each.attempt) for each in await claim(store, 5, lease=10)] == [("b", 2)]
+    assert await keep(store, [("a", 1), ("b", 1), ("b", 2)], lease=10) == {("a", 1), ("b", 2)}
 
 
 async def test_a_change_applies_to_the_present_state(store: TaskStore, time: Time) -> None:
-    await store.add(new("a"), **MANY)
-    await store.claim(1, lease=10)
+    await add(store, new("a"), **MANY)
+    await claim(store, 1, lease=10)
     time.now += 5
     changed = await store.change("a", lambda task, now: record.note(task, 1, "half", now))
     assert changed is not None
@@ -162,7 +160,7 @@ async def test_a_change_applies_to_the_present_state(store: TaskStore, time: Tim
 
 
 async def test_a_change_that_raises_changes_nothing(store: TaskStore) -> None:
-    added = await store.add(new("a"), **MANY)
+    added = await add(store, new("a"), **MANY)
 
     def fail(task: Task, now: float) -> Task:
         raise LookupError("no")
@@ -173,53 +171,53 @@ async def test_a_change_that_raises_changes_nothing(store: TaskStore) -> None:
 
 
 async def test_a_task_that_waits_is_due_when_it_is_answered(store: TaskStore) -> None:
-    await store.add(new("a"), **MANY)
-    await store.claim(1, lease=10)
-    await store.change("a", lambda task, now: record.park(task, 1, {"q": b"?"}, now))
-    assert await store.claim(1, lease=10) == []
+    await add(store, new("a"), **MANY)
+    await claim(store, 1, lease=10)
+    await store.change("a", lambda task, now: record.suspend(task, 1, {"q": b"?"}, now))
+    assert await claim(store, 1, lease=10) == []
     await store.change("a", lambda task, now: record.answer(task, {"q": b"!"}, now))
-    (again,) = await store.claim(1, lease=10)
+    (again,) = await claim(store, 1, lease=10)
     assert (again.attempt, dict(again.answers)) == (2, {"q": b"!"})
 
 
 async def test_the_first_result_of_a_step_stays(store: TaskStore) -> None:
-    await store.add(new("a"), **MANY)
-    await store.claim(1, lease=10)
-    assert await store.remember("a", 1, "pay", b"first") == b"first"
-    assert await store.remember("a", 1, "pay", b"second") == b"first"
-    assert await store.remember("a", 1, "ship", b"\0\xff") == b"\0\xff"
-    assert dict(await store.steps("a")) == {"pay": b"first", "ship": b"\0\xff"}
-    assert dict(await store.steps("b")) == {}
+    await add(store, new("a"), **MANY)
+    await claim(store, 1, lease=10)
+    assert await remember(store, "a", 1, "pay", b"first") == b"first"
+    assert await remember(store, "a", 1, "pay", b"second") == b"first"
+    assert await remember(store, "a", 1, "ship", b"\0\xff") == b"\0\xff"
+    assert dict(await store.values("a")) == {"pay": b"first", "ship": b"\0\xff"}
+    assert dict(await store.values("b")) == {}
 
 
 async def test_an_attempt_that_was_lost_stores_no_step(store: TaskStore, time: Time) -> None:
-    await store.add(new("a"), **MANY)
-    await store.claim(1, lease=10)
+    await add(store, new("a"), **MANY)
+    await claim(store, 1, lease=10)
     time.now += 10
-    await store.claim(1, lease=10)
-    assert await store.remember("a", 1, "pay", b"late") is None
-    assert await store.remember("b", 1, "pay", b"of nothing") is None
-    assert dict(await store.steps("a")) == {}
+    await claim(store, 1, lease=10)
+    assert await remember(store, "a", 1, "pay", b"late") is None
+    assert await remember(store, "b", 1, "pay", b"of nothing") is None
+    assert dict(await store.values("a")) == {}
 
 
 async def test_unfinished_tasks_have_a_limit_per_owner_and_in_all(store: TaskStore) -> None:
     """TASKL-15."""
-    await store.add(new("a", "x"), limit=3, limit_per_owner=2)
-    await store.add(new("b", "x"), limit=3, limit_per_owner=2)
+    await add(store, new("a", "x"), limit=3, limit_per_owner=2)
+    await add(store, new("b", "x"), limit=3, limit_per_owner=2)
     with pytest.raises(TooManyRecords):
-        await store.add(new("c", "x"), limit=3, limit_per_owner=2)
-    await store.add(new("d", "y"), limit=3, limit_per_owner=2)
+        await add(store, new("c", "x"), limit=3, limit_per_owner=2)
+    await add(store, new("d", "y"), limit=3, limit_per_owner=2)
     with pytest.raises(TooManyRecords):
-        await store.add(new("e", "z"), limit=3, limit_per_owner=2)
+        await add(store, new("e", "z"), limit=3, limit_per_owner=2)
     await store.change("a", lambda task, now: record.cancel(task, now))
-    await store.add(new("f", "x"), limit=3, limit_per_owner=2)
+    await add(store, new("f", "x"), limit=3, limit_per_owner=2)
     assert await store.get("c") is None
 
 
 async def test_a_list_has_the_tasks_of_one_owner_in_pages(store: TaskStore, time: Time) -> None:
     for number, id in enumerate("dacb"):
-        await store.add(new(id, "x"), **MANY)
-        await store.add(new(f"other {id}", "y"), **MANY)
+        await add(store, new(id, "x"), **MANY)
+        await add(store, new(f"other {id}", "y"), **MANY)
         time.now += number % 2
     # The clock went on after the second only; tasks of one moment stand in the order of their ids.
     first = await store.list("x", None, 3)
@@ -232,23 +230,23 @@ async def test_a_list_has_the_tasks_of_one_owner_in_pages(store: TaskStore, time
 
 async def test_a_task_is_stored_until_it_expires(store: TaskStore, time: Time) -> None:
     """TASKX-17: never early."""
-    await store.add(new("a", ttl=10), **MANY)
-    await store.add(new("b", ttl=None), **MANY)
-    await store.claim(1, lease=100)
-    await store.remember("a", 1, "step", b"1")
+    await add(store, new("a", ttl=10), **MANY)
+    await add(store, new("b", ttl=None), **MANY)
+    await claim(store, 1, lease=100)
+    await remember(store, "a", 1, "step", b"1")
     time.now += 9.9
     assert await store.sweep() == 0
     assert await store.get("a") is not None
     time.now += 0.1
     assert await store.get("a") is None
     assert [each.id for each in await store.list("o", None, 5)] == ["b"]
-    assert list(await store.keep([("a", 1)], lease=10)) == []
+    assert list(await keep(store, [("a", 1)], lease=10)) == []
     with pytest.raises(KeyError):
         await store.change("a", lambda task, now: task)
     assert await store.sweep() == 1
-    assert dict(await store.steps("a")) == {}
-    assert [each.id for each in await store.claim(5, lease=10)] == ["b"]
-    await store.add(new("c"), limit=2, limit_per_owner=2)  # the other one counts no more
+    assert dict(await store.values("a")) == {}
+    assert [each.id for each in await claim(store, 5, lease=10)] == ["b"]
+    await add(store, new("c"), limit=2, limit_per_owner=2)  # the other one counts no more
 
 
 # --- all stores do the same -----------------------------------------------------------------------
@@ -262,7 +260,7 @@ STEPS = st.one_of(
     st.tuples(st.just("wait"), st.sampled_from([0.5, 3.0, 10.0])),
     st.tuples(st.just("claim"), st.integers(1, 3)),
     st.tuples(st.just("keep"), st.lists(st.tuples(IDS, LEGS), max_size=4)),
-    st.tuples(st.just("park"), IDS, LEGS, ANSWERS),
+    st.tuples(st.just("suspend"), IDS, LEGS, ANSWERS),
     st.tuples(st.just("answer"), IDS, ANSWERS),
     st.tuples(st.just("finish"), IDS, LEGS),
     st.tuples(st.just("give back"), IDS, LEGS),
@@ -282,14 +280,14 @@ async def done(store: TaskStore, step: tuple[Any, ...]) -> Any:
             id, owner, ttl = rest
             if await store.get(id) is None:
                 await store.sweep()
-                return await store.add(new(id, owner, ttl), limit=3, limit_per_owner=2)
+                return await add(store, new(id, owner, ttl), limit=3, limit_per_owner=2)
             return None
         if what == "claim":
-            return list(await store.claim(rest[0], lease=4))
+            return list(await claim(store, rest[0], lease=4))
         if what == "keep":
-            return sorted(await store.keep(rest[0], lease=4))
+            return sorted(await keep(store, rest[0], lease=4))
         if what == "remember":
-            return await store.remember(*rest), dict(await store.steps(rest[0]))
+            return await remember(store, *rest), dict(await store.values(rest[0]))
         if what == "get":
             return await store.get(rest[0])
         if what == "list":
@@ -297,7 +295,7 @@ async def done(store: TaskStore, step: tuple[Any, ...]) -> Any:
         if what == "sweep":
             return await store.sweep()
         changes: dict[str, Callable[[Task, float], Task | None]] = {
-            "park": lambda task, now: record.park(task, rest[1], rest[2], now),
+            "suspend": lambda task, now: record.suspend(task, rest[1], rest[2], now),
             "answer": lambda task, now: record.answer(task, rest[1], now),
             "finish": lambda task, now: record.finish(task, rest[1], "completed", b"!", now),
             "give back": lambda task, now: record.release(task, rest[1]),
@@ -343,16 +341,16 @@ shared = pytest.mark.parametrize("kind", SHARED)
 @shared
 async def test_everything_is_there_after_a_restart(kind: str, place: Place) -> None:
     async with opened(STORES[kind](place), "first") as store:
-        await store.add(new("a"), **MANY)
-        await store.add(new("b"), **MANY)
-        await store.claim(1, lease=1000)
-        await store.remember("a", 1, "step", b"1")
+        await add(store, new("a"), **MANY)
+        await add(store, new("b"), **MANY)
+        await claim(store, 1, lease=1000)
+        await remember(store, "a", 1, "step", b"1")
         before = await store.get("b")
     async with opened(STORES[kind](place), "second") as store:
         assert await store.get("b") == before
-        assert dict(await store.steps("a")) == {"step": b"1"}
+        assert dict(await store.values("a")) == {"step": b"1"}
         # What ran was given back, and waits for no lease.
-        assert [(each.id, each.attempt) for each in await store.claim(5, lease=1)] == [
+        assert [(each.id, each.attempt) for each in await claim(store, 5, lease=1)] == [
             ("a", 2),
             ("b", 1),
         ]
@@ -363,13 +361,13 @@ async def test_a_task_of_a_living_process_is_not_claimed(
     kind: str, place: Place, time: Time
 ) -> None:
     async with opened(STORES[kind](place), "one") as one:
-        await one.add(new("a"), **MANY)
-        await one.claim(1, lease=10)
+        await add(one, new("a"), **MANY)
+        await claim(one, 1, lease=10)
         async with opened(STORES[kind](place), "two") as two:
-            assert await two.claim(1, lease=10) == []
+            assert await claim(two, 1, lease=10) == []
             time.now += 10
-            assert [each.attempt for each in await two.claim(1, lease=10)] == [2]
-            assert await one.remember("a", 1, "step", b"late") is None
+            assert [each.attempt for each in await claim(two, 1, lease=10)] == [2]
+            assert await remember(one, "a", 1, "step", b"late") is None
 
 
 @shared
@@ -378,7 +376,7 @@ async def test_a_process_is_notified_of_changes(kind: str, place: Place) -> None
     heard = threading.Event()
     one, two = STORES[kind](place), STORES[kind](place)
     async with opened(one, "one"), opened(two, "two", lambda id: heard.set()):
-        await one.add(new("a"), **MANY)
+        await add(one, new("a"), **MANY)
         assert await anyio.to_thread.run_sync(heard.wait, 10)
 
 
@@ -387,7 +385,7 @@ async def test_many_requests_may_wait(kind: str, place: Place) -> None:
     async with opened(STORES[kind](place)) as store:
 
         async def one(number: int) -> None:
-            await store.add(new(f"task {number}"), limit=1000, limit_per_owner=1000)
+            await add(store, new(f"task {number}"), limit=1000, limit_per_owner=1000)
             await store.change(f"task {number}", lambda task, now: record.cancel(task, now))
 
         async with anyio.create_task_group() as group:
@@ -406,18 +404,18 @@ async def test_each_task_is_claimed_by_one_of_many(kind: str, place: Place) -> N
             for number in range(3)
         ]
         for number in range(30):
-            await stores[0].add(new(f"{number:02}"), **MANY)
+            await add(stores[0], new(f"{number:02}"), **MANY)
         claimed: list[Task] = []
 
-        async def claim(store: TaskStore) -> None:
-            while found := await store.claim(2, lease=100):
+        async def claim_all(store: TaskStore) -> None:
+            while found := await claim(store, 2, lease=100):
                 claimed.extend(found)
 
         async with anyio.create_task_group() as group:
             for store in stores:
-                group.start_soon(claim, store)
+                group.start_soon(claim_all, store)
         # Conflicting claims have left nothing behind.
-        claimed += await stores[0].claim(30, lease=100)
+        claimed += await claim(stores[0], 30, lease=100)
         assert sorted(each.id for each in claimed) == [f"{number:02}" for number in range(30)]
         assert {each.attempt for each in claimed} == {1}
 
@@ -426,8 +424,8 @@ async def test_each_task_is_claimed_by_one_of_many(kind: str, place: Place) -> N
 
 
 async def test_the_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
-    async with opened(TaskStore(SqliteStore(tmp_path / "tasks.db"))) as store:
-        await store.add(new("a"), **MANY)
+    async with opened(SqliteStore[Task](tmp_path / "tasks.db")) as store:
+        await add(store, new("a"), **MANY)
         for each in tmp_path.iterdir():
             assert stat.S_IMODE(each.stat().st_mode) == 0o600, each
     assert [each.name for each in tmp_path.iterdir()] == ["tasks.db"]
@@ -435,15 +433,15 @@ async def test_the_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
 
 async def test_a_file_that_cannot_be_used_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="No such file or directory"):
-        await TaskStore(SqliteStore(tmp_path / "nowhere" / "tasks.db")).open("x")
+        await SqliteStore[Task](tmp_path / "nowhere" / "tasks.db").open(CODEC, "x")
     (tmp_path / "other").write_text("something else, of some length" * 100)
     with pytest.raises(StoreUnavailable, match="not a database"):
-        await TaskStore(SqliteStore(tmp_path / "other")).open("x")
+        await SqliteStore[Task](tmp_path / "other").open(CODEC, "x")
     connection = sqlite3.connect(tmp_path / "newer.db")
     connection.execute("PRAGMA user_version = 9")
     connection.close()
     with pytest.raises(StoreUnavailable, match="written by a newer mcpkit"):
-        await TaskStore(SqliteStore(tmp_path / "newer.db")).open("x")
+        await SqliteStore[Task](tmp_path / "newer.db").open(CODEC, "x")
     assert not list(tmp_path.glob("*.lock"))
 
 
@@ -481,7 +479,7 @@ async def test_a_file_of_the_first_version_is_opened(tmp_path: Path, time: Time)
     connection.execute("INSERT INTO steps VALUES ('a', 'pay', x'31')")
     connection.commit()
     connection.close()
-    async with opened(TaskStore(SqliteStore(tmp_path / "tasks.db", clock=time))) as store:
-        assert dict(await store.steps("a")) == {"pay": b"1"}
+    async with opened(SqliteStore[Task](tmp_path / "tasks.db", clock=time)) as store:
+        assert dict(await store.values("a")) == {"pay": b"1"}
         await store.change("a", lambda task, now: record.answer(task, {"q": b"!"}, now))
-        assert [(each.id, each.attempt) for each in await store.claim(5, lease=10)] == [("a", 3)]
+        assert [(each.id, each.attempt) for each in await claim(store, 5, lease=10)] == [("a", 3)]

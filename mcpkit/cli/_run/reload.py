@@ -185,7 +185,7 @@ class _Reloaded:
             note(f"its lifespan failed: {error}; the version before it goes on")
             return
         assert self._version is not None
-        self._version.server.changes.subscribe(front.changes.publish)
+        self._version.server.changes.forward_to = front.changes
         if new := sorted(self._registry.advertised - known):
             note(
                 f"the server has {' and '.join(new)} now, which its host was not told of; "
