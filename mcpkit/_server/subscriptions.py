@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic_core import from_json
@@ -91,8 +90,6 @@ class Subscriptions:
         self._flushing = False
         self._notifying = False
         self._ended = False
-        self._tasks: dict[str, int] = {}
-        """The tasks whose changes are passed on, and how many times each."""
         self._waiting: dict[str, Request] = {}
         """The request that waits for the outcome of each task, if one does."""
 
@@ -131,8 +128,8 @@ class Subscriptions:
         """Stop for good: the session ends."""
         self._ended = True
         self.stop_notifying()
-        for id in list(self._tasks):
-            self._unfollow(id, all_of_them=True)
+        if self._server.tasks is not None:
+            self._server.tasks.drop(self)
 
     # --- resources/subscribe ----------------------------------------------------------------------
 
@@ -194,13 +191,12 @@ class Subscriptions:
         self.start_notifying()
         stream = self._streams[request] = _Stream(request, kinds, frozenset(known), frozenset(ids))
         self._server.changes.watch(self, stream.uris)
-        for id in stream.tasks:
-            self._follow(id)
-            if self._server.tasks is not None:
-                self._loop.soon(partial(self._start_announcing, id, stream, self._server.tasks))
         # SUB-1: the acknowledgement is the first message of a subscription.
         params = {"notifications": accepted, "_meta": stream.tag}
         self._notify("notifications/subscriptions/acknowledged", params, request)
+        for id in stream.tasks:
+            self._tasks.follow(id, self)
+            self._loop.start(self._announce_state(id, stream))
 
     def _strings(self, wanted: Mapping[str, Any], name: str) -> list[str]:
         found = wanted.get(name, [])
@@ -217,7 +213,7 @@ class Subscriptions:
         if stream is not None:
             self._server.changes.unwatch(self, stream.uris)
             for id in stream.tasks:
-                self._unfollow(id)
+                self._tasks.unfollow(id, self)
 
     def end_listens(self, *, announce: bool) -> list[tuple[Request, Mapping[str, Any]]]:
         """End every stream of changes from this side (SUB-6).
@@ -237,74 +233,61 @@ class Subscriptions:
 
     # --- tasks ------------------------------------------------------------------------------------
 
+    @property
+    def _tasks(self) -> TaskService:
+        assert self._server.tasks is not None
+        return self._server.tasks
+
+    @property
+    def _has_statuses(self) -> bool:
+        """True if the client is notified of the status of tasks that it has created."""
+        revision = self._connection.revision
+        return revision is not None and revision.tasks == "wished" and not self._ended
+
     def announce_task(self, id: str) -> None:
         """Pass on the changes of a task that the client has created (2025-11-25)."""
-        revision = self._connection.revision
-        if revision is not None and revision.tasks == "wished":
-            self._follow(id)
+        if self._has_statuses:
+            self._tasks.follow(id, self)
 
     @contextmanager
     def attach_task(self, id: str, request: Request) -> Generator[None, None, None]:
         """Send the messages of a task with a request that waits for it, inside the context."""
-        self._follow(id)
+        self._tasks.follow(id, self)
         self._waiting[id] = request
         try:
             yield
         finally:
             if self._waiting.get(id) is request:
                 del self._waiting[id]
-            self._unfollow(id)
-
-    def _follow(self, id: str) -> None:
-        tasks = self._server.tasks
-        if tasks is not None and not self._ended:
-            if id not in self._tasks:
-                tasks.follow(id, self)
-            self._tasks[id] = self._tasks.get(id, 0) + 1
-
-    def _unfollow(self, id: str, *, all_of_them: bool = False) -> None:
-        tasks = self._server.tasks
-        count = self._tasks.pop(id, 0)
-        if count > 1 and not all_of_them:
-            self._tasks[id] = count - 1
-        elif count and tasks is not None:
-            tasks.unfollow(id, self)
+            self._tasks.unfollow(id, self)
 
     def task_changed(self, task: Task) -> None:
         """Notify the client of the state of a task."""
-        tasks = self._server.tasks
-        if self._ended or tasks is None:
-            return
         revision = self._connection.revision
-        if revision is not None and revision.tasks == "wished":
-            params = task_members(task, revision, tasks.settings.poll_interval)
+        if revision is not None and self._has_statuses:
+            params = task_members(task, revision, self._tasks.settings.poll_interval)
             self._notify("notifications/tasks/status", params, self._waiting.get(task.id))
         for stream in list(self._streams.values()):
             if task.id in stream.tasks:
-                self._announce_details(task, stream, tasks)
-        if task.is_over:
-            self._unfollow(task.id, all_of_them=True)
+                self._announce_details(task, stream)
 
-    def _start_announcing(self, id: str, stream: _Stream, tasks: TaskService) -> None:
-        if not self._ended:
-            self._loop.start(self._announce_state(id, stream, tasks))
-
-    async def _announce_state(self, id: str, stream: _Stream, tasks: TaskService) -> None:
+    async def _announce_state(self, id: str, stream: _Stream) -> None:
         """Announce the state of a task on a new stream."""
+        tasks = self._tasks
         try:
             task = await tasks.get(id, tasks.owner_of(stream.request))
         except InvalidParams:  # there is none, or it is another client's
-            if stream.request in self._streams and id in stream.tasks:
+            if stream.request in self._streams:
                 stream.tasks -= {id}
-                self._unfollow(id)
+                tasks.unfollow(id, self)
         except ProtocolError:
             pass  # the next change will be announced
         else:
-            self._announce_details(task, stream, tasks)
+            self._announce_details(task, stream)
 
-    def _announce_details(self, task: Task, stream: _Stream, tasks: TaskService) -> None:
+    def _announce_details(self, task: Task, stream: _Stream) -> None:
         """Announce the state of a task on a stream, if its client owns the task."""
-        request = stream.request
+        request, tasks = stream.request, self._tasks
         if task.owner == tasks.owner_of(request) and request in self._streams:
             try:
                 details = from_json(
@@ -316,11 +299,7 @@ class Subscriptions:
                 return
             self._notify("notifications/tasks", {**details, "_meta": stream.tag}, request)
 
-    def task_gone(self, id: str) -> None:
-        """Note that a task will not change any more."""
-        self._tasks.pop(id, None)
-
-    def task_said(self, id: str, method: str, params: Mapping[str, Any]) -> None:
+    def task_notifies(self, id: str, method: str, params: Mapping[str, Any]) -> None:
         """Pass on a notification of the handler of a task."""
         if not self._ended:
             self._notify(method, params, self._waiting.get(id))

@@ -71,7 +71,6 @@ class TaskRun(RunHost):
         self._lost = False
         self._message: str | None = None
         self._noting = False
-        self._log_threshold: int | None = None
         self._steps = 0
         self._resumable = False
 
@@ -134,8 +133,6 @@ class TaskRun(RunHost):
                 )
             )
             return
-        if request.revision.tasks == "wished":
-            self._log_threshold = 0  # each session knows the log level of its client
         self._resumable = tool is not None and tool.resumable
         given = {key: (mark, result) for key, (mark, result) in call["given"].items()}
         self._steps = len(steps)
@@ -239,9 +236,9 @@ class TaskRun(RunHost):
         meta = {**params.get("_meta", {}), **related(self.id)}  # TASKL-8
         params = {**params, "_meta": meta}
         if self._tasks.loop.on_loop():
-            self._tasks.say(self.id, method, params)
+            self._tasks.notify(self.id, method, params)
         else:
-            self._tasks.loop.soon(lambda: self._tasks.say(self.id, method, params))
+            self._tasks.loop.soon(lambda: self._tasks.notify(self.id, method, params))
 
     @property
     def _repeats(self) -> bool:
@@ -261,7 +258,8 @@ class TaskRun(RunHost):
         try:
             while written != self._message and not self.ended.is_set() and not self._lost:
                 written = self._message
-                await self._change(partial(self._noted, written or ""))
+                note = partial(record.note, attempt=self.number, message=written or "")
+                await self._change(note)
                 with anyio.move_on_after(_NOTE_S):
                     await self.ended.wait()
         except Exception:
@@ -269,12 +267,10 @@ class TaskRun(RunHost):
         finally:
             self._noting = False
 
-    def _noted(self, message: str, task: Task, now: float) -> Task | None:
-        return record.note(task, self.number, message, now)
-
     def log_threshold(self, request: Request) -> int | None:
         """Return the rank of the lowest log level to send; None: nothing."""
-        return self._log_threshold
+        # Each session knows the log level of its client.
+        return 0 if request.revision.tasks == "wished" else None
 
 
 def _request_of(call: Mapping[str, Any]) -> Request:

@@ -145,7 +145,7 @@ def advance(task: Task, attempt: int) -> Task | None:
     return replace(task, crashes=0) if task.crashes else task
 
 
-def note(task: Task, attempt: int, message: str, now: float) -> Task | None:
+def note(task: Task, now: float, attempt: int, message: str) -> Task | None:
     """Set the status message."""
     return replace(task, message=message, updated=now) if task.runs(attempt) else None
 

@@ -20,6 +20,7 @@ from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import Request
 from mcpkit._stores.base import Position, StoreUnavailable, TooManyRecords
 from mcpkit._utils.logs import get_logger
+from mcpkit._utils.quota import RateLimit
 from mcpkit._utils.text import quote_name
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
 from mcpkit.tasks import record
@@ -50,16 +51,13 @@ _VISIBLE: Final = ("status", "message", "open", "updated")
 
 
 class TaskListener(Protocol):
-    """Tells a client about tasks."""
+    """Notifies a client of tasks."""
 
     def task_changed(self, task: Task) -> None:
         """A task has changed."""
 
-    def task_said(self, id: str, method: str, params: Mapping[str, Any]) -> None:
+    def task_notifies(self, id: str, method: str, params: Mapping[str, Any]) -> None:
         """The handler of a task sends a notification."""
-
-    def task_gone(self, id: str) -> None:
-        """There is no such task, or it has expired; it will not be mentioned again."""
 
 
 class TaskWaiter:
@@ -70,16 +68,10 @@ class TaskWaiter:
 
     def task_changed(self, task: Task) -> None:
         """End the wait."""
-        del task
         self._changed.set()
 
-    def task_said(self, id: str, method: str, params: Mapping[str, Any]) -> None:
+    def task_notifies(self, id: str, method: str, params: Mapping[str, Any]) -> None:
         """Ignore the notification."""
-
-    def task_gone(self, id: str) -> None:
-        """End the wait."""
-        del id
-        self._changed.set()
 
     async def wait(self) -> None:
         """Wait until the task may have changed."""
@@ -94,14 +86,6 @@ class StoredSource(NamedTuple):
     principal: Principal | None
     owner: str
     http: Any = None
-
-
-class _Opening:
-    """The opening of a store, which several tasks may wait for."""
-
-    def __init__(self) -> None:
-        self.done = anyio.Event()
-        self.error: Exception | None = None
 
 
 class TaskService:
@@ -138,17 +122,19 @@ class TaskService:
         self._make_store = make_store
         self._run_task = run_task
         self._store: TaskStore | None = None
-        self._opening: _Opening | None = None
+        self._opened: anyio.Event | None = None
+        """Set when the store is open, or cannot be opened; None if it is not being opened."""
+        self._open_error: Exception | None = None
         self._engine: LeaseEngine | None = None
         self._cancel: list[Callable[[], object]] = []
         self._listeners: dict[str, list[TaskListener]] = {}
+        """The listeners of each task, as often as they follow it."""
         self._notified: dict[str, Task] = {}
         """The last state of each task that its listeners know."""
-        self._refreshing: Callable[[], object] | None = None
-        self._refresh_again = False
+        self._changed = anyio.Event()
+        """Set when another process may have changed tasks."""
         self._is_unavailable = False
-        self._is_closed = False
-        self._polls: dict[str, tuple[float, float]] = {}
+        self._polls = RateLimit(_POLL_BURST, _POLLS / settings.poll_interval)
 
     # --- opening and closing ----------------------------------------------------------------------
 
@@ -182,25 +168,24 @@ class TaskService:
         """
         if self._store is not None:
             return self._store
-        opening = self._opening
-        if opening is None:
+        opened = self._opened
+        if opened is None:
             if self.is_closing:
                 raise StoreUnavailable("the server is shutting down")
             # In a task of its own: a cancelled caller would leave the store half open.
-            opening = self._opening = _Opening()
-            self.loop.start(self._open(opening))
-        await opening.done.wait()
-        if opening.error is not None:
-            raise opening.error
-        assert self._store is not None
+            opened = self._opened = anyio.Event()
+            self.loop.start(self._open(opened))
+        await opened.wait()
+        if self._store is None:
+            raise self._open_error or StoreUnavailable("the server is shutting down")
         return self._store
 
-    async def _open(self, opening: _Opening) -> None:
+    async def _open(self, opened: anyio.Event) -> None:
         try:
             store = self._make_store()
             await store.open(CODEC, os.urandom(12).hex(), self._on_change)
         except Exception as error:
-            opening.error = error
+            self._open_error = error
             if isinstance(error, StoreUnavailable):
                 self._note_reached(error)
         else:
@@ -210,25 +195,22 @@ class TaskService:
                 *(store, self.settings, self._note_reached),
                 lambda: self._read_again([*self._listeners]),
             )
-            self._cancel.append(self.loop.start(engine.serve(self._run_task)))
-            self._cancel.append(self.loop.start(engine.keep()))
+            for work in (engine.serve(self._run_task), engine.keep(), self._refresh()):
+                self._cancel.append(self.loop.start(work))
         finally:
-            self._opening = None
-            opening.done.set()
+            self._opened = None
+            opened.set()
 
     async def aclose(self, grace: float = 0) -> None:
         """Stop the tasks that run; those that no other process can continue have some seconds."""
-        if self._is_closed:
+        if self.is_closing:
             return
-        self._is_closed = True
         with anyio.CancelScope(shield=True):
             if self._engine is not None and grace > 0:
                 await self._engine.finish(grace)
             self.is_closing = True
-            if self._opening is not None:
-                await self._opening.done.wait()
-            if self._refreshing is not None:
-                self._refreshing()
+            if self._opened is not None:
+                await self._opened.wait()
             if self._engine is not None:
                 await self._engine.aclose()
             for cancel in self._cancel:
@@ -340,17 +322,9 @@ class TaskService:
             InvalidParams: There is none, it has expired, or it has another owner (TASKL-12).
             ProtocolError: The client polls far too often, or the store is unavailable (TASKX-17).
         """
-        if polled:
-            now = monotonic()
-            interval = self.settings.poll_interval
-            left, seen = self._polls.pop(id, (float(_POLL_BURST), now))
-            left = min(_POLL_BURST, left + _POLLS * (now - seen) / interval)
-            self._polls[id] = max(0.0, left - 1), now
-            if len(self._polls) > 2 * self.settings.max_tasks:
-                del self._polls[next(iter(self._polls))]
-            if left < 1:
-                said = f"The task was polled too often; wait {interval:g} s between polls"
-                raise InternalError(said)
+        if polled and self._polls.take(id):
+            interval = f"{self.settings.poll_interval:g} s"
+            raise InternalError(f"The task was polled too often; wait {interval} between polls")
         async with self._reached() as store:
             task = await store.get(id)
         if task is None or task.owner != owner:
@@ -434,20 +408,26 @@ class TaskService:
     # --- listeners --------------------------------------------------------------------------------
 
     def follow(self, id: str, listener: TaskListener) -> None:
-        """Notify a listener of a task from now on."""
+        """Notify a listener of a task from now on, until the task is over."""
         self._listeners.setdefault(id, []).append(listener)
 
     def unfollow(self, id: str, listener: TaskListener) -> None:
-        """Stop notifying a listener, if it was."""
+        """Undo one `follow`."""
         listeners = self._listeners.get(id, [])
         if listener in listeners:
             listeners.remove(listener)
             if not listeners:
                 self._forget(id)
 
-    def _forget(self, id: str) -> Sequence[TaskListener]:
+    def drop(self, listener: TaskListener) -> None:
+        """Stop notifying a listener."""
+        for id, listeners in list(self._listeners.items()):
+            while listener in listeners:
+                self.unfollow(id, listener)
+
+    def _forget(self, id: str) -> None:
         self._notified.pop(id, None)
-        return self._listeners.pop(id, ())
+        self._listeners.pop(id, None)
 
     @contextmanager
     def watching(self, id: str) -> Generator[TaskWaiter, None, None]:
@@ -460,7 +440,7 @@ class TaskService:
             self.unfollow(id, waiter)
 
     def publish(self, task: Task) -> None:
-        """Tell the listeners of a task, and the engine, that it has changed."""
+        """Notify the engine, and the listeners of a task, that it has changed."""
         if self._engine is not None:
             self._engine.stop(task)
             if task.due is not None and task.worker is None:
@@ -468,60 +448,56 @@ class TaskService:
         listeners = self._listeners.get(task.id)
         if listeners and _is_news(task, self._notified.get(task.id)):
             self._notified[task.id] = task
-            for listener in list(listeners):
+            for listener in dict.fromkeys(listeners):
                 listener.task_changed(task)
+            if task.is_over:
+                self._forget(task.id)
 
-    def say(self, id: str, method: str, params: Mapping[str, Any]) -> None:
+    def notify(self, id: str, method: str, params: Mapping[str, Any]) -> None:
         """Pass on a notification from the handler of a task."""
-        for listener in list(self._listeners.get(id, ())):
-            listener.task_said(id, method, params)
+        for listener in dict.fromkeys(self._listeners.get(id, ())):
+            listener.task_notifies(id, method, params)
 
     def _on_change(self, id: str | None) -> None:
         # From any thread.
-        self.loop.soon(lambda: self._refresh_soon(id))
+        self.loop.soon(lambda: self._changed_elsewhere(id))
 
-    def _refresh_soon(self, id: str | None) -> None:
-        if self.is_closing:
-            return
+    def _changed_elsewhere(self, id: str | None) -> None:
         if self._engine is not None:
             self._engine.due()
         known = self._known()
         if known if id is None else id in known:
-            self._refresh_again = True
-            if self._refreshing is None:
-                self._refreshing = self.loop.start(self._refresh())
+            self._changed.set()
 
     def _known(self) -> Collection[str]:
         """Return the tasks that have listeners, or run, in this process."""
         return {*self._listeners, *(self._engine.ids if self._engine is not None else ())}
 
     async def _refresh(self) -> None:
+        """Read the tasks that other processes change, until cancelled."""
         took = 0.0
-        try:
-            while self._refresh_again:
-                # Changes come in bursts, and reading many tasks takes its time.
-                await anyio.sleep(max(0.01, took))
-                self._refresh_again = False
-                started = monotonic()
-                try:
-                    await self._read_again(self._known())
-                except StoreUnavailable as error:
-                    self._note_reached(error)
-                took = monotonic() - started
-        except Exception:
-            log.exception("the changes of other processes could not be read")
-        finally:
-            self._refreshing = None
+        while True:
+            await self._changed.wait()
+            # Changes come in bursts, and reading many tasks takes its time.
+            await anyio.sleep(max(0.01, took))
+            self._changed = anyio.Event()
+            started = monotonic()
+            try:
+                await self._read_again(self._known())
+            except StoreUnavailable as error:
+                self._note_reached(error)
+            except Exception:
+                log.exception("the changes of other processes could not be read")
+            took = monotonic() - started
 
     async def _read_again(self, ids: Collection[str]) -> None:
         store = await self.store()
         for id in ids:
             task = await store.get(id)
-            if task is not None:
-                self.publish(task)
+            if task is None:
+                self._forget(id)
             else:
-                for listener in self._forget(id):
-                    listener.task_gone(id)
+                self.publish(task)
 
     # --- runs -------------------------------------------------------------------------------------
 

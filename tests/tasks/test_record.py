@@ -42,7 +42,7 @@ def test_only_the_last_attempt_may_change_the_task() -> None:
     task = claimed(given_up, "b")
     late = given_up.attempt
     assert record.renew(task, late, 200) is None
-    assert record.note(task, late, "half done", 120) is None
+    assert record.note(task, 120, late, "half done") is None
     assert record.advance(task, late) is None
     assert record.suspend(task, late, {"q": b"?"}, 120) is None
     assert record.release(task, late) is None

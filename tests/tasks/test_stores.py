@@ -149,11 +149,11 @@ async def test_a_change_applies_to_the_present_state(store: TaskStore, time: Tim
     await add(store, new("a"), **MANY)
     await claim(store, 1, lease=10)
     time.now += 5
-    changed = await store.change("a", lambda task, now: record.note(task, 1, "half", now))
+    changed = await store.change("a", lambda task, now: record.note(task, now, 1, "half"))
     assert changed is not None
     assert (changed.message, changed.updated) == ("half", 1005)
     assert await store.get("a") == changed
-    assert await store.change("a", lambda task, now: record.note(task, 7, "late", now)) is None
+    assert await store.change("a", lambda task, now: record.note(task, now, 7, "late")) is None
     assert await store.get("a") == changed
     with pytest.raises(KeyError):
         await store.change("b", lambda task, now: task)
