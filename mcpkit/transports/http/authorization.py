@@ -122,15 +122,11 @@ class Authorization:
             # AUTH-10: the logs of every proxy have it by now.
             malformed = self.challenge(http, "invalid_request")
             raise HttpError(400, "A token must not be in the URL", malformed)
-        needed = "A bearer token is needed"
-        if raw is None:
+        if raw is None or _IS_BEARER.match(raw) is None:
             # RFC 6750, 3.1: without a token there is no error, as there was no attempt.
-            raise HttpError(401, needed, self.challenge(http))
+            raise HttpError(401, "A bearer token is needed", self.challenge(http))
         found = _BEARER.fullmatch(raw) if len(raw) <= MAX_CREDENTIALS else None
         if found is None:
-            if _IS_BEARER.match(raw) is None:
-                # Credentials of another scheme.
-                raise HttpError(401, needed, self.challenge(http))
             malformed = self.challenge(http, "invalid_request")
             raise HttpError(400, "The header Authorization is malformed", malformed)
         token = found[1]

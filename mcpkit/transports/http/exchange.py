@@ -343,7 +343,6 @@ class Exchange(OpenRequest):
                 "(the server's limit is max_unread)",
                 retry_after(1),
             ) from None
-        timeout = self.open_requests.limits.write_timeout
         try:
             await send(start)
             # Servers wait for the client before a part of a body, and not after the last one.
@@ -351,7 +350,7 @@ class Exchange(OpenRequest):
                 part = body[index : index + PART]
                 more = index + PART < len(body)
                 message = {"type": "http.response.body", "body": part, "more_body": more}
-                await write(send, message, anyio.move_on_after(timeout))
+                await write(send, message, self.open_requests.limits.write_timeout)
         finally:
             unread.release()
 

@@ -9,14 +9,11 @@ from typing import Any, Final
 
 from mcpkit._protocol.connection import (
     INITIALIZE_IN_BATCH,
-    Connection,
     holds_initialize,
     wants_answer,
 )
 from mcpkit._protocol.messages import check_envelope, readable_id
-from mcpkit._protocol.revisions import HANDSHAKE
 from mcpkit._utils.json import Unset, is_object
-from mcpkit._utils.sealing import SealBroken
 from mcpkit.errors import InvalidRequest
 from mcpkit.http import HttpRequest, Receive, Send
 from mcpkit.tasks.protocol import take_answer
@@ -42,7 +39,6 @@ from mcpkit.transports.http.sessions import (
 )
 from mcpkit.transports.http.streams import Stream
 
-_UNKNOWN_SESSION: Final = SessionId("", HANDSHAKE[0], Connection().client, None, 0)
 _WORKERS: Final = "MCPKIT_WORKERS"
 """The number of processes that serve the app, if more than one: set by the one that starts them."""
 
@@ -175,20 +171,19 @@ class LegacySessions:
 
     def _session_of(self, http: HttpRequest, token: str) -> tuple[SessionId, LiveSession | None]:
         """Return the content of the session id of a request, and the session if it is held here."""
-        live = self.table.find(token)
-        if live is not None:
-            id = live.id
-        elif not token:
+        if not token:
             raise HttpError(400, "The header Mcp-Session-Id is missing")
-        else:
-            try:
-                id = self._ids.read(token)
-            except SealBroken:
-                id = _UNKNOWN_SESSION
+        live = self.table.find(token)
+        id = self._ids.read(token) if live is None else live.id
         principal = http.principal
         caller = None if principal is None else principal.id
         # One response for every cause (SEC-6): it must not reveal which ids exist.
-        if id.expires <= time.time() or id.key in self._ended or id.principal != caller:
+        if (
+            id is None
+            or id.expires <= time.time()
+            or id.key in self._ended
+            or id.principal != caller
+        ):
             raise HttpError(404, "Session not found: begin again with initialize")
         return id, live
 

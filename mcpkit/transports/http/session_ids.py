@@ -68,22 +68,21 @@ class SessionIds:
         value = [revision.version, capabilities, info, principal, expires, key]
         return self._sealer.seal(encode(value))
 
-    def read(self, id: str) -> SessionId:
-        """Return the content of an id.
-
-        Raises:
-            SealBroken: The id was not made here, was changed, or has expired.
-        """
+    def read(self, id: str) -> SessionId | None:
+        """Return the content of an id; None if it was not made here, or was changed."""
         if len(id) > MAX_ID:
-            raise SealBroken
-        # Texts that occur once only would fill the parser's memory of texts that occur again.
-        value = from_json(self._sealer.open(id), cache_strings="keys")
+            return None
+        try:
+            # Texts that occur once only would fill the parser's memory of texts that occur again.
+            value = from_json(self._sealer.open(id), cache_strings="keys")
+        except SealBroken:
+            return None
         if not is_array(value) or len(value) != 6:  # made by another version of mcpkit
-            raise SealBroken
+            return None
         version, capabilities, info, principal, expires, key = value
         revision = BY_VERSION.get(version)
-        if revision is None or expires < time.time():
-            raise SealBroken
+        if revision is None:
+            return None
         return SessionId(key, revision, ClientProfile(capabilities, info), principal, expires)
 
 

@@ -45,9 +45,9 @@ class ClientNotReading(Exception):
     """A client does not read its response."""
 
 
-async def write(send: Send, message: MutableMapping[str, Any], scope: anyio.CancelScope) -> None:
-    """Send a part of a response; if the scope is cancelled, raise `ClientNotReading`."""
-    with scope:
+async def write(send: Send, message: MutableMapping[str, Any], timeout: float) -> None:
+    """Send a part of a response; `ClientNotReading` says that the client does not take it."""
+    with anyio.move_on_after(timeout) as scope:
         await send(message)
     if scope.cancelled_caught:
         raise ClientNotReading
@@ -109,7 +109,6 @@ class Stream:
     """
 
     __slots__ = (
-        "__weakref__",
         "_buffer",
         "_events",
         "_head",
@@ -320,15 +319,15 @@ class StreamResponse:
         self._keep_alive = keep_alive
         self._write_timeout = write_timeout
         self._closing = False
-        self._is_abandoned = False
-        self._writing: anyio.CancelScope | None = None
+        self._writing = False
+        self._scope = anyio.CancelScope()
         self._event = anyio.Event()
         earlier = stream.response
         if earlier is not None:  # HTTPL-22: the client has reconnected
-            if earlier._writing is None:
-                earlier.close()
-            else:
+            if earlier._writing:
                 earlier.abandon()  # the client does not read that one
+            else:
+                earlier.close()
         stream.response = self
         stream.expected = False
 
@@ -343,13 +342,10 @@ class StreamResponse:
 
     def abandon(self) -> None:
         """Drop the connection of a client that does not read, also during a write."""
-        self._is_abandoned = True
         if self.stream.response is self:
             self.stream.response = None
             self.stream.on_writable()
-        if self._writing is not None:
-            self._writing.cancel()
-        self._event.set()
+        self._scope.cancel()
 
     def disconnect(self) -> None:
         """Note that the client has disconnected."""
@@ -372,21 +368,10 @@ class StreamResponse:
         if receive is not None:
             unwatch = self._loop.start(await_disconnect(receive, self.disconnect))
         try:
-            start = [*HEADERS, *headers]
-            await self._write(
-                send, {"type": "http.response.start", "status": 200, "headers": start}
-            )
-            while not self.disconnected:
-                await self._write_events(send)
-                if self._closing or stream.ended:
-                    break
-                with anyio.move_on_after(self._keep_alive) as silence:
-                    await self._event.wait()
-                self._check_abandoned()
-                if silence.cancelled_caught and not self.disconnected:
-                    await self._write_part(send, _COMMENT)
-            if not self.disconnected:
-                await self._write(send, {"type": "http.response.body", "body": b""})
+            with self._scope:
+                await self._respond(send, headers)
+            if self._scope.cancel_called:
+                raise ClientNotReading
         except (OSError, ClientNotReading):
             self.disconnected = True
             raise
@@ -397,6 +382,20 @@ class StreamResponse:
                 stream.on_writable()
             if stream.response is None:
                 stream.written()
+
+    async def _respond(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
+        start = [*HEADERS, *headers]
+        await self._write(send, {"type": "http.response.start", "status": 200, "headers": start})
+        while not self.disconnected:
+            await self._write_events(send)
+            if self._closing or self.stream.ended:
+                break
+            with anyio.move_on_after(self._keep_alive) as silence:
+                await self._event.wait()
+            if silence.cancelled_caught and not self.disconnected:
+                await self._write_part(send, _COMMENT)
+        if not self.disconnected:
+            await self._write(send, {"type": "http.response.body", "body": b""})
 
     async def _write_events(self, send: Send) -> None:
         while True:
@@ -416,11 +415,6 @@ class StreamResponse:
         await self._write(send, {"type": "http.response.body", "body": part, "more_body": True})
 
     async def _write(self, send: Send, message: MutableMapping[str, Any]) -> None:
-        self._writing = anyio.move_on_after(self._write_timeout)
-        await write(send, message, self._writing)
-        self._writing = None
-        self._check_abandoned()
-
-    def _check_abandoned(self) -> None:
-        if self._is_abandoned:
-            raise ClientNotReading
+        self._writing = True
+        await write(send, message, self._write_timeout)
+        self._writing = False
