@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import anyio
 import pytest
 
 from mcpkit.client.results import Params
 from mcpkit.testing import REVISIONS
 from tests.asking.server import make_app
 from tests.combinations import Served, anyio_backend, client, place, revision, shared, stderr
-from tests.scenarios.tapped import PATIENCE, TappedClient
+from tests.scenarios.tapped import TappedClient
 from tests.selection import Case
 
 __all__ = ["anyio_backend", "client", "place", "revision", "shared", "stderr"]
@@ -59,17 +59,13 @@ class Asked(TappedClient):
         for name in lacks:
             declared.pop(name, None)
         super().__init__(target, revision=revision, capabilities=declared, **options)
-        self._handlers.update(
-            {
-                "elicitation/create": self._elicited,
-                "sampling/createMessage": self._sampled,
-                "roots/list": self._rooted,
-            }
-        )
 
     def forget(self) -> None:
-        """Begin anew, without a script."""
+        """Start again, with the usual handlers and without a script."""
         super().forget()
+        self._handlers["elicitation/create"] = partial(self._next_answer, accept)
+        self._handlers["sampling/createMessage"] = partial(self._next_answer, speak)
+        self._handlers["roots/list"] = self._list_roots
         self.script()
 
     def script(self, *answers: Any) -> None:
@@ -83,17 +79,6 @@ class Asked(TappedClient):
         if b'"method"' in text:
             super().note_sent(text)
 
-    async def answer_to(self, id: str) -> dict[str, Any]:
-        """The result under an id."""
-        with anyio.fail_after(PATIENCE):
-            while True:
-                for each in self.received:
-                    if each.get("id") == id and "result" in each:
-                        found: dict[str, Any] = each["result"]
-                        return found
-                self._arrived = anyio.Event()
-                await self._arrived.wait()
-
     @property
     def messages(self) -> list[str]:
         """What was asked, as a person would read it."""
@@ -102,22 +87,14 @@ class Asked(TappedClient):
             for each in self.questions
         ]
 
-    def _next(self, params: Params) -> Any:
+    def _next_answer(self, with_text: Callable[[str], Any], params: Params) -> Any:
         self.questions.append(params)
         answer = self.answers.pop(0) if self.answers else "unasked"
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return with_text(answer) if isinstance(answer, str) else answer
 
-    def _elicited(self, params: Params) -> Any:
-        answer = self._next(params)
-        return answer if not isinstance(answer, str) else accept(answer)
-
-    def _sampled(self, params: Params) -> Any:
-        answer = self._next(params)
-        return answer if not isinstance(answer, str) else speak(answer)
-
-    def _rooted(self, params: Params) -> Any:
+    def _list_roots(self, params: Params) -> Any:
         self.questions.append({"message": "roots"})
         return {"roots": [{"uri": uri} for uri in self.roots]}
 

@@ -202,30 +202,9 @@ def _add_shapes_sync(app: MCPKit[None]) -> None:
         return ",".join([put_sync(ctx, via, f"Number {each}?") for each in range(number)])
 
     @app.tool
-    def same_sync(via: Via, number: int, ctx: SyncContext, key: str | None = None) -> str:
-        return ",".join([put_sync(ctx, via, "Again?", key) for _ in range(number)])
-
-    @app.tool
-    def branch_sync(via: Via, ctx: SyncContext) -> str:
-        if put_sync(ctx, via, "Left?") == "yes":
-            return "left " + put_sync(ctx, via, "How far left?")
-        return "right " + put_sync(ctx, via, "How far right?")
-
-    @app.tool
-    def until_stop_sync(via: Via, ctx: SyncContext) -> list[str]:
-        found: list[str] = []
-        while (answer := put_sync(ctx, via, f"After {found}?")) != "stop":
-            found.append(answer)
-        return found
-
-    @app.tool
     def together_sync(via: Via, ctx: SyncContext) -> str:
         asked = [question(via, "One?"), question(via, "Two?"), question(via, "Two?")]
         return ",".join(map(text_of, ctx.gather(*asked)))
-
-    @app.tool
-    def changing_sync(via: Via, tag: str, ctx: SyncContext, key: str | None = None) -> str:
-        return put_sync(ctx, via, "First?" if count(tag) == 1 else "Then?", key)
 
     @app.tool
     def careless_sync(via: Via, ctx: SyncContext) -> str:
@@ -320,14 +299,6 @@ def _add_steps_sync(app: MCPKit[None]) -> None:
         return f"{first},{second},{number}"
 
     @app.tool
-    def step_in_a_loop_sync(via: Via, tag: str, ctx: SyncContext) -> list[int]:
-        found: list[int] = []
-        for _ in range(3):
-            found.append(ctx.step("same", count, tag))
-            put_sync(ctx, via, "On?")
-        return found
-
-    @app.tool
     def asks_in_a_step_sync(via: Via, tag: str, ctx: SyncContext) -> str:
         def inside() -> str:
             number = ctx.step("count", count, tag)
@@ -337,11 +308,6 @@ def _add_steps_sync(app: MCPKit[None]) -> None:
         second = put_sync(ctx, via, "Again?", "key")
         number = ctx.step("count", count, tag)
         return f"{first},{second}{number}"
-
-    @app.tool
-    def slow_step_sync(via: Via, tag: str, ctx: SyncContext) -> int:
-        put_sync(ctx, via, "On?")
-        return ctx.step("slow", count, tag)
 
     @app.tool
     def failing_step_sync(via: Via, tag: str, ctx: SyncContext) -> int:
@@ -439,12 +405,6 @@ def _add_outcomes_sync(app: MCPKit[None]) -> None:
         answer = ctx.elicit_url("Sign in", "https://example.com/in", elicitation_id="page")
         ctx.elicitation_complete("page")
         return said(answer)
-
-    @app.tool
-    def page_required_sync(tag: str, ctx: SyncContext) -> str:
-        if not COUNTS[f"open {tag}"]:
-            raise UrlElicitationRequired("Sign in", "https://example.com/in")
-        return "signed in"
 
     @app.tool
     def roots_sync(ctx: SyncContext) -> list[str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from functools import partial
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from mcpkit import Context, MCPKit, ProtocolError, SyncContext
-from mcpkit.client.results import CallResult
+from mcpkit import Complete, Context, MCPKit, ProtocolError, SyncContext
 from mcpkit.errors import ConnectionClosed, MissingClientCapability
 from tests.asking.conftest import Asked, Connect, accept, speak
 from tests.asking.server import make_app, question
@@ -46,34 +46,31 @@ async def test_questions_in_a_row(client: Asked, via: str, kind: str, number: in
     assert client.messages == ["Number 0?", "Number 1?", "Number 2?"][:number]
 
 
-@both
 @via_both
 @pytest.mark.parametrize("key", [None, "mine"])
 async def test_the_same_question_again_has_an_answer_of_its_own(
-    client: Asked, via: str, kind: str, key: str | None
+    client: Asked, via: str, key: str | None
 ) -> None:
     """MRTR-3: also when the author gave both the same key."""
     client.script("a", "b", "c")
     arguments = {} if key is None else {"key": key}
-    assert await text(client, "same" + kind, via=via, number=3, **arguments) == "a,b,c"
+    assert await text(client, "same", via=via, number=3, **arguments) == "a,b,c"
 
 
-@both
 @via_both
 @pytest.mark.parametrize(("first", "way"), [("yes", "left"), ("no", "right")])
 async def test_what_is_asked_next_depends_on_the_answer(
-    client: Asked, via: str, kind: str, first: str, way: str
+    client: Asked, via: str, first: str, way: str
 ) -> None:
     client.script(first, "far")
-    assert await text(client, "branch" + kind, via=via) == f"{way} far"
+    assert await text(client, "branch", via=via) == f"{way} far"
     assert client.messages == ["Left?", f"How far {way}?"]
 
 
-@both
 @via_both
-async def test_a_loop_that_an_answer_ends(client: Asked, via: str, kind: str) -> None:
+async def test_a_loop_that_an_answer_ends(client: Asked, via: str) -> None:
     client.script("a", "b", "stop")
-    result = await client.call_tool("until_stop" + kind, {"via": via})
+    result = await client.call_tool("until_stop", {"via": via})
     assert json.loads(result.text) == ["a", "b"]
     assert result.data == (["a", "b"] if client.revision >= "2025-06-18" else None)
 
@@ -103,15 +100,14 @@ async def test_a_task_that_fails_beside_a_question_fails_the_call(client: Asked,
     assert "reference" in result.text
 
 
-@both
 @via_both
 @pytest.mark.parametrize("key", [None, "mine"])
 async def test_a_question_that_has_changed_meanwhile_is_asked_anew(
-    client: Asked, via: str, kind: str, tag: str, key: str | None
+    client: Asked, via: str, tag: str, key: str | None
 ) -> None:
     client.script("to the first", "to the second")
     arguments = {} if key is None else {"key": key}
-    answer = await text(client, "changing" + kind, via=via, tag=tag, **arguments)
+    answer = await text(client, "changing", via=via, tag=tag, **arguments)
     if client.revision == MODERN:
         assert (answer, client.messages) == ("to the second", ["First?", "Then?"])
     else:
@@ -132,40 +128,21 @@ async def test_a_handler_cannot_swallow_the_wait(
 
 
 @via_both
-async def test_a_prompt_asks(client: Asked, via: str) -> None:
-    client.script("hello")
-    messages = (await client.get_prompt("asking_prompt", {"via": via})).messages
-    assert getattr(messages[0].content, "text", None) == "Say hello"
-
-
-@via_both
-async def test_a_resource_asks(client: Asked, via: str) -> None:
-    client.script("hello")
+async def test_prompts_resources_and_dependencies_ask(client: Asked, via: str) -> None:
+    client.script("hello", "hello", "hello", "Ann", "Bob")
+    assert (await client.get_prompt("asking_prompt", {"via": via})).messages[0].text == "Say hello"
     (contents,) = await client.read_resource(f"asking://resource/{via}")
     assert getattr(contents, "text", None) == "Contents hello"
-
-
-@via_both
-async def test_a_dependency_asks(client: Asked, via: str) -> None:
-    client.script("Ann", "Bob")
+    assert await text(client, "reading", via=via) == "Contents hello", "read by a tool"
     assert await text(client, "depending", via=via) == "Ann,Bob"
-    assert client.messages == ["Whose?", "And?"]
-
-
-@via_both
-async def test_a_resource_that_a_tool_reads_asks(client: Asked, via: str) -> None:
-    client.script("hello")
-    assert await text(client, "reading", via=via) == "Contents hello"
+    assert client.messages == ["What?", "What?", "What?", "Whose?", "And?"]
 
 
 @pytest.mark.revisions(*since("2025-06-18"))
 async def test_parameters_that_are_asked_for(client: Asked) -> None:
     answers: dict[str, Any] = {"Whose is /a?": "Ann", "How old?": 3}
     client._handlers["elicitation/create"] = lambda params: accept(answers[params["message"]])
-    try:
-        assert await text(client, "declared", path="/a") == "/a Ann 3"
-    finally:
-        client._handlers["elicitation/create"] = client._elicited
+    assert await text(client, "declared", path="/a") == "/a Ann 3"
 
 
 @pytest.mark.revisions(*since("2025-06-18"))
@@ -197,12 +174,9 @@ async def test_every_step_runs_once(client: Asked, via: str, kind: str, tag: str
     assert await counted(client, tag) == 3
 
 
-@both
 @via_both
-async def test_steps_of_one_name_are_different_steps(
-    client: Asked, via: str, kind: str, tag: str
-) -> None:
-    result = await text(client, "step_in_a_loop" + kind, via=via, tag=tag)
+async def test_steps_of_one_name_are_different_steps(client: Asked, via: str, tag: str) -> None:
+    result = await text(client, "step_in_a_loop", via=via, tag=tag)
     assert [int(each) for each in result.strip("[]").split(",")] == [1, 2, 3]
 
 
@@ -281,10 +255,7 @@ async def test_an_answer_that_is_not_even_an_object_is_none(
         return speak("too late")
 
     client._handlers["sampling/createMessage"] = answer
-    try:
-        assert await text(client, "caught" + kind, via="sample") == "InvalidInputResponse"
-    finally:
-        client._handlers["sampling/createMessage"] = client._sampled
+    assert await text(client, "caught" + kind, via="sample") == "InvalidInputResponse"
 
 
 @both
@@ -302,17 +273,13 @@ async def test_a_client_that_refuses(client: Asked, via: str, kind: str) -> None
 async def test_a_client_that_takes_too_long(client: Asked, via: str, kind: str) -> None:
     """CANC-9: it is told that nobody waits any more."""
     method = "elicitation/create" if via == "elicit" else "sampling/createMessage"
-    before = client._handlers[method]
 
     async def never(params: Any) -> Any:
         await anyio.sleep(0.2)
         return speak("late") if via == "sample" else {"action": "accept"}
 
     client._handlers[method] = never
-    try:
-        assert await text(client, "caught" + kind, via=via, timeout=0.01) == "InputRequestTimeout"
-    finally:
-        client._handlers[method] = before
+    assert await text(client, "caught" + kind, via=via, timeout=0.01) == "InputRequestTimeout"
     (asked,) = [each for each in client.received if each.get("method") == method]
     assert client.told("notifications/cancelled") == [
         {"requestId": asked["id"], "reason": "timeout"}
@@ -351,29 +318,20 @@ async def test_there_was_no_elicitation_yet(client: Asked, kind: str) -> None:
     assert "elicitation" in result.text
 
 
-@both
 @pytest.mark.in_memory
-async def test_nothing_of_several_is_asked_if_one_cannot_be(connect: Connect, kind: str) -> None:
+async def test_nothing_of_several_is_asked_if_one_cannot_be(connect: Connect) -> None:
     """MRTR-4: what cannot be asked does not leave the others asked in vain."""
     app = MCPKit("half")
-    asks = [question("sample", "One?"), question("elicit", "Two?")]
 
+    @app.tool
     async def half(ctx: Context) -> str:
         try:
-            return str(await ctx.gather(*asks))
+            return str(await ctx.gather(question("sample", "One?"), question("elicit", "Two?")))
         except MissingClientCapability:
             return "did without"
 
-    def half_sync(ctx: SyncContext) -> str:
-        try:
-            return str(ctx.gather(*asks))
-        except MissingClientCapability:
-            return "did without"
-
-    app.tool(half)
-    app.tool(half_sync)
     async with connect(app, lacks=frozenset({"elicitation"})) as client:
-        assert await text(client, "half" + kind) == "did without"
+        assert await text(client, "half") == "did without"
         assert not client.questions
 
 
@@ -405,68 +363,45 @@ async def test_a_page_cannot_be_asked_for_where_there_are_only_forms(
     assert not client.questions
 
 
-@both
 @pytest.mark.revisions("2025-11-25")
-async def test_a_page_that_is_required_is_an_error(client: Asked, kind: str, tag: str) -> None:
+async def test_a_page_that_is_required_is_an_error(client: Asked, tag: str) -> None:
     with pytest.raises(ProtocolError) as caught:
-        await client.call_tool("page_required" + kind, {"tag": tag})
+        await client.call_tool("page_required", {"tag": tag})
     assert caught.value.code == -32042
     await client.call_tool("finish_page", {"tag": tag})
-    assert await text(client, "page_required" + kind, tag=tag) == "signed in"
+    assert await text(client, "page_required", tag=tag) == "signed in"
 
 
-@both
 @pytest.mark.in_memory
 @pytest.mark.revisions(*HANDSHAKE)
 async def test_a_page_that_is_required_is_a_failure_where_pages_cannot_be_opened(
-    connect: Connect, kind: str, tag: str
+    connect: Connect, tag: str
 ) -> None:
     """ELIC-1."""
     async with connect(lacks=frozenset({"elicitation"})) as client:
-        result = await client.call_tool("page_required" + kind, {"tag": tag})
+        result = await client.call_tool("page_required", {"tag": tag})
     assert result.is_error
     assert result.text == "Sign in"
 
 
-@both
 @pytest.mark.revisions(MODERN)
-async def test_a_page_that_is_required_is_asked_for(client: Asked, kind: str, tag: str) -> None:
-    async def opened(params: Any) -> Any:
-        client._next(params)
+async def test_a_page_that_is_required_is_asked_for(client: Asked, tag: str) -> None:
+    """ELIC-3, ELIC-10: it is asked for once, since consent is not completion."""
+    client.script({"action": "decline"}, {"action": "accept"})
+    for reason in (
+        "The user did not open the page: Sign in",
+        "Sign in: the page is open, and to be finished before the next call",
+    ):
+        result = await client.call_tool("page_required", {"tag": tag})
+        assert (result.is_error, result.text) == (True, reason)
+    assert client.messages == ["Sign in", "Sign in"]
+
+    async def finish(params: Any) -> Any:
         await client.call_tool("finish_page", {"tag": tag})
         return {"action": "accept"}
 
-    client._handlers["elicitation/create"] = opened
-    try:
-        assert await text(client, "page_required" + kind, tag=tag) == "signed in"
-    finally:
-        client._handlers["elicitation/create"] = client._elicited
-    assert client.messages == ["Sign in"]
-
-
-@both
-@pytest.mark.revisions(MODERN)
-async def test_a_page_that_is_required_is_asked_for_once(
-    client: Asked, kind: str, tag: str
-) -> None:
-    """ELIC-10: consent is not completion."""
-    client.script({"action": "accept"})
-    result = await client.call_tool("page_required" + kind, {"tag": tag})
-    assert result.is_error
-    assert result.text == "Sign in: the page is open, and to be finished before the next call"
-    assert client.messages == ["Sign in"]
-    await client.call_tool("finish_page", {"tag": tag})
-    assert await text(client, "page_required" + kind, tag=tag) == "signed in"
-
-
-@both
-@pytest.mark.revisions(MODERN)
-async def test_a_page_that_is_required_and_not_opened(client: Asked, kind: str, tag: str) -> None:
-    """ELIC-3."""
-    client.script({"action": "decline"})
-    result = await client.call_tool("page_required" + kind, {"tag": tag})
-    assert result.is_error
-    assert result.text == "The user did not open the page: Sign in"
+    client._handlers["elicitation/create"] = finish
+    assert await text(client, "page_required", tag=tag) == "signed in"
 
 
 @pytest.mark.in_memory
@@ -554,27 +489,31 @@ async def test_a_handler_is_told_of_new_roots(client: Asked, tag: str) -> None:
 # --- beginnings and ends --------------------------------------------------------------------------
 
 
+def call_early(client: Asked, then: Callable[[], Awaitable[Any]]) -> None:
+    """Make a client call a tool that asks, and do something else, before it says it is ready."""
+    notify = client.notify
+
+    async def notify_late(method: str, params: Any = None) -> None:
+        if method == "notifications/initialized":
+            call = {"name": "asks", "arguments": {"via": "sample", "number": 1}}
+            await client.send({"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": call})
+            await client.exchange({"jsonrpc": "2.0", "id": 98, "method": "ping"})
+            assert not client.questions
+            await then()
+        await notify(method, params)
+
+    client.notify = notify_late  # type: ignore[method-assign]
+
+
 @pytest.mark.in_memory
 @pytest.mark.revisions(*HANDSHAKE)
 async def test_nothing_is_asked_before_the_client_is_ready(connect: Connect) -> None:
     """LIFE-6."""
     client = connect()
-    finished: list[str] = []
-    begin = client.notify
-
-    async def late(method: str, params: Any = None) -> None:
-        if method == "notifications/initialized":
-            call = {"name": "asks", "arguments": {"via": "sample", "number": 1}}
-            await client.send({"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": call})
-            await client.exchange({"jsonrpc": "2.0", "id": 98, "method": "ping"})
-            finished.append(str(client.questions))
-        await begin(method, params)
-
-    client.notify = late  # type: ignore[method-assign]
+    call_early(client, anyio.lowlevel.checkpoint)
     async with client:
         client.script("hello")
         await client.notification("sampling/createMessage")
-        assert finished == ["[]"]
         answer = await client.exchange({"jsonrpc": "2.0", "id": 97, "method": "ping"})
         assert answer["result"] == {}
     assert not client.violations
@@ -582,21 +521,17 @@ async def test_nothing_is_asked_before_the_client_is_ready(connect: Connect) -> 
 
 @pytest.mark.in_memory
 @pytest.mark.revisions(*HANDSHAKE)
-async def test_a_question_that_was_never_put_is_not_taken_back(connect: Connect) -> None:
+async def test_a_question_that_was_never_sent_is_not_cancelled(connect: Connect) -> None:
     """LIFE-6, CANC-9."""
     client = connect()
-    begin = client.notify
 
-    async def late(method: str, params: Any = None) -> None:
-        if method == "notifications/initialized":
-            call = {"name": "asks", "arguments": {"via": "sample", "number": 1}}
-            await client.send({"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": call})
-            await client.exchange({"jsonrpc": "2.0", "id": 98, "method": "ping"})
-            await begin("notifications/cancelled", {"requestId": 99})
-            await anyio.sleep(0.01)  # the handler has ended then
-        await begin(method, params)
+    async def cancel() -> None:
+        await client.send(
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}}
+        )
+        await anyio.sleep(0.01)  # the handler has ended then
 
-    client.notify = late  # type: ignore[method-assign]
+    call_early(client, cancel)
     async with client:
         await client.exchange({"jsonrpc": "2.0", "id": 96, "method": "ping"})
         assert not [each for each in client.received if "method" in each]
@@ -684,10 +619,6 @@ async def test_a_client_that_leaves_fails_the_question(connect: Connect) -> None
 @pytest.mark.revisions(MODERN)
 async def test_nothing_can_be_asked_outside_of_the_three_methods(connect: Connect) -> None:
     """MRTR-1: a completer that wants to has nothing to suggest."""
-    from typing import Annotated
-
-    from mcpkit import Complete
-
     app = MCPKit("completing")
 
     async def suggest(value: str, ctx: Context) -> list[str]:
@@ -729,10 +660,6 @@ async def test_a_handler_that_asks_while_it_is_cancelled_ends_quietly(connect: C
             assert await text(client, "fine") == "fine"
 
 
-async def call(client: Asked, name: str, **arguments: Any) -> CallResult:
-    return await client.call_tool(name, arguments)
-
-
 @both
 @via_both
 @pytest.mark.in_memory
@@ -753,12 +680,12 @@ async def test_calls_at_the_same_time_do_not_mix_up_their_answers(
         results: list[str] = []
 
         async def one() -> None:
-            results.append((await call(client, "asks" + kind, via=via, number=3)).text)
+            results.append(await text(client, "asks" + kind, via=via, number=3))
 
         with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as group:
                 for _ in range(5):
-                    group.start_soon(partial(one))
+                    group.start_soon(one)
         used = [each for result in results for each in result.split(",")]
         assert sorted(used) == sorted(given)
 
