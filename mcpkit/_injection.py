@@ -62,15 +62,15 @@ CONTEXTS: Final = (Context, SyncContext)
 _log: Final = get_logger("mcpkit")
 
 
-def inspect_handler(fn: Callable[..., Any], *, is_open: bool = False) -> Signature:
-    """Return the signature of a handler; `is_open` as for `inspect_function`.
+def inspect_handler(fn: Callable[..., Any], *, allows_open: bool = False) -> Signature:
+    """Return the signature of a handler; `allows_open` as for `inspect_function`.
 
     Raises:
         RegistrationError: A request cannot call it as it is written.
     """
     if isinstance(fn, str):
         raise RegistrationError(f"{fn!r} is not a function; a name is an option: name={fn!r}")
-    signature = inspect_function(fn, contexts=CONTEXTS, is_open=is_open)
+    signature = inspect_function(fn, contexts=CONTEXTS, allows_open=allows_open)
     for each in signature.parameters if signature.is_async else ():
         if each.source == "context" and is_context_type(each.annotation, (SyncContext,)):
             raise RegistrationError(

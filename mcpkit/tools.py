@@ -25,7 +25,7 @@ from mcpkit._protocol.headers import HeaderParameter, declared_in
 from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.output import Output, Rendered, wrapped_schema
-from mcpkit._signature.signature import Signature, takes_any
+from mcpkit._signature.signature import Signature
 from mcpkit._utils.json import UNSET, JsonSchema, every_schema
 from mcpkit.context import Context
 from mcpkit.errors import RegistrationError
@@ -169,18 +169,16 @@ def make_tool(
         RegistrationError: The function or an option cannot be served; the message has the fix.
     """
     given = options.get("input_schema")
-    is_open = given is not None and takes_any(fn)
-    signature = inspect_handler(fn, is_open=is_open)
+    signature = inspect_handler(fn, allows_open=given is not None)
     fields = entry_fields(Tool, ToolOptions, signature, options, prefix, defaults)
     _check_task_options(options, signature.place)
     if given is None:
         arguments = Arguments(signature)
         input_schema = arguments.schema()
     else:
-        from mcpkit._signature.input_schema import OpenArguments, check_input_schema
+        from mcpkit._signature.input_schema import arguments_of
 
-        arguments = OpenArguments(signature, given) if is_open else Arguments(signature)
-        check_input_schema(signature, arguments, given, is_open)
+        arguments = arguments_of(signature, given)
         input_schema = given
     try:
         headers = declared_in(input_schema)

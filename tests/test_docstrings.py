@@ -81,9 +81,9 @@ class TestDescriptions:
     @pytest.mark.parametrize(
         ("text", "kept"),
         [
-            (GOOGLE, "Returns: A booking.\nRaises: ValueError: If there is none."),
+            (GOOGLE, "Returns: A booking.\n\nRaises: ValueError: If there is none."),
             (NUMPY, "Returns: Booking: A booking."),
-            (REST, "Returns: A booking.\nRaises ValueError: If there is none."),
+            (REST, "Returns: A booking.\n\nRaises ValueError: If there is none."),
         ],
         ids=["google", "numpy", "rest"],
     )

@@ -9,6 +9,7 @@ import copy
 import functools
 import sys
 from collections.abc import Callable, Mapping, Set
+from contextlib import suppress
 from typing import Annotated, Any, Final
 
 import pydantic
@@ -93,11 +94,9 @@ class Field:
             self.default = UNSET if self.factory else field.default
             if self.factory is None and type(self.default) not in _ORDINARY:
                 # As in a model, a handler that changes the default changes a copy.
-                try:
+                with suppress(Exception):
                     copy.deepcopy(self.default)
-                except Exception:
-                    return
-                self.factory = functools.partial(copy.deepcopy, self.default)
+                    self.factory = functools.partial(copy.deepcopy, self.default)
 
     def show_default(self, schema: JsonSchema) -> None:
         """Add the default to a schema, unless JSON cannot represent it."""

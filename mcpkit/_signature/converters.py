@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields
 from datetime import datetime, timedelta
+from io import BytesIO
 from math import isfinite, isnan
 from typing import Annotated, Any, Final, NamedTuple, TypeGuard, Union, cast, get_args, get_origin
 
@@ -53,39 +54,30 @@ class Converters:
     """The converters of an app: its own, and the built-in ones."""
 
     def __init__(self) -> None:
-        self._own: dict[type, Converter] = {}
+        self.own: dict[type, Converter] = {}
+        """Those that the author has added, by class."""
         self._rows: dict[type, Converter | None] = {}
-
-    @property
-    def has_own(self) -> bool:
-        """True if the author has added a converter."""
-        return bool(self._own)
 
     def add(self, kind: type, convert: Callable[[Any], Any]) -> None:
         """Add a converter for a class and its subclasses; it replaces an earlier one."""
-        try:
-            returns = get_type_hints(convert, include_extras=True).get("return", Any)
-        except Exception:
-            returns = Any  # a class, a builtin, or unresolvable names
-        if isinstance(convert, type):
-            returns = convert
-        self._own[kind] = Converter(convert, returns)
+        returns: Any = convert
+        if not isinstance(convert, type):
+            try:
+                returns = get_type_hints(convert, include_extras=True).get("return", Any)
+            except Exception:
+                returns = Any  # a builtin, or unresolvable names
+        self.own[kind] = Converter(convert, returns)
         self._rows.clear()
 
     def row(self, kind: type) -> Converter | None:
         """Return the converter of a class or of its nearest base that has one; None if none has."""
-        try:
-            return self._rows[kind]
-        except KeyError:
-            pass
-        found: Converter | None = None
-        for base in kind.__mro__:
-            key = (base.__module__.partition(".")[0], base.__name__)
-            found = self._own.get(base) or BUILT_IN_CONVERTERS.get(key)
-            if found is not None:
-                break
-        self._rows[kind] = found
-        return found
+        if kind not in self._rows:
+            self._rows[kind] = next(filter(None, map(self._of_class, kind.__mro__)), None)
+        return self._rows[kind]
+
+    def _of_class(self, kind: type) -> Converter | None:
+        key = (kind.__module__.partition(".")[0], kind.__name__)
+        return self.own.get(kind) or BUILT_IN_CONVERTERS.get(key)
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -99,10 +91,7 @@ class Converters:
 
     def converted(self, value: Any) -> Any:
         """Return the value to send; a value without a converter is returned unchanged."""
-        try:
-            row = self._rows[value.__class__]
-        except KeyError:
-            row = self.row(value.__class__)
+        row = self.row(value.__class__)
         if row is None:
             return value
         seen: list[Converter] = []
@@ -114,7 +103,7 @@ class Converters:
 
     def json(self, value: Any) -> bytes:
         """Return the JSON text of a value of any type."""
-        if not self._own:
+        if not self.own:
             try:
                 text = _written(value)
             except PydanticSerializationError:
@@ -141,7 +130,7 @@ class Converters:
 
         try:
             try:
-                inside = self._converted_inside(value, met) if self._own else value
+                inside = self._converted_inside(value, met) if self.own else value
                 text = _written(inside, fallback=fallback)
             except PydanticSerializationError:
                 if failed:
@@ -240,7 +229,7 @@ class Converters:
         kind = plain if isinstance(plain, type) and origin is None else origin
         if isinstance(kind, type) and origin is not Annotated:
             row = self.row(kind)
-            if row is not None and (not own or any(base in self._own for base in kind.__mro__)):
+            if row is not None and (not own or any(base in self.own for base in kind.__mro__)):
                 return row.returns
         if origin is Annotated:
             made = self.returned(parts[0], own=own)
@@ -440,8 +429,6 @@ def _text(label: Any) -> str:
 
 def _picture(value: Any) -> Image:
     """Convert a picture of Pillow to PNG."""
-    from io import BytesIO  # only pictures need it
-
     if value.mode not in ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"):
         value = value.convert("RGB")
     file = BytesIO()
@@ -451,14 +438,12 @@ def _picture(value: Any) -> Image:
 
 def _figure(value: Any) -> Image:
     """Convert a figure of matplotlib, or that of its axes, to PNG."""
-    from io import BytesIO  # as above
-
     file = BytesIO()
     getattr(value, "figure", value).savefig(file, format="png", bbox_inches="tight")
     return Image(file.getvalue(), "image/png")
 
 
-def _to_none(value: object) -> None:
+def _to_none(_: object) -> None:
     """Convert a missing value of pandas."""
 
 

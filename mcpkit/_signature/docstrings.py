@@ -41,17 +41,7 @@ class Docs(NamedTuple):
 
     def without(self, *omitted: PartKind) -> str | None:
         """Return the text of all parts except those of some kinds; None if it is empty."""
-        made = ""
-        before = ""
-        for kind, text in self.parts:
-            if kind in omitted:
-                continue
-            if made:
-                short = kind != "text" and before != "text" and "\n" not in text
-                made += "\n" if short and made[-1] != "\n" else "\n\n"
-            made += text
-            before = kind
-        return made or None
+        return "\n\n".join(text for kind, text in self.parts if kind not in omitted) or None
 
 
 def parse_docstring(text: str, names: Collection[str] | None = None) -> Docs:

@@ -83,14 +83,14 @@ class OpenArguments(Arguments):
         return {**{name: raw[name] for name in raw if name not in named}, **values}
 
 
-def check_input_schema(
-    signature: Signature, arguments: Arguments, schema: JsonSchema, is_open: bool
-) -> None:
-    """Check that a function takes the arguments of a schema, and that none it needs is missing.
+def arguments_of(signature: Signature, schema: JsonSchema) -> Arguments:
+    """Return the arguments of a function that are described by a schema.
 
     Raises:
         RegistrationError: They do not fit together; the message has the fix.
     """
+    is_open = signature.is_open
+    arguments = OpenArguments(signature, schema) if is_open else Arguments(signature)
     at = f"{signature.place}: input_schema"
     if schema.get("type") != "object":
         raise RegistrationError(f'{at} is not of an object; begin it with "type": "object"')
@@ -110,12 +110,14 @@ def check_input_schema(
                 f"{at} has no property {name!r}, which the function needs; add it, or give the "
                 f"parameter a default"
             )
+    return arguments
 
 
 def schema_errors(root: JsonSchema, value: Any) -> list[Problem]:
     """Return the first errors of a JSON value: the path, and what is wrong there."""
     try:
-        return [*islice(_SchemaCheck(root).errors(root, value), MAX_PROBLEMS + 1)]
+        found = islice(_SchemaCheck(root).errors(root, value), MAX_PROBLEMS + 1)
+        return [(path or "arguments", text) for path, text in found]
     except _TooManyChecks:
         return [("arguments", "too much to check against the schema; send less at once")]
 
@@ -166,9 +168,8 @@ class _SchemaCheck:
             raise _TooManyChecks
         if schema is True:
             return
-        place = path or "arguments"
         if schema is False or depth > _MAX_DEPTH:
-            yield place, "nested too deeply" if schema else "unknown argument"
+            yield path, "nested too deeply" if schema else "unknown argument"
             return
         facts = self._facts.get(id(schema))
         if facts is None:
@@ -182,13 +183,13 @@ class _SchemaCheck:
         elif "const" in schema and _key(value) != _key(schema["const"]):
             choices = [summarize(schema["const"])]
         if choices:
-            yield place, f"expected {' or '.join(choices)}, got {summarize(value)}"
+            yield path, f"expected {' or '.join(choices)}, got {summarize(value)}"
             return
         for keyword in limits:
             takes, measure, holds, words = _LIMITS[keyword]
             if takes(value) and not holds(measure(value), schema[keyword]):
                 got = summarize(measure(value))
-                yield place, f"expected {words.format(schema[keyword])}, got {got}"
+                yield path, f"expected {words.format(schema[keyword])}, got {got}"
         if has_items and is_array(value):
             yield from self._in_items(schema, value, path, depth + 1)
         elif has_members and is_object(value):
@@ -202,7 +203,6 @@ class _SchemaCheck:
     def _combined(
         self, schema: Mapping[str, Any], value: Any, path: str, depth: int
     ) -> Iterator[Problem]:
-        place = path or "arguments"
         inner: list[Schema] = [*schema.get("allOf", ())]
         if "$ref" in schema:
             target = self._references.resolve(schema["$ref"])
@@ -218,18 +218,17 @@ class _SchemaCheck:
                 continue
             count = sum(self._fits(each, value, depth) for each in choices)
             if choices and (count == 0 or (keyword == "oneOf" and count > 1)):
-                yield place, f"fits not {number} of the {len(choices)} forms it may have"
+                yield path, f"fits not {number} of the {len(choices)} forms it may have"
         if "not" in schema and self._fits(schema["not"], value, depth):
-            yield place, "has a form that is excluded"
+            yield path, "has a form that is excluded"
         for each in inner:
             yield from self.errors(each, value, path, depth)
 
     def _in_items(
         self, schema: Mapping[str, Any], value: list[Any], path: str, depth: int
     ) -> Iterator[Problem]:
-        place = path or "arguments"
         if schema.get("uniqueItems") and len({*map(_key, value)}) < len(value):
-            yield place, "has an item twice"
+            yield path, "has an item twice"
         first = schema.get("prefixItems", ())
         rest = schema.get("items", True)
         for index, each in enumerate(value if rest is not True else value[: len(first)]):
@@ -238,7 +237,7 @@ class _SchemaCheck:
         if "contains" in schema:
             count = sum(self._fits(schema["contains"], each, depth) for each in value)
             if not schema.get("minContains", 1) <= count <= schema.get("maxContains", math.inf):
-                yield place, f"has {count} items of the form that is looked for"
+                yield path, f"has {count} items of the form that is looked for"
 
     def _in_members(
         self, schema: Mapping[str, Any], value: dict[str, Any], path: str, depth: int
@@ -261,8 +260,7 @@ class _SchemaCheck:
             inner += [patterns[pattern] for pattern in patterns if _pattern(pattern)(name)]
             for one in inner or (others,):
                 yield from self.errors(one, each, below + name, depth)
-            names = schema.get("propertyNames", True)
-            if names is not True and not self._fits(names, name, depth):
+            if "propertyNames" in schema and not self._fits(schema["propertyNames"], name, depth):
                 yield below + name, "is not a name that a member may have"
 
 

@@ -119,7 +119,7 @@ class Output:
         if structured is False:
             return
         annotation = signature.returns
-        if converters.has_own and annotation is not UNSET:
+        if converters.own and annotation is not UNSET:
             annotation = converters.returned(annotation, own=True)
         if structured is None and not is_structured(annotation):
             return
@@ -187,28 +187,24 @@ class Output:
         return Rendered(blocks, structured, value.is_error, value.meta, is_object, self.is_raw)
 
     def _json_of(self, value: Any) -> bytes:
-        assert self._form is not None
+        form = self._form
+        assert form is not None
         try:
-            return self._dump_converted(value) if self._is_converted else self._form.dump(value)
+            if not self._is_converted:
+                return form.dump(value)
+            text = self._converters.json(value)
+            form.validate(from_json(text))
+            return text
         except (ValidationError, PydanticSerializationError) as error:
-            return self._converted(value, error)
-
-    def _dump_converted(self, value: Any) -> bytes:
-        assert self._form is not None
-        text = self._converters.json(value)
-        self._form.validate(from_json(text))
-        return text
-
-    def _converted(self, value: Any, error: Exception) -> bytes:
-        """Try again after converting the values inside that are not JSON."""
-        assert self._form is not None
+            mismatch = error
+        # Try again after converting the values inside that are not JSON.
         text, was_converted = self._converters.json_if_converted(value)
         if was_converted and not self._is_converted:
             try:
-                return self._form.dump(self._form.validate(from_json(text)))
-            except (ValidationError, PydanticSerializationError) as again:
-                error = again
-        raise OutputMismatch(str(error)) from error
+                return form.dump(form.validate(from_json(text)))
+            except (ValidationError, PydanticSerializationError) as error:
+                mismatch = error
+        raise OutputMismatch(str(mismatch)) from mismatch
 
 
 _WITHOUT_JSON: Final = (

@@ -352,13 +352,9 @@ def schema_generator() -> Any:
             return made
 
         def enum_schema(self, schema: Any) -> JsonSchema:
-            made = super().enum_schema(schema)
             # Pydantic adds the name as a title later.
             self.enum_names |= {schema["cls"].__name__}
-            # An Enum without a docstring of its own inherits one that describes nothing.
-            if made.get("description") == "An enumeration.":
-                del made["description"]
-            return made
+            return super().enum_schema(schema)
 
         def generate(self, schema: Any, mode: Any = "validation") -> JsonSchema:
             return self._without_enum_names(super().generate(schema, mode))

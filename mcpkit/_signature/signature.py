@@ -55,6 +55,7 @@ class Signature(NamedTuple):
     returns: Any  # the resolved return annotation; `UNSET` if there is none
     docs: Docs
     place: str  # ``file:line: name()``, for messages
+    is_open: bool = False  # True if it takes ``**arguments``, which are not among the parameters
 
     @property
     def arguments(self) -> tuple[Parameter, ...]:
@@ -63,14 +64,14 @@ class Signature(NamedTuple):
 
 
 def inspect_function(
-    fn: Callable[..., Any], *, contexts: tuple[type, ...] = (), is_open: bool = False
+    fn: Callable[..., Any], *, contexts: tuple[type, ...] = (), allows_open: bool = False
 ) -> Signature:
     """Return the signature of a function.
 
     Args:
         fn: A function, method, partial, instance with ``__call__``, or builtin with a signature.
         contexts: The types of parameters that receive the context.
-        is_open: True to accept ``**arguments``, which is left out.
+        allows_open: True to accept ``**arguments``.
 
     Raises:
         RegistrationError: A parameter or annotation is unsupported; the message has the fix.
@@ -80,8 +81,10 @@ def inspect_function(
     if isinstance(fn, classmethod):
         raise RegistrationError(f"{place} is a method of no class yet; {_INCLUDE}")
     raw = _parameters(fn, place)
+    named = [each for each in raw if each[2] is not inspect.Parameter.VAR_KEYWORD]
+    is_open = allows_open and len(named) < len(raw)
     if is_open:
-        raw = [each for each in raw if each[2] is not inspect.Parameter.VAR_KEYWORD]
+        raw = named
     names = {each[0] for each in raw}
     hints = resolve_hints(target, place)
     if fn is not target or "__signature__" in getattr(fn, "__dict__", ()):
@@ -97,7 +100,7 @@ def inspect_function(
         docs = docs._replace(parts=(*docs.parts, Part("returns", f"Returns: {returned}")))
     parameters = tuple([_parameter(each, hints, docs, place, contexts) for each in raw])
     returns = hints.get("return", UNSET)
-    return Signature(function_name(fn), is_async(fn), parameters, returns, docs, place)
+    return Signature(function_name(fn), is_async(fn), parameters, returns, docs, place, is_open)
 
 
 _INCLUDE: Final = (
@@ -357,12 +360,3 @@ def can_take(fn: Any, *args: object) -> bool:
     except ValueError:
         pass  # a callable without a signature that Python can show
     return True
-
-
-def takes_any(fn: Callable[..., Any]) -> bool:
-    """Return True if a function has a parameter such as ``**arguments``."""
-    try:
-        found = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):
-        return False  # `inspect_function` reports it
-    return any(each.kind is each.VAR_KEYWORD for each in found)

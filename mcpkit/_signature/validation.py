@@ -435,16 +435,9 @@ def _describe(error: Any, raw: Any, name: str) -> tuple[str, str, Any]:
     if [*loc[-1:]] == ["[key]"]:
         value = loc[-2]
     kind = error["type"]
-    context = error.get("ctx", {})
     if kind == "missing":
         key = f"{path}[{loc[-1]}]" if isinstance(loc[-1], int) else f"{path}.{loc[-1]}"
         return key, "required, but missing", UNSET
-    tag = re.fullmatch(r"'([^']+)'", str(context.get("discriminator", "")))
-    if tag is not None and kind == "union_tag_not_found":
-        return f"{path}.{tag[1]}", "required, but missing", UNSET
-    if tag is not None and kind == "union_tag_invalid":
-        expected = context.get("expected_tags", "").replace(", ", " or ")
-        return f"{path}.{tag[1]}", expected, value.get(tag[1]) if is_object(value) else value
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return path, "unknown member", UNSET
     if kind in _EXPECTED:

@@ -71,16 +71,15 @@ class UriTemplate:
         self.variables = tuple(variable for part in expressions for variable in part.variables)
         """In order of appearance."""
 
-        self._fragment = _pop_optional(head, "#")
-        self._query = _pop_optional(head, "?&")
-        leads = "#" if self._query or self._fragment else ""
-        absent = "((?!))?"
-        tail = absent
-        if self._query is not None:
-            leads += self._query.operator.first
-            tail = f"(?:[{self._query.operator.first}]([^#]*))?"
-        tail += "(?:#(.*))?" if self._fragment else absent
-        self._tail = re.compile(tail, re.DOTALL)
+        closing: list[_Expression] = []
+        for symbols in (("#",), ("?", "&")):
+            if head and isinstance(head[-1], _Expression) and head[-1].symbol in symbols:
+                closing.insert(0, head[-1])
+                head.pop()
+        self._closing = closing
+        """A query and a fragment that may be missing from a URI."""
+        self._tail = re.compile("".join(_TAILS[each.symbol] for each in closing), re.DOTALL)
+        leads = {"#", *(each.symbol for each in closing)} if closing else set[str]()
         self.prefix, self._runs = _plan(head, leads)
         """The text before the first variable, percent-encoded."""
 
@@ -110,62 +109,45 @@ class UriTemplate:
         stays so. ``ceiling`` is the last end of each run that has not failed.
         """
         runs = self._runs
-        prefix = self.prefix
-        if not uri.startswith(prefix):
+        if not uri.startswith(self.prefix):
             return None
-        if not runs:
-            return [] if self._tail.fullmatch(uri, len(prefix)) else None
-
-        starts = [len(prefix)] * len(runs)
+        starts = [len(self.prefix)] * (len(runs) + 1)
         ends = [0] * len(runs)
         ceiling = [len(uri)] * len(runs)
         index = 0
         entering = True
         while index >= 0:
+            start, is_new, entering = starts[index], entering, False
+            if index == len(runs):
+                if self._tail.fullmatch(uri, start):
+                    return ends
+                index -= 1
+                continue
             run = runs[index]
-            start = starts[index]
-            lowest = start + run.minimum
-            if entering:
+            if is_new:
                 reach = run.pattern.match(uri, start, max(start, ceiling[index]))
                 ceiling[index] = min(ceiling[index], reach.end() if reach else start)
-                entering = False
-            if lowest > ceiling[index]:
-                index -= 1
-                continue
+            lowest = start + run.minimum
             end = uri.rfind(run.after, lowest, ceiling[index] + len(run.after))
+            ceiling[index] = min(ceiling[index], max(end, lowest) - 1)
             if end < 0:
-                ceiling[index] = lowest - 1
                 index -= 1
-                continue
-            ceiling[index] = end - 1
-            if uri.find("%", max(end - 2, 0), end) >= 0:  # inside a percent-encoded byte
-                continue
-            ends[index] = end
-            following = end + len(run.after)
-            if index + 1 < len(runs):
-                index += 1
-                starts[index] = following
-                entering = True
-            elif self._tail.fullmatch(uri, following):
-                return ends
+            elif uri.find("%", max(end - 2, 0), end) < 0:  # not inside a percent-encoded byte
+                ends[index] = end
+                index, entering = index + 1, True
+                starts[index] = end + len(run.after)
         return None
 
     def _read(self, uri: str, ends: list[int]) -> Values:
         values: Values = {}
         start = len(self.prefix)
         for run, end in zip(self._runs, ends, strict=True):
-            raw = uri[start:end]
+            _read(run.operator, run.variables, uri[start:end], values)
             start = end + len(run.after)
-            if run.operator.named:
-                _read_named(run.variables, raw, run.operator.separator, values)
-            else:
-                _read_positional(run.variables, raw, run.operator.separator, values)
         tail = self._tail.fullmatch(uri, start)
-        query, fragment = tail.groups() if tail else (None, None)
-        if self._query is not None and query is not None:
-            _read_named(self._query.variables, query, "&", values)
-        if self._fragment is not None and fragment is not None:
-            _read_positional(self._fragment.variables, fragment, ",", values)
+        for part, raw in zip(self._closing, tail.groups() if tail else (), strict=True):
+            if raw is not None:
+                _read(part.operator, part.variables, raw, values)
         return values
 
 
@@ -188,6 +170,10 @@ _OPERATORS: Final[dict[str, _Operator]] = {
     "?": _Operator("?", "&", True, False),
     "&": _Operator("&", "&", True, False),
 }
+
+
+_TAILS: Final = {"?": "(?:[?]([^#]*))?", "&": "(?:&([^#]*))?", "#": "(?:#(.*))?"}
+"""What a closing expression matches, by its operator."""
 
 
 class _Expression(NamedTuple):
@@ -314,16 +300,7 @@ class _Parser:
 # --- parts → what to look for in a URI -------------------------------------------------------
 
 
-def _pop_optional(parts: list[_Part], symbols: str) -> _Expression | None:
-    """Remove and return the closing expression, if it has one of these operators."""
-    last = parts[-1] if parts else None
-    if isinstance(last, _Expression) and last.symbol and last.symbol in symbols:
-        parts.pop()
-        return last
-    return None
-
-
-def _plan(parts: list[_Part], leads: str) -> tuple[str, tuple[_Run, ...]]:
+def _plan(parts: list[_Part], leads: set[str]) -> tuple[str, tuple[_Run, ...]]:
     """Return the literal text up to the first run, and the runs.
 
     No run contains the first characters (`leads`) of the optional expressions at the end, so that
@@ -338,36 +315,32 @@ def _plan(parts: list[_Part], leads: str) -> tuple[str, tuple[_Run, ...]]:
             in_query = in_query or "?" in part
             continue
         operator = part.operator
-        stops = leads
+        stops = {*leads}
         if not operator.reserved:
-            stops += "/?#&" if in_query else "/?#"
+            stops.update("/?#&" if in_query else "/?#")
         if not operator.named and any(
             isinstance(later, _Expression) and later.symbol == ";" for later in parts[index:]
         ):
-            stops += ";"
+            stops.add(";")
         literals[-1] += operator.first
         groups = [part.variables] if operator.named else [(each,) for each in part.variables]
         for number, group in enumerate(groups):
             if number:
                 literals[-1] += operator.separator
             exploded = group[0].multiple and not operator.named
-            stop = set(stops)
+            stop = {*stops}
             if exploded:
                 stop.discard(operator.separator)
             elif len(groups) > 1:
                 stop.add(operator.separator)
+            others = f"[^{re.escape(''.join(sorted(stop)))}]*" if stop else ".*"
             # An empty item needs a first character before it: '/' is [''], '' is not a list.
             minimum = 0 if exploded and operator.first else 1
-            runs.append((operator, group, _run_of_others(stop), minimum))
+            runs.append((operator, group, re.compile(others, re.DOTALL), minimum))
             literals.append("")
     return literals[0], tuple(
         _Run(*run, after) for run, after in zip(runs, literals[1:], strict=True)
     )
-
-
-def _run_of_others(stop: set[str]) -> re.Pattern[str]:
-    others = f"[^{re.escape(''.join(sorted(stop)))}]" if stop else "."
-    return re.compile(others + "*", re.DOTALL)
 
 
 # --- raw text → values -----------------------------------------------------------------------
@@ -399,6 +372,11 @@ def _decode(raw: str, variable: Variable) -> str:
     if variable.max_length is not None and len(value) > variable.max_length:
         raise _NoMatch
     return value
+
+
+def _read(operator: _Operator, variables: tuple[Variable, ...], raw: str, into: Values) -> None:
+    read = _read_named if operator.named else _read_positional
+    read(variables, raw, operator.separator, into)
 
 
 def _read_positional(
