@@ -177,7 +177,7 @@ class TestHeaders:
         schema = made.to_wire(LATEST)["inputSchema"]
         assert schema["properties"] == {"region": {"type": "string", "x-mcp-header": "Region"}}
         assert made.headers == (
-            HeaderParameter(b"mcp-param-region", "Mcp-Param-Region", ("region",), "string"),
+            HeaderParameter(b"mcp-param-region", "Mcp-Param-Region", ("region",)),
         )
         assert made.accepts.validate({"region": "eu"}) == {"region": "eu"}
         assert make_tool(greet).headers == ()
@@ -210,7 +210,7 @@ class TestHeaders:
         """HDR-2: the type that is advertised is the plain one."""
         made = make_tool(handler(annotation, default))
         assert made.input_schema["properties"]["x"] == {**schema, "x-mcp-header": "A"}
-        assert [each.type for each in made.headers] == [schema["type"]]
+        assert [each.path for each in made.headers] == [("x",)]
 
     @pytest.mark.parametrize(
         ("annotation", "path"),
@@ -224,7 +224,7 @@ class TestHeaders:
     def test_the_path_of_the_value(self, annotation: Any, path: tuple[str, ...]) -> None:
         """HDR-2."""
         found = make_tool(handler(annotation)).headers
-        assert [(each.path, each.type) for each in found] == [(path, "string")]
+        assert [each.path for each in found] == [path]
 
     def test_of_a_choice_that_is_used_twice(self) -> None:
         """HDR-2: the type stands beside the name of the header, not behind a reference."""
