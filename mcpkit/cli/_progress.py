@@ -14,7 +14,6 @@ from mcpkit.cli._terminal import on_stderr
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
-    from rich.progress import TaskID
 
     from mcpkit.client.results import Progress
 
@@ -37,7 +36,6 @@ class ProgressDisplay:
         self._quiet = quiet
         self._console = on_stderr()
         self._bar: Bar | None = None
-        self._task: TaskID | None = None
         self._last_line = self._last_progress = ""
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
@@ -75,19 +73,17 @@ class ProgressDisplay:
                 line = Text(f"{count}  {text}" if count else text)
                 self._console.print(line, soft_wrap=True, highlight=False)
             return
-        now: dict[str, Any] = {"total": total, "completed": done, "count": count}
+        bar = self._bar or self._new_bar()
+        for task in bar.task_ids:
+            bar.update(task, description=text, total=total, completed=done, count=count)
         if self._bar is None:
-            self._bar = self._new_bar()
-            self._bar.start()
-            self._task = self._bar.add_task(text, **now)
-        else:
-            assert self._task is not None
-            self._bar.update(self._task, description=text, **now)
+            self._bar = bar
+            bar.start()
 
     def _new_bar(self) -> Bar:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-        return Progress(
+        bar = Progress(
             SpinnerColumn(style="cyan"),
             TextColumn("{task.fields[count]}", markup=False),
             BarColumn(bar_width=24, complete_style="cyan", finished_style="green"),
@@ -96,18 +92,19 @@ class ProgressDisplay:
             console=self._console,
             transient=True,
         )
+        bar.add_task("", total=None, count="")
+        return bar
 
     @contextmanager
     def paused(self) -> Generator[None, None, None]:
         """Hide the bar inside the context, for other output."""
-        bar = self._bar
-        if bar is not None:
-            bar.stop()
+        if self._bar is not None:
+            self._bar.stop()
         try:
             yield
         finally:
-            if bar is not None and self._bar is bar:
-                bar.start()
+            if self._bar is not None:
+                self._bar.start()
 
     def close(self) -> None:
         """Remove the bar."""

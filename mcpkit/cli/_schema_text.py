@@ -27,6 +27,11 @@ _MAX_CHARS: Final = 4000
 """Characters that describe one schema, and steps to find them."""
 
 _MORE: Final = "…"
+_BOUNDS: Final = {
+    "exclusiveMinimum": "more than",
+    "exclusiveMaximum": "less than",
+    "multipleOf": "multiple of",
+}
 _UNIONS: Final = ("anyOf", "oneOf", "allOf")
 
 
@@ -107,9 +112,9 @@ def kinds_of(
     if is_array(kind):
         return {each for each in kind if isinstance(each, str)}
     if is_array(shape.get("enum")):
-        return {_kind_of_value(each) for each in shape["enum"] if effort.take()}
+        return {_KINDS[type(each)] for each in shape["enum"] if effort.take()}
     if "const" in shape:
-        return {_kind_of_value(shape["const"])}
+        return {_KINDS[type(shape["const"])]}
     found: set[str] = set()
     for union in _UNIONS if depth < _MAX_DEPTH else ():
         branches = shape.get(union)
@@ -121,15 +126,15 @@ def kinds_of(
     return found
 
 
-def _kind_of_value(value: object) -> str:
-    names: dict[type, str] = {
-        bool: "boolean",
-        int: "integer",
-        float: "number",
-        str: "string",
-        list: "array",
-    }
-    return "null" if value is None else names.get(type(value), "object")
+_KINDS: Final[dict[type, str]] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
 
 
 def in_words(schema: object, root: Schema, effort: Effort | None = None) -> str:
@@ -199,11 +204,7 @@ class _Words:
         if isinstance(shape.get("format"), str):
             parts.append(shape["format"])
         parts += _range(shape.get("minimum"), shape.get("maximum"), "")
-        for member, words in (
-            ("exclusiveMinimum", "more than"),
-            ("exclusiveMaximum", "less than"),
-            ("multipleOf", "multiple of"),
-        ):
+        for member, words in _BOUNDS.items():
             if (number := number_or_none(shape.get(member))) is not None:
                 parts.append(f"{words} {number}")
         parts += _range(shape.get("minLength"), shape.get("maxLength"), " characters")

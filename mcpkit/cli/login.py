@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -100,22 +101,21 @@ def login(
             fail("--machine needs no browser: leave out --redirect-port and --no-browser")
         if machine_for(client_id) is None:
             fail(f"--machine needs a secret in {SECRET}, or the path of a private key in {KEY}")
-    place = server_key(url)
+    key = server_key(url)
 
     def lacking(got: Credentials) -> list[str]:
         return [each for each in scopes if each not in _granted(got)]
 
-    def authentication(stored: Credentials | None, begun: MemoryTokenStore) -> TokenSource:
-        had = () if stored is None else stored.scopes or ()
+    def authentication(had: Sequence[str], pending: MemoryTokenStore) -> TokenSource:
         wanted = [*(each for each in had if each != _RENEWABLE), *scopes]
-        program = machine_for(client_id, wanted, store=begun) if machine and client_id else None
+        program = machine_for(client_id, wanted, store=pending) if machine and client_id else None
         return program or _Login(
             not no_browser,
             client_id=client_id,
             client_secret=os.environ.get(SECRET) or None if client_id else None,
             client_document=client_document,
             scopes=wanted,
-            store=begun,
+            store=pending,
             redirect_port=redirect_port or 0,
             timeout=_USER_S if timeout is None else timeout,
         )
@@ -123,43 +123,41 @@ def login(
     async def main() -> None:
         store = stored_logins()
         try:
-            async with store.lock(place):  # also shows that the folder can be written
-                stored = None if again else await store.get(place)
+            async with store.lock(key):  # also shows that the folder can be written
+                stored = None if again else await store.get(key)
         except AuthorizationFailed as error:
             fail(f"{error}; MCPKIT_CREDENTIALS names another folder")
-        if (
-            stored is not None
-            and stored.access_token is not None
-            and machine is bool(stored.grant)
-            and (client_id or client_document) in (None, stored.client_id)
-            and not lacking(stored)
-            and await _works(url, store)
-        ):
-            stored = await store.get(place) or stored
-            where = store.place(place)
-            _show(f"You are logged in to {place} already (--again: log in again)", stored, where)
-            return
         # An interrupted login leaves the stored one unchanged.
-        begun = MemoryTokenStore()
+        pending = MemoryTokenStore()
         if stored is not None:
-            await begun.set(place, stored.without_tokens())
-        auth = authentication(stored, begun)
+            is_wanted = (
+                stored.access_token is not None
+                and machine is bool(stored.grant)
+                and (client_id or client_document) in (None, stored.client_id)
+                and not lacking(stored)
+            )
+            if is_wanted and await _works(url, store):
+                stored = await store.get(key) or stored
+                head = f"You are logged in to {key} already (--again: log in again)"
+                _show(head, stored, store.place(key))
+                return
+            await pending.set(key, stored.without_tokens())
+        auth = authentication((stored and stored.scopes) or (), pending)
         options = {} if timeout is None else {"timeout": timeout}
         async with connected(url, auth=auth, **options):
             # Some servers require a token for some requests only.
-            if not _complete(begun):
-                found = await find_resource(place, place, Challenge())
+            if not _complete(pending):
+                found = await find_resource(key, key, Challenge())
                 if found is not None and found.is_described:
-                    await auth.refused(HttpRequest("POST", place, place), {}, 401, {})
-        logins = _complete(begun)
+                    await auth.refused(HttpRequest("POST", key, key), {}, 401, {})
+        logins = _complete(pending)
         for each, got in logins.items():
             async with store.lock(each):
                 await store.set(each, got)
             _show(f"You are logged in to {each}", got, store.place(each))
         if not logins:
-            say(f"{place} asks for no login.")
-        missing = [each for got in logins.values() for each in lacking(got)]
-        if missing:
+            say(f"{key} asks for no login.")
+        if missing := [each for got in logins.values() for each in lacking(got)]:
             note(f"these scopes were requested, and not granted: {', '.join(missing)}")
             raise typer.Exit(BAD_NEWS)
 
@@ -167,12 +165,7 @@ def login(
 
 
 class _Login(OAuth):
-    """A login whose errors name the alternative where a server does not name its issuer.
-
-    Args:
-        browser: True to open a browser, False to print the URL.
-        options: Other options of `OAuth`.
-    """
+    """A login whose errors name the alternative where a server does not name its issuer."""
 
     def __init__(self, browser: bool, **options: Any) -> None:
         self._is_shown = False
@@ -202,9 +195,9 @@ class _Login(OAuth):
             ) from None
 
 
-def _complete(begun: MemoryTokenStore) -> dict[str, Credentials]:
+def _complete(pending: MemoryTokenStore) -> dict[str, Credentials]:
     """Return the logins with a token, by the URL of their server."""
-    return {url: each for url, each in begun._kept.items() if each.access_token is not None}
+    return {url: each for url, each in pending._kept.items() if each.access_token is not None}
 
 
 def _granted(got: Credentials) -> tuple[str, ...]:
@@ -221,8 +214,8 @@ async def _works(url: str, store: FileTokenStore) -> bool:
         return False  # the login that follows reports the same error
 
 
-def _show(begun: str, got: Credentials, where: str) -> None:
-    """Print the issuer, the scopes, the expiry and the place of a login."""
+def _show(head: str, got: Credentials, where: str) -> None:
+    """Print the issuer, the scopes, the expiry and the location of a login."""
     scopes = _granted(got)
     about = f" for {', '.join(scopes)}" if scopes else ""
     until = "The issuer does not say until when it is good"
@@ -232,6 +225,6 @@ def _show(begun: str, got: Credentials, where: str) -> None:
             time = datetime.fromtimestamp(got.expires_at).strftime("%Y-%m-%d %H:%M:%S")
             until = f"It is good until {time}{renewed}"
     issuer = single_line(got.issuer)
-    say(f"{begun}: {issuer} has issued a token{about}.\n{until}. It is kept in {where}.")
+    say(f"{head}: {issuer} has issued a token{about}.\n{until}. It is kept in {where}.")
     if os.environ.get(TOKEN):
         note(f"{TOKEN} is set, and is sent instead")

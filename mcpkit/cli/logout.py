@@ -31,34 +31,34 @@ def logout(url: Annotated[str, typer.Argument(metavar="URL", help="The server")]
 
     async def main() -> None:
         store = stored_logins()
-        place = server_key(url)
+        key = server_key(url)
         # A redirect may have stored the login under the other one of these two.
-        twin = place[:-1] if place.endswith("/") else f"{place}/"
+        twin = key[:-1] if key.endswith("/") else f"{key}/"
         try:
-            found = [await _leave(each, store) for each in (place, twin)]
+            found = [await _leave(each, store) for each in (key, twin)]
         except AuthorizationFailed as error:
             fail(f"{error}; MCPKIT_CREDENTIALS names another folder")
         if not any(found):
-            say(f"There is no login to {place}.")
+            say(f"There is no login to {key}.")
         if os.environ.get(TOKEN):
             note(f"{TOKEN} is still set, and is sent")
 
     run_async(main)
 
 
-async def _leave(place: str, store: FileTokenStore) -> bool:
+async def _leave(key: str, store: FileTokenStore) -> bool:
     """Log out of a server; return True if there was a login."""
-    async with store.lock(place):  # otherwise a refresh could restore it
-        stored = await store.get(place)
-        is_revoked = stored is not None and await StoredLogin(store).revoke(place)
-        await store.set(place, None)  # also removes a file that cannot be read
+    async with store.lock(key):  # otherwise a refresh could restore it
+        stored = await store.get(key)
+        is_revoked = stored is not None and await StoredLogin(store).revoke(key)
+        await store.set(key, None)  # also removes a file that cannot be read
     if stored is None:
         return False
     if stored.access_token is None and stored.refresh_token is None:
-        say(f"The login to {place} had ended; what was left of it is forgotten.")
+        say(f"The login to {key} had ended; what was left of it is forgotten.")
     elif is_revoked:
-        say(f"You are logged out of {place}: the login is revoked and forgotten.")
+        say(f"You are logged out of {key}: the login is revoked and forgotten.")
     else:
-        say(f"You are logged out of {place}: the login is forgotten here.")
+        say(f"You are logged out of {key}: the login is forgotten here.")
         note(f"{stored.issuer} has not revoked it: its tokens are valid until they expire")
     return True

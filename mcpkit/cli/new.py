@@ -180,10 +180,9 @@ def problem_of_name(name: str) -> str | None:
 
 
 def _problem_of_template(template: str) -> str | None:
-    names = ", ".join(TEMPLATES)
-    return (
-        None if template in TEMPLATES else f"there is no template {template!r}; there are {names}"
-    )
+    if template in TEMPLATES:
+        return None
+    return f"there is no template {template!r}; there are {', '.join(TEMPLATES)}"
 
 
 def _problem_of_description(description: str) -> str | None:
@@ -210,9 +209,8 @@ def project(name: str, template: str, description: str = _NO_DESCRIPTION) -> dic
     if not folder.is_dir():  # in a checkout
         folder = Path(__file__).parents[2] / "templates"
     files: dict[str, str] = {}
-    for root in (
-        [folder / template] if template == _DEFAULT else [folder / "shared", folder / template]
-    ):
+    shared = [] if template == _DEFAULT else [folder / "shared"]
+    for root in (*shared, folder / template):
         for path in sorted(root.rglob("*")):
             # Installers compile Python files.
             if path.is_file() and "__pycache__" not in path.parts:

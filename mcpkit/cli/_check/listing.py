@@ -15,6 +15,7 @@ from mcpkit._protocol.revisions import BY_VERSION, Revision
 from mcpkit._protocol.wire import implementation_to_wire
 from mcpkit._utils.json import is_array, is_object
 from mcpkit.client.client import Client
+from mcpkit.client.connection import Pending
 from mcpkit.errors import MethodNotFound, ProtocolError
 
 Kind: TypeAlias = Literal["server", "tool", "resource", "template", "prompt"]
@@ -173,9 +174,10 @@ async def _fetch(
     seen: set[str] = set()
     size = 0
     for _ in range(MAX_PAGES):
+        pending = Pending()
         try:
             # Unlike `Client.list_tools`, this keeps the pages of a malformed list.
-            page, more = await client._requested(method, params)
+            page = await client._await(pending, method, params)
         except MethodNotFound as error:
             if kind != "template":  # many servers with resources do not implement that method
                 troubles.append(f"{method} fails: {error}")
@@ -183,7 +185,7 @@ async def _fetch(
         except (ProtocolError, TimeoutError, ValueError) as error:
             troubles.append(f"{method} fails: {error or 'no response in time'}")
             break
-        size += more
+        size += pending.size
         if size > MAX_LIST_BYTES:
             troubles.append(f"{method} does not end: more than {MAX_LIST_BYTES} bytes")
             break

@@ -214,7 +214,7 @@ class _Rewrite(Calls):
     # --- imports ----------------------------------------------------------------------------------
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
-        return False  # its names are no uses; see `leave_SimpleStatementLine`
+        return False  # see `leave_SimpleStatementLine`
 
     def visit_Import(self, node: cst.Import) -> bool:
         return False
