@@ -19,7 +19,8 @@ import pytest
 
 from mcpkit import Context, MCPKit, SyncContext, ToolError
 from mcpkit._concurrency.loop import open_loop
-from mcpkit._protocol.connection import Connection, Request
+from mcpkit._protocol.connection import Request
+from mcpkit._protocol.messages import notification_text
 from mcpkit._server.channel import Channel
 from mcpkit._server.server import Settings
 from mcpkit._server.session import Session
@@ -659,13 +660,12 @@ async def test_notifications_are_left_out_for_a_client_that_does_not_keep_up(
     app = bare()
     deaf = Ears()
     written: list[Any] = []
-    write = Connection.send_notification
 
-    def count(self: Connection, method: str, params: Any = None) -> bytes:
+    def count(method: str, params: Any = None) -> bytes:
         written.append(params["data"])
-        return write(self, method, params)
+        return notification_text(method, params)
 
-    monkeypatch.setattr(Connection, "send_notification", count)
+    monkeypatch.setattr("mcpkit._server.session.notification_text", count)
 
     @app.tool
     async def chatter(ctx: Context) -> str:

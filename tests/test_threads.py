@@ -612,5 +612,4 @@ async def test_nothing_is_lost_whatever_happens(loop: Loop, seed: int) -> None:
     assert {"returned", "failed", "given up"} == set(storm.account)
     assert storm.begun == storm.ended
     assert not list(threads._queue)
-    assert not threads._nested
     assert await is_unharmed(threads, 5)

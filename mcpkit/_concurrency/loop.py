@@ -11,12 +11,13 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import anyio
 
 if sys.version_info < (3, 12):
-    from mcpkit._concurrency.eager_start import SpareTask, Steps
+    from mcpkit._concurrency.eager_start import SpareTask
 
 if TYPE_CHECKING:
     import trio
@@ -55,7 +56,7 @@ class AsyncioLoop:
                 spare = SpareTask(self._loop)
             elif not spare.fits():
                 # Its context variables differ from those of this caller.
-                spare.leave()
+                spare.resume()
                 spare = SpareTask(self._loop)
             if not spare.take_first_step(work):
                 task = spare.task
@@ -66,8 +67,12 @@ class AsyncioLoop:
                 self._keep(spare.task)()
                 return _nothing_to_cancel
         else:
-            task = self._loop.create_task(Steps(work))
-        return self._keep(task)
+            task = self._loop.create_task(work)
+        cancel = self._keep(task)
+        if sys.version_info >= (3, 11):
+            return cancel
+        # A task that is cancelled before its first step would neither begin nor clean up.
+        return partial(self._loop.call_soon, cancel)
 
     def _keep(self, task: asyncio.Task[None]) -> Callable[[], object]:
         # The loop itself holds tasks only weakly.
@@ -114,7 +119,7 @@ class AsyncioLoop:
         if spare is not None:
             waiting.append(spare.task)
         for task in waiting:
-            task.cancel()
+            self._loop.call_soon(task.cancel)  # once it has begun
         if waiting:
             # One may wait for a thread, which cannot be cancelled.
             await asyncio.wait(waiting, timeout=_STUBBORN)
@@ -230,9 +235,9 @@ def run_loop(main: Callable[..., Awaitable[T]], *args: object, backend: str = "a
         KeyboardInterrupt: Ctrl-C was pressed. Before Python 3.11, asyncio raises `CancelledError`
             instead, from a task that was not cancelled.
     """
-    if sys.version_info >= (3, 11):
-        return anyio.run(main, *args, backend=backend)
     try:
         return anyio.run(main, *args, backend=backend)
     except asyncio.CancelledError:
+        if sys.version_info >= (3, 11):
+            raise
         raise KeyboardInterrupt from None

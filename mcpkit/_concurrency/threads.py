@@ -183,21 +183,26 @@ _wait: contextvars.ContextVar[_Wait | None] = contextvars.ContextVar("mcpkit_wai
 
 
 class _Queue:
-    """Calls that wait for a place, of each owner in turn."""
+    """Calls that wait for a worker: nested ones first, then those of each owner in turn."""
 
-    def __init__(self, places: Quota) -> None:
-        self._quota = places
+    def __init__(self, quota: Quota) -> None:
+        self._quota = quota
+        self._nested: deque[ThreadCall[Any]] = deque()
         self._calls: OrderedDict[str, deque[ThreadCall[Any]]] = OrderedDict()
 
     def __iter__(self) -> Iterator[ThreadCall[Any]]:
-        return chain.from_iterable(self._calls.values())
+        return chain(self._nested, *self._calls.values())
 
     def append(self, call: ThreadCall[Any]) -> None:
-        """Add a call, behind all others of its owner."""
-        self._calls.setdefault(call.owner, deque()).append(call)
+        if call._is_nested:
+            self._nested.append(call)
+        else:
+            self._calls.setdefault(call.owner, deque()).append(call)
 
     def first(self) -> ThreadCall[Any] | None:
         """Return the next call; None if none may run now."""
+        if self._nested:
+            return self._nested[0]
         if self._quota.used >= self._quota.total:
             return None
         # Garbage collection may cancel a call at any moment, and so change the dict.
@@ -209,6 +214,9 @@ class _Queue:
 
     def remove(self, call: ThreadCall[Any]) -> None:
         """Remove a call that runs or was cancelled; the turn passes to the next owner."""
+        if call._is_nested:
+            self._nested.remove(call)
+            return
         calls = self._calls[call.owner]
         calls.remove(call)
         if calls:
@@ -231,13 +239,13 @@ class Threads:
 
     Args:
         loop: The event loop.
-        most: Functions that run at once. One whose caller was cancelled counts until it ends,
-            because the threads of cancelled calls could otherwise pile up without limit.
+        max_threads: Functions that run at once. One whose caller was cancelled counts until it
+            ends, because the threads of cancelled calls could otherwise pile up without limit.
     """
 
-    def __init__(self, loop: Loop, most: int) -> None:
-        if most < 1:
-            raise ValueError(f"max_threads must be at least 1, not {most}")
+    def __init__(self, loop: Loop, max_threads: int) -> None:
+        if max_threads < 1:
+            raise ValueError(f"max_threads must be at least 1, not {max_threads}")
         self.loop = loop
         # Reentrant, because garbage collection may cancel a call at any point.
         self.lock = threading.RLock()
@@ -245,9 +253,9 @@ class Threads:
         """The number of functions that run, including those whose caller was cancelled."""
         self.size = 0
         """The number of workers."""
-        self._quota = Quota(most, int(most * _SHARE) if most >= 4 else most)
+        share = int(max_threads * _SHARE) if max_threads >= 4 else max_threads
+        self._quota = Quota(max_threads, share)
         self._queue = _Queue(self._quota)
-        self._nested: deque[ThreadCall[Any]] = deque()
         self._done: list[ThreadCall[Any]] = []
         self._idle: list[_Worker] = []
         # The worker that was woken or started, and has not looked at the queue yet.
@@ -284,7 +292,7 @@ class Threads:
         call._context = contextvars.copy_context()
         future = call._future = self.loop.future()
         with self.lock:
-            self._queue_of(call).append(call)
+            self._queue.append(call)
             summon = self._summon()
         if summon is not None:
             # More calls may arrive until then, and the loop holds the interpreter's lock anyway.
@@ -297,19 +305,13 @@ class Threads:
                 call._error = None
                 if call._state == "waiting":
                     call._state = "ended"
-                    self._queue_of(call).remove(call)
+                    self._queue.remove(call)
             raise
         return call.outcome()
 
-    def _queue_of(self, call: ThreadCall[Any]) -> deque[ThreadCall[Any]] | _Queue:
-        return self._nested if call._is_nested else self._queue
-
-    def _first(self) -> ThreadCall[Any] | None:
-        return self._nested[0] if self._nested else self._queue.first()
-
     def _summon(self) -> Callable[[], object] | None:
         """Return the function that wakes or starts a worker; None if none is needed."""
-        if self._summoned is not None or self._first() is None:
+        if self._summoned is not None or self._queue.first() is None:
             return None
         if self._idle:
             worker = self._summoned = self._idle.pop()
@@ -349,11 +351,11 @@ class Threads:
         except Exception as error:  # no thread can be started
             with self.lock:
                 self._remove(worker)
-                failed = [] if self.size else [*self._nested, *self._queue]
+                failed = [] if self.size else list(self._queue)
                 for call in failed:
                     call._state = "ended"
                     call._error = error
-                    self._queue_of(call).remove(call)
+                    self._queue.remove(call)
             for call in failed:
                 _resolve(call._future)
         except BaseException:  # the loop ends
@@ -389,7 +391,7 @@ class Threads:
                 else:
                     call = self._next(worker, call)
                     if not self._collecting and (
-                        self._done or (not self._summoned and self._first())
+                        self._done or (not self._summoned and self._queue.first())
                     ):
                         self._collecting = notify = True
             if notify:
@@ -414,10 +416,10 @@ class Threads:
                 ended._error = None
         elif self._summoned is worker:
             self._summoned = None
-        call = None if worker.is_over else self._first()
+        call = None if worker.is_over else self._queue.first()
         if call is not None:
             call._state = "running"
-            self._queue_of(call).remove(call)
+            self._queue.remove(call)
             self.busy += 1
             if not call._is_nested:
                 self._quota.add(call.owner)

@@ -12,7 +12,7 @@ import anyio
 from mcpkit._input_requests.replay import Requester
 from mcpkit._protocol.connection import Connection, Request, Response, State
 from mcpkit._protocol.input_request import InputRequest
-from mcpkit._protocol.messages import Id
+from mcpkit._protocol.messages import Id, notification_text
 from mcpkit._protocol.revisions import ClientProfile, Revision
 from mcpkit._utils.json import is_object
 from mcpkit.errors import (
@@ -183,7 +183,7 @@ class PendingRequests:
         """Cancel a request to the client: its response is not needed any more (CANC-9)."""
         if self._held.pop(id, None) is None and not self._disconnected:
             params = {"requestId": id, "reason": reason}
-            text = self._connection.send_notification("notifications/cancelled", params)
+            text = notification_text("notifications/cancelled", params)
             self._send(text, cause)
 
     def answered(self, answer: Response) -> None:

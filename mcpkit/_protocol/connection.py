@@ -185,15 +185,7 @@ class Connection:
         ids: The ids of requests to the client; 1, 2, 3 … by default.
     """
 
-    __slots__ = (
-        "_announced_only",
-        "_ids",
-        "_in_flight",
-        "_resumed",
-        "client",
-        "revision",
-        "state",
-    )
+    __slots__ = ("_announced_only", "_ids", "_in_flight", "_resumed", "client", "revision", "state")
 
     def __init__(
         self,
@@ -412,10 +404,6 @@ class Connection:
             return response
         request.batch = None
         return batch.complete(response)
-
-    def send_notification(self, method: str, params: Mapping[str, Any] | None = None) -> bytes:
-        """Return the text of a notification to the client."""
-        return messages.notification_text(method, params)
 
     def send_request(
         self, method: str, params: Mapping[str, Any] | None = None, id: Id | None = None

@@ -31,7 +31,7 @@ from mcpkit._protocol.connection import (
     RequestSource,
     Response,
 )
-from mcpkit._protocol.messages import Encoded, Id, parse
+from mcpkit._protocol.messages import Encoded, Id, notification_text, parse
 from mcpkit._protocol.revisions import ClientProfile, Notice, Revision
 from mcpkit._server.channel import Channel, SessionState, do_nothing
 from mcpkit._server.encoding import encode_result
@@ -478,7 +478,7 @@ class Session(RunHost):
             congested = channel.congested if request is None else channel.is_congested(request)
             if not is_wanted or congested:
                 return
-        self._channel.send(self._connection.send_notification(method, params), request)
+        self._channel.send(notification_text(method, params), request)
 
     # --- input requests ---------------------------------------------------------------------------
 
@@ -533,7 +533,7 @@ class Session(RunHost):
         outlasts = method == _OUTLASTING
         if not outlasts and not self._takes_more(request):
             return  # before encoding it
-        text = self._connection.send_notification(method, params)
+        text = notification_text(method, params)
 
         def send() -> None:
             if not outlasts:

@@ -45,9 +45,6 @@ class MemoryLink(Channel):
         if self._open:
             self._on_text(text)
 
-    async def drain(self, request: Request | None = None) -> None:
-        """Return at once, because `send` has delivered every message."""
-
     async def send_text(self, text: bytes) -> None:
         """Hand a message of the client to the session."""
         self.session.receive(text)

@@ -574,11 +574,3 @@ def test_a_broken_response_is_ignored_since_a_response_is_never_answered(
     event = one(opened(version), message, Ignored)
     assert event.answers == (message["id"] if type(message.get("id")) is int else None)
     assert event.error is not None
-
-
-@every_handshake
-def test_a_notification_to_the_client_fits_the_schema(version: str) -> None:
-    connection = opened(version)
-    check(connection.send_notification("notifications/tools/list_changed"), version)
-    params = {"progressToken": 0, "progress": 1}
-    check(connection.send_notification("notifications/progress", params), version)
