@@ -14,10 +14,12 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
+from unittest.mock import AsyncMock, patch
 
 import anyio
 import httpx2
 import pytest
+from anyio.abc import TaskGroup
 
 from mcpkit import Client
 from mcpkit.client import http as http_client
@@ -81,56 +83,45 @@ def progress(incoming: Incoming, number: int) -> dict[str, Any]:
 # --- which revision (ERA-11 to ERA-13) ------------------------------------------------------------
 
 
-async def test_a_server_that_can_be_discovered_needs_no_handshake(modern: FakeSite) -> None:
-    """ERA-11."""
-    async with Client(modern.url) as client:
-        assert client.revision == MODERN
-    assert modern.methods() == ["server/discover"]
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "kind"),
-    [
-        (400, b"", None),
-        (400, b"<h1>Bad request</h1>", "text/html"),
-        (400, b'{"detail": "no session"}', "application/json"),
-        (400, b'{"error": {"code": -32022}}', "application/json"),
-        (404, b"not found", "text/plain"),
-        (405, b"", None),
-        (406, b"", None),
-        (422, b"{}", "application/json"),
-        (400, b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32600}}', "application/json"),
-        (400, b'{"jsonrpc": "2.0", "id": "x", "error": {"code": -1}}', "application/json"),
-        (500, b'{"jsonrpc": "2.0", "id": 1, "error": {"code": -32603}}', "application/json"),
-        (200, b'{"jsonrpc": "2.0", "id": 1, "error": {"code": -32601}}', "application/json"),
-        (200, b'{"jsonrpc": "2.0", "id": 1, "result": {}}', "application/json"),
-        (200, b'{"jsonrpc": "2.0", "id": 1, "result": "hello"}', "application/json"),
-    ],
-)
-async def test_any_other_refusal_leads_to_the_handshake(
-    legacy: FakeSite, status: int, body: bytes, kind: str | None
-) -> None:
-    """ERA-11."""
-    legacy.on("server/discover")(lambda it: it.reply(status, body, kind))
-    async with Client(legacy.url) as client:
-        assert client.revision == HANDSHAKE[-1]
-        assert (await client.call_tool("t")).text == "done"
-
-
 def versions(*versions: str) -> Handle:
     data = {"supported": versions, "requested": "x"}
     return lambda it: it.error(-32022, 400, data=data)
 
 
+def refusal(status: int, body: str, kind: str | None = "application/json") -> Handle:
+    return lambda it: it.reply(status, body.encode(), kind)
+
+
 @pytest.mark.parametrize(
-    "answer", [lambda it: it.gone(), versions(HANDSHAKE[-1])], ids=["silence", "older versions"]
+    "answer",
+    [
+        refusal(400, "", None),
+        refusal(400, "<h1>Bad request</h1>", "text/html"),
+        refusal(400, '{"detail": "no session"}'),
+        refusal(400, '{"error": {"code": -32022}}'),
+        refusal(404, "not found", "text/plain"),
+        refusal(405, "", None),
+        refusal(406, "", None),
+        refusal(422, "{}"),
+        refusal(400, '{"jsonrpc": "2.0", "id": null, "error": {"code": -32600}}'),
+        refusal(400, '{"jsonrpc": "2.0", "id": "x", "error": {"code": -1}}'),
+        refusal(500, '{"jsonrpc": "2.0", "id": 1, "error": {"code": -32603}}'),
+        refusal(200, '{"jsonrpc": "2.0", "id": 1, "error": {"code": -32601}}'),
+        refusal(200, '{"jsonrpc": "2.0", "id": 1, "result": {}}'),
+        refusal(200, '{"jsonrpc": "2.0", "id": 1, "result": "hello"}'),
+        versions(HANDSHAKE[-1]),
+        Incoming.gone,
+    ],
 )
-async def test_silence_and_older_versions_lead_to_the_handshake(
+async def test_any_other_answer_and_silence_lead_to_the_handshake(
     legacy: FakeSite, answer: Handle
 ) -> None:
+    """ERA-11."""
     legacy.on("server/discover")(answer)
-    async with Client(legacy.url, probe_timeout=0.3) as client:
+    probe_timeout = 0.3 if answer is Incoming.gone else PATIENCE
+    async with Client(legacy.url, probe_timeout=probe_timeout) as client:
         assert client.revision == HANDSHAKE[-1]
+        assert (await client.call_tool("t")).text == "done"
 
 
 async def test_an_error_that_lists_a_shared_version_is_tried_again(site: FakeSite) -> None:
@@ -190,60 +181,49 @@ async def test_other_answers_are_errors_that_show_them(
 
 @pytest.mark.parametrize("is_mcp", [True, False])
 @pytest.mark.parametrize(
-    ("challenge", "headers", "is_told"),
+    ("challenge", "headers", "is_advised"),
     [
         ("Bearer", None, True),
         ('Basic realm="a", bearer resource_metadata="https://a.example"', None, True),
         ('DPoP algs="ES256"', None, True),
         ("Basic", None, False),
         ("Bearers", None, False),
-        (None, None, False),
+        ("", None, False),
         ("Bearer", {"authorization": "Bearer of-the-caller"}, False),
     ],
 )
-async def test_whoever_has_no_token_is_told_how_to_get_one(
-    site: FakeSite, is_mcp: bool, challenge: str | None, headers: Any, is_told: bool
+async def test_a_client_without_a_token_gets_advice(
+    site: FakeSite, is_mcp: bool, challenge: str, headers: Any, is_advised: bool
 ) -> None:
-    @site.on("server/discover")
-    async def refuse(incoming: Incoming) -> None:
-        error = {"code": -32600, "message": "A token is needed"}
-        body = {"jsonrpc": "2.0", "id": incoming.message["id"], "error": error} if is_mcp else ""
-        wanted = {} if challenge is None else {"WWW-Authenticate": challenge}
-        await incoming.json(body, 401, **wanted)
-
+    error = {"code": -32600, "message": "A token is needed"}
+    body = {"jsonrpc": "2.0", "id": 1, "error": error} if is_mcp else ""
+    site.on("server/discover")(lambda it: it.json(body, 401, www_authenticate=challenge))
     with pytest.raises(InvalidRequest if is_mcp else ConnectionClosed) as raised:
         await Client(site.url, headers=headers).__aenter__()
     advice = "; pass auth=mcpkit.client.auth.OAuth() to log in, or auth= with a token"
-    assert str(raised.value).endswith(advice) is is_told
+    assert str(raised.value).endswith(advice) is is_advised
     if isinstance(raised.value, InvalidRequest):
         assert raised.value.message == "A token is needed"  # which is the server's
 
 
-async def postponed(site: FakeSite, times: int, after: str) -> list[float]:
-    """Call a tool of a server that has the call come again later; the pauses that were made."""
-    left = times
-    pauses: list[float] = []
-
-    async def note(seconds: float) -> None:
-        pauses.append(seconds)
+async def postponed(site: FakeSite, times: int, after: str) -> list[Any]:
+    """Call a tool of a server that postpones the call; return the pauses."""
 
     @site.on("tools/call")
     async def call(incoming: Incoming) -> None:
-        nonlocal left
-        left -= 1
-        if left >= 0:
-            await incoming.json({}, 429, **{"Retry-After": after})
+        if len(site.of("tools/call")) <= times:
+            await incoming.json({}, 429, retry_after=after)
         else:
             await incoming.result(resultType="complete", content=TEXT)
 
+    sleep = AsyncMock()
     async with Client(site.url) as client:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("mcpkit.client.http.anyio.sleep", note)
+        with patch("mcpkit.client.http.anyio.sleep", sleep):
             assert (await client.call_tool("any")).text == "done"
-    return pauses
+    return [call.args[0] for call in sleep.call_args_list]
 
 
-async def test_a_call_that_came_too_early_is_sent_again_when_it_may(modern: FakeSite) -> None:
+async def test_a_postponed_call_is_sent_again(modern: FakeSite) -> None:
     """RFC 6585, 4."""
     assert await postponed(modern, 3, "2") == [2, 2, 2]
     assert modern.methods().count("tools/call") == 4
@@ -252,7 +232,7 @@ async def test_a_call_that_came_too_early_is_sent_again_when_it_may(modern: Fake
 @pytest.mark.parametrize(
     ("times", "after"), [(6, "0"), (1, "11"), (1, "Wed, 21 Oct 2026 07:28:00 GMT"), (1, "")]
 )
-async def test_nobody_waits_again_and_again_or_for_long(
+async def test_a_call_is_not_postponed_too_often_or_for_too_long(
     modern: FakeSite, times: int, after: str
 ) -> None:
     with pytest.raises(ConnectionClosed, match="answered 429 Too Many Requests"):
@@ -377,12 +357,16 @@ async def test_headers_repeat_what_the_body_says(
     assert sent.headers["content-type"] == "application/json"
 
 
-async def test_there_is_no_session_without_a_handshake(modern: FakeSite) -> None:
+async def test_a_server_that_can_be_discovered_has_no_handshake_and_no_session(
+    modern: FakeSite,
+) -> None:
+    """ERA-11."""
     headers = {"mcp-session-id": "s1"}
     modern.on("tools/call")(lambda it: it.result(headers, resultType="complete", content=TEXT))
     async with Client(modern.url) as client:
-        await client.call_tool("t")
-        await client.call_tool("t")
+        assert client.revision == MODERN
+        for _ in range(2):
+            await client.call_tool("t")
     assert modern.methods() == ["server/discover", "tools/call", "tools/call"]
     assert not any("mcp-session-id" in each.headers for each in modern.seen)
 
@@ -722,15 +706,6 @@ async def test_session_and_version_stand_on_everything_after_the_handshake(
         assert each.headers["mcp-protocol-version"] == version
 
 
-@pytest.mark.parametrize("status", [405, 404, 500])
-async def test_a_session_that_cannot_be_ended_is_left(legacy: FakeSite, status: int) -> None:
-    """HTTPL-17."""
-    legacy.on("DELETE")(lambda it: it.reply(status))
-    async with Client(legacy.url, revision=HANDSHAKE[-1]):
-        pass
-    assert legacy.methods()[-1] == "DELETE"
-
-
 async def test_what_is_sent_after_leaving_is_refused(legacy: FakeSite) -> None:
     """Such as the answer to a question that the server has put at the last moment."""
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
@@ -756,33 +731,9 @@ async def test_leaving_waits_for_nobody(legacy: FakeSite, monkeypatch: pytest.Mo
         await until(each.over)
 
 
-async def test_a_session_that_was_lost_is_replaced_once(legacy: FakeSite) -> None:
-    """HTTPL-16: by a handshake without an id; the request is sent again."""
-    initialize = legacy.handler("initialize")
-
-    @legacy.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        if incoming.headers["mcp-session-id"] == "s1":
-            legacy.legacy(session="s2")
-            await incoming.error(-32001, 404)
-        else:
-            await incoming.result(content=TEXT)
-
-    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
-        assert (await client.call_tool("t")).text == "done"
-    assert initialize is not legacy.handler("initialize")
-    again = legacy.of("initialize")[1]
-    assert "mcp-session-id" not in again.headers
-    assert again.params["protocolVersion"] == HANDSHAKE[-1]
-    assert [each.headers["mcp-session-id"] for each in legacy.of("notifications/initialized")] == [
-        "s1",
-        "s2",
-    ]
-    assert legacy.seen[-1].headers["mcp-session-id"] == "s2"
-
-
-async def test_requests_wait_for_the_new_session(legacy: FakeSite) -> None:
-    begun = threading.Event()
+@pytest.fixture
+def lost(legacy: FakeSite) -> FakeSite:
+    """Its tools know the session s2 alone, and sessions are called s1."""
 
     @legacy.on("tools/call")
     async def call(incoming: Incoming) -> None:
@@ -791,43 +742,45 @@ async def test_requests_wait_for_the_new_session(legacy: FakeSite) -> None:
         else:
             await incoming.reply(404)
 
-    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
-        initialize = legacy.legacy(session="s2").handler("initialize")
+    return legacy
 
-        @legacy.on("initialize")
+
+async def test_requests_wait_for_the_new_session(lost: FakeSite) -> None:
+    """HTTPL-16: which a handshake without an id begins; a request is sent again."""
+    arrived = threading.Event()
+    async with Client(lost.url, revision=HANDSHAKE[-1]) as client:
+        initialize = lost.legacy(session="s2").handler("initialize")
+
+        @lost.on("initialize")
         async def slowly(incoming: Incoming) -> None:
-            await within(begun)
+            await within(arrived)
             await initialize(incoming)
 
         async with anyio.create_task_group() as group:
             group.start_soon(client.call_tool, "first")
-            await legacy.arrival("initialize", 2)
+            again = await lost.arrival("initialize", 2)
             group.start_soon(client.call_tool, "second")
             await anyio.wait_all_tasks_blocked()
-            begun.set()
-    names = [
-        (each.params["name"], each.headers["mcp-session-id"]) for each in legacy.of("tools/call")
-    ]
-    assert sorted(names) == [("first", "s1"), ("first", "s2"), ("second", "s2")]
+            arrived.set()
+    assert "mcp-session-id" not in again.headers
+    assert again.params["protocolVersion"] == HANDSHAKE[-1]
+    calls = [(it.params["name"], it.headers["mcp-session-id"]) for it in lost.of("tools/call")]
+    assert sorted(calls) == [("first", "s1"), ("first", "s2"), ("second", "s2")]
+    notified = [it.headers["mcp-session-id"] for it in lost.of("notifications/initialized")]
+    assert notified == ["s1", "s2"]
+    assert lost.seen[-1].headers["mcp-session-id"] == "s2"
 
 
-async def test_a_session_that_is_lost_again_is_an_error(legacy: FakeSite) -> None:
-    @legacy.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        if incoming.headers.get("mcp-session-id") == "s2":
-            await incoming.result(content=TEXT)
-        else:
-            await incoming.reply(404)
-
-    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+async def test_a_session_that_is_lost_again_is_an_error(lost: FakeSite) -> None:
+    async with Client(lost.url, revision=HANDSHAKE[-1]) as client:
         with pytest.raises(ConnectionClosed, match="has forgotten the session"):
             await client.call_tool("t")
-        assert len(legacy.of("tools/call")) == 2
+        assert len(lost.of("tools/call")) == 2
         # A handshake that fails is tried again by the next request.
-        legacy.on("initialize")(lambda it: it.reply(503))
+        lost.on("initialize")(lambda it: it.reply(503))
         with pytest.raises(ConnectionClosed, match="503"):
             await client.call_tool("t")
-        legacy.legacy(session="s2")
+        lost.legacy(session="s2")
         assert (await client.call_tool("t")).text == "done"
         assert client.revision == HANDSHAKE[-1]
 
@@ -909,12 +862,15 @@ async def test_the_stream_of_the_server_is_opened_again(legacy: FakeSite) -> Non
 
 
 @pytest.mark.parametrize("status", [200, 204, 400, 404, 405, 500])
-async def test_a_server_needs_no_stream_of_its_own(legacy: FakeSite, status: int) -> None:
-    """HTTPL-8."""
-    legacy.on("GET")(lambda it: it.reply(status))
+async def test_a_server_needs_neither_a_stream_of_its_own_nor_an_end_of_sessions(
+    legacy: FakeSite, status: int
+) -> None:
+    """HTTPL-8, HTTPL-17."""
+    legacy.on("GET", "DELETE")(lambda it: it.reply(status))
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         assert (await client.call_tool("t")).text == "done"
     assert len(legacy.of("GET")) == 1
+    assert legacy.methods()[-1] == "DELETE"
 
 
 async def test_a_timeout_is_told_in_a_notification(legacy: FakeSite) -> None:
@@ -1348,46 +1304,35 @@ async def test_redirects_in_a_circle_end(site: FakeSite) -> None:
         await Client(site.url).__aenter__()
 
 
+@pytest.mark.parametrize("is_cancelled", [True, False])
 @pytest.mark.parametrize("revision", [MODERN, HANDSHAKE[-1]])
-async def test_leaving_ends_what_still_runs(site: FakeSite, revision: str) -> None:
-    site.modern().legacy()
-    site.on("tools/call")(lambda it: it.events(stays=True))
-    failures: list[str] = []
-
-    async def ask(client: Client) -> None:
-        try:
-            await client.call_tool("t")
-        except ConnectionClosed as error:
-            failures.append(str(error))
-
-    async with anyio.create_task_group() as group:
-        async with Client(site.url, revision=revision, timeout=None) as client:
-            group.start_soon(ask, client)
-            await site.arrival("tools/call")
-            began = time.monotonic()
-        assert time.monotonic() - began < 2
-    assert failures == ["The client has left the server"]
-    await until(site.of("tools/call")[0].over)
-    assert site.of("tools/call")[0].left
-
-
-@pytest.mark.parametrize("revision", [MODERN, HANDSHAKE[-1]])
-async def test_a_client_that_is_cancelled_leaves_nothing_open(
-    site: FakeSite, revision: str
+async def test_leaving_ends_the_calls_that_run(
+    site: FakeSite, revision: str, is_cancelled: bool
 ) -> None:
+    """Also if the client itself is cancelled."""
     site.modern().legacy()
     site.on("tools/call", "GET")(lambda it: it.events(stays=True))
+    leaving = anyio.Event()
 
-    async def use() -> None:
+    async def use(group: TaskGroup) -> None:
         async with Client(site.url, revision=revision, timeout=None) as client:
+            group.start_soon(call, client)
+            await leaving.wait()
+
+    async def call(client: Client) -> None:
+        with pytest.raises(ConnectionClosed, match="The client has left the server"):
             await client.call_tool("t")
 
-    async with anyio.create_task_group() as group:
-        group.start_soon(use)
-        await site.arrival("tools/call")
-        group.cancel_scope.cancel()
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as group:
+            group.start_soon(use, group)
+            await site.arrival("tools/call")
+            if is_cancelled:
+                group.cancel_scope.cancel()
+            leaving.set()
     for each in site.seen:
         await until(each.over)
+    assert site.of("tools/call")[0].left
     assert ("DELETE" in site.methods()) == (revision != MODERN)
 
 
