@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 import jwt
 
 from tests.auth.attacked import Attack, register
-from tests.auth.browser import Browser, Page, fields_of
+from tests.auth.browser import Browser, Page
 from tests.auth.forgeries import part
 from tests.auth.server.conftest import BACK, Site
 
@@ -69,19 +69,6 @@ def _(site: Site) -> Page:
     return page
 
 
-@attack("a code that was stolen, with the challenge for a verifier", 400, "invalid_grant")
-def _(site: Site) -> Page:
-    given, _ = site.parameters()
-    back = victim().walk(f"{site.origin}/authorize?{urlencode(given)}", BACK)
-    challenge, code = given["code_challenge"], fields_of(back)["code"]
-    return form_of(
-        site, "authorization_code", code=code, redirect_uri=BACK, code_verifier=challenge
-    )
-
-
-attack("a code that was stolen, brought by another client", 400, "invalid_grant")(
-    lambda site: site.redeem(site.log_in(victim()), client_id=evil_client(site))
-)
 attack("a code as a token", 401, None)(lambda site: site.call(site.log_in(victim()).answer["code"]))
 attack("a password of the user's, brought by a program", 400, "unsupported_grant_type")(
     lambda site: form_of(site, "password", username="ada", password="ada")

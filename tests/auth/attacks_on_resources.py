@@ -12,7 +12,7 @@ from tests.auth.attacked import KEY, Attack, Ground, bearer, make_app, register
 from tests.auth.forgeries import FORGED, WRONG, forged, part, wrong
 from tests.auth.issuer import RESOURCE, Key
 from tests.messages import LEGACY, MODERN, announced, called, initialize, request
-from tests.transports.http.wire import Exchange
+from tests.transports.http.wire import Exchange, Headers, Talk
 
 ATTACKS: Final[dict[str, Attack]] = {}
 """By name; the answer of each: its status, the error of its challenge, and that of JSON-RPC."""
@@ -48,25 +48,16 @@ def ann(ground: Ground) -> str:
     return ground.ann["Authorization"].removeprefix("Bearer ")
 
 
-attack("a token in the query", *BAD_REQUEST)(
-    lambda ground: ground.site.post(
-        initialize(), path=f"{ground.site.path}?access_token={ann(ground)}"
+for query in ("access_token=", "a=b&access_token="):
+    attack(f"a token in the query: {query}", *BAD_REQUEST)(
+        lambda ground, query=query: ground.site.post(
+            initialize(), ground.eve, path=f"{ground.site.path}?{query}{ann(ground)}"
+        )
     )
-)
-attack("a token in the query, beside one of one's own", *BAD_REQUEST)(
-    lambda ground: ground.site.post(
-        initialize(), ground.eve, path=f"{ground.site.path}?a=b&access_token={ann(ground)}"
-    )
-)
 attack("a token in a form", *UNKNOWN)(
     lambda ground: ground.site.post(
         f"access_token={ann(ground)}".encode(),
         {"Content-Type": "application/x-www-form-urlencoded"},
-    )
-)
-attack("a token in a cookie", *UNKNOWN)(
-    lambda ground: ground.site.modern(
-        WHO, {"Cookie": f"access_token={ann(ground)}; Authorization={ann(ground)}"}
     )
 )
 attack("a token in _meta", *UNKNOWN)(
@@ -74,52 +65,49 @@ attack("a token in _meta", *UNKNOWN)(
         "tools/call", **called("who", {}), _meta={"access_token": "any", "a": 1}
     )
 )
-attack("a token as a password", *UNKNOWN)(
-    lambda ground: ground.site.modern(
-        WHO, {"Authorization": f"Basic {part(f'ann:{ann(ground)}'.encode())}"}
+HEADERS: Final[dict[str, tuple[Callable[[str, str], Headers], tuple[Any, ...]]]] = {
+    "a token in a cookie": (
+        lambda ann, eve: {"Cookie": f"access_token={ann}; Authorization={ann}"},
+        UNKNOWN,
+    ),
+    "a token as a password": (
+        lambda ann, eve: {"Authorization": f"Basic {part(f'ann:{ann}'.encode())}"},
+        UNKNOWN,
+    ),
+    "two tokens in two headers": (
+        lambda ann, eve: {"Authorization": [f"Bearer {eve}", f"Bearer {ann}"]},
+        BAD_REQUEST,
+    ),
+    "two tokens in one header": (lambda ann, eve: bearer(f"{ann}, Bearer {eve}"), BAD_REQUEST),
+    "a token with bytes that are none of a token": (
+        lambda ann, eve: {"Authorization": f"Bearer {ann}".encode() + b"\xc3\xa4"},
+        BAD_REQUEST,
+    ),
+}
+for name, (headers_of, answer) in HEADERS.items():
+    attack(name, *answer)(
+        lambda ground, headers_of=headers_of: ground.site.modern(
+            WHO, headers_of(ann(ground), ground.eve["Authorization"].removeprefix("Bearer "))
+        )
     )
-)
-attack("two tokens in two headers", *BAD_REQUEST)(
-    lambda ground: ground.site.modern(
-        WHO, {"Authorization": [ground.eve["Authorization"], ground.ann["Authorization"]]}
+TOKENS: Final[dict[str, Callable[[Ground], str]]] = {
+    "a session id": lambda ground: ground.site.begin(headers=ground.ann).token,
+    "the hash of a key": lambda ground: hash_key(KEY).removeprefix("sha256:"),
+    "the beginning of a key": lambda ground: KEY[:-1],
+    "a token that another issuer has issued for the same name": lambda ground: ground.issuer.token(
+        Key("theirs"), {"kid": "one"}, iss="https://login.example.org"
+    ),
+}
+for name, token_of in TOKENS.items():
+    attack(f"as a token: {name}", *NOT_VALID)(
+        lambda ground, token_of=token_of: ground.with_token(token_of(ground))
     )
-)
-attack("two tokens in one header", *BAD_REQUEST)(
-    lambda ground: ground.with_token(f"{ann(ground)}, {ground.eve['Authorization']}")
-)
 attack("a huge token", *BAD_REQUEST)(
     lambda ground: ground.with_token(ground.issuer.token(more="a" * 30_000))
-)
-attack("a token with bytes that are none of a token", *BAD_REQUEST)(
-    lambda ground: ground.site.modern(
-        WHO, {"Authorization": ground.ann["Authorization"].encode() + b"\xc3\xa4"}
-    )
-)
-attack("a session id as a token", *NOT_VALID)(
-    lambda ground: ground.with_token(ground.site.begin(headers=ground.ann).token)
-)
-attack("the hash of a key as a key", *NOT_VALID)(
-    lambda ground: ground.with_token(hash_key(KEY).removeprefix("sha256:"))
-)
-attack("the beginning of a key", *NOT_VALID)(lambda ground: ground.with_token(KEY[:-1]))
-attack("a token that another issuer has issued for the same name", *NOT_VALID)(
-    lambda ground: ground.with_token(
-        ground.issuer.token(Key("theirs"), {"kid": "one"}, iss="https://login.example.org")
-    )
 )
 
 
 # --- keys -----------------------------------------------------------------------------------------
-
-
-@attack("a flood of made-up keys", *NOT_VALID)
-def _(ground: Ground) -> Exchange:
-    stranger = Key("stranger")
-    before = ground.issuer.times("/keys")
-    for number in range(50):
-        answer = ground.with_token(ground.issuer.token(stranger, {"kid": f"made-up-{number}"}))
-    assert ground.issuer.times("/keys") - before <= 1, "one request for all of them"
-    return answer
 
 
 @attack("a certificate in the header", *NOT_VALID)
@@ -202,24 +190,25 @@ def _(ground: Ground) -> Exchange:
     return answer
 
 
+def event_of_ann(ground: Ground, name: str) -> tuple[Talk, str]:
+    """The session of somebody else, and the id of an event of a call that goes on."""
+    talk = ground.site.begin(headers=ground.ann)
+    call = request(1, "tools/call", called("leave", {"name": name}))
+    id = talk.post(call, ground.ann).event().id
+    ground.stage.release(name)
+    return talk, id
+
+
 @attack("the answer of a call of somebody else, fetched again", 404, None, -32600)
 def _(ground: Ground) -> Exchange:
-    talk = ground.site.begin(headers=ground.ann)
-    call = request(1, "tools/call", called("leave", {"name": "theirs"}))
-    event = talk.post(call, ground.ann).event()
-    answer = talk.get(event.id, ground.eve)
-    ground.stage.release("theirs")
-    return answer
+    talk, id = event_of_ann(ground, "theirs")
+    return talk.get(id, ground.eve)
 
 
 @attack("an event of somebody else, in a session of one's own", 400, None, -32600)
 def _(ground: Ground) -> Exchange:
-    talk = ground.site.begin(headers=ground.ann)
-    call = request(1, "tools/call", called("leave", {"name": "also theirs"}))
-    event = talk.post(call, ground.ann).event()
-    answer = ground.site.begin(headers=ground.eve).get(event.id, ground.eve)
-    ground.stage.release("also theirs")
-    return answer
+    _, id = event_of_ann(ground, "also theirs")
+    return ground.site.begin(headers=ground.eve).get(id, ground.eve)
 
 
 @attack("the state of a question to somebody else", 200, None, -32602)
@@ -234,33 +223,50 @@ def _(ground: Ground) -> Exchange:
     return ground.site.ask("tools/call", ground.eve, **again, _meta=meta)
 
 
-def task_of_ann(ground: Ground, method: str, **params: Any) -> Exchange:
-    """Send a request about a task of somebody else."""
-    begun = ground.site.ask("tools/call", ground.ann, **called("work", {"of": "ann"}), _meta=TASKS)
-    id = begun.result["taskId"]
-    headers = {**ground.eve, "Mcp-Name": id}
-    return ground.site.ask(method, headers, taskId=id, _meta=TASKS, **params)
+DECLINE: Final = {"inputResponses": {"a": {"action": "decline"}}}
+for method, params in ("tasks/get", {}), ("tasks/cancel", {}), ("tasks/update", DECLINE):
 
-
-attack("a task of somebody else", 200, None, -32602)(
-    lambda ground: task_of_ann(ground, "tasks/get")
-)
-attack("the end of a task of somebody else", 200, None, -32602)(
-    lambda ground: task_of_ann(ground, "tasks/cancel")
-)
-attack("an answer to a question of a task of somebody else", 200, None, -32602)(
-    lambda ground: task_of_ann(ground, "tasks/update", inputResponses={"a": {"action": "decline"}})
-)
+    @attack(f"a task of somebody else: {method}", 200, None, -32602)
+    def _(ground: Ground, method: str = method, params: Any = params) -> Exchange:
+        call = called("work", {"of": "ann"})
+        id = ground.site.ask("tools/call", ground.ann, **call, _meta=TASKS).result["taskId"]
+        headers = {**ground.eve, "Mcp-Name": id}
+        return ground.site.ask(method, headers, taskId=id, _meta=TASKS, **params)
 
 
 # --- what one may not -----------------------------------------------------------------------------
 
 
-attack("a tool that needs a scope", *NO_SCOPE)(lambda ground: ground.call(ground.eve, "write"))
+REQUESTS: Final[dict[str, tuple[tuple[Any, ...], str, dict[str, Any]]]] = {
+    "a tool that needs a scope": (NO_SCOPE, "tools/call", called("write", {})),
+    "a resource that needs a scope": (NO_SCOPE, "resources/read", {"uri": "notes://all"}),
+    "changes of a resource that needs a scope": (
+        NO_SCOPE,
+        "subscriptions/listen",
+        {"notifications": {"resourceSubscriptions": ["notes://all"]}},
+    ),
+    "a prompt that needs a scope": (
+        NO_SCOPE,
+        "prompts/get",
+        {"name": "greet", "arguments": {"name": "a"}},
+    ),
+    "arguments that a predicate refuses": (FORBIDDEN, "tools/call", called("show", {"of": "ann"})),
+    "a wish for a task, to come around a predicate": (
+        FORBIDDEN,
+        "tools/call",
+        {**called("work", {"of": "ann"}), "_meta": TASKS},
+    ),
+    "a template that a predicate refuses": (FORBIDDEN, "resources/read", {"uri": "notes://of/ann"}),
+}
+for name, (answer, method, params) in REQUESTS.items():
+    attack(name, *answer)(
+        lambda ground, method=method, params=params: ground.site.ask(method, ground.eve, **params)
+    )
+CLAIMED: Final = {"X-Scope": "notes:write", "X-User": "ann", "X-Forwarded-User": "ann"}
 attack("a scope that is claimed beside the token", *NO_SCOPE)(
     lambda ground: ground.site.ask(
         "tools/call",
-        {**ground.eve, "X-Scope": "notes:write", "X-User": "ann", "X-Forwarded-User": "ann"},
+        {**ground.eve, **CLAIMED},
         **called("write", {}),
         _meta={"scope": "notes:write", "io.modelcontextprotocol/clientInfo": {"name": "ann"}},
     )
@@ -268,30 +274,6 @@ attack("a scope that is claimed beside the token", *NO_SCOPE)(
 OTHERWISE: Final = "NOTES:WRITE notes:write* notes:wri * notes:write,notes:read"
 attack("a scope in other letters", *NO_SCOPE)(
     lambda ground: ground.call(bearer(ground.issuer.token(sub="eve", scope=OTHERWISE)), "write")
-)
-attack("a resource that needs a scope", *NO_SCOPE)(
-    lambda ground: ground.site.ask("resources/read", ground.eve, uri="notes://all")
-)
-attack("changes of a resource that needs a scope", *NO_SCOPE)(
-    lambda ground: ground.site.ask(
-        "subscriptions/listen",
-        ground.eve,
-        notifications={"resourceSubscriptions": ["notes://all"]},
-    )
-)
-attack("a prompt that needs a scope", *NO_SCOPE)(
-    lambda ground: ground.site.ask("prompts/get", ground.eve, name="greet", arguments={"name": "a"})
-)
-attack("arguments that a predicate refuses", *FORBIDDEN)(
-    lambda ground: ground.call(ground.eve, "show", of="ann")
-)
-attack("a wish for a task, to come around a predicate", *FORBIDDEN)(
-    lambda ground: ground.site.ask(
-        "tools/call", ground.eve, **called("work", {"of": "ann"}), _meta=TASKS
-    )
-)
-attack("a template that a predicate refuses", *FORBIDDEN)(
-    lambda ground: ground.site.ask("resources/read", ground.eve, uri="notes://of/ann")
 )
 
 
@@ -343,14 +325,7 @@ def _(ground: Ground) -> Exchange:
 @attack("another way to write the path", 404, None, -32600)
 def _(ground: Ground) -> Exchange:
     base = ground.site.path
-    for path in (
-        f"{base}/",
-        f"{base}//",
-        base.upper(),
-        f"{base}/../mcp",
-        f"{base}%2f",
-        f"{base};a",
-    ):
+    for path in (*(base + end for end in ("/", "//", "/../mcp", "%2f", ";a")), base.upper()):
         answer = ground.site.post(initialize(), path=path)
         assert answer.status in (401, 404), path
     return ground.site.post(initialize(), path=f"{base}/x")
@@ -363,15 +338,15 @@ def _(ground: Ground) -> Exchange:
     return ground.site.get(path=f"{base}/sse")
 
 
-attack("a page of another site", *FORBIDDEN)(
-    lambda ground: ground.site.modern(WHO, {**ground.ann, "Origin": "https://evil.example.com"})
-)
-attack("another host, to be named in the challenge", *FORBIDDEN)(
-    lambda ground: ground.site.modern(WHO, {"Host": "evil.example.com"})
-)
-attack("a host with a quote, to write into the challenge", *FORBIDDEN)(
-    lambda ground: ground.site.modern(WHO, {"Host": 'localhost", resource_metadata="https://evil'})
-)
+FOREIGN: Final = {
+    "a page of another site": {"Origin": "https://evil.example.com"},
+    "another host, to be named in the challenge": {"Host": "evil.example.com"},
+    "a host with a quote": {"Host": 'localhost", resource_metadata="https://evil'},
+}
+for name, headers in FOREIGN.items():
+    attack(name, *FORBIDDEN)(
+        lambda ground, headers=headers: ground.site.modern(WHO, {**ground.ann, **headers})
+    )
 PROXY: Final = {
     "X-Forwarded-Host": "evil.example.com",
     "X-Forwarded-Proto": "https",
