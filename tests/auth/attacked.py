@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from mcpkit import Context, MCPKit, Principal
+from mcpkit import Context, MCPKit
 from mcpkit.auth import JWT, Keys, hash_key
 from tests.auth.issuer import RESOURCE, Issuer, Key
 from tests.messages import called
@@ -67,10 +67,6 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def is_own(principal: Principal, arguments: Any) -> bool:
-    return bool(principal.claims["sub"] == arguments["of"])
-
-
 def make_app(stage: Stage, auth: Any) -> MCPKit[None]:
     """A server of notes, with something of everything that belongs to somebody."""
     app: MCPKit[None] = MCPKit("notes", auth=auth, page_size=2)
@@ -83,11 +79,7 @@ def make_app(stage: Stage, auth: Any) -> MCPKit[None]:
     async def write() -> str:
         return "written"
 
-    @app.tool(allow=is_own)
-    async def show(of: str) -> str:
-        return f"the notes of {of}"
-
-    @app.tool(task="optional", allow=is_own)
+    @app.tool(task="optional")
     async def work(of: str) -> str:
         return f"the work of {of}"
 
@@ -102,17 +94,5 @@ def make_app(stage: Stage, auth: Any) -> MCPKit[None]:
     async def ask(ctx: Context) -> str:
         answer = await ctx.elicit("What?", str, key="what")
         return str(answer.accepted)
-
-    @app.resource("notes://all", scopes=[WRITE])
-    async def everything() -> str:
-        return "everything"
-
-    @app.resource("notes://of/{of}", allow=is_own)
-    async def notes(of: str) -> str:
-        return f"the notes of {of}"
-
-    @app.prompt(scopes=[WRITE])
-    async def greet(name: str) -> str:
-        return name
 
     return app
