@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 from urllib.request import (
     HTTPCookieProcessor,
     HTTPRedirectHandler,
+    OpenerDirector,
     ProxyHandler,
     Request,
     build_opener,
@@ -91,6 +92,16 @@ class Page:
         return parser.found
 
 
+def sent(request: Request, opener: OpenerDirector | None = None) -> Page:
+    """Send a request without proxies, and return the response, whatever its status."""
+    try:
+        response = (opener or build_opener(ProxyHandler({}))).open(request, timeout=_PATIENCE)
+    except HTTPError as error:
+        response = error
+    with response:
+        return Page(request.full_url, response.status, response.headers, response.read())
+
+
 class Browser:
     """Somebody before a browser, with cookies of their own."""
 
@@ -113,14 +124,8 @@ class Browser:
         """Send one request: a GET, or a form with POST."""
         body = None if form is None else urlencode(form).encode()
         request = Request(url, body, {"Accept": "text/html", **(headers or {})})
-        try:
-            response = self._opener.open(request, timeout=_PATIENCE)
-        except HTTPError as error:
-            response = error
-        with response:
-            page = Page(url, response.status, response.headers, response.read())
-        self.seen.append(page)
-        return page
+        self.seen.append(sent(request, self._opener))
+        return self.seen[-1]
 
     def fill_in(self, page: Page) -> Page:
         """Answer the form of a page, and press a button."""
@@ -156,6 +161,21 @@ def fields_of(url: str) -> dict[str, str]:
 
 
 @contextmanager
+def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Run a server in threads, and give its URL."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.005,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join(_PATIENCE)
+            assert not thread.is_alive()
+
+
+@contextmanager
 def browsing(answers: Mapping[str, str] | None = None, button: str | None = None) -> Iterator[str]:
     """Run a browser for other programs, which ask ``URL?who=…&url=…&end=…`` where an address leads.
 
@@ -178,13 +198,5 @@ def browsing(answers: Mapping[str, str] | None = None, button: str | None = None
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.005,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}/"
-        finally:
-            server.shutdown()
-            thread.join(_PATIENCE)
-            assert not thread.is_alive()
+    with listening(Handler) as url:
+        yield f"{url}/"

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
+import anyio
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
+from mcpkit import Principal
+from mcpkit.auth import Verifier
+from tests.auth.browser import listening
+
 RESOURCE: Final = "https://notes.example.com/mcp"  # the server that tokens are for
-_LONG: Final = 24 * 3600
 
 
 class Key:
@@ -108,6 +111,20 @@ class Issuer:
         return None
 
 
+async def verified_at_once(verifier: Verifier, token: str, times: int) -> None:
+    """Verify a token that is valid, several times at once."""
+    found: list[Principal | None] = []
+
+    async def verify() -> None:
+        found.append(await verifier.verify(token, RESOURCE))
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            for _ in range(times):
+                group.start_soon(verify)
+    assert None not in found
+
+
 Kind = TypeVar("Kind", bound=Issuer)
 
 
@@ -146,14 +163,6 @@ def issuing(make: Callable[[str], Kind]) -> Iterator[Kind]:
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        issuer = make(f"http://127.0.0.1:{server.server_address[1]}")
-        thread = threading.Thread(target=server.serve_forever, args=(0.005,))
-        thread.start()
-        try:
-            yield issuer
-        finally:
-            server.shutdown()
-            thread.join(20)
-            assert not thread.is_alive()
+    with listening(Handler) as url:
+        issuer = make(url)
+        yield issuer

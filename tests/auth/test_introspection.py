@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
 import pytest
 
-from mcpkit import Principal
 from mcpkit.auth import Introspection, VerifierUnavailable
-from tests.auth.issuer import RESOURCE, Issuer
+from tests.auth.issuer import RESOURCE, Issuer, verified_at_once
 
 pytestmark = pytest.mark.anyio
 
@@ -68,17 +66,7 @@ async def test_a_server_that_does_not_answer_makes_no_token_bad(issuer: Issuer) 
 async def test_many_with_the_same_token_ask_once(issuer: Issuer) -> None:
     issuer.answers["opaque"] = issuer.claims(active=True)
     issuer.delay = 0.02
-    one = verifier(issuer)
-    seen: list[Principal | None] = []
-
-    async def ask() -> None:
-        seen.append(await one.verify("opaque", RESOURCE))
-
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as group:
-            for _ in range(10):
-                group.start_soon(ask)
-    assert None not in seen
+    await verified_at_once(verifier(issuer), "opaque", 10)
     assert issuer.times("/introspect") == 1
 
 

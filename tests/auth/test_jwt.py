@@ -13,7 +13,7 @@ from mcpkit import Principal
 from mcpkit.auth import JWT, VerifierUnavailable
 from mcpkit.auth import jwks as jwks_module
 from tests.auth.forgeries import part
-from tests.auth.issuer import RESOURCE, Issuer, Key
+from tests.auth.issuer import RESOURCE, Issuer, Key, verified_at_once
 
 pytestmark = pytest.mark.anyio
 
@@ -107,16 +107,7 @@ async def test_the_metadata_of_the_issuer_says_where_they_are(issuer: Issuer) ->
 async def test_many_who_come_at_once_fetch_them_once(issuer: Issuer) -> None:
     issuer.delay = 0.02
     one = verifier(issuer, jwks_url=issuer.jwks_url)
-    seen: list[Principal | None] = []
-
-    async def ask() -> None:
-        seen.append(await one.verify(issuer.token(), RESOURCE))
-
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as group:
-            for _ in range(20):
-                group.start_soon(ask)
-    assert None not in seen
+    await verified_at_once(one, issuer.token(), 20)
     assert issuer.times("/keys") == 1
 
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import secrets
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar, Final
-from urllib.error import HTTPError
-from urllib.parse import quote, urlencode
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.parse import urlencode
+from urllib.request import Request
 
 import pytest
 
 from mcpkit import Context, MCPKit
-from mcpkit._utils.fetch import s256
+from mcpkit._utils.fetch import basic_credentials, s256
 from mcpkit.auth import (
     AuthorizationServer,
     Login,
@@ -34,7 +32,7 @@ from mcpkit.auth import (
 )
 from mcpkit.auth import Page as LoginPage
 from mcpkit.auth.server import users
-from tests.auth.browser import Browser, Page, fields_of
+from tests.auth.browser import Browser, Page, fields_of, sent
 from tests.messages import MODERN, announced, called
 from tests.uvicorns import listen, running
 
@@ -43,8 +41,6 @@ BACK: Final = "http://127.0.0.1:9/back"
 
 MACHINE_SECRET: Final = "a-secret-of-the-machine"
 SECRET: Final = "a secret of these tests, long enough"
-
-_opener = build_opener(ProxyHandler({}))
 
 
 def cheap_hash(password: str) -> str:
@@ -129,16 +125,10 @@ class Site:
         headers: Mapping[str, str] | None = None,
         method: str | None = None,
     ) -> Page:
-        request = Request(self.origin + path, body, dict(headers or {}), method=method)
-        try:
-            response = _opener.open(request, timeout=20)
-        except HTTPError as error:
-            response = error
-        with response:
-            return Page(self.origin + path, response.status, response.headers, response.read())
+        return sent(Request(self.origin + path, body, dict(headers or {}), method=method))
 
-    def form(self, path: str, sent: Mapping[str, str] | None = None, **fields: str) -> Page:
-        return self.send(path, urlencode(fields).encode(), sent)
+    def form(self, path: str, headers: Mapping[str, str] | None = None, **fields: str) -> Page:
+        return self.send(path, urlencode(fields).encode(), headers)
 
     def register(self, **metadata: Any) -> dict[str, Any]:
         wish = {"redirect_uris": [BACK], "token_endpoint_auth_method": "none", **metadata}
@@ -214,8 +204,7 @@ class Site:
 
 
 def basic(id: str, secret: str) -> dict[str, str]:
-    text = f"{quote(id, safe='')}:{quote(secret, safe='')}"
-    return {"Authorization": f"Basic {b64encode(text.encode()).decode()}"}
+    return {"Authorization": basic_credentials(id, secret)}
 
 
 def make_app(server: AuthorizationServer) -> MCPKit[Any]:

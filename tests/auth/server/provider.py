@@ -29,7 +29,6 @@ class IdentityProvider(Issuer):
         self.metadata: dict[str, Any] = {}  # changes of the metadata; None leaves a member out
         self.id_claims: dict[str, Any] = {}  # changes of the ID token
         self.id_key: Any = None
-        self.id_token: str | None = None  # in place of an ID token
         self.told: dict[str, Any] = {}  # changes of what is said of tokens
         self.back: dict[str, str | None] = {}  # changes of what the browser brings back
         self.lasts = 3600
@@ -129,6 +128,6 @@ class IdentityProvider(Issuer):
                 "scope": None,
                 **self.id_claims,
             }
-            found["id_token"] = self.id_token or self.token(self.id_key, **claims)
+            found["id_token"] = self.token(self.id_key, **claims)
         usual = {**found, **self.told}
         return {name: value for name, value in usual.items() if value is not None}
