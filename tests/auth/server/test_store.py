@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final
 
 import pytest
 
@@ -16,12 +15,6 @@ from tests.auth.server.conftest import Clock
 pytestmark = pytest.mark.anyio
 
 
-STORES: Final[dict[str, Callable[[Path, Clock], AuthStore]]] = {
-    "memory": lambda folder, time: MemoryAuthStore(time),
-    "sqlite": lambda folder, time: SqliteAuthStore(folder / "auth.db", clock=time),
-}
-
-
 @pytest.fixture
 def time() -> Clock:
     clock = Clock()
@@ -29,9 +22,15 @@ def time() -> Clock:
     return clock
 
 
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path, time: Clock) -> AuthStore:
-    return STORES[request.param](tmp_path, time)
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(
+    request: pytest.FixtureRequest, tmp_path: Path, time: Clock
+) -> AsyncIterator[AuthStore]:
+    store: AuthStore = MemoryAuthStore(time)
+    if request.param == "sqlite":
+        store = SqliteAuthStore(tmp_path / "auth.db", clock=time)
+    yield store
+    await store.aclose()
 
 
 async def test_a_record_is_there_until_it_expires(store: AuthStore, time: Clock) -> None:
@@ -45,7 +44,6 @@ async def test_a_record_is_there_until_it_expires(store: AuthStore, time: Clock)
     assert await store.take("code", "a") is None
     assert await store.add("code", "a", b"2", 1020)
     assert await store.get("code", "a") == b"2"
-    await store.aclose()
 
 
 async def test_a_change_replaces_the_content_that_it_expects(store: AuthStore, time: Clock) -> None:
@@ -54,7 +52,6 @@ async def test_a_change_replaces_the_content_that_it_expects(store: AuthStore, t
     assert await store.change("client", "a", b"1", b"2", 1100)
     time.now = 1050
     assert await store.get("client", "a") == b"2"
-    await store.aclose()
 
 
 async def test_a_record_is_taken_once_and_a_closed_store_opened_again(store: AuthStore) -> None:
@@ -65,7 +62,6 @@ async def test_a_record_is_taken_once_and_a_closed_store_opened_again(store: Aut
     assert await store.take("visit", "a") is None
     assert await store.get("visit", "a") is None
     assert await store.add("visit", "a", b"2", 1010)
-    await store.aclose()
 
 
 async def test_a_kind_has_a_limit(store: AuthStore, time: Clock) -> None:
@@ -77,7 +73,6 @@ async def test_a_kind_has_a_limit(store: AuthStore, time: Clock) -> None:
     assert await store.add("grant", "c", b"", 3000, 2)
     time.now += 61  # a has expired, and is swept
     assert await store.add("grant", "d", b"", 3000, 2)
-    await store.aclose()
 
 
 def earlier(path: Path, version: int = 1) -> None:
