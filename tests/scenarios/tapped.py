@@ -21,6 +21,12 @@ PATIENCE = 10.0
 HANDSHAKE = REVISIONS[:-1]
 MODERN = REVISIONS[-1]
 
+MODERN_META: dict[str, Any] = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+"""The ``_meta`` of a request that no handshake precedes."""
+
 
 def since(revision: str) -> tuple[str, ...]:
     """The revisions from this one on."""

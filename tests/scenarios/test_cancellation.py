@@ -8,31 +8,27 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.scenarios.tapped import MODERN, PATIENCE, TappedClient
+from tests.scenarios.tapped import MODERN, MODERN_META, PATIENCE, TappedClient
 
 pytestmark = pytest.mark.anyio
-
-
-async def cancelled(client: TappedClient) -> list[str]:
-    found: list[str] = json.loads((await client.call_tool("cancelled")).text)
-    return found
 
 
 async def see_cancelled(client: TappedClient, gate: str) -> None:
     """Wait until a handler says that it was cancelled."""
     with anyio.fail_after(PATIENCE):
-        while gate not in await cancelled(client):
+        while gate not in json.loads((await client.call_tool("cancelled")).text):
             await anyio.sleep(0.02)
+
+
+def call(client: TappedClient, id: str, name: str, **arguments: str) -> dict[str, Any]:
+    meta = {"progressToken": id, **(MODERN_META if client.revision == MODERN else {})}
+    params = {"name": name, "arguments": arguments, "_meta": meta}
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
 
 
 async def start(client: TappedClient, id: str, gate: str) -> None:
     """Send a call that waits, and wait until it does."""
-    meta: dict[str, Any] = {"progressToken": id}
-    if client.revision > "2026":
-        meta["io.modelcontextprotocol/protocolVersion"] = client.revision
-        meta["io.modelcontextprotocol/clientCapabilities"] = {}
-    params = {"name": "hold", "arguments": {"gate": gate}, "_meta": meta}
-    await client.send({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+    await client.send(call(client, id, "hold", gate=gate))
     await client.notification("notifications/progress")
 
 
@@ -63,13 +59,7 @@ async def test_an_unknown_or_malformed_id_is_ignored(client: TappedClient, id: o
 @pytest.mark.not_over("http", revisions=[MODERN])  # there, going away cancels
 async def test_an_answered_request_is_ignored(client: TappedClient) -> None:
     """CANC-2, CANC-3: answer and cancellation may cross."""
-    meta: dict[str, Any] = {}
-    if client.revision > "2026":
-        meta["io.modelcontextprotocol/protocolVersion"] = client.revision
-        meta["io.modelcontextprotocol/clientCapabilities"] = {}
-    params = {"name": "silence", "_meta": meta}
-    message = {"jsonrpc": "2.0", "id": "crossed", "method": "tools/call", "params": params}
-    await client.send(message)
+    await client.send(call(client, "crossed", "silence"))
     await cancel(client, "crossed")
     await client.settle()
     assert len([each for each in client.received if each.get("id") == "crossed"]) <= 1

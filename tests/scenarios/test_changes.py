@@ -45,16 +45,13 @@ async def test_nobody_is_told_who_does_not_listen(client: TappedClient, kind: st
 
 
 async def test_what_is_new_can_be_used_and_what_is_gone_cannot(client: TappedClient) -> None:
-    await client.call_tool("grow", {"kind": "tool", "name": "fresh"})
+    for kind in ("tool", "resource"):
+        await client.call_tool("grow", {"kind": kind, "name": "fresh"})
     assert (await client.call_tool("fresh")).text == "new"
-    await client.call_tool("shrink", {"kind": "tool", "name": "fresh"})
+    assert len(await client.read_resource("new://fresh")) == 1
+    for kind in ("tool", "resource"):
+        await client.call_tool("shrink", {"kind": kind, "name": "fresh"})
     with pytest.raises(InvalidParams):
         await client.call_tool("fresh")
-
-
-async def test_a_resource_comes_and_goes(client: TappedClient) -> None:
-    await client.call_tool("grow", {"kind": "resource", "name": "fresh"})
-    assert len(await client.read_resource("new://fresh")) == 1
-    await client.call_tool("shrink", {"kind": "resource", "name": "fresh"})
     with pytest.raises(ProtocolError):
         await client.read_resource("new://fresh")

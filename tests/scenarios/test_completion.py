@@ -7,28 +7,21 @@ from typing import Any
 import pytest
 
 from mcpkit.errors import InvalidParams
-from tests.scenarios.tapped import TappedClient, since, until
+from tests.scenarios.tapped import TappedClient
 
 pytestmark = pytest.mark.anyio
 
 PROMPT = {"type": "ref/prompt", "name": "address"}
 
 
-async def test_values_that_fit_what_was_typed(client: TappedClient) -> None:
-    result = await client.complete("street", "street 14", prompt="address")
-    assert result.values[0] == "Street 14"
-    assert len(result.values) == 11
-    assert not result.has_more
-
-
-async def test_at_most_a_hundred_values(client: TappedClient) -> None:
-    """COMP-2."""
-    result = await client.complete("street", "", prompt="address")
-    assert (len(result.values), result.total, result.has_more) == (100, 150, True)
-
-
-async def test_choices_complete_by_themselves(client: TappedClient) -> None:
+async def test_values_that_fit_the_text_so_far(client: TappedClient) -> None:
+    """COMP-2: at most a hundred of them."""
+    some = await client.complete("street", "street 14", prompt="address")
+    assert (some.values[0], len(some.values), some.has_more) == ("Street 14", 11, False)
+    many = await client.complete("street", "", prompt="address")
+    assert (len(many.values), many.total, many.has_more) == (100, 150, True)
     assert (await client.complete("style", "s", prompt="greet")).values == ["short"]
+    assert (await client.complete("name", "A", prompt="greet")).values == []
 
 
 @pytest.mark.parametrize("uri", ["diary://{year}/{month}", "diary://2024/Ma"])
@@ -37,45 +30,25 @@ async def test_variables_of_a_template(client: TappedClient, uri: str) -> None:
     assert (await client.complete("month", "M", template=uri)).values == ["May"]
 
 
-async def test_an_argument_without_suggestions(client: TappedClient) -> None:
-    assert (await client.complete("name", "A", prompt="greet")).values == []
-
-
-@pytest.mark.revisions(*since("2025-06-18"))
-async def test_the_other_arguments_are_known(client: TappedClient) -> None:
-    result = await client.complete("town", "L", prompt="address", known={"country": "Portugal"})
-    assert result.values == ["Lisbon"]
-
-
-@pytest.mark.revisions(*until("2025-06-18"))
-async def test_the_other_arguments_are_not_known_yet(client: TappedClient) -> None:
+async def test_the_other_arguments_are_known_since_2025_06_18(
+    client: TappedClient, revision: str
+) -> None:
     """LIFE-8."""
     result = await client.complete("town", "L", prompt="address", known={"country": "Portugal"})
-    assert result.values == []
+    assert result.values == (["Lisbon"] if revision >= "2025-06-18" else [])
 
 
+FIRST = {"name": "street", "value": ""}
 UNFIT: dict[str, dict[str, Any]] = {
-    "unknown prompt": {
-        "ref": {"type": "ref/prompt", "name": "nobody"},
-        "argument": {"name": "a", "value": ""},
-    },
-    "unknown template": {
-        "ref": {"type": "ref/resource", "uri": "no://{x}"},
-        "argument": {"name": "x", "value": ""},
-    },
+    "unknown prompt": {"ref": {"type": "ref/prompt", "name": "nobody"}, "argument": FIRST},
+    "unknown template": {"ref": {"type": "ref/resource", "uri": "no://{x}"}, "argument": FIRST},
     "unknown argument": {"ref": PROMPT, "argument": {"name": "planet", "value": ""}},
-    "unknown kind": {
-        "ref": {"type": "ref/tool", "name": "add"},
-        "argument": {"name": "a", "value": ""},
-    },
+    "unknown kind": {"ref": {"type": "ref/tool", "name": "add"}, "argument": FIRST},
     "no argument": {"ref": PROMPT},
     "no name": {"ref": PROMPT, "argument": {"value": ""}},
     "no value": {"ref": PROMPT, "argument": {"name": "street"}},
-    "no ref": {"argument": {"name": "street", "value": ""}},
-    "a name that is no string": {
-        "ref": {"type": "ref/prompt", "name": ["address"]},
-        "argument": {"name": "street", "value": ""},
-    },
+    "no ref": {"argument": FIRST},
+    "a name that is no string": {"ref": {**PROMPT, "name": ["address"]}, "argument": FIRST},
 }
 
 

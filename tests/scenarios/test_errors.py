@@ -9,7 +9,7 @@ import pytest
 
 from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
 from tests.scenarios.server import SECRET
-from tests.scenarios.tapped import HANDSHAKE, MODERN, TappedClient
+from tests.scenarios.tapped import HANDSHAKE, MODERN, MODERN_META, TappedClient
 
 pytestmark = pytest.mark.anyio
 
@@ -21,48 +21,49 @@ def everything_sent(client: TappedClient) -> str:
 # --- tools ----------------------------------------------------------------------------------------
 
 
-async def test_tool_error_is_a_result_with_its_message(client: TappedClient) -> None:
-    """TOOL-8."""
+async def test_a_failure_is_a_result_with_its_message(client: TappedClient) -> None:
+    """TOOL-8: also if it is alone in a task group."""
     result = await client.call_tool("complain", {"message": "no such town"})
-    assert result.is_error
-    assert result.text == "no such town"
+    assert (result.is_error, result.text) == (True, "no such town")
+    result = await client.call_tool("crash_in_group")
+    assert (result.is_error, result.text) == (True, "a task failed")
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [{}, {"a": 1}, {"a": "one", "b": 2}, {"a": 1, "b": 2, "c": 3}, {"a": None, "b": 2}],
+    ("arguments", "said"),
+    [
+        ({}, "a: required"),
+        ({"a": 1}, "b: required"),
+        ({"a": "one", "b": 2}, "a: expected an integer"),
+        ({"a": 1, "b": 2, "c": 3}, "c: "),
+        ({"a": None, "b": 2}, "a: expected an integer"),
+    ],
     ids=["none", "too few", "wrong type", "too many", "null"],
 )
-async def test_unfit_arguments_are_a_result_that_is_an_error(
-    client: TappedClient, arguments: dict[str, Any]
+async def test_unfit_arguments_are_a_result_that_names_them(
+    client: TappedClient, arguments: dict[str, Any], said: str
 ) -> None:
     """TOOL-7, TOOL-16."""
     result = await client.call_tool("add", arguments)
     assert result.is_error
-    assert result.text
-
-
-async def test_the_message_names_the_argument_and_what_was_expected(client: TappedClient) -> None:
-    """TOOL-7."""
-    result = await client.call_tool("add", {"a": "one", "b": 2})
-    assert "a: expected an integer" in result.text
-
-
-async def test_an_unknown_tool_is_a_protocol_error(client: TappedClient) -> None:
-    """TOOL-6."""
-    with pytest.raises(InvalidParams, match="subtract"):
-        await client.call_tool("subtract")
+    assert said in result.text
 
 
 @pytest.mark.parametrize(
     "params",
-    [{}, {"name": 7}, {"name": "add", "arguments": [1, 2]}, {"name": "add", "arguments": "a"}],
-    ids=["no name", "name", "array", "string"],
+    [
+        {"name": "subtract"},
+        {},
+        {"name": 7},
+        {"name": "add", "arguments": [1, 2]},
+        {"name": "add", "arguments": "a"},
+    ],
+    ids=["unknown", "no name", "name", "array", "string"],
 )
-async def test_a_malformed_call_is_a_protocol_error(
+async def test_an_unknown_tool_or_malformed_call_is_a_protocol_error(
     client: TappedClient, params: dict[str, Any]
 ) -> None:
-    """TOOL-8."""
+    """TOOL-6, TOOL-8."""
     with pytest.raises(InvalidParams):
         await client.request("tools/call", params)
 
@@ -79,16 +80,12 @@ async def test_an_exception_is_a_result_that_hides_it(client: TappedClient) -> N
 
 
 async def test_an_exception_is_shown_if_its_author_says_so(client: TappedClient) -> None:
-    """TOOL-8."""
+    """TOOL-8, ERR-3."""
     result = await client.call_tool("confess")
     assert (result.is_error, result.text) == (True, "no such town")
     result = await client.call_tool("confess", {"hidden": True})
     assert result.text.startswith("The tool failed (reference ")
     assert SECRET not in everything_sent(client)
-
-
-async def test_so_it_is_of_a_resource_and_of_a_prompt(client: TappedClient) -> None:
-    """ERR-3."""
     with pytest.raises(ProtocolError, match="no such note"):
         await client.read_resource("note://open")
     with pytest.raises(ProtocolError, match="no such words"):
@@ -109,11 +106,6 @@ async def test_what_nobody_can_be_sent_is_said_so(client: TappedClient) -> None:
     assert result.is_error
     assert "result[0] is an object, which has no public attributes" in result.text
     assert "output schema" not in result.text
-
-
-async def test_an_error_alone_in_a_task_group_is_shown_itself(client: TappedClient) -> None:
-    result = await client.call_tool("crash_in_group")
-    assert (result.is_error, result.text) == (True, "a task failed")
 
 
 async def test_a_value_that_does_not_fit_the_annotation_is_not_sent(client: TappedClient) -> None:
@@ -192,13 +184,10 @@ async def test_an_error_carries_the_id_with_its_type(client: TappedClient, id: s
 @pytest.mark.revisions(MODERN)
 async def test_an_id_may_be_used_again_once_it_is_answered(client: TappedClient) -> None:
     """MSG-4."""
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": MODERN,
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    message = {"jsonrpc": "2.0", "id": "same", "method": "tools/list", "params": {"_meta": meta}}
+    params = {"_meta": MODERN_META}
     for _ in range(2):
         client.forget()
+        message = {"jsonrpc": "2.0", "id": "same", "method": "tools/list", "params": params}
         assert "tools" in (await client.exchange(message))["result"]
 
 
@@ -217,10 +206,7 @@ async def test_notifications_are_never_answered(client: TappedClient) -> None:
 @pytest.mark.parametrize("version", ["2099-01-01", "", "draft"])
 async def test_an_unsupported_version(client: TappedClient, version: str) -> None:
     """VER-1, ERR-1, ERR-4."""
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": version,
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
+    meta = {**MODERN_META, "io.modelcontextprotocol/protocolVersion": version}
     message = {"jsonrpc": "2.0", "id": f"v{version}", "method": "tools/list"}
     answer = await client.exchange({**message, "params": {"_meta": meta}})
     error = answer["error"]
