@@ -13,30 +13,14 @@ LISTS = ["tools/list", "resources/list", "resources/templates/list", "prompts/li
 
 
 async def test_the_pages_together_are_the_list(client: TappedClient) -> None:
-    """PAGE-1."""
+    """PAGE-1, PAGE-2: the last page has no member for the cursor, not even null."""
     names = [each.name for each in await client.list_tools()]
     assert len(names) == len(set(names)) > 20
-
-
-async def test_a_page_is_not_longer_than_allowed(client: TappedClient) -> None:
     first = await client.request("tools/list")
-    assert len(first["tools"]) == 10
+    assert [each["name"] for each in first["tools"]] == names[:10]
     second = await client.request("tools/list", {"cursor": first["nextCursor"]})
-    assert not {each["name"] for each in first["tools"]} & {e["name"] for e in second["tools"]}
-
-
-async def test_the_last_page_has_no_cursor(client: TappedClient) -> None:
-    """PAGE-2: the member is left out, not null."""
+    assert [each["name"] for each in second["tools"]] == names[10:20]
     assert "nextCursor" not in await client.request("prompts/list")
-
-
-async def test_a_cursor_stays_valid(client: TappedClient) -> None:
-    """PAGE-4."""
-    cursor = (await client.request("tools/list"))["nextCursor"]
-    page = await client.request("tools/list", {"cursor": cursor})
-    await client.call_tool("add", {"a": 1, "b": 2})
-    again = await client.request("tools/list", {"cursor": cursor})
-    assert again["tools"] == page["tools"]
 
 
 async def test_a_cursor_survives_what_is_added_and_removed(client: TappedClient) -> None:
