@@ -48,24 +48,12 @@ async def test_an_unknown_level(client: TappedClient, level: object) -> None:
 
 
 @modern
-async def test_nothing_is_sent_unasked(client: TappedClient) -> None:
-    """LOG-4."""
-    assert await speak_all(client) == []
-
-
-@modern
 @pytest.mark.parametrize("level", LOG_LEVELS)
 async def test_a_request_asks_for_a_level(client: TappedClient, level: LogLevel) -> None:
-    """LOG-4."""
+    """LOG-4, META-3: it holds for that request only."""
     assert await speak_all(client, level) == list(LOG_LEVELS[LOG_LEVELS.index(level) :])
-
-
-@modern
-async def test_a_level_holds_for_its_request_only(client: TappedClient) -> None:
-    """LOG-4, META-3."""
-    await client.call_tool("speak", {"level": "error"}, log_level="debug")
-    await client.call_tool("speak", {"level": "error"})
-    assert len(client.told(MESSAGE)) == 1
+    client.forget()
+    assert await speak_all(client) == []
 
 
 @modern

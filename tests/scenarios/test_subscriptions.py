@@ -9,7 +9,7 @@ import pytest
 
 from mcpkit.errors import InvalidParams, ProtocolError
 from tests.kit import Recorder
-from tests.scenarios.tapped import HANDSHAKE, MODERN, TappedClient
+from tests.scenarios.tapped import HANDSHAKE, MODERN, MODERN_META, TappedClient
 
 pytestmark = pytest.mark.anyio
 
@@ -25,50 +25,30 @@ TAG = "io.modelcontextprotocol/subscriptionId"
 
 
 @handshake
-async def test_a_subscriber_is_told_until_it_unsubscribes(client: TappedClient) -> None:
-    """RES-10."""
+async def test_a_subscriber_is_notified_until_it_unsubscribes(client: TappedClient) -> None:
+    """RES-10: of the resource, and of others below it."""
     await client.subscribe("note://hello")
-    await client.call_tool("touch", {"uri": "note://hello"})
+    await client.subscribe("lib://files/sub/inner.md")
+    for uri in ("note://json", "note://hello", "lib://files/sub/inner.md/heading"):
+        await client.call_tool("touch", {"uri": uri})
     assert await client.notification(UPDATED) == {"uri": "note://hello"}
+    assert await client.notification(UPDATED) == {"uri": "lib://files/sub/inner.md/heading"}
     await client.unsubscribe("note://hello")
+    await client.unsubscribe("lib://files/sub/inner.md")
     await client.call_tool("touch", {"uri": "note://hello"})
     await client.settle()
-    assert len(client.told(UPDATED)) == 1
+    assert len(client.told(UPDATED)) == 2
 
 
 @handshake
-async def test_only_what_was_subscribed_to_is_told(client: TappedClient) -> None:
-    """RES-10."""
-    await client.subscribe("note://json")
-    await client.call_tool("touch", {"uri": "note://hello"})
-    await client.call_tool("touch", {"uri": "note://json"})
-    await client.notification(UPDATED)
-    await client.unsubscribe("note://json")
-    assert client.told(UPDATED) == [{"uri": "note://json"}]
-
-
-@handshake
-async def test_a_part_of_what_is_watched(client: TappedClient) -> None:
-    """The notification may name a resource below the one that is watched."""
-    await client.subscribe("lib://files/sub/inner.md")
-    await client.call_tool("touch", {"uri": "lib://files/sub/inner.md/heading"})
-    assert await client.notification(UPDATED) == {"uri": "lib://files/sub/inner.md/heading"}
-    await client.unsubscribe("lib://files/sub/inner.md")
-
-
-@handshake
-async def test_an_unknown_resource_cannot_be_watched(client: TappedClient) -> None:
+async def test_a_subscription_needs_the_uri_of_a_resource(client: TappedClient) -> None:
     """RES-4."""
     with pytest.raises(ProtocolError) as caught:
         await client.subscribe("note://nowhere")
     assert (caught.value.code, caught.value.data) == (-32002, {"uri": "note://nowhere"})
-
-
-@handshake
-@pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
-async def test_a_subscription_needs_a_uri(client: TappedClient, method: str) -> None:
-    with pytest.raises(InvalidParams):
-        await client.request(method, {})
+    for method in ("resources/subscribe", "resources/unsubscribe"):
+        with pytest.raises(InvalidParams):
+            await client.request(method, {})
 
 
 # --- streams --------------------------------------------------------------------------------------
@@ -78,11 +58,7 @@ async def start_listening(
     client: TappedClient, id: str | int, notifications: dict[str, Any]
 ) -> dict[str, Any]:
     """Send a listen request as it is; the params of its acknowledgement."""
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": MODERN,
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    params = {"notifications": notifications, "_meta": meta}
+    params = {"notifications": notifications, "_meta": MODERN_META}
     message = {"jsonrpc": "2.0", "id": id, "method": "subscriptions/listen", "params": params}
     await client.send(message)
     return await client.notification(ACKNOWLEDGED)

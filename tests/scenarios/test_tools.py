@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from mcpkit._utils.json import UNSET
 from mcpkit.types import (
     AudioContent,
     BlobResourceContents,
+    ContentBlock,
     EmbeddedResource,
     ImageContent,
     ResourceLink,
@@ -18,7 +20,7 @@ from mcpkit.types import (
     TextResourceContents,
 )
 from tests.scenarios.server import PNG, WAV
-from tests.scenarios.tapped import MODERN, TappedClient, since, until
+from tests.scenarios.tapped import MODERN, TappedClient, since
 from tests.schemas import check_value
 
 pytestmark = pytest.mark.anyio
@@ -74,95 +76,57 @@ async def test_a_member_is_sent_from_the_revision_on_that_brought_it(
 # --- structured output ----------------------------------------------------------------------------
 
 
-@pytest.mark.revisions(*until("2025-06-18"))
-@pytest.mark.parametrize("name", ["weather", "cities"])
-async def test_there_is_no_structured_content_yet(client: TappedClient, name: str) -> None:
-    """TOOL-11, CONT-2."""
-    result = await client.call_tool(name, {"city": "Oslo"} if name == "weather" else {})
-    assert result.structured_content is UNSET
-    assert "outputSchema" not in await listed(client, name)
+STRUCTURED: list[tuple[str, dict[str, Any], Any]] = [
+    ("weather", {"city": "Oslo"}, {"city": "Oslo", "celsius": 21.5, "rain": False}),
+    ("cities", {}, {"result": ["Lisbon", "Oslo"]}),
+    ("add", {"a": 1, "b": 2}, {"result": 3}),
+    ("perhaps", {}, {"result": None}),
+]
 
 
-async def test_a_plain_object_is_its_public_attributes(client: TappedClient) -> None:
-    assert (await client.call_tool("plain_object")).text == '{"name":"Oslo"}'
-
-
-@pytest.mark.revisions(*since("2025-06-18"))
-async def test_an_object_is_sent_as_it_is(client: TappedClient) -> None:
-    """TOOL-9."""
-    result = await client.call_tool("weather", {"city": "Oslo"})
-    assert result.structured_content == {"city": "Oslo", "celsius": 21.5, "rain": False}
-
-
-@pytest.mark.revisions(*since("2025-06-18"))
-async def test_anything_else_is_wrapped_and_so_is_its_schema(client: TappedClient) -> None:
-    """TOOL-11."""
-    result = await client.call_tool("cities")
-    assert result.structured_content == {"result": ["Lisbon", "Oslo"]}
-    schema = (await listed(client, "cities"))["outputSchema"]
-    assert schema["type"] == "object"
-    assert schema["properties"]["result"]["type"] == "array"
-
-
-@pytest.mark.revisions(MODERN)
-async def test_any_value_is_sent_as_it_is_if_the_tool_asks_for_that(client: TappedClient) -> None:
-    """TOOL-12."""
-    assert (await client.call_tool("raw_cities")).structured_content == ["Lisbon", "Oslo"]
-    assert (await listed(client, "raw_cities"))["outputSchema"]["type"] == "array"
-
-
-@pytest.mark.revisions("2025-06-18", "2025-11-25")
-async def test_before_it_is_wrapped_all_the_same(client: TappedClient) -> None:
-    """TOOL-11."""
-    result = await client.call_tool("raw_cities")
-    assert result.structured_content == {"result": ["Lisbon", "Oslo"]}
-    assert (await listed(client, "raw_cities"))["outputSchema"]["type"] == "object"
-
-
-@pytest.mark.revisions(MODERN)
-async def test_null_is_a_value(client: TappedClient) -> None:
-    """TOOL-12: absent and null are kept apart."""
-    result = await client.call_tool("raw_perhaps")
-    assert result.raw["structuredContent"] is None
-    assert "structuredContent" not in (await client.call_tool("silence")).raw
+@pytest.mark.parametrize(("name", "arguments", "structured"), STRUCTURED)
+async def test_objects_are_sent_as_they_are_and_other_values_wrapped(
+    client: TappedClient, name: str, arguments: dict[str, Any], structured: Any
+) -> None:
+    """TOOL-9, TOOL-10, TOOL-11, CONT-2: since 2025-06-18, and as text in every revision."""
+    result = await client.call_tool(name, arguments)
+    assert not result.is_error
+    value = structured.get("result", structured)
+    assert json.loads(result.text) == value
+    schema = (await listed(client, name)).get("outputSchema", {})
+    if client.revision < "2025-06-18":
+        assert (result.structured_content, schema) == (UNSET, {})
+    else:
+        assert (result.structured_content, result.data) == (structured, value)
+        assert schema["type"] == "object"
+        jsonschema.Draft202012Validator(schema).validate(result.structured_content)
 
 
 @pytest.mark.revisions(*since("2025-06-18"))
-async def test_null_is_wrapped(client: TappedClient) -> None:
-    """TOOL-11."""
-    assert (await client.call_tool("perhaps")).structured_content == {"result": None}
-
-
-@pytest.mark.revisions(*since("2025-06-18"))
-@pytest.mark.parametrize("name", ["weather", "cities", "add", "perhaps"])
-async def test_structured_content_fits_the_schema(client: TappedClient, name: str) -> None:
-    """TOOL-9."""
-    import jsonschema  # type: ignore[import-untyped]
-
-    arguments: dict[str, dict[str, Any]] = {"weather": {"city": "Oslo"}, "add": {"a": 1, "b": 2}}
-    result = await client.call_tool(name, arguments.get(name))
-    schema = (await listed(client, name))["outputSchema"]
-    jsonschema.Draft202012Validator(schema).validate(result.structured_content)
-
-
-async def test_the_json_text_stands_in_a_text_block(client: TappedClient) -> None:
-    """TOOL-10."""
-    result = await client.call_tool("weather", {"city": "Oslo"})
-    assert json.loads(result.text) == {"city": "Oslo", "celsius": 21.5, "rain": False}
-
-
-@pytest.mark.revisions(*since("2025-06-18"))
-async def test_the_client_unwraps(client: TappedClient) -> None:
-    assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+async def test_any_value_is_sent_as_it_is_if_the_tool_and_the_revision_allow_it(
+    client: TappedClient,
+) -> None:
+    """TOOL-11, TOOL-12: absent and null are kept apart."""
+    cities, perhaps = await client.call_tool("raw_cities"), await client.call_tool("raw_perhaps")
+    schema = (await listed(client, "raw_cities"))["outputSchema"]
+    if client.revision == MODERN:
+        assert (cities.structured_content, schema["type"]) == (["Lisbon", "Oslo"], "array")
+        assert perhaps.raw["structuredContent"] is None
+    else:
+        wrapped = {"result": ["Lisbon", "Oslo"]}
+        assert (cities.structured_content, schema["type"]) == (wrapped, "object")
+        assert perhaps.structured_content == {"result": None}
 
 
 async def test_content_is_always_there(client: TappedClient) -> None:
     """TOOL-13."""
-    assert (await client.call_tool("silence")).raw["content"] == []
+    raw = (await client.call_tool("silence")).raw
+    assert raw["content"] == []
+    assert "structuredContent" not in raw
 
 
-async def test_success_is_no_error(client: TappedClient) -> None:
-    assert not (await client.call_tool("add", {"a": 1, "b": 2})).is_error
+async def test_a_plain_object_is_its_public_attributes(client: TappedClient) -> None:
+    assert (await client.call_tool("plain_object")).text == '{"name":"Oslo"}'
 
 
 @pytest.mark.revisions(*since("2025-06-18"))
@@ -175,70 +139,54 @@ async def test_a_result_may_be_decided_as_a_whole(client: TappedClient) -> None:
 # --- content --------------------------------------------------------------------------------------
 
 
-async def test_text(client: TappedClient) -> None:
-    assert (await client.call_tool("echo", {"text": "héllo"})).content == [TextContent("héllo")]
+BLOCKS: dict[str, ContentBlock] = {
+    "echo": TextContent("héllo"),
+    "picture": ImageContent(PNG, "image/png"),
+    "document": EmbeddedResource(
+        TextResourceContents("note://hello", "hello", mime_type="text/plain")
+    ),
+    "archive": EmbeddedResource(
+        BlobResourceContents("note://bytes", b"\x00\xff", mime_type="application/zip")
+    ),
+}
 
 
-async def test_image(client: TappedClient) -> None:
-    """CONT-4."""
-    assert (await client.call_tool("picture")).content == [ImageContent(PNG, "image/png")]
+@pytest.mark.parametrize(("name", "block"), BLOCKS.items(), ids=list(BLOCKS))
+async def test_every_kind_of_block(client: TappedClient, name: str, block: ContentBlock) -> None:
+    """CONT-3, CONT-4."""
+    arguments = {"text": "héllo"} if name == "echo" else {}
+    assert (await client.call_tool(name, arguments)).content == [block]
 
 
-@pytest.mark.revisions(*since("2025-03-26"))
-async def test_audio(client: TappedClient) -> None:
-    """CONT-4."""
-    assert (await client.call_tool("sound")).content == [AudioContent(WAV, "audio/wav")]
-
-
-@pytest.mark.revisions("2024-11-05")
 async def test_audio_is_an_embedded_resource_where_it_does_not_exist(client: TappedClient) -> None:
-    """CONT-1."""
+    """CONT-1, CONT-4."""
     [block] = (await client.call_tool("sound")).content
-    assert isinstance(block, EmbeddedResource)
-    assert isinstance(block.resource, BlobResourceContents)
-    assert (block.resource.blob, block.resource.mime_type) == (WAV, "audio/wav")
+    if client.revision >= "2025-03-26":
+        assert block == AudioContent(WAV, "audio/wav")
+    else:
+        assert isinstance(block, EmbeddedResource)
+        assert isinstance(block.resource, BlobResourceContents)
+        assert (block.resource.blob, block.resource.mime_type) == (WAV, "audio/wav")
 
 
-async def test_embedded_text(client: TappedClient) -> None:
-    """CONT-3."""
-    [block] = (await client.call_tool("document")).content
-    assert isinstance(block, EmbeddedResource)
-    assert block.resource == TextResourceContents("note://hello", "hello", mime_type="text/plain")
-
-
-async def test_embedded_blob(client: TappedClient) -> None:
-    """CONT-4."""
-    [block] = (await client.call_tool("archive")).content
-    assert isinstance(block, EmbeddedResource)
-    assert isinstance(block.resource, BlobResourceContents)
-    assert block.resource.blob == b"\x00\xff"
-
-
-@pytest.mark.revisions(*since("2025-06-18"))
-async def test_resource_link(client: TappedClient) -> None:
-    [block] = (await client.call_tool("pointer")).content
-    assert isinstance(block, ResourceLink)
-    assert (block.uri, block.name, block.title) == ("note://hello", "hello", "Hello")
-
-
-@pytest.mark.revisions(*until("2025-06-18"))
 async def test_a_link_is_text_where_links_do_not_exist(client: TappedClient) -> None:
     """CONT-1."""
     [block] = (await client.call_tool("pointer")).content
-    assert isinstance(block, TextContent)
-    assert "note://hello" in block.text
+    if client.revision >= "2025-06-18":
+        assert isinstance(block, ResourceLink)
+        assert (block.uri, block.name, block.title) == ("note://hello", "hello", "Hello")
+    else:
+        assert isinstance(block, TextContent)
+        assert "note://hello" in block.text
 
 
-async def test_several_blocks_keep_their_order(client: TappedClient) -> None:
-    kinds = [type(each) for each in (await client.call_tool("everything")).content]
-    assert kinds == [TextContent, ImageContent, TextContent]
-
-
-async def test_annotations_of_content_are_those_the_revision_knows(
+async def test_blocks_keep_their_order_and_the_annotations_that_the_revision_knows(
     client: TappedClient, revision: str
 ) -> None:
     """CONT-2."""
-    block = (await client.call_tool("everything")).raw["content"][0]
+    result = await client.call_tool("everything")
+    assert [type(each) for each in result.content] == [TextContent, ImageContent, TextContent]
+    block = result.raw["content"][0]
     assert block["annotations"]["audience"] == ["user"]
     assert block["annotations"]["priority"] == 0.5
     assert ("lastModified" in block["annotations"]) == (revision >= "2025-06-18")
