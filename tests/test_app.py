@@ -52,58 +52,47 @@ def named(name: str) -> str:
     return name
 
 
+KINDS = ["tool", "resource", "prompt"]
+
+
 class TestDecorators:
-    """Each works bare and called, and gives the function back as it was."""
+    """Each works bare and called, and returns the function unchanged."""
 
     @pytest.mark.parametrize("fn", [plain, coroutine])
-    @pytest.mark.parametrize("kind", ["tool", "resource", "prompt"])
-    def test_bare(self, app: MCPKit, kind: str, fn: Callable[..., Any]) -> None:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_bare_or_called(self, app: MCPKit, kind: str, fn: Callable[..., Any]) -> None:
         assert getattr(app, kind)(fn) is fn
+        assert getattr(MCPKit("other"), kind)(title="T")(fn) is fn
 
-    @pytest.mark.parametrize("fn", [plain, coroutine])
-    @pytest.mark.parametrize("kind", ["tool", "resource", "prompt"])
-    def test_called(self, app: MCPKit, kind: str, fn: Callable[..., Any]) -> None:
-        assert getattr(app, kind)(title="T")(fn) is fn
-
-    def test_tools(self, app: MCPKit) -> None:
-        app.tool(plain)
-        app.tool(name="other")(plain)
-        assert list(registry(app).tools) == ["plain", "other"]
-
-    def test_resources(self, app: MCPKit) -> None:
+    def test_names_and_uris(self, app: MCPKit) -> None:
+        for kind in ("tool", "prompt"):
+            getattr(app, kind)(plain)
+            getattr(app, kind)(name="other")(plain)
         app.resource(plain)
         app.resource("a://b")(plain)
         app.resource("a://{name}")(named)
-        app.resource(title="T")(coroutine)
-        assert list(registry(app).resources) == [
-            "resource://plain",
-            "a://b",
-            "resource://coroutine",
-        ]
-        assert list(registry(app).templates) == ["a://{name}"]
+        found = registry(app)
+        assert list(found.tools) == list(found.prompts) == ["plain", "other"]
+        assert list(found.resources) == ["resource://plain", "a://b"]
+        assert list(found.templates) == ["a://{name}"]
 
-    def test_prompts(self, app: MCPKit) -> None:
-        app.prompt(plain)
-        app.prompt(name="other")(plain)
-        assert list(registry(app).prompts) == ["plain", "other"]
-
-    def test_a_static_method_in_its_class_body(self, app: MCPKit) -> None:
+    def test_a_method_in_its_class_body(self, app: MCPKit) -> None:
         class Holder:
             @app.tool
             @staticmethod
             async def fn() -> str:
                 return "static"
 
+            with pytest.raises(
+                RegistrationError, match=r"bound\(\): is a method"
+            ):
+
+                @app.tool
+                def bound(self) -> str:
+                    return ""
+
         assert called(app, "fn") == "static"
         assert Holder is not None
-
-    def test_a_method_in_its_class_body_is_refused(self, app: MCPKit) -> None:
-        with pytest.raises(RegistrationError, match=r"fn\(\): is a method, and nothing fills self"):
-
-            class Holder:
-                @app.tool
-                def fn(self) -> str:
-                    return ""
 
 
 def text_at(client: TestClient, uri: str) -> str:
@@ -186,26 +175,16 @@ def module_of(*fns: Any, **more: Any) -> ModuleType:
 
 
 class TestModuleLevelDecorators:
-    @pytest.mark.parametrize("kind", ["tool", "resource", "prompt"])
-    def test_bare(self, app: MCPKit, kind: str) -> None:
+    @pytest.mark.parametrize("options", [None, {"title": "T"}], ids=["bare", "called"])
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_mark_a_function_for_an_app(self, app: MCPKit, kind: str, options: Any) -> None:
         def fn() -> str:
             return ""
 
-        assert getattr(mcpkit, kind)(fn) is fn
+        decorate = getattr(mcpkit, kind)
+        assert (decorate(fn) if options is None else decorate(**options)(fn)) is fn
         app.include(module_of(fn))
         assert registry(app).advertised == {f"{kind}s"}
-
-    @pytest.mark.parametrize("kind", ["tool", "resource", "prompt"])
-    def test_called(self, app: MCPKit, kind: str) -> None:
-        def fn() -> str:
-            return ""
-
-        assert getattr(mcpkit, kind)(title="T")(fn) is fn
-        app.include(module_of(fn))
-        assert registry(app).advertised == {f"{kind}s"}
-
-    def test_a_marked_function_is_still_called_as_before(self) -> None:
-        assert Greeter("hi").method() == "hi"
 
 
 class TestInclude:
@@ -223,66 +202,46 @@ class TestInclude:
 
     def test_an_object(self, app: MCPKit) -> None:
         app.include(Greeter("hi"))
-        assert list(registry(app).tools) == ["method", "coroutine", "of_class", "static"]
+        assert {name: called(app, name) for name in registry(app).tools} == {
+            "method": "hi",
+            "coroutine": "hi",
+            "of_class": "Greeter",
+            "static": "static",
+        }
         assert list(registry(app).prompts) == ["prompted"]
         assert list(registry(app).resources) == ["a://b"]
         assert list(registry(app).templates) == ["a://{name}"]
 
-    @pytest.mark.parametrize(
-        ("name", "result"),
-        [("method", "hi"), ("coroutine", "hi"), ("of_class", "Greeter"), ("static", "static")],
-    )
-    def test_methods_are_bound(self, app: MCPKit, name: str, result: str) -> None:
-        app.include(Greeter("hi"))
-        assert called(app, name) == result
+    def test_an_object_with_inherited_methods(self, app: MCPKit) -> None:
+        app.include(Louder("hi"))
+        assert (called(app, "coroutine"), called(app, "added")) == ("hi", "hi")
 
     def test_a_class(self, app: MCPKit) -> None:
         app.include(Statics)
         assert called(app, "static") == "static"
         assert called(app, "of_class") == "Statics"
-
-    def test_a_class_with_methods_wants_an_instance(self, app: MCPKit) -> None:
         with pytest.raises(RegistrationError, match=r"include an instance: Greeter\(\.\.\.\)"):
             app.include(Greeter)
 
-    def test_inherited_methods(self, app: MCPKit) -> None:
-        app.include(Louder("hi"))
-        assert "coroutine" in registry(app).tools
-        assert "added" in registry(app).tools
-
-    def test_options_are_kept(self, app: MCPKit) -> None:
-        app.include(Statics)
-        app.include(Greeter("hi"), prefix="g")
-        assert registry(app).tools["g_static"].title == "S"
-
-    def test_a_prefix(self, app: MCPKit) -> None:
-        app.include(Greeter("hi"), prefix="en")
-        assert next(iter(registry(app).tools)) == "en_method"
-        assert list(registry(app).prompts) == ["en_prompted"]
-        assert list(registry(app).resources) == ["a://en/b"]
-        assert list(registry(app).templates) == ["a://en/{name}"]
-
-    def test_twice_with_prefixes(self, app: MCPKit) -> None:
+    def test_prefixes(self, app: MCPKit) -> None:
         app.include(Greeter("hi"), prefix="en")
         app.include(Greeter("hei"), prefix="no")
+        assert registry(app).tools["en_static"].title == "S"
+        assert list(registry(app).prompts) == ["en_prompted", "no_prompted"]
+        assert list(registry(app).resources) == ["a://en/b", "a://no/b"]
+        assert list(registry(app).templates) == ["a://en/{name}", "a://no/{name}"]
         assert called(app, "no_method") == "hei"
 
-    def test_another_app(self, app: MCPKit) -> None:
+    def test_other_apps(self, app: MCPKit) -> None:
         app.include(greeting("hei"))
-        assert list(registry(app).tools) == ["method", "coroutine", "of_class", "static"]
+        app.include(greeting("hi"), prefix="en")
         assert called(app, "method") == "hei"
+        assert called(app, "en_method") == "hi"
         with TestClient(app) as client:
             assert text_at(client, "a://ola") == "heiola"
-            assert client.get_prompt("prompted").messages[0].text == "hei"
-
-    def test_another_app_with_a_prefix(self, app: MCPKit) -> None:
-        app.include(greeting("hi"), prefix="en")
-        app.include(greeting("hei"), prefix="no")
-        assert list(registry(app).prompts) == ["en_prompted", "no_prompted"]
-        assert called(app, "no_method") == "hei"
-        with TestClient(app) as client:
-            assert text_at(client, "a://no/b") == "hei"
+            assert text_at(client, "a://en/b") == "hi"
             assert text_at(client, "a://en/ola") == "hiola"
+            assert client.get_prompt("prompted").messages[0].text == "hei"
 
     @pytest.mark.parametrize("prefix", [None, "x"])
     def test_what_comes_and_goes_there_does_so_here(self, app: MCPKit, prefix: str | None) -> None:
@@ -363,23 +322,22 @@ class TestInclude:
         async def lifespan(app: MCPKit) -> AsyncGenerator[None, None]:
             yield
 
-        living, guarded, routed, filed = (
-            MCPKit("living", lifespan=lifespan),
-            MCPKit("guarded"),
-            MCPKit("routed"),
-            MCPKit("filed"),
-        )
-
-        @guarded.middleware
         async def guard(ctx: Context, call_next: Callable[[], Awaitable[Any]]) -> Any:
             return await call_next()
 
+        living, guarded, routed = (
+            MCPKit("living", lifespan=lifespan),
+            MCPKit("guarded"),
+            MCPKit("routed"),
+        )
+        guarded.middleware(guard)
         routed.routes.append(object())
-        filed.files(tmp_path, "files://docs")
         said = {living: "a lifespan", guarded: "middleware", routed: "routes"}
         for other, what in said.items():
             with pytest.raises(RegistrationError, match=f"it has {what}; give that to the app"):
                 app.include(other)
+        filed = MCPKit("filed")
+        filed.files(tmp_path, "files://docs")
         with pytest.raises(RegistrationError, match="omit prefix="):
             app.include(filed, prefix="x")
         with pytest.raises(RegistrationError, match="an app has its own"):
@@ -396,7 +354,7 @@ class TestInclude:
             app.include(source)
 
 
-class TestAdding:
+class TestAddingAndRemoving:
     @pytest.mark.parametrize(
         ("fn", "name"),
         [
@@ -409,45 +367,31 @@ class TestAdding:
         app.add_tool(fn, name=name or "short")
         assert list(registry(app).tools) == [name or "short"]
 
-    def test_a_resource(self, app: MCPKit) -> None:
+    def test_with_options_and_once(self, app: MCPKit) -> None:
         app.add_resource(plain, "a://b", mime_type="text/html")
-        assert registry(app).resources["a://b"].mime_type == "text/html"
-
-    def test_a_prompt(self, app: MCPKit) -> None:
         app.add_prompt(plain, title="T")
+        assert registry(app).resources["a://b"].mime_type == "text/html"
         assert registry(app).prompts["plain"].title == "T"
-
-    def test_the_same_twice(self, app: MCPKit) -> None:
         app.tool(plain)
         with pytest.raises(RegistrationError, match="a tool 'plain' is registered already"):
             app.tool(plain)
 
-
-class TestRemoving:
-    def test_a_tool(self, app: MCPKit) -> None:
+    def test_what_was_added_is_removed(self, app: MCPKit) -> None:
         app.tool(plain)
-        app.remove_tool("plain")
-        assert registry(app).tools == {}
-
-    def test_a_resource(self, app: MCPKit) -> None:
-        app.resource("a://b")(plain)
-        app.remove_resource("a://b")
-        assert registry(app).resources == {}
-
-    def test_a_template(self, app: MCPKit) -> None:
-        app.resource("a://{name}")(named)
-        app.remove_resource("a://{name}")
-        assert registry(app).templates == {}
-
-    def test_a_prompt(self, app: MCPKit) -> None:
         app.prompt(plain)
+        app.resource("a://b")(plain)
+        app.resource("a://{name}")(named)
+        app.remove_tool("plain")
         app.remove_prompt("plain")
-        assert registry(app).prompts == {}
+        app.remove_resource("a://b")
+        app.remove_resource("a://{name}")
+        found = registry(app)
+        assert not [*found.tools, *found.prompts, *found.resources, *found.templates]
 
-    @pytest.mark.parametrize("what", ["tool", "resource", "prompt"])
-    def test_what_is_not_there(self, app: MCPKit, what: str) -> None:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_what_is_not_there(self, app: MCPKit, kind: str) -> None:
         with pytest.raises(KeyError, match="nothing is registered as 'a'"):
-            getattr(app, f"remove_{what}")("a")
+            getattr(app, f"remove_{kind}")("a")
 
 
 class Listener:
@@ -470,14 +414,9 @@ class TestChanges:
         app.changed("a://b")
         app.list_changed("prompts")
         app.remove_tool("plain")
-        assert listener.heard == ["tools", "a://b", "prompts", "tools"]
-
-    def test_reach_nobody_who_left(self, app: MCPKit) -> None:
-        listener = Listener()
-        app.server.changes.add(listener)
         app.server.changes.remove(listener)
         app.tool(plain)
-        assert listener.heard == []
+        assert listener.heard == ["tools", "a://b", "prompts", "tools"]
 
     def test_may_be_announced_while_listeners_come_and_go(self, app: MCPKit) -> None:
         failures: list[BaseException] = []
@@ -510,31 +449,23 @@ class TestChanges:
         assert failures == []
 
 
-class TestFiles:
-    def test_a_directory_is_listed_and_read(self, app: MCPKit, tmp_path: Path) -> None:
-        (tmp_path / "a.txt").write_text("a")
-        app.files(tmp_path, "notes://all")
-        assert list(registry(app).templates) == ["notes://all/{+path}"]
-        assert b"notes://all/a.txt" in page_of(registry(app), "resources").members(LATEST)
-
-    def test_a_file_is_a_resource(self, app: MCPKit, tmp_path: Path) -> None:
-        (tmp_path / "a.txt").write_text("a")
-        app.files(tmp_path / "a.txt", mime_type="text/x-own")
-        assert registry(app).resources["files://a.txt"].mime_type == "text/x-own"
-
-    def test_what_is_neither_is_refused(self, app: MCPKit, tmp_path: Path) -> None:
-        with pytest.raises(RegistrationError, match="is neither a file nor a directory"):
-            app.files(tmp_path / "no-such-file")
+def test_files_and_directories_are_resources(app: MCPKit, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    app.files(tmp_path, "notes://all")
+    app.files(tmp_path / "a.txt", mime_type="text/x-own")
+    assert list(registry(app).templates) == ["notes://all/{+path}"]
+    assert b"notes://all/a.txt" in page_of(registry(app), "resources").members(LATEST)
+    assert registry(app).resources["files://a.txt"].mime_type == "text/x-own"
+    with pytest.raises(RegistrationError, match="is neither a file nor a directory"):
+        app.files(tmp_path / "no-such-file")
 
 
 class TestIdentity:
-    def test_it_shows_what_it_has(self, app: MCPKit) -> None:
+    def test_it_shows_what_it_has(self) -> None:
+        app = MCPKit("test", version="1.2", title="T", instructions="Do.")
         app.tool(plain)
         app.resource("a://{name}")(named)
         assert repr(app) == "<MCPKit 'test': 1 tools, 1 resources, 0 prompts>"
-
-    def test_it_says_who_it_is(self) -> None:
-        app = MCPKit("test", version="1.2", title="T", instructions="Do.")
         assert (app.server.info.version, app.server.info.title) == ("1.2", "T")
         assert app.server.instructions == "Do."
 
@@ -548,25 +479,24 @@ class TestIdentity:
             app.run("pigeon")
 
 
-class TestLifespan:
-    def test_what_it_yields_is_the_state(self) -> None:
-        seen: list[Any] = []
+def test_a_lifespan_yields_the_state() -> None:
+    seen: list[Any] = []
 
-        @asynccontextmanager
-        async def lifespan(app: MCPKit[str]) -> AsyncGenerator[str, None]:
-            seen.append(app.name)
-            yield "state"
-            seen.append("left")
+    @asynccontextmanager
+    async def lifespan(app: MCPKit[str]) -> AsyncGenerator[str, None]:
+        seen.append(app.name)
+        yield "state"
+        seen.append("left")
 
-        app = MCPKit("test", lifespan=lifespan)
+    app = MCPKit("test", lifespan=lifespan)
 
-        async def serve() -> None:
-            async with app.running() as server:
-                seen.append(server.state)
+    async def serve() -> None:
+        async with app.running() as server:
+            seen.append(server.state)
 
-        wait(serve)
-        assert seen == ["test", "state", "left"]
-        assert app.server.state is None
+    wait(serve)
+    assert seen == ["test", "state", "left"]
+    assert app.server.state is None
 
 
 def test_clients_of_one_app_do_not_share_what_its_lifespan_yields() -> None:
