@@ -4,42 +4,42 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-_BLANK: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*(?s:.*?)\*/)*")
+from mcpkit._utils.json import is_array, is_object
+
+_STRING: Final = r'"(?:[^"\\]|\\.)*"'
 _COMMENT: Final = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
-_STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
-_SCALAR: Final = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_STRING_OR_COMMENT: Final = re.compile(f"{_STRING}|{_COMMENT.pattern}", re.DOTALL)
+_STRING_OR_LAST_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
 _BYTE_ORDER_MARK: Final = "\ufeff"
 
 
-@dataclass
-class _Node:
-    """A value and its place: ``text[start:end]``."""
+class _Member(NamedTuple):
+    """A key with its value, and the position of the comma after it, if there is one."""
+
+    key: str
+    start: int
+    value: Any
+    value_start: int
+    value_end: int
+    comma: int | None
+
+    @property
+    def end(self) -> int:
+        return self.value_end if self.comma is None else self.comma + 1
+
+
+class _Object(NamedTuple):
+    """An object in a text: ``text[start:end]``."""
 
     start: int
-    end: int = 0
-    value: Any = None
-    members: list[_Member] = field(default_factory=list["_Member"])
+    end: int
+    members: list[_Member]
 
     def member(self, key: str) -> _Member | None:
         """Return the last member of a name, because JSON parsers take that one."""
         return next((each for each in reversed(self.members) if each.key == key), None)
-
-
-@dataclass
-class _Member:
-    """A key with its value, and the place of the comma after it, if there is one."""
-
-    key: str
-    start: int
-    node: _Node
-    comma: int | None = None
-
-    @property
-    def end(self) -> int:
-        return self.node.end if self.comma is None else self.comma + 1
 
 
 class Json:
@@ -50,35 +50,49 @@ class Json:
 
     def load(self, text: str) -> dict[str, Any]:
         """Return the content of a file; empty if it is blank."""
-        root = _parse(text)
-        return {} if root is None else root.value
+        strict = _without_last_commas(_without_comments(text))
+        if not strict.strip():
+            return {}
+        try:
+            value: Any = json.loads(strict)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        if not is_object(value):
+            raise ValueError("it is not an object")
+        return value
 
     def put(self, text: str, path: list[str], value: Any) -> str:
         """Return the text with a value at a path of keys, which are added as needed."""
-        node = _parse(text)
-        if node is None:
+        plain = _without_comments(text)
+        if not plain.strip():
             return self.snippet(path, value) + "\n"
-        unit = _unit(text, node)
+        self.load(text)
+        found = _object_at(plain, _skip(plain, 0))
+        unit = _unit(text, found)
         for depth, key in enumerate(path):
-            if not isinstance(node.value, dict):
-                raise ValueError(f'"{path[depth - 1]}" is not an object')
-            member = node.member(key)
+            member = found.member(key)
             if member is None:
-                return _insert(text, node, key, _nested(path[depth + 1 :], value), unit)
+                return _insert(text, found, key, _nested(path[depth + 1 :], value), unit)
             if depth == len(path) - 1:
                 return _replace(text, member, value, unit)
-            node = member.node
+            if not is_object(member.value):
+                raise ValueError(f'"{key}" is not an object')
+            found = _object_at(plain, member.value_start)
         return text
 
     def drop(self, text: str, path: list[str]) -> str:
         """Return the text without a key."""
-        node, member = _parse(text), None
-        for key in path:
-            node = node if member is None else member.node
-            member = None if node is None else node.member(key)
-            if node is None or member is None:
+        plain = _without_comments(text)
+        if not self.load(text):
+            return text
+        found = _object_at(plain, _skip(plain, 0))
+        for key in path[:-1]:
+            member = found.member(key)
+            if member is None or not is_object(member.value):
                 return text
-        return text if node is None or member is None else _remove(text, node, member)
+            found = _object_at(plain, member.value_start)
+        last = found.member(path[-1])
+        return text if last is None else _remove(text, found, last)
 
     def snippet(self, path: list[str], value: Any) -> str:
         """Return a value at a path of keys, as a document."""
@@ -94,82 +108,49 @@ def _nested(path: list[str], value: Any) -> Any:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _parse(text: str) -> _Node | None:
-    at = _skip(text, len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0)
-    if at == len(text):
-        return None
-    try:
-        root = _value(text, at)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    end = _skip(text, root.end)
-    if end != len(text):
-        raise _syntax_error(text, end, "text after the end")
-    if not isinstance(root.value, dict):
-        raise ValueError("it is not an object")
-    return root
+def _blank(match: re.Match[str]) -> str:
+    found = match[0]
+    return found if found.startswith('"') else re.sub(r"[^\r\n]", " ", found)
 
 
-def _skip(text: str, at: int) -> int:
-    found = _BLANK.match(text, at)
-    return at if found is None else found.end()
+def _without_comments(text: str) -> str:
+    """Return a text with spaces in the place of comments and a byte order mark."""
+    if text.startswith(_BYTE_ORDER_MARK):
+        text = " " + text[1:]
+    return _STRING_OR_COMMENT.sub(_blank, text)
 
 
-def _value(text: str, at: int) -> _Node:
-    if text.startswith(("{", "["), at):
-        return _container(text, at)
-    token = _STRING.match(text, at) or _SCALAR.match(text, at)
-    if token is None:
-        raise _syntax_error(text, at, "expected a value")
-    return _Node(at, token.end(), _decoded(text, token))
+def _without_last_commas(plain: str) -> str:
+    return _STRING_OR_LAST_COMMA.sub(_blank, plain)
 
 
-def _container(text: str, at: int) -> _Node:
-    node = _Node(at)
-    is_object = text[at] == "{"
-    at = _skip(text, at + 1)
-    while not text.startswith("}" if is_object else "]", at):
-        if node.members and node.members[-1].comma is None:
-            raise _syntax_error(text, at, "expected a comma")
-        start, key = at, ""
-        if is_object:
-            name = _STRING.match(text, at)
-            if name is None:
-                raise _syntax_error(text, at, "expected a key in quotes")
-            key, colon = _decoded(text, name), _skip(text, name.end())
-            if not text.startswith(":", colon):
-                raise _syntax_error(text, colon, "expected a colon")
-            at = _skip(text, colon + 1)
-        member = _Member(key, start, _value(text, at))
-        node.members.append(member)
-        at = _skip(text, member.node.end)
-        if text.startswith(",", at):
-            member.comma, at = at, _skip(text, at + 1)
-    node.end = at + 1
-    values = [(each.key, each.node.value) for each in node.members]
-    node.value = dict(values) if is_object else [value for _, value in values]
-    return node
+def _skip(plain: str, at: int) -> int:
+    while plain[at : at + 1].isspace():
+        at += 1
+    return at
 
 
-def _decoded(text: str, token: re.Match[str]) -> Any:
-    try:
-        return json.loads(token[0])
-    except ValueError:
-        raise _syntax_error(text, token.start(), "an invalid escape") from None
-
-
-def _syntax_error(text: str, at: int, what: str) -> ValueError:
-    if at >= len(text):
-        return ValueError("it ends too early")
-    line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
-    return ValueError(f"line {line}, column {column}: {what}")
+def _object_at(plain: str, start: int) -> _Object:
+    """Return the object at a position of a valid document without comments."""
+    strict, decode = _without_last_commas(plain), json.JSONDecoder().raw_decode
+    members: list[_Member] = []
+    at = _skip(plain, start + 1)
+    while plain[at] != "}":
+        key, colon = decode(strict, at)
+        value_start = _skip(plain, _skip(plain, colon) + 1)
+        value, value_end = decode(strict, value_start)
+        after = _skip(plain, value_end)
+        comma = after if plain[after] == "," else None
+        members.append(_Member(key, at, value, value_start, value_end, comma))
+        at = after if comma is None else _skip(plain, comma + 1)
+    return _Object(start, at + 1, members)
 
 
 # --- writing --------------------------------------------------------------------------------------
 
 
 def _margin(text: str, at: int) -> str:
-    """Return the indentation of the line of a place."""
+    """Return the indentation of the line at a position."""
     line = text[text.rfind("\n", 0, at) + 1 : at].lstrip(_BYTE_ORDER_MARK)
     return line[: len(line) - len(line.lstrip(" \t"))]
 
@@ -178,7 +159,7 @@ def _begins_line(text: str, at: int) -> bool:
     return not text[text.rfind("\n", 0, at) + 1 : at].strip(" \t")
 
 
-def _unit(text: str, root: _Node) -> str:
+def _unit(text: str, root: _Object) -> str:
     """Return the indentation of one level."""
     first = root.members[0] if root.members else None
     return (first and "\n" in text[: first.start] and _margin(text, first.start)) or "  "
@@ -193,7 +174,7 @@ def _end(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
-def _insert(text: str, node: _Node, key: str, value: Any, unit: str) -> str:
+def _insert(text: str, node: _Object, key: str, value: Any, unit: str) -> str:
     last = node.members[-1] if node.members else None
     if last is not None and "\n" not in text[node.start : last.start]:
         member = f"{_rendered(text, key)}: {_rendered(text, value)}"
@@ -213,22 +194,20 @@ def _insert(text: str, node: _Node, key: str, value: Any, unit: str) -> str:
 
 
 def _replace(text: str, member: _Member, value: Any, unit: str) -> str:
-    node = member.node
-    long = "\n" in text[node.start : node.end] or (
-        not isinstance(node.value, (dict, list)) and _begins_line(text, member.start)
-    )
+    start, end = member.value_start, member.value_end
+    is_inner = is_object(member.value) or is_array(member.value)
+    is_long = "\n" in text[start:end] or (not is_inner and _begins_line(text, member.start))
     margin = _margin(text, member.start)
-    new = _rendered(text, value, unit, margin) if long else _rendered(text, value)
-    return text[: node.start] + new + text[node.end :]
+    new = _rendered(text, value, unit, margin) if is_long else _rendered(text, value)
+    return text[:start] + new + text[end:]
 
 
-def _remove(text: str, node: _Node, member: _Member) -> str:
+def _remove(text: str, node: _Object, member: _Member) -> str:
     index = next(at for at, each in enumerate(node.members) if each is member)
     before = node.members[index - 1] if index else None
     after = node.members[index + 1] if index + 1 < len(node.members) else None
     rest = text[member.end :].split("\n", 1)[0]
-    alone = _begins_line(text, member.start) and not _COMMENT.sub("", rest).strip()
-    if alone:
+    if _begins_line(text, member.start) and not _COMMENT.sub("", rest).strip():
         # With the comment on the same line, which belongs to this member.
         start = text.rfind("\n", 0, member.start) + 1
         end = min(member.end + len(rest) + 1, len(text))
