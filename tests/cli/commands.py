@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
+import shlex
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tests.transports.processes import TIMEOUT, environment
 from tests.warm import Popen, run
@@ -23,6 +25,27 @@ ELICITING: Final = ("2025-06-18", "2025-11-25", "2026-07-28")
 """The revisions that can ask the user."""
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+_STUB: Final = """
+import json, sys
+answers = json.loads(sys.argv[1])
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    found = answers.get(asked["method"], {"error": {"code": -32601, "message": "none"}})
+    for each in found.get("before", ()):
+        each.get("params", {}).setdefault("progressToken", asked["id"])
+        print(json.dumps({"jsonrpc": "2.0", **each}), flush=True)
+    kind = {name: found[name] for name in ("result", "error") if name in found}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **kind}), flush=True)
+"""
+
+
+def answering(answers: Mapping[str, Any], first: str = "") -> str:
+    """The command of a server that answers methods with a result or error, after messages."""
+    return shlex.join([sys.executable, "-c", f"{first}\n{_STUB}", json.dumps(answers)])
 
 
 class Ended(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import Ended, at_terminal, mcpkit, single_line
+from tests.cli.commands import Ended, answering, at_terminal, mcpkit, single_line
 from tests.transports.processes import REPOSITORY, started
 
 GOOD = '''
@@ -57,37 +57,30 @@ def orders() -> str:
 '''
 )
 
-FOREIGN = """
-import json, sys
-
-TOOLS = [{"name": "get weather", "inputSchema": {"type": "object", "anyOf": []},
-          "description": "Say what the weather is like in a \\x1b[31mcity\\u200b."}]
-for line in sys.stdin:
-    request = json.loads(line)
-    if "id" not in request:
-        continue
-    answer = {"jsonrpc": "2.0", "id": request["id"]}
-    if request["method"] == "initialize":
-        answer["result"] = {
-            "protocolVersion": "2025-06-18",
-            "serverInfo": {"name": "weather", "version": "3"},
-            "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
-        }
-    elif request["method"] == "tools/list":
-        answer["result"] = {"tools": [*TOOLS, {"description": "nameless"}]}
-    elif request["method"] == "resources/list":
-        answer["result"] = {"resources": []}
-    else:
-        answer["error"] = {"code": -32601, "message": "No such method"}
-    print(json.dumps(answer), flush=True)
-"""
+FOREIGN: dict[str, Any] = {
+    "initialize": {
+        "protocolVersion": "2025-06-18",
+        "serverInfo": {"name": "weather", "version": "3"},
+        "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
+    },
+    "tools/list": {
+        "tools": [
+            {
+                "name": "get weather",
+                "inputSchema": {"type": "object", "anyOf": []},
+                "description": "Say what the weather is like in a \x1b[31mcity\u200b.",
+            },
+            {"description": "nameless"},
+        ]
+    },
+    "resources/list": {"resources": []},
+}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "good.py").write_text(GOOD)
     (tmp_path / "sloppy.py").write_text(SLOPPY)
-    (tmp_path / "foreign.py").write_text(FOREIGN)
     return tmp_path
 
 
@@ -272,7 +265,8 @@ def test_settings_that_this_python_cannot_read_are_noted(folder: Path) -> None:
 
 
 def test_any_server_on_a_command_line(folder: Path) -> None:
-    document = found(folder, f"{sys.executable} foreign.py")
+    results = {method: {"result": result} for method, result in FOREIGN.items()}
+    document = found(folder, answering(results))
     assert document["server"] == {"name": "weather", "version": "3"}
     assert {"NAME001", "SCHEMA002", "SAFE002"} <= set(ids(document))
     failed, *_ = findings = document["findings"]

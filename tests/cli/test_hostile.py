@@ -21,25 +21,10 @@ import mcpkit as package
 from mcpkit.cli._answers import Answers
 from mcpkit.cli._connection import run_async
 from mcpkit.cli._render import Binary, name_from
-from tests.cli.commands import Ended, at_terminal, mcpkit
+from tests.cli.commands import Ended, answering, at_terminal, mcpkit
 
 EVIL: Final = "\x1b]52;c;aGk=\x07\x9b2J\u202e\u200b"
 SEEN: Final = r"\x1b]52;c;aGk=\x07\x9b2J\u202e\u200b"
-
-STUB: Final = """
-import json, sys
-answers = json.loads(sys.argv[1])
-for line in sys.stdin:
-    asked = json.loads(line)
-    if "id" not in asked:
-        continue
-    found = answers.get(asked["method"], {"error": {"code": -32601, "message": "none"}})
-    for each in found.get("before", ()):
-        each.get("params", {}).setdefault("progressToken", asked["id"])
-        print(json.dumps({"jsonrpc": "2.0", **each}), flush=True)
-    kind = {name: found[name] for name in ("result", "error") if name in found}
-    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **kind}), flush=True)
-"""
 
 
 def result(**members: Any) -> dict[str, Any]:
@@ -81,7 +66,7 @@ def telling(kind: str, **params: Any) -> dict[str, Any]:
 
 def stub(**answers: Any) -> str:
     """The command of a server that answers these methods so."""
-    return shlex.join([sys.executable, "-c", STUB, json.dumps({**ANSWERS, **answers})])
+    return answering({**ANSWERS, **answers})
 
 
 def shown(ended: Ended | tuple[int, str]) -> str:
@@ -195,14 +180,14 @@ def test_nor_does_data_at_a_terminal() -> None:
 @pytest.mark.parametrize("words", [["inspect"], ["call", "--quiet"]], ids=["inspect", "quiet"])
 def test_nor_does_its_stderr_at_a_terminal(words: list[str]) -> None:
     command, *rest = words
-    loud = f"import sys; print({EVIL!r} + 'loud', file=sys.stderr); " + STUB
-    server = shlex.join([sys.executable, "-c", loud, json.dumps({**ANSWERS, **CALLED})])
+    loud = f"import sys; print({EVIL!r} + 'loud', file=sys.stderr)"
+    server = answering({**ANSWERS, **CALLED}, loud)
     arguments = [server, *(["t"] if command == "call" else [])]
     assert f"{SEEN}loud\n" in shown(at_terminal(command, *arguments, *rest))
 
 
 @contextmanager
-def answering(response: bytes) -> Iterator[str]:
+def responding(response: bytes) -> Iterator[str]:
     """A server that answers every request with the same bytes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -237,7 +222,7 @@ def answering(response: bytes) -> Iterator[str]:
     ids=["reason", "body", "redirect", "type"],
 )
 def test_nor_does_a_server_over_http(response: bytes) -> None:
-    with answering(response) as url:
+    with responding(response) as url:
         ended = mcpkit("inspect", url)
     assert ended.code == 2
     assert shown(ended).count("\n") == 1
@@ -247,6 +232,7 @@ def test_nor_does_a_server_over_http(response: bytes) -> None:
 
 BYTES: Final = {"type": "image", "mimeType": 5, "data": "aGk="}
 MALFORMED: Final[dict[str, tuple[str, str, dict[str, Any], str]]] = {
+    "no list": ("inspect", "tools/list", {}, "to tools/list is malformed: KeyError('tools')"),
     "version": ("inspect", "initialize", {**HELLO, "protocolVersion": {}}, "Unsupported protocol"),
     "name": ("call", "tools/list", {"tools": [{"name": {}, "inputSchema": {}}]}, "malformed"),
     "argument": ("prompt", "prompts/list", {"prompts": [{"name": "t", "arguments": [5]}]}, "malf"),
@@ -267,6 +253,13 @@ def test_a_malformed_answer_is_said_in_one_line(
     assert ended.code in (1, 2)
     assert text in ended.stderr
     assert shown(ended).count("\n") == 1
+
+
+def test_members_of_other_types_are_shown_as_they_are() -> None:
+    tool = {"name": "t\n", "description": 5, "inputSchema": {"properties": {"a": 7}}}
+    ended = mcpkit("inspect", stub(**{"tools/list": result(tools=[tool])}))
+    assert ended.code == 0
+    assert "    5\n    a  anything, optional\n" in shown(ended)
 
 
 # --- what never ends ------------------------------------------------------------------------------

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -142,45 +140,6 @@ def test_what_cannot_be_done_is_said_in_one_line(arguments: list[str], message: 
     ended = mcpkit("inspect", *arguments)
     assert ended.code == 2
     assert single_line(ended).startswith(message)
-
-
-STUB = """\
-import json, sys
-answers = json.loads(sys.argv[1])
-for line in sys.stdin:
-    asked = json.loads(line)
-    if "id" in asked:
-        error = {"code": -32601, "message": "none"}
-        found = answers.get(asked["method"])
-        kind = {"error": error} if found is None else {"result": found}
-        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **kind}), flush=True)
-"""
-INITIALIZED = {
-    "protocolVersion": "2025-06-18",
-    "capabilities": {"tools": {}},
-    "serverInfo": {"name": "stub\x1b[2J", "version": "0"},
-}
-CARELESS = {"name": "t\n", "description": 5, "inputSchema": {"properties": {"a": 7}}}
-STRANGE: dict[str, tuple[Any, int, str]] = {
-    "no list": ({}, 2, "The server's answer to tools/list is malformed: KeyError('tools')"),
-    "an error": (None, 1, "the server answered with error -32601: none"),
-    "no name": ({"tools": [{"name": [], "inputSchema": {}}]}, 2, '"name" must be a string'),
-    "careless": ({"tools": [CARELESS]}, 0, "stub\\x1b[2J 0\n  speaks 2025-06-18\n"),
-    "carelessly described": ({"tools": [CARELESS]}, 0, "    5\n    a  anything, optional\n"),
-}
-
-
-@pytest.mark.parametrize(("listed", "code", "text"), STRANGE.values(), ids=STRANGE.keys())
-def test_a_server_that_does_not_keep_to_the_protocol(
-    listed: Any, code: int, text: str, tmp_path: Path
-) -> None:
-    (tmp_path / "stub").write_text(STUB)
-    answers = json.dumps({"initialize": INITIALIZED, "tools/list": listed})
-    command = [sys.executable, str(tmp_path / "stub"), answers]
-    ended = mcpkit("inspect", shlex.join(command))
-    assert ended.code == code
-    assert text in ended.stdout + ended.stderr
-    assert "Traceback" not in ended.stderr
 
 
 # --- terminals ------------------------------------------------------------------------------------
