@@ -38,11 +38,7 @@ class _Left(Exception):
 
 
 class Answers:
-    """Answers the requests of a server.
-
-    The values of ``--answer`` are fields, ``key=value`` or ``key:=json``, or an action for every
-    form. `pause` is entered while the user is asked.
-    """
+    """Answers the requests of a server."""
 
     def __init__(
         self,
@@ -169,7 +165,6 @@ class Answers:
             remaining = list(fields)
 
     async def _fill_field(self, field: Field, values: dict[str, Any]) -> None:
-        """Ask for a field until its value is valid."""
         about = field.about if field.required else f"{field.about}, optional"
         self._say()
         self._say(f"  {single_line(field.title)}", (f"  {single_line(about)}", "dim"))

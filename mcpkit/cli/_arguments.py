@@ -119,10 +119,7 @@ def _place(name: str, schema: Schema) -> tuple[tuple[str, ...], object]:
 
 
 def converted(text: str, schema: object, root: Schema) -> Any:
-    """Return the value of a text, converted if the schema does not allow strings.
-
-    A ValueError says which types it allows. `root` is the document of the schema.
-    """
+    """Return the value of a text, converted if the schema does not allow strings."""
     kinds = kinds_of(schema, root)
     if not kinds or "string" in kinds:
         return text

@@ -126,10 +126,7 @@ def _is_machine(stored: Credentials | None) -> bool:
 def machine_for(
     client_id: str, scopes: Iterable[str] = (), *, secret: str | None = None, store: Any = None
 ) -> ClientCredentials | None:
-    """Return the login of a program; None if it has neither a secret nor a key.
-
-    They are those of the environment unless a `secret` is known.
-    """
+    """Return the login of a program; None if it has neither a secret nor a key."""
     options: dict[str, Any] = {"scopes": scopes, "store": store}
     if secret := secret or os.environ.get(SECRET):
         return ClientCredentials(client_id, secret, **options)
@@ -140,7 +137,6 @@ def machine_for(
 
 
 def _key_in(path: str) -> tuple[str, str]:
-    """Return the private key in a file, and the algorithm of its signatures."""
     try:
         from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
         from cryptography.hazmat.primitives.serialization import load_pem_private_key

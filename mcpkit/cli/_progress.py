@@ -27,10 +27,7 @@ _STYLES: Final = {
 
 
 class ProgressDisplay:
-    """Shows progress as a bar and log messages as lines, on stderr.
-
-    Without a terminal, each new progress message is a line instead.
-    """
+    """Shows progress as a bar and log messages as lines, on stderr."""
 
     def __init__(self, quiet: bool = False) -> None:
         self._quiet = quiet

@@ -103,10 +103,7 @@ class Binary:
 def as_binary(
     found: ContentBlock | ResourceContents, name: str, *, text_too: bool = False
 ) -> Binary | None:
-    """Return the bytes of a block or of resource contents; None if it is text.
-
-    `name` is for a URI without one. With `text_too`, the text of a resource counts as bytes.
-    """
+    """Return the bytes of a block or of resource contents; None if it is text."""
     if isinstance(found, (ImageContent, AudioContent)):
         return Binary(found.data, found.mime_type, name)
     if isinstance(found, (TextContent, ResourceLink)):

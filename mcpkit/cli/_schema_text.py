@@ -72,10 +72,7 @@ def compact(value: Any) -> str:
 
 
 def resolved(schema: object, root: Schema, effort: Effort | None = None) -> Schema:
-    """Return a schema after following its reference into the document `root`.
-
-    Values other than schemas, and schemas beyond the effort, are empty.
-    """
+    """Return a schema after following its reference into the document `root`."""
     effort = effort or Effort()
     for _ in range(_MAX_DEPTH):
         if not is_object(schema):
@@ -138,10 +135,7 @@ _KINDS: Final[dict[type, str]] = {
 
 
 def in_words(schema: object, root: Schema, effort: Effort | None = None) -> str:
-    """Describe the values of a schema, as ``integer, 1 to 7`` or ``list of strings``.
-
-    `root` is its document. Values beyond the effort, which several schemas may share, are ``…``.
-    """
+    """Describe the values of a schema, as ``integer, 1 to 7`` or ``list of strings``."""
     return _Words(root, effort or Effort()).of(schema, 0)
 
 

@@ -54,10 +54,7 @@ class ServerSession:
     def waiting(
         self, name: str, outcome: str = "and has been cancelled"
     ) -> Generator[None, None, None]:
-        """Wait for a response inside the context; the request itself must have no timeout.
-
-        After the timeout, `fail` with a message of the name and the outcome.
-        """
+        """Wait for a response inside the context; the request itself must have no timeout."""
         timeout = self.options.timeout
         with closing(self.display), anyio.move_on_after(timeout) as self._limit:
             yield
@@ -65,10 +62,7 @@ class ServerSession:
             fail(f"{name} did not answer within {timeout:g} s, {outcome}")
 
     async def outcome(self, task: TaskHandle, *, is_ours: bool) -> CallResult:
-        """Wait for a task and show its status.
-
-        A task that this command has started (`is_ours`) is cancelled when the user interrupts it.
-        """
+        """Wait for a task and show its status."""
         try:
             async for status in task:
                 self.display.status(status.message)
@@ -113,10 +107,7 @@ _SHARED: Final[dict[str, tuple[Any, Any]]] = {
 
 
 def server_command(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Make a command of an async function.
-
-    Its first parameter is a `ServerSession`, made of the shared options, which follow its own.
-    """
+    """Make a command of an async function."""
     hints = get_type_hints(command, include_extras=True)
     _, *own = signature(command).parameters.values()
     parameters = [each.replace(annotation=hints[each.name]) for each in own] + [

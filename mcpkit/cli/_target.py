@@ -74,7 +74,6 @@ def load_app(target: str, flags: Sequence[str] | None = None) -> MCPKit[Any]:
 
 
 def _from_marks(module: ModuleType, place: str) -> MCPKit[Any]:
-    """Return an app of the marked functions in a module."""
     for key, value in vars(module).items():
         library = library_of(value)
         if type(value).__name__ in ("FastMCP", "MCPServer", "Server") and library is not None:
@@ -240,7 +239,6 @@ async def _awaited(found: Any) -> Any:
 
 
 def _validated(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose arguments are validated by pydantic."""
     from pydantic import ValidationError, validate_call
 
     validated: Any = validate_call(config={"arbitrary_types_allowed": True})(function)

@@ -74,10 +74,7 @@ def is_interactive() -> bool:
 
 @contextmanager
 def relayed_stderr() -> Generator[int | None, None, None]:
-    """Yield a descriptor for a server's stderr, which is shown harmlessly above the bar.
-
-    None if our own stderr is not a terminal.
-    """
+    """Yield a descriptor for a server's stderr, which is shown harmlessly above the bar."""
     console = on_stderr()
     if not console.is_terminal:
         yield None

@@ -43,10 +43,7 @@ def estimate(text: str) -> int:
 
 
 def tool_tokens(tool: Mapping[str, Any]) -> int:
-    """Return the estimated number of tokens of a tool in every conversation that offers it.
-
-    Name, description and input schema are counted, as compact JSON: hosts hand these to a model.
-    """
+    """Return the estimated number of tokens of a tool in every conversation that offers it."""
     shown = {
         "name": tool.get("name"),
         "description": tool.get("description") or "",

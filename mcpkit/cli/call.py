@@ -167,7 +167,6 @@ def _show(result: CallResult, tool: str, saver: Saver) -> None:
 
 
 def _is_data(texts: list[str], result: CallResult) -> bool:
-    """Return True if the texts only repeat the data."""
     values: list[Any] = []
     for text in texts:
         try:

@@ -138,7 +138,6 @@ def inspect(
 
 
 def _app_as(target: str, scopes: str) -> MCPKit[Any]:
-    """Return the app with every caller granted `scopes`."""
     if not is_python(target):
         fail(f"--as is for apps in files and modules, not for {target!r}")
     try:
@@ -219,7 +218,6 @@ class _Page:
     # --- text -----------------------------------------------------------------------------------
 
     def _put(self, what: Text | str, indent: int = 0) -> None:
-        """Write a text, wrapped and indented."""
         for line in self._wrapped(what, self._width - indent):
             self._line(Text(" " * indent).append_text(line))
 
@@ -245,7 +243,6 @@ class _Page:
         self._put(Text.assemble((name, "bold cyan"), (f"  {about}", "dim")))
 
     def _title(self, name: str, *more: tuple[str, str]) -> None:
-        """Write the first line of an entry: its name, and texts with their styles."""
         head = Text(single_line(name), style="bold")
         for text, style in more:
             if text:
@@ -328,7 +325,6 @@ class _Page:
             self._put(Text(hint, style="dim"), 4)
 
     def _members(self, schema: Mapping[str, Any]) -> None:
-        """Write the members of an object: name, type and description."""
         effort = self._effort
         needed = required_of(resolved(schema, schema, effort))
         rows: list[tuple[str, str, str]] = []
@@ -373,7 +369,6 @@ class _Page:
             self._rows(rows)
 
     def _rows(self, rows: Sequence[tuple[str, str, str]]) -> None:
-        """Write names, types and descriptions side by side."""
         if not rows:
             return
         shown = [[single_line(cell) for cell in row] for row in rows]

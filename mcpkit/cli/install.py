@@ -147,7 +147,6 @@ def _host(name: str | None) -> Host:
 
 
 def _file(host: Host, *, project: bool, config: Path | None) -> Path | None:
-    """Return the file to edit; None if the entry is printed instead."""
     if config is not None:
         if project:
             raise Unsupported("--project and --config: choose one of them")
@@ -225,7 +224,6 @@ def _make(change: Change, done: str, dry_run: bool) -> None:
 
 
 def _secrets(values: Mapping[str, object]) -> list[str]:
-    """Return the names of values that may be secrets, rather than names of variables."""
     return [name for name, value in values.items() if value and "$" not in str(value)]
 
 

@@ -196,7 +196,6 @@ class _Login(OAuth):
 
 
 def _complete(pending: MemoryTokenStore) -> dict[str, Credentials]:
-    """Return the logins with a token, by the URL of their server."""
     return {url: each for url, each in pending._kept.items() if each.access_token is not None}
 
 
@@ -205,7 +204,6 @@ def _granted(got: Credentials) -> tuple[str, ...]:
 
 
 async def _works(url: str, store: FileTokenStore) -> bool:
-    """Return True if the server accepts the stored token, or a refreshed one."""
     auth = StoredLogin(store)
     try:
         async with Client(url, name="mcpkit-cli", auth=auth):

@@ -229,7 +229,6 @@ def _supervise(
 
 
 def _folder_of(target: str) -> Path:
-    """Return the folder with the files of an app."""
     file = Path(split(target)[0])
     if not file.is_file():
         return Path.cwd()

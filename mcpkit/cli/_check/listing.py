@@ -142,11 +142,7 @@ _LISTS: Final[tuple[tuple[Kind, str, str, str, str], ...]] = (
 
 
 async def fetch_listing(client: Client) -> Listing:
-    """Fetch every list whose capability the server declares, in the client's revision.
-
-    Raises:
-        ConnectionClosed: The server has disconnected.
-    """
+    """Fetch every list whose capability the server declares, in the client's revision."""
     troubles: list[str] = []
     lists: dict[Kind, list[Entry]] = {}
     for kind, capability, method, member, key in _LISTS:

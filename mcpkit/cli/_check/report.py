@@ -29,10 +29,7 @@ class _Line(NamedTuple):
 def print_findings(
     console: Console, listing: Listing, findings: Sequence[Finding], silenced: int
 ) -> None:
-    """Write findings and a summary.
-
-    Lines are wrapped on a terminal; elsewhere each finding is one line, for grep.
-    """
+    """Write findings and a summary."""
     explained: set[str] = set()
     before: tuple[str, str] | None = None
     for location, subject, rule, message in _lines(findings):
@@ -68,10 +65,7 @@ def _print(console: Console, text: Text, indent: str = "") -> None:
 
 
 def _lines(findings: Sequence[Finding]) -> Iterator[_Line]:
-    """Yield findings as lines; many of one rule and kind are merged into one line, at the end.
-
-    Notes always are, warnings if they have the same message and location.
-    """
+    """Yield findings as lines; many of one rule and kind are merged into one line, at the end."""
     keys = [_key(each) for each in findings]
     alike = Counter(keys)
     together: dict[tuple[str, ...], list[Finding]] = {}

@@ -41,16 +41,10 @@ def path_to(path: str, name: str) -> str:
 
 
 class Node(NamedTuple):
-    """A schema inside a schema.
+    """A schema inside a schema."""
 
-    Args:
-        base: The path of the root, or of the definition that the walk went through.
-        way: The steps from there to the schema.
-        schema: The schema, always an object; ``true`` and ``false`` are skipped.
-    """
-
-    base: str
-    way: tuple[Step, ...]
+    base: str  # the path of the root, or of the definition that the walk went through
+    way: tuple[Step, ...]  # from there to the schema
     schema: Mapping[str, Any]
 
     @property
@@ -95,7 +89,6 @@ def walk(root: Mapping[str, Any]) -> Iterator[Node]:
 
 
 def _definition(reference: str) -> str:
-    """Return ``$defs.Name`` for a reference that points there or below; empty for another."""
     parts = [unescaped(each) for each in reference.split("/", 3)[:3]]
     is_local = parts[0] == "#" and len(parts) == 3 and parts[1] in DEFINITIONS
     return ".".join(parts[1:]) if is_local else ""

@@ -176,7 +176,6 @@ _SAME_VALUE: Final = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
 
 
 def _ways_of(node: Node) -> Iterator[tuple[Step, ...]]:
-    """Yield the ways to a schema and to the outer schemas whose description covers it."""
     way = node.way
     yield way
     while way and way[-1].keyword in _SAME_VALUE:

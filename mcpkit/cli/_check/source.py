@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 
 
 def add_source(listing: Listing, app: MCPKit[Any]) -> Listing:
-    """Return a listing with what is known from the functions behind its entries.
-
-    Args:
-        listing: The listing of the app's server.
-        app: The app, imported into this process.
-    """
+    """Return a listing with what is known from the functions behind its entries."""
     registry, settings = app.server.registry, app.server.settings.tasks
     tables: Mapping[Kind, Mapping[str, Any]] = {
         "tool": registry.tools,
@@ -119,10 +114,7 @@ _CONTEXT: Final = re.compile(r"\b(Sync)?Context\b")
 
 
 def _foreign_names(fn: types.FunctionType) -> Iterator[tuple[str, str]]:
-    """Yield the attributes of its context that a function uses and only other libraries have.
-
-    Each comes with advice.
-    """
+    """Yield the attributes of its context that a function uses and only other libraries have."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(fn)))
     except (OSError, SyntaxError, TypeError):

@@ -49,12 +49,7 @@ class Change(NamedTuple):
 
 
 class InFile:
-    """A configuration that mcpkit edits; a new file is readable by its owner only if `private`.
-
-    Raises:
-        Unsupported: The file cannot be read, is invalid, or is too large.
-        ModuleNotFoundError: A library for its format is missing.
-    """
+    """A configuration that mcpkit edits; a new file is readable by its owner only if `private`."""
 
     def __init__(self, host: Host, file: Path, *, private: bool) -> None:
         self.host = host
@@ -109,7 +104,6 @@ class InFile:
         )
 
     def _put(self, text: str, path: list[str], old: Any, new: Any) -> str:
-        """Return the text with a new value, changed only where that differs from the old one."""
         if not (is_object(old) and is_object(new)):
             return self.host.format.put(text, path, new)
         for key in old.keys() - new.keys():
@@ -176,7 +170,6 @@ Config: TypeAlias = InFile | ThroughProgram
 
 
 def _entries(host: Host, file: Path, load: Callable[[str], Any], text: str) -> tuple[Entry, Entry]:
-    """Return the data of a file, and the entries in it."""
     try:
         data: Any = load(text)
         entries: Any = data.get(host.key, {}) if is_object(data) else {}
@@ -205,12 +198,7 @@ def _read(file: Path) -> str | None:
 
 
 def read(path: Path) -> str | None:
-    """Return the text of a file with its line ends; None if there is no file.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: It is a device, a pipe or a folder, too large, or not UTF-8.
-    """
+    """Return the text of a file with its line ends; None if there is no file."""
     try:
         found = path.stat()
         # Before it is opened, because opening a pipe may block.
@@ -228,21 +216,7 @@ def read(path: Path) -> str | None:
 def write(
     path: Path, text: str, before: str | None, *, private: bool, backup: bool = True
 ) -> Path | None:
-    """Replace the text of a file atomically, and return the path of its backup, if it has one.
-
-    Permissions stay; a symbolic link stays a link to the replaced file.
-
-    Args:
-        path: The file, in an existing folder.
-        text: The new text.
-        before: The text when the file was read; None if there was no file.
-        private: True to create the file readable by its owner only, because it may have secrets.
-        backup: True to keep the old file, with ``.bak`` after its name.
-
-    Raises:
-        OSError: The file cannot be written.
-        ValueError: The file has changed since it was read.
-    """
+    """Replace the text of a file atomically, and return the path of its backup, if it has one."""
     target = Path(os.path.realpath(path))
     kept = target.with_name(f"{target.name}.bak") if backup and before is not None else None
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

@@ -120,11 +120,7 @@ _CONNECTION_KEYS: Final = {"type", "command", "args", "url", "httpUrl", "serverU
 
 
 def merge_entry(old: object, new: Entry) -> Entry:
-    """Return an entry that connects as the new one does, with the other keys of the old one.
-
-    Environment variables, headers, timeouts, permissions and the like are kept, unless the new
-    entry has them too, or one is a command and the other a URL.
-    """
+    """Return an entry that connects as the new one does, with the other keys of the old one."""
     if not is_object(old) or ("command" in old) != ("command" in new):
         return new
     # A host whose entries need no type may have added the one that it inferred.

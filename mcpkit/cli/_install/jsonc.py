@@ -43,10 +43,7 @@ class _Object(NamedTuple):
 
 
 class Json:
-    """A JSON file; comments and trailing commas are accepted.
-
-    Each method raises ValueError if the text is not JSON, or not an object.
-    """
+    """A JSON file; comments and trailing commas are accepted."""
 
     def load(self, text: str) -> dict[str, Any]:
         """Return the content of a file; empty if it is blank."""
@@ -150,7 +147,6 @@ def _object_at(plain: str, start: int) -> _Object:
 
 
 def _margin(text: str, at: int) -> str:
-    """Return the indentation of the line at a position."""
     line = text[text.rfind("\n", 0, at) + 1 : at].lstrip(_BYTE_ORDER_MARK)
     return line[: len(line) - len(line.lstrip(" \t"))]
 
@@ -160,7 +156,6 @@ def _begins_line(text: str, at: int) -> bool:
 
 
 def _unit(text: str, root: _Object) -> str:
-    """Return the indentation of one level."""
     first = root.members[0] if root.members else None
     return (first and "\n" in text[: first.start] and _margin(text, first.start)) or "  "
 

@@ -35,14 +35,7 @@ _RUNNERS: Final = {
 def server_at(
     target: str, *, env: dict[str, str], headers: dict[str, str], uv: bool
 ) -> ServerCommand | ServerUrl:
-    """Return the command or URL of a target, usable from any folder.
-
-    If `uv`, uv provides the interpreter and the packages of the server.
-
-    Raises:
-        Unsupported: The arguments contradict each other, or the server would not start elsewhere.
-        typer.Exit: There is no such target; a message has been shown.
-    """
+    """Return the command or URL of a target, usable from any folder."""
     if is_url(target):
         if env or uv:
             raise Unsupported(f"{'--env' if env else '--uv'} is for servers that the host starts")
@@ -108,10 +101,7 @@ def _absolute(argument: str) -> str:
 
 
 def _uv_args(place: str) -> list[str]:
-    """Return the arguments before the command that uv runs.
-
-    https://docs.astral.sh/uv/reference/cli/#uv-run
-    """
+    # https://docs.astral.sh/uv/reference/cli/#uv-run
     if not place.endswith(".py"):
         return ["run", "--directory", os.getcwd(), "--with", "mcpkit"]
     file = Path(place)
@@ -168,11 +158,7 @@ os._exit(0)
 
 
 def name_of(target: str, server: ServerCommand | ServerUrl, *, uv: bool, force: bool) -> str:
-    """Return the name of a server at a target, without connecting to it.
-
-    A server whose packages `uv` provides is not imported. `force` uses the name of the file if the
-    server cannot be imported; otherwise this raises `Unsupported`.
-    """
+    """Return the name of a server at a target, without connecting to it."""
     if isinstance(server, ServerUrl):
         parts = urlsplit(server.url)
         return "-".join(filter(None, [parts.hostname, str(parts.port or "")]))

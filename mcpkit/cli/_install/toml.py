@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 
 class Toml:
-    """A TOML file. Reading one needs tomlkit.
-
-    Each method raises ValueError if the text is not TOML, or a value on the path is not a table.
-    """
+    """A TOML file. Reading one needs tomlkit."""
 
     def load(self, text: str) -> dict[str, Any]:
         """Return the content of a file; empty if it is blank."""

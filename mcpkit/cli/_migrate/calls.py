@@ -51,13 +51,7 @@ _SERVERS: Final = ("mcp", "server", "app", "mcp_server")
 
 
 class Calls(Names, cst.CSTTransformer):
-    """The part of the rewrite that is about calls, with the state that all parts share.
-
-    Args:
-        found: The names of the file.
-        used: The names that the file uses.
-        theirs: The middleware classes that are left to the user.
-    """
+    """The part of the rewrite that is about calls, with the state that all parts share."""
 
     def __init__(self, found: Found, used: set[str], theirs: set[str]) -> None:
         super().__init__()

@@ -118,10 +118,7 @@ def _joined(above: Sequence[cst.EmptyLine], lines: list[cst.EmptyLine]) -> list[
 
 
 def with_imports(module: cst.Module, needed: set[tuple[str, str]]) -> cst.Module:
-    """Merge the imports of mcpkit at the top of a file, and add missing ones.
-
-    Each import is a module and a name; ``import name`` if the module is empty.
-    """
+    """Merge the imports of mcpkit at the top of a file, and add missing ones."""
     body: list[Any] = list(module.body)
     imported = [_imported(each) for each in body]
     names: dict[str, set[str]] = {}

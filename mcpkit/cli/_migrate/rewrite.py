@@ -173,7 +173,6 @@ class _Rewrite(Calls):
         return updated_node.with_changes(value=DOTTED.sub(self._in_text, updated_node.value))
 
     def _in_text(self, match: re.Match[str]) -> str:
-        """Return what a name in a text is called here."""
         theirs = self._found.in_text(match[0])
         row = peer_name("import", theirs) if theirs else None
         is_renamed = row is not None and (row.how == "rename" or theirs == "Client")

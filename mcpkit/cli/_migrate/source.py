@@ -164,7 +164,6 @@ class Found(Names, cst.CSTVisitor):
             self.http_apps.add(front)
 
     def _is_context(self, name: str, value: str) -> bool:
-        """Whether a context is kept under a name that hardly means anything else in a file."""
         return value in self.contexts and ("." in name or "ctx" in name or "context" in name)
 
     def _annotated(self, name: str, annotation: cst.Annotation) -> None:

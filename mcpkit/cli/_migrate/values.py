@@ -141,7 +141,6 @@ class Args:
 
 
 def _uncommented(space: Any) -> Any:
-    """Return white space without the comment in its first line."""
     if not isinstance(space, cst.ParenthesizedWhitespace):
         return space
     line = space.first_line.with_changes(comment=None, whitespace=cst.SimpleWhitespace(""))
@@ -208,7 +207,6 @@ def content(theirs: str, args: Args, needed: set[tuple[str, str]]) -> cst.BaseEx
 
 
 def _bytes(value: cst.BaseExpression, needed: set[tuple[str, str]]) -> cst.BaseExpression:
-    """Return an expression for the bytes of what is base64 there."""
     code = cst.Module([]).code_for_node(value)
     match = re.fullmatch(r"base64\.b64encode\((.*)\)\.decode\([^()]*\)", code, re.DOTALL)
     if match is not None and match[1].count("(") == match[1].count(")"):
