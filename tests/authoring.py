@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import anyio
 import anyio.from_thread
@@ -16,18 +16,13 @@ import anyio.to_thread
 
 from mcpkit._entries import Listing
 from mcpkit._injection import CallPlan, inspect_handler
-from mcpkit._input_requests.steps import Step
 from mcpkit._protocol.connection import Request
-from mcpkit._protocol.input_request import InputRequest
 from mcpkit._protocol.revisions import REVISIONS, ClientProfile, Method, Revision
 from mcpkit._server.registry import Catalog, Page
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.output import Output
 from mcpkit._utils.json import UNSET, JsonSchema
 from mcpkit.context import Context, CurrentTask, ListKind
-from mcpkit.errors import UrlElicitationRequired
-from mcpkit.roots import Root
-from mcpkit.sampling import Sample, SampleResult
 from mcpkit.types import LOG_RANK, LogLevel, ResourceContents, TextResourceContents
 
 T = TypeVar("T")
@@ -81,7 +76,7 @@ def output_of(annotation: Any, structured: bool | None = None) -> Output:
 
 
 class RecordingBackend:
-    """A backend that notes what a context asks of it, and nothing else."""
+    """A backend that records what a context asks of it, without input requests."""
 
     repeats = False
     task: CurrentTask | None = None
@@ -117,34 +112,11 @@ class RecordingBackend:
     def from_thread(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         return anyio.from_thread.run(function, *args)
 
-    def run_later(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        raise NotImplementedError("this backend gives up nothing")
-
     async def read_resource(self, uri: str) -> Sequence[ResourceContents]:
         return [TextResourceContents(uri, "contents")]
 
-    async def ask(self, ask: InputRequest[Any]) -> Any:
-        raise NotImplementedError("this backend asks nobody")
-
-    async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
-        raise NotImplementedError("this backend asks nobody")
-
-    async def open_url(self, error: UrlElicitationRequired) -> Exception:
-        raise NotImplementedError("this backend asks nobody")
-
-    async def sample_with_tools(
-        self, sample: Sample, functions: Sequence[Callable[..., Any]], rounds: int
-    ) -> SampleResult:
-        raise NotImplementedError("this backend asks nobody")
-
-    async def start_step(self, key: str) -> Step | None:
+    async def start_step(self, key: str) -> None:
         return None
-
-    def on_roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
-        raise NotImplementedError("this backend asks nobody")
-
-    def on_exception(self, error: BaseException) -> None:
-        raise AssertionError("a context does not report exceptions") from error
 
     def announce_list(self, kind: ListKind) -> None:
         self.announced.append(("list", kind))
@@ -177,7 +149,7 @@ def context_with(
     backend = backend or RecordingBackend()
     backend.request = request_with(**request)
     backend.state = state
-    return Context(backend)
+    return Context(cast("Any", backend))
 
 
 def page_of(

@@ -25,17 +25,12 @@ def test_everything_has_one_root() -> None:
     assert all(issubclass(each, MCPKitError) for each in classes)
 
 
-@pytest.mark.parametrize(
-    "cls",
-    [errors.ToolError, errors.PromptError, ResourceError, ResourceNotFound, InvalidArguments],
-)
-def test_what_a_client_may_read_is_public(cls: type[Exception]) -> None:
-    assert issubclass(cls, PublicError)
-
-
-@pytest.mark.parametrize("cls", [ProtocolError, RegistrationError, errors.ConnectionClosed])
-def test_what_a_client_may_not_read_is_not_public(cls: type[Exception]) -> None:
-    assert not issubclass(cls, PublicError)
+def test_only_what_a_client_may_read_is_public() -> None:
+    for public in (errors.ToolError, errors.PromptError, ResourceError, InvalidArguments):
+        assert issubclass(public, PublicError)
+    for private in (ProtocolError, RegistrationError, errors.ConnectionClosed):
+        assert not issubclass(private, PublicError)
+    assert issubclass(ResourceNotFound, PublicError)
     assert issubclass(RegistrationError, TypeError)
 
 
@@ -51,14 +46,11 @@ def test_what_a_client_may_not_read_is_not_public(cls: type[Exception]) -> None:
         (ProtocolError, -32603),
     ],
 )
-class TestCodes:
-    def test_a_class_has_its_code(self, cls: type[ProtocolError], code: int) -> None:
-        assert cls("no").to_wire() == {"code": code, "message": "no"}
-
-    def test_the_code_finds_its_class(self, cls: type[ProtocolError], code: int) -> None:
-        found = ProtocolError.from_wire({"code": code, "message": "no"})
-        assert isinstance(found, cls)
-        assert found.code == code
+def test_a_class_has_its_code(cls: type[ProtocolError], code: int) -> None:
+    assert cls("no").to_wire() == {"code": code, "message": "no"}
+    found = ProtocolError.from_wire({"code": code, "message": "no"})
+    assert isinstance(found, cls)
+    assert found.code == code
 
 
 def test_a_code_and_data_may_be_given() -> None:

@@ -15,13 +15,13 @@ from typing import Annotated, Any, Final
 import pydantic
 import pytest
 import typing_extensions
-from hypothesis import event, given
+from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypeAliasType
 
 from mcpkit._injection import CONTEXTS
-from mcpkit._signature.hints import _settled_hints
-from mcpkit._signature.signature import Signature, _plain_parameters, inspect_function
+from mcpkit._signature.hints import resolve_hints
+from mcpkit._signature.signature import Signature, inspect_function
 from mcpkit._utils.json import UNSET
 from mcpkit.context import Context, SyncContext
 from mcpkit.dependencies import Complete, Depends, Header
@@ -61,15 +61,11 @@ class TestFunction:
         assert nights.default == 2
         assert (city.description, nights.description) == ("Where to stay.", None)
 
-    def test_without_annotations_takes_anything(self) -> None:
+    def test_may_be_a_lambda_a_partial_or_a_class(self) -> None:
         found = inspected(lambda x: x)
         assert (found.parameters[0].annotation, found.returns) == (Any, UNSET)
-
-    def test_a_partial_has_no_positional_arguments_and_other_defaults(self) -> None:
         fn = functools.partial(book, "oslo", nights=5)
         assert [(each.name, each.default) for each in inspected(fn).parameters] == [("nights", 5)]
-
-    def test_a_class_has_the_parameters_of_init_and_returns_itself(self) -> None:
         found = inspected(Counter)
         assert [(each.name, each.annotation) for each in found.parameters] == [("start", int)]
         assert found.returns is Counter
@@ -156,7 +152,7 @@ def test_every_callable_has_a_description(fn: Any, description: str | None) -> N
 
 
 def injecting(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator that fills one parameter and adds another, and says so."""
+    """A decorator that fills one parameter and adds another."""
 
     @functools.wraps(fn)
     def wrapper(*args: Any, dry: bool = False, **kwargs: Any) -> Any:
@@ -219,20 +215,18 @@ class TestWrappers:
         assert found.annotation == (float if by == "float" else by)
         assert inspected(annotating(**{"return": str})(go)).returns is str
 
-    def test_annotations_of_a_wrapper_that_takes_anything_say_nothing(self) -> None:
+    def test_annotations_of_a_wrapper_that_takes_anything_are_ignored(self) -> None:
         def wrapper(*args: Any, **kwargs: Any) -> Any: ...
 
         wrapper.__wrapped__ = go  # type: ignore[attr-defined]
         found = inspected(wrapper)
         assert (found.parameters[0].annotation, found.returns) == (int, int)
+        assert "'Nowhere'" in refusal(annotating(by="Nowhere")(go))
 
     def test_the_outermost_docstring_counts(self) -> None:
         wrapped = logged(fetch)
         wrapped.__doc__ = "Fetch, and log."
         assert inspected(wrapped).docs.description == "Fetch, and log."
-
-    def test_a_name_that_cannot_be_found(self) -> None:
-        assert "'Nowhere'" in refusal(annotating(by="Nowhere")(go))
 
 
 class TestValidateCall:
@@ -319,21 +313,17 @@ class TestRefusals:
             handler(int, marker)
         )
 
-    def test_a_method_without_its_object(self) -> None:
+    def test_other_callables(self) -> None:
         assert re.search(r"nothing fills self.*app.include\(...\)", refusal(Counter.method))
         assert "app.include(...)" in refusal(Counter.__dict__["of_class"])
-
-    def test_no_signature(self) -> None:
         assert "wrap it" in refusal(max)
 
-    def test_an_unknown_name(self) -> None:
+    def test_annotations(self) -> None:
         def fn(a: Nowhere) -> None: ...  # type: ignore[name-defined] # noqa: F821
 
-        assert refusal(fn).startswith(f"{HERE}:{fn.__code__.co_firstlineno}: fn()")
-        assert "names 'Nowhere', which cannot be found at run time" in refusal(fn)
-        assert "import it outside `if TYPE_CHECKING:`" in refusal(fn)
-
-    def test_an_annotation_that_is_no_type(self) -> None:
+        said = refusal(fn)
+        assert said.startswith(f"{HERE}:{fn.__code__.co_firstlineno}: fn(): the annotation names")
+        assert "'Nowhere', which cannot be found at run time; import it outside" in said
         assert "an annotation cannot be evaluated" in refusal(handler("1 +"))
 
 
@@ -379,7 +369,7 @@ def test_marks_may_be_behind_an_alias_and_have_an_underscore() -> None:
 class TestNames:
     """Annotations are text here, since this module postpones their evaluation."""
 
-    def test_a_local_class(self) -> None:
+    def test_local_ones(self) -> None:
         class Local: ...
 
         def fn(a: Local) -> None: ...
@@ -387,16 +377,14 @@ class TestNames:
         class Holder:
             def fn(self, a: Local) -> None: ...
 
-        assert inspected(fn).parameters[0].annotation is Local
-        assert inspected(Holder().fn).parameters[0].annotation is Local
-
-    def test_a_name_in_the_closure(self) -> None:
         def make(kind: type) -> Callable[..., Any]:
             def fn(a: kind) -> Any:  # type: ignore[valid-type]
                 return kind(a)
 
             return fn
 
+        assert inspected(fn).parameters[0].annotation is Local
+        assert inspected(Holder().fn).parameters[0].annotation is Local
         assert inspected(make(int)).parameters[0].annotation is int
 
     @pytest.mark.parametrize(
@@ -408,10 +396,11 @@ class TestNames:
             ("import decimal as d", "d.Decimal", "Decimal"),
             ("import xml.dom.minidom", "xml.dom.minidom.Document", "Document"),
             ("from decimal import Decimal", "list[Decimal]", "list"),
+            ("from no_such_package import Thing", "Thing", None),
         ],
     )
     def test_imported_for_type_checkers_only(
-        self, tmp_path: Path, statement: str, annotation: str, expected: str
+        self, tmp_path: Path, statement: str, annotation: str, expected: str | None
     ) -> None:
         module = module_from(
             tmp_path / "lazy_names.py",
@@ -424,20 +413,10 @@ class TestNames:
             def fn(a: {annotation}) -> None: ...
             """,
         )
-        assert inspected(module.fn).parameters[0].annotation.__name__ == expected
-
-    def test_imported_from_what_does_not_exist(self, tmp_path: Path) -> None:
-        module = module_from(
-            tmp_path / "lost_names.py",
-            """
-            from __future__ import annotations
-            from typing import TYPE_CHECKING
-            if TYPE_CHECKING:
-                from no_such_package import Thing
-            def fn(a: Thing) -> None: ...
-            """,
-        )
-        assert "lost_names.py:6: fn(): the annotation names 'Thing'" in refusal(module.fn)
+        if expected is None:
+            assert "lazy_names.py:7: fn(): the annotation names 'Thing'" in refusal(module.fn)
+        else:
+            assert inspected(module.fn).parameters[0].annotation.__name__ == expected
 
     @pytest.mark.skipif(sys.version_info < (3, 12), reason="PEP 695 syntax")
     def test_type_statements(self) -> None:
@@ -492,11 +471,10 @@ def test_annotations_are_what_typing_says_they_are(texts: list[str], postponed: 
     try:
         expected = typing_extensions.get_type_hints(fn, include_extras=True)
     except Exception:
-        assert _settled_hints(fn, {}) is None
-        return
-    found = _settled_hints(fn, {})
-    event("at once" if found is not None else "by typing")
-    assert found is None or repr(found) == repr(expected)
+        with pytest.raises(RegistrationError):
+            resolve_hints(fn, "here")
+    else:
+        assert repr(resolve_hints(fn, "here")) == repr(expected)
 
 
 @pytest.mark.parametrize(
@@ -515,29 +493,7 @@ def test_parameters_are_what_inspect_says_they_are(source: str, bound: bool) -> 
     scope: dict[str, Any] = {}
     exec(source.replace("fn(", "fn(self, ") if bound else source, scope)
     fn = types.MethodType(scope["fn"], object()) if bound and "def" in source else scope["fn"]
-    found = _plain_parameters(fn)
-    assert found is not None
-    assert [(name, default, kind) for name, default, kind in found] == [
-        (each.name, UNSET if each.default is each.empty else each.default, found[0][2])
+    assert [(each.name, each.default) for each in inspected(fn).parameters] == [
+        (each.name, UNSET if each.default is each.empty else each.default)
         for each in inspect.signature(fn).parameters.values()
     ]
-
-
-def signed(fn: Any) -> Any:
-    fn.__signature__ = inspect.Signature([inspect.Parameter("z", inspect.Parameter.KEYWORD_ONLY)])
-    return fn
-
-
-@pytest.mark.parametrize(
-    "fn",
-    [
-        functools.update_wrapper(lambda: None, book),
-        signed(lambda a: None),
-        functools.partial(book, nights=3),
-        "".join,
-        Given,
-        len,
-    ],
-)
-def test_what_is_no_plain_function_is_left_to_inspect(fn: Any) -> None:
-    assert _plain_parameters(fn) is None

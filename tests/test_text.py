@@ -97,11 +97,8 @@ def test_nothing_else_steers(text: str) -> None:
     assert not {unicodedata.bidirectional(each) for each in shown} & bidirectional
 
 
-def test_a_part_of_a_line() -> None:
+def test_one_line_of_a_text() -> None:
     assert single_line(" a\r\n\n  b\tc  d\n") == "a b c  d"
-
-
-def test_a_long_text_is_cut() -> None:
     assert single_line("x" * 1000, 3) == "xxx… (1000 characters)"
     assert single_line("xxx", 3) == "xxx"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,12 +31,8 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
 WAV = b"RIFF\x00\x00\x00\x00WAVEfmt "
 
 
-def test_unset_is_false_and_says_what_it_is() -> None:
+def test_constants() -> None:
     assert (bool(UNSET), repr(UNSET)) == (False, "UNSET")
-    assert UNSET is not None
-
-
-def test_log_levels_ascend_from_debug_to_emergency() -> None:
     assert (LOG_LEVELS[0], LOG_LEVELS[3], LOG_LEVELS[-1]) == ("debug", "warning", "emergency")
 
 
@@ -92,20 +89,16 @@ class TestMedia:
         assert Image(PNG).block() == ImageContent(PNG, "image/png")
         assert Audio(WAV).block() == AudioContent(WAV, "audio/wav")
         assert Image(PNG, "image/x-own").mime_type == "image/x-own"
-
-    @pytest.mark.parametrize("make", [bytes, bytearray, memoryview])
-    def test_any_kind_of_bytes_will_do(self, make: type) -> None:
-        assert Image(make(PNG)).data == PNG
-
-    def test_a_type_that_cannot_be_guessed_must_be_given(self) -> None:
+        others: Any = (bytearray(PNG), memoryview(PNG))
+        assert [Image(each).data for each in others] == [PNG, PNG]
         with pytest.raises(ValueError, match=r'Image: pass mime_type=, for example Image\(data, "'):
             Image(b"?")
 
-    def test_a_file_is_guessed_by_its_name_else_sniffed(self, tmp_path: Path) -> None:
+    def test_a_file_is_guessed_by_its_name_else_sniffed_and_read_when_it_is_sent(
+        self, tmp_path: Path
+    ) -> None:
         assert Image(file_of(tmp_path, "a.png", b"?")).mime_type == "image/png"
         assert Image(str(file_of(tmp_path, "picture", PNG))).mime_type == "image/png"
-
-    def test_a_file_is_read_when_it_is_sent(self, tmp_path: Path) -> None:
         image = Image(file_of(tmp_path, "a.png", b"old"))
         file_of(tmp_path, "a.png", b"new")
         assert image.block().data == b"new"
@@ -132,11 +125,8 @@ def test_contents_are_text_if_they_can_be() -> None:
     assert contents_of("a:b", b"\xff", None) == BlobResourceContents("a:b", b"\xff")
 
 
-def test_a_message_is_the_users_unless_said() -> None:
+def test_defaults() -> None:
     assert UserMessage("hi") == Message("hi")
     assert AssistantMessage("hi") == Message("hi", "assistant")
-
-
-def test_a_tool_result_tells_no_structure_from_null() -> None:
     assert ToolResult().structured_content is UNSET
     assert ToolResult(structured_content=None).structured_content is None
