@@ -124,13 +124,8 @@ class TestTextWithJson:
 
     @pytest.mark.parametrize("raw", ["[1", '["a"]', "[NaN]", '{"a": 1}', "1"])
     def test_that_does_not_fit_is_reported_as_it_was_sent(self, raw: str) -> None:
-        with pytest.raises(InvalidArguments) as caught:
-            accepted(list[int], raw)
-        assert str(caught.value) == f"x: expected an array, got {json.dumps(raw)}"
-
-    def test_true_is_no_number(self) -> None:
-        with pytest.raises(InvalidArguments):
-            accepted(int, "true")
+        assert problems(list[int], raw) == f"x: expected an array, got {json.dumps(raw)}"
+        assert problems(int, "true") == 'x: expected an integer, got "true"'
 
 
 def refuse(value: str) -> str:
@@ -240,18 +235,16 @@ class TestProblems:
             'sity: unknown argument; did you mean "city"?',
         ]
 
-    def test_an_unknown_argument_unlike_any_names_all(self) -> None:
+    def test_name_the_arguments_as_on_the_wire(self) -> None:
         def fn(city: str, nights: int) -> None: ...
 
         with pytest.raises(InvalidArguments, match=r"^zzz: unknown argument; known: city, nights$"):
             arguments_of(fn).validate({"city": "oslo", "nights": 1, "zzz": 1})
         with pytest.raises(InvalidArguments, match=r"^a: unknown argument; known: none$"):
             arguments_of(lambda: None).validate({"a": 1})
-
-    def test_use_the_name_on_the_wire(self) -> None:
-        arguments = arguments_of(handler(Annotated[int, Field(alias="in")]))
+        renamed = arguments_of(handler(Annotated[int, Field(alias="in")]))
         with pytest.raises(InvalidArguments, match=r'^in: expected an integer, got "a"$'):
-            arguments.validate({"in": "a"})
+            renamed.validate({"in": "a"})
 
     def test_are_twenty_at_most_and_the_number_of_the_others(self) -> None:
         lines = problems(list[int], ["a"] * 400).splitlines()
@@ -260,7 +253,6 @@ class TestProblems:
         lines = problems(list[int | list[int]], ["a"] * 21).splitlines()
         assert lines[20] == "and 2 more problems", "each type of a union counts"
 
-    def test_of_all_arguments_are_twenty_at_most(self) -> None:
         def fn(x: list[int], y: int, z: list[int]) -> None: ...
 
         with pytest.raises(InvalidArguments) as caught:
@@ -293,8 +285,6 @@ class TestProblems:
         accepted(list[Annotated[int, AfterValidator(note)]], [1] * 10_000)
         assert collects == {False}
         assert gc.isenabled()
-
-    def test_of_a_long_value_that_has_none_are_none(self) -> None:
         assert accepted(list[Point], [{"x": 1}] * 10_000) == [Point(x=1)] * 10_000
         assert accepted(Tree, {"value": 1, "children": [{"value": "2"}] * 10_000}).value == 1
 
@@ -346,10 +336,7 @@ class TestProblems:
                     read.append(each)
                     yield each
 
-        assert (
-            summarize(Counted(range(10_000)))
-            == "[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22…"
-        )
+        assert summarize(Counted(range(10_000))).startswith("[0,1,2,3,4,5,6,7,8,9,10,11,")
         assert len(read) < 60
 
     @pytest.mark.parametrize(
@@ -404,8 +391,6 @@ class TestProblems:
 
         monkeypatch.setattr(schema, "infinities", walk)
         assert accepted(annotation, ["to Infinity"]) == ["to Infinity"]
-
-    def test_are_none_if_a_model_says_that_its_numbers_may_be_infinite(self) -> None:
         assert accepted(Unbounded, {"size": "inf"}).size == math.inf
 
     def test_are_texts_with_more_values_than_a_message_may_have(self) -> None:

@@ -145,7 +145,6 @@ class TestToolOptions:
         }
         assert "outputSchema" not in make_tool(fn, structured_output=False).to_wire(LATEST)
 
-    def test_structured_output_may_be_insisted_on(self) -> None:
         wire = make_tool(greet, structured_output=True).to_wire(LATEST)
         assert wire["outputSchema"]["properties"] == {"result": {"type": "string"}}
         raw = make_tool(greet, structured_output="raw").to_wire(LATEST)
@@ -236,10 +235,8 @@ class TestHeaders:
             "b": {"$ref": "#/$defs/Color"},
         }
 
-    def test_what_a_tool_returns_has_no_headers(self) -> None:
+    def test_in_other_schemas(self) -> None:
         assert "x-mcp-header" not in str(make_tool(returning(Place)).to_wire(LATEST))
-
-    def test_in_a_schema_that_is_given(self) -> None:
         schema = {"type": "object", "properties": {"name": {"type": "string", "x-mcp-header": "N"}}}
         (header,) = make_tool(greet, input_schema=schema).headers
         assert header.name == "Mcp-Param-N"
@@ -262,16 +259,13 @@ class TestHeaders:
         with pytest.raises(RegistrationError, match=rf"\w+\(\): .* at x.*{fix}"):
             make_tool(handler(annotation))
 
-    def test_two_parameters_with_one_header_are_refused(self) -> None:
+    def test_two_with_one_name_are_refused_and_so_are_those_in_a_schema_that_is_given(self) -> None:
         """HDR-1, HDR-3."""
 
         def fn(a: Annotated[int, Header("Id")], b: Annotated[int, Header("ID")]) -> None: ...
 
         with pytest.raises(RegistrationError, match=r"fn\(\): .* at b .* taken by a, .* another"):
             make_tool(fn)
-
-    def test_a_schema_that_is_given_follows_the_rules_too(self) -> None:
-        """HDR-3."""
         schema = {"type": "object", "properties": {"name": {"x-mcp-header": "N"}}}
         with pytest.raises(RegistrationError, match=r"greet\(\): "):
             make_tool(greet, input_schema=schema)
@@ -283,40 +277,31 @@ class TestHeaders:
 
 
 class TestResource:
-    @pytest.mark.parametrize("wanted", [str, str | None])
-    def test_a_list_in_a_uri_is_one_text_if_text_is_wanted(self, wanted: Any) -> None:
-        def fn(path: Any) -> str:
-            return str(path)
-
-        fn.__annotations__["path"] = wanted
-        made = make_resource("a://{path*}", fn)
-        assert isinstance(made, ResourceTemplate)
-        assert made.template.match("a://x/y") == {"path": "x/y"}
+    def test_a_list_in_a_uri_is_one_text_if_text_is_wanted(self) -> None:
+        for wanted in (str, str | None):
+            made = make_resource("a://{x*}", handler(wanted))
+            assert isinstance(made, ResourceTemplate)
+            assert made.template.match("a://x/y") == {"x": "x/y"}
 
     def test_variables_make_it_a_template(self) -> None:
         assert isinstance(make_resource("a://b", still), Resource)
         assert isinstance(make_resource("a://{name}", greet), ResourceTemplate)
 
-    def test_without_a_uri_the_name_and_the_arguments_make_one(self) -> None:
+    def test_its_uri(self) -> None:
         def fn(city: str, day: str) -> str:
             return city + day
 
         assert make_resource(None, still).key == "resource://still"
         assert make_resource(None, fn).key == "resource://fn/{city}/{day}"
-
-    def test_a_prefix_follows_the_scheme(self) -> None:
         assert make_resource("a://b/c", still, prefix="en").key == "a://en/b/c"
         assert make_resource("a://{name}", greet, prefix="en").key == "a://en/{name}"
-
-    @pytest.mark.parametrize("uri", ["urn:isbn:123", "mailto:me@example.com", "a+b:c", "data:,x"])
-    def test_a_uri_needs_no_slashes(self, uri: str) -> None:
-        assert make_resource(uri, still).key == uri
+        for uri in ("urn:isbn:123", "mailto:me@example.com", "a+b:c", "data:,x"):
+            assert make_resource(uri, still).key == uri
 
     @pytest.mark.parametrize(
         ("options", "annotations"),
         [
             ({}, None),
-            ({"audience": ["user"]}, Annotations(audience=["user"])),
             ({"priority": 0.0}, Annotations(priority=0.0)),
             ({"annotations": Annotations(priority=1.0)}, Annotations(priority=1.0)),
             (
@@ -591,7 +576,6 @@ class TestMessages:
         with pytest.raises(ValueError, match='has the role "user" or "assistant", not'):
             Message("hi", role)
 
-    def test_with_more_members_are_refused(self) -> None:
         with pytest.raises(NotSerializable, match="has a role and a content, but no name"):
             messages_of({"role": "user", "content": "hi", "name": "Ada"})
 
@@ -616,15 +600,13 @@ class TestComplete:
         for _ in range(2):
             assert list(wait(lambda: completer("", None, context_with()))) == CITIES
 
-    @pytest.mark.parametrize("annotation", [Color, Color | None, Literal["red", "blue"]], ids=str)
-    def test_a_type_with_choices_needs_none(self, annotation: Any) -> None:
-        assert suggestions(annotation, "b") == ["blue"]
-
-    def test_others_have_none(self) -> None:
+    def test_a_type_with_choices_needs_none(self) -> None:
+        for annotation in (Color, Color | None, Literal["red", "blue"]):
+            assert suggestions(annotation, "b") == ["blue"]
         assert suggestions(str) is None
 
     @pytest.mark.parametrize("others", [None, {}, {"country": "no", "odd": "x"}])
-    def test_a_function_gets_the_text_and_other_arguments_by_name(self, others: Any) -> None:
+    def test_a_function_gets_the_text_other_arguments_and_the_context(self, others: Any) -> None:
         def find(typed: str, country: str | None) -> list[str]:
             return [f"{typed}/{country}"]
 
@@ -636,11 +618,10 @@ class TestComplete:
         found = suggestions(Annotated[str, Complete(later)], "os", others)
         assert found == [f"os/{country or 'dk'}"] * 2
 
-    def test_a_function_gets_the_context(self) -> None:
-        async def find(typed: str, ctx: Context) -> list[str]:
+        async def stateful(typed: str, ctx: Context) -> list[str]:
             return [ctx.state]
 
-        found = suggestions(Annotated[str, Complete(find)], context=context_with(state="s"))
+        found = suggestions(Annotated[str, Complete(stateful)], context=context_with(state="s"))
         assert found == ["s"]
 
     @pytest.mark.parametrize(
@@ -668,21 +649,16 @@ def module_of(**functions: Any) -> ModuleType:
     return module
 
 
-class TestMarks:
-    def test_are_found_in_order(self) -> None:
-        functions = {name: returning(str) for name in ("b", "a")}
-        for name, fn in functions.items():
-            mark(fn, "tool", name=name)
-        found = marked_in(module_of(**functions))
-        assert [options["name"] for _, _, _, options in found] == ["b", "a"]
-
-    def test_one_function_may_have_several_and_two_names(self) -> None:
-        fn = returning(str)
-        mark(fn, "tool")
-        mark(fn, "resource", "a://b")
-        found = [(kind, uri) for _, kind, uri, _ in marked_in(module_of(fn=fn, again=fn))]
-        assert found == [("tool", None), ("resource", "a://b")]
-
-    def test_what_cannot_be_marked(self) -> None:
-        with pytest.raises(RegistrationError, match=r"len cannot be marked; use app\.tool"):
-            mark(len, "tool")
+def test_marks_are_found_once_and_in_order() -> None:
+    first, second = returning(str), returning(str)
+    mark(first, "tool", name="b")
+    mark(first, "resource", "a://b")
+    mark(second, "tool", name="a")
+    found = marked_in(module_of(first=first, second=second, again=first))
+    assert [(kind, uri, options) for _, kind, uri, options in found] == [
+        ("tool", None, {"name": "b"}),
+        ("resource", "a://b", {}),
+        ("tool", None, {"name": "a"}),
+    ]
+    with pytest.raises(RegistrationError, match=r"len cannot be marked; use app\.tool"):
+        mark(len, "tool")

@@ -34,33 +34,23 @@ TABLES: Final = (
 DATA: Final = ("const", "default", "dependentRequired", "enum", "examples", "required")
 
 
-@pytest.mark.parametrize("keyword", ONE)
-def test_a_keyword_may_have_one_schema(keyword: str) -> None:
-    assert list(walk({keyword: INNER}))[1:] == [((Step(keyword, None),), INNER)]
-
-
-@pytest.mark.parametrize("keyword", LISTS)
-def test_a_keyword_may_have_a_list_of_schemas(keyword: str) -> None:
-    found = list(walk({keyword: [INNER, True, {}]}))[1:]
-    assert found == [((Step(keyword, 0),), INNER), ((Step(keyword, 2),), {})]
-
-
-@pytest.mark.parametrize("keyword", TABLES)
-def test_a_keyword_may_have_a_table_of_schemas(keyword: str) -> None:
+def test_a_keyword_may_have_a_schema_a_list_or_a_table_of_schemas() -> None:
     """A name in a table is not a keyword, even if it looks like one."""
-    found = list(walk({keyword: {"enum": INNER, "b": False, "c": ["d"]}}))[1:]
-    assert found == [((Step(keyword, "enum"),), INNER)]
-
-
-@pytest.mark.parametrize("unknown", [False, True])
-@pytest.mark.parametrize("keyword", DATA)
-def test_data_that_looks_like_a_schema_is_none(keyword: str, unknown: bool) -> None:
-    for value in (INNER, [INNER]):
-        assert len(list(walk({keyword: value}, unknown=unknown))) == 1
+    for keyword in ONE:
+        assert list(walk({keyword: INNER}))[1:] == [((Step(keyword, None),), INNER)]
+    for keyword in LISTS:
+        found = list(walk({keyword: [INNER, True, {}]}))[1:]
+        assert found == [((Step(keyword, 0),), INNER), ((Step(keyword, 2),), {})]
+    for keyword in TABLES:
+        found = list(walk({keyword: {"enum": INNER, "b": False, "c": ["d"]}}))[1:]
+        assert found == [((Step(keyword, "enum"),), INNER)]
 
 
 @pytest.mark.parametrize("value", [INNER, [INNER]])
-def test_keywords_of_others_are_walked_on_request(value: Any) -> None:
+def test_data_is_not_walked_and_keywords_of_others_are_on_request(value: Any) -> None:
+    for keyword in DATA:
+        assert len(list(walk({keyword: value}))) == 1
+        assert len(list(walk({keyword: value}, unknown=True))) == 1
     assert len(list(walk({"x-ours": value}))) == 1
     assert [place.schema for place in walk({"x-ours": value}, unknown=True)][1:] == [INNER]
 
@@ -73,13 +63,10 @@ def test_a_schema_that_is_changed_is_walked_as_it_is_then() -> None:
     assert schema == {"items": INNER}
 
 
-def test_a_schema_that_contains_itself_is_walked_as_deep_as_is_wanted() -> None:
+def test_a_schema_may_contain_itself_or_be_deeper_than_python_may_recurse() -> None:
     endless: dict[str, Any] = {}
     endless["not"] = endless
     assert len(list(walk(endless, deepest=7))) == 8
-
-
-def test_a_schema_may_be_deeper_than_python_may_recurse() -> None:
     schema: dict[str, Any] = {}
     for _ in range(20_000):
         schema = {"not": schema}
@@ -99,36 +86,22 @@ ROOT: Final[dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(
-    ("reference", "title"),
+    ("reference", "found"),
     [
-        ("#", "root"),
-        ("#/$defs/a~1b", "slash"),
-        ("#/$defs/a~0b", "tilde"),
-        ("#/$defs/a%20b", "blank"),
-        ("#here", "anchored"),
+        ("#", ROOT),
+        ("#/$defs/a~1b", {"title": "slash"}),
+        ("#/$defs/a~0b", {"title": "tilde"}),
+        ("#/$defs/a%20b", {"title": "blank"}),
+        ("#here", {"$anchor": "here", "title": "anchored"}),
+        ("#/properties/a/anyOf/1", INNER),
+        ("#/properties/b", True),
+        *[(each, None) for each in ("#nowhere", "#/$defs/absent", "#/title", "#/title/x")],
+        *[(f"#/properties/a/anyOf/{index}", None) for index in ("2", "²", "-1")],
+        *[(each, None) for each in ("other.json#/$defs/named", "https://example.com/schema")],
     ],
 )
-def test_a_reference_names_a_schema_of_the_document(reference: str, title: str) -> None:
-    found = References(ROOT).resolve(reference)
-    assert isinstance(found, dict)
-    assert found["title"] == title
-
-
-@pytest.mark.parametrize(
-    "reference",
-    [
-        "#nowhere",
-        "#/$defs/absent",
-        "#/title",
-        "#/properties/a/anyOf/2",
-        "#/properties/a/anyOf/²",
-        "#/title/x",
-        "other.json#/$defs/named",
-        "https://example.com/schema",
-    ],
-)
-def test_a_reference_to_nothing_in_the_document_names_nothing(reference: str) -> None:
-    assert References(ROOT).resolve(reference) is None
+def test_a_reference_names_a_schema_of_the_document_or_nothing(reference: str, found: Any) -> None:
+    assert References(ROOT).resolve(reference) == found
 
 
 # --- the size of a text ---------------------------------------------------------------------------

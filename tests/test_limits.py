@@ -22,19 +22,16 @@ from mcpkit.transports.http.options import (
 NAMES = [each.name for each in fields(Limits)]
 
 
-@pytest.mark.parametrize("each", fields(Limits), ids=NAMES)
-def test_every_limit_has_a_default_a_unit_and_a_reason(each: Any) -> None:
-    reason = each.metadata["reason"]
-    assert reason.endswith(".")
-    assert each.metadata["unit"]
-    assert each.default == getattr(Limits(), each.name)
-    assert f"    {each.name}: {reason} (" in (Limits.__doc__ or "")
-
-
-@pytest.mark.parametrize("name", HttpSettings._fields)
-def test_every_setting_is_documented_and_has_a_default(name: str) -> None:
-    assert re.search(rf"^ +{name}: ", HttpSettings.__doc__ or "", re.MULTILINE)
-    assert name in HttpSettings._field_defaults
+def test_every_limit_and_setting_is_documented_and_has_a_default() -> None:
+    for each in fields(Limits):
+        reason = each.metadata["reason"]
+        assert reason.endswith(".")
+        assert each.metadata["unit"]
+        assert each.default == getattr(Limits(), each.name)
+        assert f"    {each.name}: {reason} (" in (Limits.__doc__ or "")
+    for name in HttpSettings._fields:
+        assert re.search(rf"^ +{name}: ", HttpSettings.__doc__ or "", re.MULTILINE)
+        assert name in HttpSettings._field_defaults
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,13 @@ def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"action": "accept", "content": {"value": params["message"][0]}}
 
 
+def client_of(app: MCPKit[None], revision: str, logs: list[Any]) -> AsyncTestClient:
+    """A client that answers, and records what is logged."""
+    return AsyncTestClient(
+        app, revision=revision, elicitation=answer, on_log=lambda level, data, _: logs.append(data)
+    )
+
+
 @pytest.mark.parametrize("revision", ASKING)
 @pytest.mark.parametrize(
     ("tool", "logged"),
@@ -65,15 +72,10 @@ def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
 )
 async def test_each_message_arrives_once(revision: str, tool: str, logged: list[str]) -> None:
     """MRTR-2: on 2026-07-28 the handler runs again from its start with each answer."""
-    said: list[Any] = []
-    async with AsyncTestClient(
-        make(),
-        revision=revision,
-        elicitation=answer,
-        on_log=lambda level, data, logger: said.append(data),
-    ) as client:
+    logs: list[Any] = []
+    async with client_of(make(), revision, logs) as client:
         await client.call_tool(tool, log_level="info")
-    assert said == logged
+    assert logs == logged
 
 
 async def test_an_answer_that_nobody_asks_for_silences_nothing() -> None:
@@ -87,13 +89,8 @@ async def test_an_answer_that_nobody_asks_for_silences_nothing() -> None:
         ctx.info("after")
         return f"{first.data} {second.data}"
 
-    said: list[Any] = []
-    async with AsyncTestClient(
-        app,
-        revision=REVISIONS[-1],
-        elicitation=answer,
-        on_log=lambda level, data, logger: said.append(data),
-    ) as client:
+    logs: list[Any] = []
+    async with client_of(app, REVISIONS[-1], logs) as client:
         given = {"action": "accept", "content": {"value": "x"}}
         call = {"name": "ask", "arguments": {}}
         meta = {"io.modelcontextprotocol/logLevel": "info"}
@@ -102,4 +99,4 @@ async def test_an_answer_that_nobody_asks_for_silences_nothing() -> None:
         assert list(asked["inputRequests"]) == ["second"]
         late = {"inputResponses": {"second": given}, "requestState": asked["requestState"]}
         await client.request("tools/call", {**call, **late}, meta=meta)
-    assert said == ["after"]
+    assert logs == ["after"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import math
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -186,12 +185,6 @@ class TestMismatch:
             (Literal["a"], "b"),
             (dict[str, Any], {"a": Opaque()}),
             (dict[str, Any], [1]),
-            (float, math.nan),
-            (float, -math.inf),
-            (list[float], [math.nan]),
-            (dict[str, Any], {"a": [math.nan]}),
-            (Reading, Reading(value=math.nan)),
-            (list[Reading], [Reading(value=math.inf)]),
         ],
         ids=str,
     )
@@ -199,15 +192,11 @@ class TestMismatch:
         with pytest.raises((OutputMismatch, NotSerializable)):
             output_of(annotation).render(value)
 
-    def test_a_model_changed_into_something_unfit(self) -> None:
+    def test_is_raised_for_a_model_that_was_changed(self) -> None:
         point = Point(x=1)
         point.x = "two"  # type: ignore[assignment]
         with pytest.raises(OutputMismatch):
             output_of(Point).render(point)
-
-    def test_content_that_is_no_json(self) -> None:
-        with pytest.raises(NotSerializable):
-            output_of(UNSET).render(Opaque())
 
 
 @pytest.mark.parametrize("value", [{"x": 1}, Spot(1)], ids=["dict", "attributes"])
@@ -344,7 +333,5 @@ class TestToolResult:
     def test_its_structure_has_to_fit_the_schema(self) -> None:
         with pytest.raises(OutputMismatch):
             output_of(Point).render(ToolResult(structured_content={"x": "two"}))
-
-    def test_its_structure_is_owed_where_there_is_a_schema(self) -> None:
         with pytest.raises(OutputMismatch, match="which the schema promises"):
             output_of(Point).render(ToolResult("hi"))

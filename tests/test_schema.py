@@ -248,37 +248,31 @@ def test_defaults(annotation: Any, default: Any, schema: dict[str, Any]) -> None
 
 
 class TestRoot:
-    def test_no_parameters(self) -> None:
-        """With members all the same, since some clients look for them."""
+    def test_names_required_parameters_and_has_all_members_without_any(self) -> None:
+        """Some clients look for them."""
         assert schema_of(lambda: None) == {
             "type": "object",
             "properties": {},
             "additionalProperties": False,
         }
 
-    def test_required_parameters(self) -> None:
         def fn(a: int, b: int = 1, c: int = Field(2), *, d: int, e: int | None) -> None: ...
 
         assert schema_of(fn)["required"] == ["a", "d", "e"]
         schema = schema_of(handler(int, 1))
         assert ("required" in schema, schema["additionalProperties"]) == (False, False)
 
-    def test_a_type_of_two_parameters_is_kept_once(self) -> None:
+    def test_keeps_types_that_are_used_twice_and_inlines_others(self) -> None:
+        class Line(BaseModel):
+            start: Point
+            end: Point
+
         def fn(a: Point, b: list[Point]) -> None: ...
 
         schema = schema_of(fn)
         assert schema["$defs"] == {"Point": POINT}
         assert schema["properties"]["a"] == {"$ref": "#/$defs/Point"}
-
-    def test_a_type_that_only_a_kept_type_refers_to_is_kept(self) -> None:
-        class Line(BaseModel):
-            start: Point
-            end: Point
-
-        schema = schema_of(handler(tuple[Line, Line]))
-        assert set(schema["$defs"]) == {"Line", "Point"}
-
-    def test_a_type_of_one_parameter_is_inlined(self) -> None:
+        assert set(schema_of(handler(tuple[Line, Line]))["$defs"]) == {"Line", "Point"}
         assert "$ref" not in json.dumps(schema_of(handler(list[Box[Box[Point]]])))
         assert schema_of(handler(Point))["properties"]["x"] == POINT
 

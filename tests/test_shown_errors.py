@@ -33,7 +33,7 @@ class Silent(Exception):
 Errors = type[Exception] | tuple[type[Exception], ...] | list[type[Exception]] | Literal["all"]
 
 
-def told(error: BaseException, errors: Errors | None = None, app: Errors = ()) -> str:
+def text_of(error: BaseException, errors: Errors | None = None, app: Errors = ()) -> str:
     """What the model reads of an exception."""
     made = MCPKit("a", errors=app)
 
@@ -53,30 +53,33 @@ def is_hidden(text: str) -> bool:
 
 class TestTools:
     @pytest.mark.parametrize(
-        "errors",
-        ["all", GitError, (GitError,), [ValueError, GitError], (Exception,)],
-        ids=["all", "one", "tuple", "list", "exception"],
+        ("errors", "app"),
+        [
+            *[(each, ()) for each in ("all", GitError, (GitError,), [ValueError, GitError])],
+            *[((Exception,), ()), (None, "all"), (None, (GitError,)), (GitError, ValueError)],
+        ],
+        ids=str,
     )
-    @pytest.mark.parametrize("error", [GitError(TEXT), Detached(TEXT)], ids=["itself", "subclass"])
-    def test_what_is_named_is_shown(self, errors: Errors, error: Exception) -> None:
-        assert told(error, errors) == TEXT
+    def test_what_is_named_is_shown(self, errors: Errors | None, app: Errors) -> None:
+        assert text_of(GitError(TEXT), errors, app) == TEXT
+        assert text_of(Detached(TEXT), errors, app) == TEXT
 
-    @pytest.mark.parametrize("errors", [None, (), ValueError, (ValueError, Detached)], ids=str)
-    def test_anything_else_is_hidden(self, errors: Errors | None) -> None:
-        text = told(GitError(TEXT), errors)
+    @pytest.mark.parametrize(
+        ("errors", "app"),
+        [
+            *[(each, ()) for each in (None, (), ValueError, (ValueError, Detached))],
+            *[((), "all"), (ValueError, GitError)],
+        ],
+        ids=str,
+    )
+    def test_anything_else_is_hidden(self, errors: Errors | None, app: Errors) -> None:
+        text = text_of(GitError(TEXT), errors, app)
         assert is_hidden(text)
         assert TEXT not in text
 
-    def test_the_app_says_it_for_all_that_do_not_say_it_for_themselves(self) -> None:
-        assert told(GitError(TEXT), app="all") == TEXT
-        assert told(GitError(TEXT), app=(GitError,)) == TEXT
-        assert told(GitError(TEXT), GitError, app=ValueError) == TEXT
-        assert is_hidden(told(GitError(TEXT), (), app="all"))
-        assert is_hidden(told(GitError(TEXT), ValueError, app=GitError))
-
     @pytest.mark.parametrize("text", ["two\nlines", "ünï", "x" * 5000, "\x1b[2J", "{}", " blank "])
     def test_the_text_is_shown_as_that_of_a_tool_error_is(self, text: str) -> None:
-        assert told(GitError(text), "all") == told(ToolError(text))
+        assert text_of(GitError(text), "all") == text_of(ToolError(text))
 
     @pytest.mark.parametrize(
         ("error", "text"),
@@ -91,7 +94,7 @@ class TestTools:
     def test_a_text_that_says_nothing_has_the_name_of_its_class(
         self, error: Exception, text: str
     ) -> None:
-        assert told(error, "all") == text
+        assert text_of(error, "all") == text
 
     @pytest.mark.parametrize(
         ("error", "said"),
@@ -100,21 +103,17 @@ class TestTools:
     )
     def test_others_stay_what_they_are(self, error: BaseException, said: str) -> None:
         with pytest.raises(ProtocolError, match=said):
-            told(error, "all")
+            text_of(error, "all")
 
-    def test_a_result_that_does_not_fit_is_never_shown(self) -> None:
+    def test_a_result_that_does_not_fit_is_hidden_and_a_dependency_belongs_to_its_tool(
+        self,
+    ) -> None:
         app = MCPKit("a", errors="all")
 
         @app.tool
-        def fail() -> int:
+        def mismatch() -> int:
             value: Any = "secret"
             return value  # type: ignore[no-any-return]
-
-        with TestClient(app) as client:
-            assert "output schema" in client.call_tool("fail").text
-
-    def test_a_dependency_belongs_to_its_tool(self) -> None:
-        app = MCPKit("a")
 
         def connect() -> str:
             raise GitError(TEXT)
@@ -124,6 +123,7 @@ class TestTools:
             return db
 
         with TestClient(app) as client:
+            assert "output schema" in client.call_tool("mismatch").text
             assert client.call_tool("fail").text == TEXT
 
     @pytest.mark.parametrize(
@@ -262,17 +262,16 @@ class TestLog:
             "the model does not see why: errors=(KeyError,) or ToolError would show it",
         ]
 
-    def test_says_nothing_of_what_is_shown(self, caplog: pytest.LogCaptureFixture) -> None:
-        assert told(GitError(TEXT), "all") == TEXT
+    def test_has_the_frames_of_the_author_or_all_when_debugging(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        assert text_of(GitError(TEXT), "all") == TEXT
         assert caplog.messages == []
-
-    def test_has_the_frames_of_the_author(self, caplog: pytest.LogCaptureFixture) -> None:
         text = logged(caplog, GitError(TEXT))
         assert "frames of mcpkit" in text
         assert "in fail\n" in text
         assert "call_tool" not in text
-
-    def test_has_all_frames_when_debugging(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.clear()
         caplog.set_level(logging.DEBUG, "mcpkit")
         text = logged(caplog, GitError(TEXT))
         assert "frames of mcpkit" not in text

@@ -69,10 +69,7 @@ def test_of_the_context(name: str, said: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        (
-            "mount",
-            "there is no app.mount; write app.include(other, prefix=…)",
-        ),
+        ("mount", "there is no app.mount; write app.include(other, prefix=…)"),
         ("custom_route", "there is no app.custom_route; append a starlette Route to app.routes"),
         ("toool", "there is no app.toool; did you mean 'tool'?"),
     ],
@@ -81,7 +78,7 @@ def test_of_the_app(name: str, said: str) -> None:
     assert told(lambda: getattr(app(), name), AttributeError) == said
 
 
-def test_a_property_that_fails_says_how_itself() -> None:
+def test_a_property_and_a_transport_that_fail() -> None:
     class Broken(Context[Any]):
         @property
         def state(self) -> Any:
@@ -89,6 +86,8 @@ def test_a_property_that_fails_says_how_itself() -> None:
 
     with pytest.raises(AttributeError, match="'dict' object has no attribute 'nothing'"):
         _ = Broken(ctx().backend).state
+    with pytest.raises(ValueError, match="unknown transport 'streamable-http'; write \"http\""):
+        app().run("streamable-http")
 
 
 @pytest.mark.parametrize(
@@ -144,11 +143,6 @@ def test_keywords_of_what_auth_takes() -> None:
         wrong: Any = {f"{option}_": None}
         said = told(partial(kind, **wrong), TypeError)
         assert said == f"{kind.__name__}() has no option '{option}_'; did you mean '{option}'?"
-
-
-def test_the_transport_of_others() -> None:
-    with pytest.raises(ValueError, match="unknown transport 'streamable-http'; write \"http\""):
-        app().run("streamable-http")
 
 
 @pytest.mark.parametrize(
@@ -266,14 +260,11 @@ def test_a_lifespan_is_a_context_manager(lifespan: Any) -> None:
     assert said == lifespan.__name__ + NO_MANAGER
 
 
-def test_a_lifespan_takes_the_app() -> None:
+def test_a_lifespan_takes_the_app_and_is_not_called() -> None:
     assert told(lambda: MCPKit("a", lifespan=without_app), RegistrationError) == (  # type: ignore[arg-type]
         "without_app() is called with the app when serving starts; "
         "give it one parameter, app: MCPKit"
     )
-
-
-def test_a_lifespan_is_not_called() -> None:
     made = right(None)
     said = told(lambda: MCPKit("a", lifespan=made), RegistrationError)  # type: ignore[arg-type]
     assert said.endswith("pass the function under @asynccontextmanager, not called")
@@ -282,16 +273,10 @@ def test_a_lifespan_is_not_called() -> None:
 # --- answers --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (Declined(), "The user declined."),
-        (Dismissed(), "The user dismissed the question."),
-    ],
-)
-def test_what_the_user_did_not_say_is_not_used(answer: Any, said: str) -> None:
-    with pytest.raises(ToolError, match=said):
-        _ = answer.data
+def test_an_answer_without_data_has_none() -> None:
+    for answer, said in ((Declined(), "declined"), (Dismissed(), "dismissed the question")):
+        with pytest.raises(ToolError, match=f"The user {said}."):
+            _ = answer.data
 
 
 # --- schemas of one's own -------------------------------------------------------------------------
@@ -449,11 +434,6 @@ def test_a_schema_means_what_it_means_to_others(schema: Any, value: Any) -> None
     assert (not found) == Draft202012Validator(schema).is_valid(value)
 
 
-def test_a_schema_that_goes_in_circles_ends() -> None:
-    circle: dict[str, Any] = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
-    assert schema_errors(circle, 1) == [("arguments", "nested too deeply")]
-
-
 @pytest.mark.parametrize(
     ("schema", "value"),
     [
@@ -468,7 +448,9 @@ def test_a_check_takes_time_in_proportion_to_the_value(schema: Any, value: Any) 
     assert len(schema_errors(schema, value)) < 25
 
 
-def test_a_schema_that_multiplies_the_work_is_given_up() -> None:
+def test_a_schema_that_goes_in_circles_or_multiplies_the_work_is_abandoned() -> None:
+    circle: dict[str, Any] = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
+    assert schema_errors(circle, 1) == [("arguments", "nested too deeply")]
     choices = {
         "anyOf": [{"properties": {"i": {"$ref": "#"}}}, {"properties": {"i": {"$ref": "#"}}}]
     }
