@@ -79,11 +79,7 @@ class Keys(Verifier):
         self.required_scopes = required_scopes
 
     async def verify(self, token: str, resource: str | None) -> Principal | None:
-        """Return the owner of a key.
-
-        Every key is compared, in constant time, so that the response time reveals nothing about any
-        of them (AUTH-16).
-        """
+        """Return the owner of a key; the time that it takes reveals nothing (AUTH-16)."""
         from hashlib import sha256
         from hmac import compare_digest
 

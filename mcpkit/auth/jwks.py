@@ -54,8 +54,7 @@ class KeySet:
     async def find(self, kid: object) -> Sequence[Mapping[str, Any]]:
         """Return the keys that may have signed a token; none if the issuer has no such key.
 
-        The issuer is asked for an unknown key at most every ten seconds, and by one request at a
-        time, so that a flood of tokens with made-up keys causes no flood of requests.
+        A flood of tokens with made-up keys causes one request in ten seconds.
         """
         if kid is not None and (not isinstance(kid, str) or len(kid) > MAX_KID):
             return ()
@@ -72,11 +71,8 @@ class KeySet:
         return found
 
     def _known(self, kid: str | None) -> Sequence[Mapping[str, Any]]:
-        if kid is None:
-            return self._keys
-        # Keys of the author need no id.
-        unnamed = kid if self._static else None
-        return [each for each in self._keys if each.get("kid", unnamed) == kid]
+        # A key without an id may be any.
+        return [each for each in self._keys if kid is None or each.get("kid", kid) == kid]
 
     async def _refresh(self) -> None:
         import anyio

@@ -14,11 +14,8 @@ from mcpkit.errors import MCPKitError
 from mcpkit.permissions import scopes_of
 from mcpkit.types import Principal
 
-LOGINS: Final = "MCPKIT_LOGINS"
-"""The environment variable with the default store of an authorization server."""
-
-MAX_SUBJECT: Final = 1024
-"""Characters of a subject, which is part of session ids and of the keys of quotas."""
+LOGINS: Final = "MCPKIT_LOGINS"  # the variable with the default store of an authorization server
+MAX_SUBJECT: Final = 1024  # characters of a subject, a part of session ids and keys of quotas
 
 
 class VerifierUnavailable(MCPKitError):
@@ -97,8 +94,7 @@ class _FunctionVerifier(Verifier):
     async def verify(self, token: str, resource: str | None) -> Principal | None:
         del resource
         found = self._function(token)
-        if inspect.isawaitable(found):
-            found = await found
+        found = await found if inspect.isawaitable(found) else found
         if found is not None and not isinstance(found, Principal):
             raise TypeError("a function of auth= returns a Principal or None")
         return found
@@ -195,31 +191,25 @@ def _verifier(given: Any) -> Verifier:
 # --- claims ---------------------------------------------------------------------------------------
 
 
-def scopes_in(claims: Mapping[str, Any]) -> frozenset[str]:
-    """Return the scopes in claims: ``scope`` (RFC 8693, 4.2), or ``scp`` of some issuers."""
-    found: Any = claims.get("scope", claims.get("scp"))
-    if isinstance(found, str):
-        return frozenset(found.split())
-    if is_array(found):
-        return frozenset(each for each in found if isinstance(each, str))
-    return frozenset()
-
-
 def principal_of(
     claims: Mapping[str, Any], issuer: str, expires_at: float | None
 ) -> Principal | None:
     """Return the principal for verified claims; None if they have no usable subject.
 
-    Its id consists of issuer and subject, because the same subject of another issuer is another
-    user (AUTH-17).
+    The same subject of another issuer is another user (AUTH-17).
     """
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT:
         return None
+    scopes: Any = claims.get("scope", claims.get("scp"))  # RFC 8693, 4.2; some issuers' scp
+    if isinstance(scopes, str):
+        scopes = scopes.split()
     client = claims.get("client_id", claims.get("azp"))
     return Principal(
         f"{issuer}|{subject}",
-        scopes_in(claims),
+        frozenset(each for each in scopes if isinstance(each, str))
+        if is_array(scopes)
+        else frozenset(),
         expires_at,
         claims,
         issuer=issuer,

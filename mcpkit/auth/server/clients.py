@@ -33,13 +33,8 @@ _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
 METHODS: Final = ("none", "client_secret_basic", "client_secret_post")
 _GRANTS: Final = ("authorization_code", "refresh_token")
 
-_DAY: Final = 24 * 3600.0
-_UNUSED: Final = _DAY
-"""Seconds after which a registered client is deleted that has never got a token."""
-
-_USED: Final = 180 * _DAY
-"""Seconds since its last token (or up to half as many) after which a client is deleted."""
-
+_UNUSED: Final = 24 * 3600.0  # seconds after which a client without a token is deleted
+_USED: Final = 180 * _UNUSED  # seconds since its last token, or up to half as many
 MAX_CLIENTS: Final = 10_000
 MAX_REGISTRATIONS: Final = 20  # registrations of one address in an hour
 MAX_FETCHES: Final = 60  # documents fetched for one address in ten minutes
@@ -202,9 +197,8 @@ def _without_port(uri: str) -> SplitResult | None:
     parts = _parts(uri)
     if parts is None or parts.scheme != "http" or "@" in uri:
         return None
-    if parts.hostname not in ("127.0.0.1", "::1", "localhost"):
-        return None
-    return parts._replace(netloc=parts.hostname)
+    is_local = parts.hostname in ("127.0.0.1", "::1", "localhost")
+    return parts._replace(netloc=parts.hostname or "") if is_local else None
 
 
 def _parts(uri: str) -> SplitResult | None:
@@ -242,8 +236,7 @@ def _problem_of(uri: object) -> str:
 def _registration(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record for the metadata of a client (RFC 7591, 2).
 
-    Without ``scope``: clients register with the scopes of the first challenge that they see, and
-    need more later. The user decides which scopes a client gets.
+    Without ``scope``: clients register with the first that they see, and need more later.
     """
     uris: Any = metadata.get("redirect_uris")
     if not is_array(uris) or not 0 < len(uris) <= MAX_URIS:

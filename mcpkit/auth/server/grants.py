@@ -1,8 +1,7 @@
 """Authorization requests, and the grants, codes and tokens that follow from them.
 
-A grant is one record. Its refresh tokens are numbered: each is derived from the grant and its
-number with a key of the server, so that none is stored. A refresh token with an old number is
-stolen, and ends the grant (RFC 9700, 4.14.2).
+Refresh tokens are not stored: each is derived from its grant and its number with a key of the
+server. One with an old number is stolen, and ends the grant (RFC 9700, 4.14.2).
 """
 
 from __future__ import annotations
@@ -28,20 +27,11 @@ from mcpkit.auth.verifiers import EndpointUrls, principal_of
 from mcpkit.types import Principal
 
 _CODE_S: Final = 60.0  # seconds for which a code can be redeemed
-_CODE_KNOWN_S: Final = 600.0
-"""Seconds for which a code is stored, so that its second use ends the grant."""
-
-_GRACE_S: Final = 20.0
-"""Seconds for which the previous refresh token is valid: its response may have been lost."""
-
+_CODE_KNOWN_S: Final = 600.0  # seconds for which its second use ends the grant
+_GRACE_S: Final = 20.0  # for the previous refresh token, whose response may have been lost
 _EARLY_S: Final = 30.0  # seconds before its expiry at which a token of a provider is refreshed
-EXTRA_LIFETIME: Final = 2
-"""Seconds that a token is valid beyond ``expires_in``: its client counts from when it receives the
-token, and the claim is a whole number."""
-
-_LOCK_S: Final = 15.0
-"""Seconds after which the lock of a process that refreshes a provider's token expires."""
-
+EXTRA_LIFETIME: Final = 2  # seconds beyond ``expires_in``, which clients count from the response
+_LOCK_S: Final = 15.0  # seconds for which one process may refresh a provider's token
 _POLL_S: Final = 0.05  # seconds between two checks of that lock
 _FOREVER: Final = 1e9
 MAX_GRANTS: Final = 100_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from hashlib import sha256
@@ -48,7 +47,7 @@ class KeyStore:
         *,
         lifetime: float,
         overlap: float,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float],
     ) -> None:
         from cryptography.fernet import Fernet, MultiFernet
 

@@ -27,6 +27,7 @@ from mcpkit._utils.fetch import (
     fetch,
     fetch_json,
     s256,
+    shorten,
 )
 from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
@@ -52,13 +53,9 @@ log = get_logger("mcpkit.auth")
 
 _FRESH_S: Final = 3600.0  # seconds for which the metadata of a provider are cached
 MAX_NAME: Final = 100
-MAX_CLAIMS: Final = 32 * 1024
-"""Characters of a user's claims as JSON: they are stored with each grant."""
-
+MAX_CLAIMS: Final = 32 * 1024  # characters of a user's claims as JSON, stored with each grant
 MAX_LIFETIME: Final = 1e10
-_CONSUMERS: Final = "9188040d-6c67-4c5b-b112-36a304b66dad"
-"""The tenant of all personal accounts of Microsoft."""
-
+_CONSUMERS: Final = "9188040d-6c67-4c5b-b112-36a304b66dad"  # all personal accounts of Microsoft
 _TENANT: Final = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE
 )
@@ -70,8 +67,7 @@ _TOKEN_CLAIMS: Final = frozenset(
 
 # --- providers ------------------------------------------------------------------------------------
 
-OPENID: Final = ("openid", "profile", "email")
-"""The scopes of OpenID Connect for the identity of a user (Core, 5.4)."""
+OPENID: Final = ("openid", "profile", "email")  # the user's identity (OpenID Connect Core, 5.4)
 
 
 @dataclass(frozen=True)
@@ -374,8 +370,7 @@ class UpstreamLogin(Login):
     async def still(self, user: User) -> User | None:
         """Return a user if ``allow`` still allows them, by their stored claims."""
         found = self._may(user)
-        if inspect.isawaitable(found):
-            found = await found
+        found = await found if inspect.isawaitable(found) else found
         if isinstance(found, User):
             return found
         return user if found is True else None
@@ -528,7 +523,5 @@ def _plain(name: str) -> str:
 
 
 def _error_of(response: Response) -> str:
-    """Return the status and the error code, which contain no secret."""
-    code: Any = response.document.get("error")
-    known = isinstance(code, str) and re.fullmatch(r"[A-Za-z0-9_.-]{1,60}", code) is not None
-    return f"it answers {response.status}" + (f" ({code})" if known else "")
+    """Return the status and the error code, from which all secrets are removed."""
+    return f"it answers {response.status} {shorten(response.document.get('error', ''))}"

@@ -74,8 +74,6 @@ TOKEN: Final = "/token"
 REGISTER: Final = "/register"
 REVOKE: Final = "/revoke"
 KEYS: Final = "/.well-known/jwks.json"
-METADATA: Final = "/.well-known/oauth-authorization-server"
-OPENID: Final = "/.well-known/openid-configuration"
 
 MAX_LOGINS: Final = 10_000  # unfinished logins; one address may have a tenth of them
 MAX_ANSWERS_EACH: Final = 300  # answers of one address to all its logins in ten minutes
@@ -489,8 +487,8 @@ class AuthorizationServer(EmbeddedServer):
 _Endpoint: TypeAlias = Callable[[AuthorizationServer, Request], Awaitable[Response]]
 
 _ENDPOINTS: Final[Mapping[str, tuple[str, _Endpoint]]] = {
-    METADATA: ("GET, HEAD", AuthorizationServer._metadata),
-    OPENID: ("GET, HEAD", AuthorizationServer._metadata),
+    "/.well-known/oauth-authorization-server": ("GET, HEAD", AuthorizationServer._metadata),
+    "/.well-known/openid-configuration": ("GET, HEAD", AuthorizationServer._metadata),
     KEYS: ("GET, HEAD", AuthorizationServer._jwks),
     TOKEN: ("POST", AuthorizationServer._token),
     REGISTER: ("POST", AuthorizationServer._register),
@@ -548,8 +546,7 @@ class _FunctionLogin(Login):
 
     async def answer(self, attempt: LoginAttempt) -> Outcome:
         found = self._ask(attempt)
-        if inspect.isawaitable(found):
-            found = await found
+        found = await found if inspect.isawaitable(found) else found
         if not isinstance(found, (User, Page, Redirect)):
             raise TypeError("a function of login= returns a User, a Page or a Redirect")
         return found

@@ -1,7 +1,6 @@
 """AuthStore: where an authorization server stores clients, logins, codes and grants.
 
-Every method is one atomic change of one record. That is enough, because whatever may happen only
-once, such as the redemption of a code, is one change of the record of that code.
+Every method is one atomic change of one record, and what may happen once is one such change.
 """
 
 from __future__ import annotations
