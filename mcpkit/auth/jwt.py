@@ -106,39 +106,26 @@ class JWT(Verifier):
                 return None
             found = await self._keys.find(header.get("kid"))
             usable = [each for each in found if _is_usable(each, algorithm)]
+            audience = [each for each in self._audience or (resource,) if each]
             for each in usable[:MAX_KEYS]:
-                claims = self._decode(jwt, token, each, algorithm, resource)
-                if claims is not None:
-                    expires_at = float(claims["exp"]) + self._leeway
-                    return principal_of(claims, self._issuer, expires_at)
+                try:
+                    claims: dict[str, Any] = jwt.decode(
+                        token,
+                        jwt.PyJWK(dict(each), algorithm),
+                        algorithms=[algorithm],
+                        audience=audience,
+                        issuer=self._issuer,
+                        leeway=self._leeway,
+                        options={"require": ["exp", "iss", "aud", "sub"]},
+                    )
+                except (jwt.InvalidSignatureError, jwt.InvalidKeyError, jwt.PyJWKError):
+                    continue  # another key may have signed it
+                return principal_of(claims, self._issuer, float(claims["exp"]) + self._leeway)
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             _log(type(error).__name__)
             return None
         _log("no key matches")
         return None
-
-    def _decode(
-        self, jwt: Any, token: str, key: Mapping[str, Any], algorithm: str, resource: str | None
-    ) -> dict[str, Any] | None:
-        """Return the claims of a token; None if another key may have signed it.
-
-        Raises:
-            PyJWTError: The token is not valid under any key.
-        """
-        audience = self._audience or (resource,)
-        try:
-            claims: dict[str, Any] = jwt.decode(
-                token,
-                jwt.PyJWK(dict(key), algorithm),
-                algorithms=[algorithm],
-                audience=[each for each in audience if each],
-                issuer=self._issuer,
-                leeway=self._leeway,
-                options={"require": ["exp", "iss", "aud", "sub"]},
-            )
-        except (jwt.InvalidSignatureError, jwt.InvalidKeyError, jwt.PyJWKError):
-            return None
-        return claims
 
 
 def _is_usable(key: Mapping[str, Any], algorithm: str) -> bool:

@@ -90,9 +90,10 @@ class Clients:
 
     async def find(self, id: str, address: str) -> RegisteredClient:
         """Return a client; `address` is the network of the caller."""
-        given = self._given.get(id)
-        if given is not None:
-            return given
+        if not id or not id.isascii() or not id.isprintable():
+            raise OAuthError("invalid_client", "client_id is missing or malformed")
+        if id in self._given:
+            return self._given[id]
         if self.documents and id.startswith("https://"):
             return await self._described(id, address)
         kept = await self._store.get("client", id)

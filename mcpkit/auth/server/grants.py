@@ -254,7 +254,7 @@ class Grants:
             if number == grant.number - 1 and now - grant.rotated <= _GRACE_S:
                 return await self._issued(id, grant, wanted)
             await self.end(id)
-            raise refused
+            break
         raise refused
 
     async def for_machine(

@@ -499,18 +499,17 @@ def _allowing(allow: Allow | None, provider: Provider) -> Callable[[User], Allow
 
 def _names_of(user: User, provider: Provider) -> list[str]:
     """Return the names of a user for ``allow``."""
-    found: list[str] = []
-    email: Any = user.claims.get("email")
-    verified = isinstance(email, str) and user.claims.get("email_verified") is True
-    for claim in provider.names:
-        value: Any = user.claims.get(claim)
-        # A name that a user chooses must not be the id of another user, or a domain.
-        is_name = isinstance(value, str) and ":" not in value and not value.startswith("@")
-        if is_name and value and (claim != "email" or verified):
-            found.append(value)
-    domain: Any = user.claims.get(provider.domain) if provider.domain else None
-    if not provider.domain and "email" in provider.names and verified:
-        domain = email.rpartition("@")[2]
+    claims = dict(user.claims)
+    email: Any = claims.pop("email", None)
+    if claims.get("email_verified") is True and isinstance(email, str):
+        claims["email"] = email
+    names = [claims.get(each) for each in provider.names]
+    texts = [each for each in names if isinstance(each, str) and each]
+    # A name that a user chooses must not be the id of another user, or a domain.
+    found = [each for each in texts if ":" not in each and not each.startswith("@")]
+    domain: Any = claims.get(provider.domain)
+    if not provider.domain and "email" in provider.names:
+        domain = claims.get("email", "").rpartition("@")[2]
     if isinstance(domain, str) and domain:
         found.append(f"@{domain}")
     # The id is exact, and begins with the key: a name may equal the number of another user.

@@ -275,7 +275,7 @@ class AuthorizationServer(EmbeddedServer):
         if not request.repeated.isdisjoint(("client_id", "redirect_uri")):
             why = "The program has sent client_id or redirect_uri twice"
             raise OAuthError("invalid_request", why)
-        client = await self._find(request, fields.get("client_id", ""))
+        client = await self._clients.find(fields.get("client_id", ""), request.urls.caller)
         redirect_uri = fields.get("redirect_uri", "")
         if not redirect_uri and len(client.redirect_uris) == 1:
             redirect_uri = client.redirect_uris[0]
@@ -462,7 +462,7 @@ class AuthorizationServer(EmbeddedServer):
                 raise OAuthError("invalid_request", "The client authenticates in two ways")
             (id, secret), method = sent, "client_secret_basic"
         try:
-            client = await self._find(request, id)
+            client = await self._clients.find(id, request.urls.caller)
         except OAuthError as error:
             # A temporary failure must not make the client delete its registration.
             raise (error if error.status in (429, 503) else refused) from None
@@ -471,11 +471,6 @@ class AuthorizationServer(EmbeddedServer):
         if secret is not None and not is_secret_of(client, secret):
             raise refused
         return client
-
-    async def _find(self, request: Request, id: str) -> RegisteredClient:
-        if not id or not id.isascii() or not id.isprintable():
-            raise OAuthError("invalid_client", "client_id is missing or malformed")
-        return await self._clients.find(id, request.urls.caller)
 
     async def _register(self, request: Request) -> Response:
         if not self._clients.dynamic:

@@ -185,10 +185,10 @@ class LoginChooser(Login):
     async def answer(self, attempt: LoginAttempt) -> Outcome:
         """Start the chosen login, or pass it the browser's answer."""
         number: int | None = attempt.memory.get("login")
-        wanted = None if attempt.posted else attempt.fields.get("chosen")
-        is_new = wanted is not None and wanted in map(str, range(len(self._logins)))
+        wanted = "" if attempt.posted else attempt.fields.get("chosen", "")
+        is_new = wanted in map(str, range(len(self._logins)))
         if is_new:
-            number = int(wanted or 0)
+            number = int(wanted)
         elif number is None or attempt.place != self._logins[number].key:
             # Or one provider could replay the answer of another one (RFC 9700, 4.4.2).
             return await self.begin(attempt)
