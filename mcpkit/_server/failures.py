@@ -99,17 +99,14 @@ def shown_text(error: BaseException, errors: tuple[type[Exception], ...]) -> str
     """Return the text of an exception if its class is shown; of a group, all must be."""
     if not errors:
         return None
-    inner: Sequence[BaseException] = getattr(error, "exceptions", ())
-    if inner:
-        texts = [shown_text(each, errors) for each in inner]
-        return None if None in texts else "\n".join(filter(None, texts))
-    if not isinstance(error, errors):
-        return None
-    text = str(error)
-    # The text of a KeyError is the key alone, and some exceptions have none.
-    if isinstance(error, KeyError):
-        return f"{type(error).__name__}: {text}"
-    return text or type(error).__name__
+    texts: list[str] = []
+    for each in leaves(error):
+        if not isinstance(each, errors):
+            return None
+        name, text = type(each).__name__, str(each)
+        # The text of a KeyError is the key alone, and some exceptions have none.
+        texts.append(f"{name}: {text}" if isinstance(each, KeyError) else text or name)
+    return "\n".join(texts)
 
 
 def unwrap(error: BaseException) -> BaseException:
@@ -132,7 +129,7 @@ def internal_error(
     how = ""
     if entry is not None and entry.tells_how and isinstance(error, Exception):
         entry.tells_how = False
-        names = ", ".join(dict.fromkeys(_names(error)))
+        names = ", ".join(dict.fromkeys(type(each).__name__ for each in leaves(error)))
         how = f"; the model does not see why: errors=({names},) or ToolError would show it"
     log.error("%s (%s, request %r)%s", what, reference, context.request_id, how, exc_info=error)
     context.backend.on_exception(error)
@@ -153,10 +150,10 @@ def _is_result(error: ProtocolError, request: Request) -> bool:
     return isinstance(error, MissingClientCapability)
 
 
-def _names(error: BaseException) -> Iterator[str]:
-    """Yield the class names of an exception, or of all exceptions in a group."""
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception, or all exceptions in a group."""
     inner: Sequence[BaseException] = getattr(error, "exceptions", ())
     if not inner:
-        yield type(error).__name__
+        yield error
     for each in inner:
-        yield from _names(each)
+        yield from leaves(each)

@@ -7,7 +7,6 @@ run of a task) acts on it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -19,7 +18,7 @@ from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import InputRequest
 from mcpkit._server.channel import do_nothing
-from mcpkit._server.failures import error_result, to_protocol_error
+from mcpkit._server.failures import error_result, leaves, to_protocol_error
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
 from mcpkit._utils.quota import ANONYMOUS
@@ -65,6 +64,9 @@ class RunHost:
     threads: Threads
     """The worker threads for blocking functions."""
 
+    on_exception: Callable[[Request, BaseException], object] | None = None
+    """Called with the exception behind a failure."""
+
     @property
     def is_closing(self) -> bool:
         """True if every run of the host ends."""
@@ -90,16 +92,6 @@ class RunHost:
 
     def close_stream(self, request: Request, retry: float | None) -> None:
         """Close the connection that a request's messages go to. From any thread."""
-
-    def on_exception(self, request: Request, error: BaseException) -> None:
-        """Note the exception behind a failure."""
-
-    def announce_task(self, id: str) -> None:
-        """Notify the client of a task that one of its requests has created."""
-
-    def attach_task(self, id: str, request: Request) -> AbstractContextManager[object]:
-        """Send the messages of a task with a request that waits for it, inside the context."""
-        return nullcontext()
 
 
 class Run:
@@ -146,7 +138,9 @@ class Run:
         except Exception as error:
             outcome = self._input_required() or self.failed(error)
         except BaseException as error:
-            if _is_suspension(error):
+            # The others of a group are raised again by the next round, unless they depend on the
+            # answers.
+            if any(isinstance(each, Suspended) for each in leaves(error)):
                 if not self._is_abandoned:
                     outcome = self._input_required()
                 return
@@ -288,7 +282,8 @@ class Run:
 
     def on_exception(self, error: BaseException) -> None:
         """Pass on the exception behind a failure, for tests."""
-        self.session.on_exception(self.request, error)
+        if self.session.on_exception is not None:
+            self.session.on_exception(self.request, error)
 
     # --- threads and resources --------------------------------------------------------------------
 
@@ -331,15 +326,3 @@ async def _use(context: Context[Any], tools: Mapping[str, Tool], use: ToolUse) -
     found = await context.step(f"tool {use.name} {use.id}", run)
     blocks = [wire.block_from_wire(each) for each in found["content"]]
     return ToolUseResult(use.id, blocks, found["isError"])
-
-
-def _is_suspension(error: BaseException) -> bool:
-    """Return True for `Suspended`, also in a group.
-
-    The other exceptions of a group are raised again by the next round, unless they depend on the
-    answers.
-    """
-    if isinstance(error, Suspended):
-        return True
-    inner: Sequence[BaseException] = getattr(error, "exceptions", ())
-    return any(map(_is_suspension, inner))

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
+from collections.abc import Callable, Mapping
 from types import CoroutineType
 from typing import Any, Final, TypeVar, cast
 
@@ -35,11 +33,9 @@ from mcpkit._protocol.messages import Encoded, Id, notification_text, parse
 from mcpkit._protocol.revisions import ClientProfile, Notice, Revision
 from mcpkit._server.channel import Channel, SessionState, do_nothing
 from mcpkit._server.encoding import encode_result
-from mcpkit._server.registry import check_uri
 from mcpkit._server.run import ABANDONED, Failed, Outcome, Run, RunHost
 from mcpkit._server.server import Server
 from mcpkit._server.subscriptions import Subscriptions
-from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.logs import log
 from mcpkit._utils.text import quote
 from mcpkit.context import Context
@@ -90,9 +86,6 @@ class Session(RunHost):
     ) -> None:
         self.server = server
         self.on_writable: Callable[[], None] = do_nothing
-        self.report_exception: Callable[[Request, BaseException], None] = lambda request, error: (
-            None
-        )
         self._channel = channel
         self._loop = loop
         self._connection = connection or Connection()
@@ -208,7 +201,7 @@ class Session(RunHost):
 
     def start_notifying(self) -> None:
         """Notify the client of changes from now on."""
-        self._subscribed().start_notifying()
+        self.subscriptions.start_notifying()
 
     def stop_notifying(self) -> None:
         """Stop notifying the client of changes."""
@@ -244,7 +237,7 @@ class Session(RunHost):
         if state.log_level is not None:
             self._log_rank = LOG_RANK[state.log_level]
         if state.watched:
-            self._subscribed().watch(state.watched)
+            self.subscriptions.watch(state.watched)
 
     @property
     def is_closing(self) -> bool:
@@ -400,44 +393,6 @@ class Session(RunHost):
         self._log_rank = LOG_RANK[level]
         return {}
 
-    def subscribe(self, run: Run) -> Any:
-        """``resources/subscribe``: see `Subscriptions.subscribe`."""
-        catalog, request = run.server.catalog, run.request
-        act = partial(self._subscribed().subscribe, catalog, request)
-        return self._once_allowed(run, [request.params.get("uri")], act)
-
-    def unsubscribe(self, run: Run) -> Mapping[str, Any]:
-        """``resources/unsubscribe``: see `Subscriptions.unsubscribe`."""
-        return self._subscribed().unsubscribe(run.request)
-
-    def listen(self, run: Run) -> Any:
-        """``subscriptions/listen``: see `Subscriptions.listen`. It is answered later."""
-        catalog, request = run.server.catalog, run.request
-        wanted = request.params.get("notifications")
-        uris = wanted.get("resourceSubscriptions") if is_object(wanted) else None
-        act = partial(self._subscribed().listen, catalog, request)
-        return self._once_allowed(run, uris if is_array(uris) else [], act)
-
-    def _once_allowed(self, run: Run, uris: Sequence[object], act: Callable[[], T]) -> Any:
-        """Act at once, or when the predicates of the resources have allowed it."""
-        checks: list[Callable[[], Awaitable[None]]] = []
-        for uri in uris if run.request.origin is not None else ():
-            if not isinstance(uri, str) or len(checks) > self.server.settings.max_subscriptions:
-                break  # the request is invalid, as `act` will say
-            check_uri(uri)
-            found = run.server.catalog.resource(uri)
-            if found is not None and found[0].allow is not None:
-                checks.append(partial(found[0].admit, uri, found[1], Context(run)))
-        if not checks:
-            return act()
-
-        async def act_when_allowed() -> T:
-            for check in checks:
-                await check()
-            return act()
-
-        return act_when_allowed()
-
     def end_listens(self, *, announce: bool) -> None:
         """End every stream of changes from this side (SUB-6).
 
@@ -450,19 +405,9 @@ class Session(RunHost):
                     text = encode_result(self.server, request, Encoded(b"", tag))
                     self._channel.answer(request, self._connection.send_result(request, text))
 
-    def on_exception(self, request: Request, error: BaseException) -> None:
-        """Pass on the exception behind a failure."""
-        self.report_exception(request, error)
-
-    def announce_task(self, id: str) -> None:
-        """Notify the client of a task that one of its requests has created (2025-11-25)."""
-        self._subscribed().announce_task(id)
-
-    def attach_task(self, id: str, request: Request) -> AbstractContextManager[object]:
-        """Send the messages of a task with a request that waits for it, inside the context."""
-        return self._subscribed().attach_task(id, request)
-
-    def _subscribed(self) -> Subscriptions:
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """The subscriptions of the client."""
         # Most sessions never subscribe.
         if self._subscriptions is None:
             self._subscriptions = Subscriptions(
@@ -612,10 +557,10 @@ def _session_handler(act: Callable[[Session, Run], Any]) -> Handler:
 
 
 SESSION_HANDLERS: Final[Mapping[str, Handler]] = {
-    "subscribe": _session_handler(Session.subscribe),
-    "unsubscribe": _session_handler(Session.unsubscribe),
+    "subscribe": _session_handler(lambda session, run: session.subscriptions.subscribe(run)),
+    "unsubscribe": _session_handler(lambda session, run: session.subscriptions.unsubscribe(run)),
     "set_level": _session_handler(Session.set_level),
-    "listen": _session_handler(Session.listen),
+    "listen": _session_handler(lambda session, run: session.subscriptions.listen(run)),
 }
 """The handlers of methods of the session itself. They run at once, whatever else waits, unless a
 predicate has to allow it first; one that returns None is answered later."""

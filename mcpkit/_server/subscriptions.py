@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic_core import from_json
@@ -15,11 +16,12 @@ from mcpkit._protocol.connection import SUBSCRIPTION_KEY, Connection, Request, S
 from mcpkit._server.channel import size_of
 from mcpkit._server.failures import not_found
 from mcpkit._server.registry import Catalog, check_uri, uri_of
+from mcpkit._server.run import Run
 from mcpkit._server.server import Server
 from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.logs import log
 from mcpkit._utils.sealing import SealBroken
-from mcpkit.context import ListKind
+from mcpkit.context import Context, ListKind
 from mcpkit.errors import (
     Forbidden,
     InvalidParams,
@@ -133,8 +135,13 @@ class Subscriptions:
 
     # --- resources/subscribe ----------------------------------------------------------------------
 
-    def subscribe(self, catalog: Catalog, request: Request) -> Mapping[str, Any]:
+    def subscribe(self, run: Run) -> Any:
         """``resources/subscribe``: notify of changes of a resource, and of those below it."""
+        catalog, request = run.server.catalog, run.request
+        act = partial(self._subscribe, catalog, request)
+        return _once_allowed(run, [request.params.get("uri")], act)
+
+    def _subscribe(self, catalog: Catalog, request: Request) -> Mapping[str, Any]:
         uri = uri_of(request.params)
         self.catalog = catalog
         if catalog.resource(uri) is None:
@@ -147,8 +154,9 @@ class Subscriptions:
         self.watch(frozenset({uri}))
         return {}
 
-    def unsubscribe(self, request: Request) -> Mapping[str, Any]:
+    def unsubscribe(self, run: Run) -> Mapping[str, Any]:
         """``resources/unsubscribe``: stop notifying of changes of a resource."""
+        request = run.request
         uri = uri_of(request.params)
         if uri in self._watched:
             self._watched.discard(uri)
@@ -158,8 +166,15 @@ class Subscriptions:
 
     # --- subscriptions/listen ---------------------------------------------------------------------
 
-    def listen(self, catalog: Catalog, request: Request) -> None:
-        """``subscriptions/listen``: notify of changes on a stream that stays open."""
+    def listen(self, run: Run) -> Any:
+        """``subscriptions/listen``: notify of changes on a stream; it is answered later."""
+        catalog, request = run.server.catalog, run.request
+        wanted = request.params.get("notifications")
+        uris = wanted.get("resourceSubscriptions") if is_object(wanted) else None
+        act = partial(self._listen, catalog, request)
+        return _once_allowed(run, uris if is_array(uris) else [], act)
+
+    def _listen(self, catalog: Catalog, request: Request) -> None:
         wanted = request.params.get("notifications")
         if not is_object(wanted):
             raise InvalidParams('subscriptions/listen needs "notifications", an object')
@@ -354,3 +369,24 @@ class Subscriptions:
             for stream in self._streams.values():
                 if not stream.uris.isdisjoint(affected):
                     self._notify(method, {"uri": uri, "_meta": stream.tag}, stream.request)
+
+
+def _once_allowed(run: Run, uris: Sequence[object], act: Callable[[], T]) -> Any:
+    """Act at once, or when the predicates of the resources have allowed it."""
+    checks: list[Callable[[], Awaitable[None]]] = []
+    for uri in uris if run.request.origin is not None else ():
+        if not isinstance(uri, str) or len(checks) > run.server.settings.max_subscriptions:
+            break  # the request is invalid, as `act` will say
+        check_uri(uri)
+        found = run.server.catalog.resource(uri)
+        if found is not None and found[0].allow is not None:
+            checks.append(partial(found[0].admit, uri, found[1], Context(run)))
+    if not checks:
+        return act()
+
+    async def act_when_allowed() -> T:
+        for check in checks:
+            await check()
+        return act()
+
+    return act_when_allowed()

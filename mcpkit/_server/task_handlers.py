@@ -10,7 +10,7 @@ from __future__ import annotations
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 from pydantic_core import from_json, to_json
@@ -26,7 +26,6 @@ from mcpkit._input_requests.task_replay import (
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import Encoded, members
 from mcpkit._server.failures import error_result
-from mcpkit._server.run import Run
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
 from mcpkit._utils.json import is_object
@@ -56,6 +55,10 @@ from mcpkit.tasks.protocol import (
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.service import TaskService
 from mcpkit.tools import Tool
+
+if TYPE_CHECKING:
+    from mcpkit._server.run import Run
+    from mcpkit._server.session import Session
 
 _PAGE_SIZE: Final = 100
 """Tasks on a page of a list, unless the server's settings say otherwise."""
@@ -119,7 +122,7 @@ async def _create_when_answered(
         await tool.prepare(arguments, context)
     except Exception as error:
         return await error_result(tool, context, error)
-    asker = _run_of(context).asker
+    asker = cast("Run", context.backend).asker
     given: Mapping[str, Any] = asker.answers if isinstance(asker, StatelessReplay) else {}
     return await _create(tool, arguments, server, context, ttl=None, given=given)
 
@@ -131,15 +134,15 @@ async def _create(
     task = await tasks.begin(
         tool.name, arguments, context.request, tool_ttl=tool.task_ttl, **options
     )
-    _run_of(context).session.announce_task(task.id)
+    _session_of(context).subscriptions.announce_task(task.id)
     found = _members_of(task, tasks, context)
     if context.request.revision.tasks == "extension":
         return Encoded(members(found), kind=b"task")
     return Encoded(members({"task": found}))
 
 
-def _run_of(context: Context[Any]) -> Run:
-    return cast("Run", context.backend)
+def _session_of(context: Context[Any]) -> Session:
+    return cast("Session", cast("Run", context.backend).session)
 
 
 def _tasks_of(server: Server, request: Request) -> TaskService:
@@ -241,8 +244,8 @@ async def _task_result(server: Server, params: Params, context: Context[Any]) ->
     tasks = _tasks_of(server, request)
     owner = tasks.owner_of(request)
     task = await tasks.get(_id_of(params), owner)
-    host = _run_of(context).session
-    with tasks.watching(task.id) as waiter, host.attach_task(task.id, request):
+    subscriptions = _session_of(context).subscriptions
+    with tasks.watching(task.id) as waiter, subscriptions.attach_task(task.id, request):
         async with anyio.create_task_group() as group:
             relayed: dict[str, anyio.CancelScope] = {}
             while not task.is_over:

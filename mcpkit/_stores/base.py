@@ -101,7 +101,12 @@ class RecordStore(ABC, Generic[R]):
             StoreUnavailable: It cannot be used; the message says why.
         """
         self._codec, self.worker, self._on_change = codec, worker, on_change
-        await self._open()
+        try:
+            await self._open()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._close()
+            raise
         self.is_open = True
 
     async def aclose(self, release: Edit[R] | None = None) -> None:

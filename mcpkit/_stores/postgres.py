@@ -123,6 +123,7 @@ class _Row(NamedTuple):
 class _Job:
     do: Callable[[_Connection, _Job], Awaitable[Any]]
     writes: bool  # needs a transaction
+    name: str  # of the write, by which its repetition is recognized
     attempts: int = 0  # each may have been done
     changed: list[str] = field(default_factory=list[str])  # ids to announce, from `do`
 
@@ -180,28 +181,21 @@ class PostgresStore(RecordStore[R]):
 
     async def _open(self) -> None:
         await self._connections.open()
-        try:
-            await self._connections.stay_connected(
-                self._begin_session,
-                self._announce,
-                lambda: self._on_change and self._on_change(None),
-            )
-        except BaseException:
-            await self._connections.aclose()
-            raise
+        await self._connections.stay_connected(
+            self._begin_session, self._announce, lambda: self._on_change and self._on_change(None)
+        )
 
     async def _close(self) -> None:
         await self._connections.aclose()
 
     async def _connect(self) -> _Connection:
+        connection: _Connection | None = None
         try:
             untyped: Any = asyncpg
-            connection: _Connection = await untyped.connect(
-                self._dsn, timeout=_ANSWER_S, command_timeout=_ANSWER_S
+            connection = cast(
+                "_Connection",
+                await untyped.connect(self._dsn, timeout=_ANSWER_S, command_timeout=_ANSWER_S),
             )
-        except asyncpg.PostgresError as error:  # a password, for example
-            raise asyncpg.InterfaceError(str(error)) from error
-        try:
             # Or a process that is stopped within a transaction would block all others.
             await connection.execute(
                 f"SET idle_in_transaction_session_timeout = {1000 * TIMEOUT_S:.0f}"
@@ -210,8 +204,9 @@ class PostgresStore(RecordStore[R]):
                 await self._make_tables(connection)
                 self._is_made = True
         except BaseException as error:
-            await _disconnect(connection)
-            if isinstance(error, asyncpg.PostgresError):
+            if connection is not None:
+                await _disconnect(connection)
+            if isinstance(error, asyncpg.PostgresError):  # a password, for example
                 raise asyncpg.InterfaceError(str(error)) from error
             raise
         return connection
@@ -254,7 +249,7 @@ class PostgresStore(RecordStore[R]):
     async def _run(
         self, do: Callable[[_Connection, _Job], Awaitable[T]], *, writes: bool = False
     ) -> T:
-        outcome: T = await self._connections.do(_Job(do, writes))
+        outcome: T = await self._connections.do(_Job(do, writes, self._connections.new_name()))
         return outcome
 
     # --- the session ------------------------------------------------------------------------------
@@ -311,13 +306,13 @@ class PostgresStore(RecordStore[R]):
         return [_Row(row["now"], row["v"], self._codec.load(row["record"])) for row in rows]
 
     async def _change(
-        self, connection: _Connection, job: _Job, rows: Sequence[_Row], edit: Edit[R], name: str
+        self, connection: _Connection, job: _Job, rows: Sequence[_Row], edit: Edit[R]
     ) -> dict[str, R | None]:
         """Change rows that are locked, except those that this write has changed already."""
         done: dict[str, R | None] = {}
         changed: list[R] = []
         for now, v, record in rows:
-            done[record.id] = edited = record if v == name else edit(record, now)
+            done[record.id] = edited = record if v == job.name else edit(record, now)
             if edited is not None and edited is not record:
                 changed.append(edited)
         await connection.executemany(
@@ -326,7 +321,7 @@ class PostgresStore(RecordStore[R]):
             [
                 (
                     *(record.id, record.expires, not record.is_over, record.due),
-                    *(record.worker, name, self._codec.dump(record)),
+                    *(record.worker, job.name, self._codec.dump(record)),
                 )
                 for record in changed
             ],
@@ -348,11 +343,10 @@ class PostgresStore(RecordStore[R]):
     async def _edit(
         self, ids: Collection[str] | None, edit: Edit[R], *, notify: bool = True
     ) -> Mapping[str, R | None]:
-        name = self._connections.new_name()
 
         async def change(connection: _Connection, job: _Job) -> Mapping[str, R | None]:
             rows = await self._locked(connection, ids)
-            done = await self._change(connection, job, rows, edit, name)
+            done = await self._change(connection, job, rows, edit)
             if not notify:
                 job.changed.clear()
             return done
@@ -361,7 +355,6 @@ class PostgresStore(RecordStore[R]):
 
     async def add(self, make: Callable[[float], R], *, limit: int, limit_per_owner: int) -> R:
         """Store a new record."""
-        name = self._connections.new_name()
         id, owner = make(0).id, make(0).owner
 
         async def room(connection: _Connection) -> tuple[float, int]:
@@ -377,7 +370,7 @@ class PostgresStore(RecordStore[R]):
         async def add(connection: _Connection, job: _Job) -> R:
             job.changed.append(id)
             if job.attempts > 1:
-                for row in await self._select(connection, "id = $2 AND v = $3", id, name):
+                for row in await self._select(connection, "id = $2 AND v = $3", id, job.name):
                     return cast("R", row.record)
             now, left = await room(connection)
             if left <= _NEAR:
@@ -392,7 +385,7 @@ class PostgresStore(RecordStore[R]):
                 f"INSERT INTO {self._schema}.tasks VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) "
                 "ON CONFLICT DO NOTHING",
                 *(id, owner, record.created, record.expires, not record.is_over),
-                *(record.due, record.worker, name, self._codec.dump(record)),
+                *(record.due, record.worker, job.name, self._codec.dump(record)),
             )
             if status == "INSERT 0 0":
                 raise RecordExists(id)
@@ -402,13 +395,14 @@ class PostgresStore(RecordStore[R]):
 
     async def claim(self, limit: int, start: Edit[R]) -> Sequence[R]:
         """Take the lease of records that are due, or whose worker is dead."""
-        name = self._connections.new_name()
 
         async def claim(connection: _Connection, job: _Job) -> Sequence[R]:
             rows: Sequence[_Row] = ()
             if job.attempts > 1:
                 where = "runner = $2 AND v = $3"
-                rows = await self._select(connection, where, self.worker, name, end="ORDER BY id")
+                rows = await self._select(
+                    connection, where, self.worker, job.name, end="ORDER BY id"
+                )
             if not rows:
                 dead = await self._dead_workers(connection)
                 rows = await self._select(
@@ -417,7 +411,7 @@ class PostgresStore(RecordStore[R]):
                     *(limit, *([dead] if dead else [])),
                     end="ORDER BY due, id LIMIT $2 FOR UPDATE SKIP LOCKED",
                 )
-            claimed = await self._change(connection, job, rows, start, name)
+            claimed = await self._change(connection, job, rows, start)
             return [each for each in claimed.values() if each is not None]
 
         return await self._run(claim, writes=True)
@@ -444,12 +438,11 @@ class PostgresStore(RecordStore[R]):
 
     async def remember(self, id: str, edit: Edit[R], key: str, value: bytes) -> bytes | None:
         """Store a value beside a record, once."""
-        name = self._connections.new_name()
         steps = f"{self._schema}.steps"
 
         async def remember(connection: _Connection, job: _Job) -> bytes | None:
             rows = await self._locked(connection, [id])
-            changed = await self._change(connection, job, rows, edit, name)
+            changed = await self._change(connection, job, rows, edit)
             job.changed.clear()
             if changed.get(id) is None:
                 return None

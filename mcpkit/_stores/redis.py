@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import sha1
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from mcpkit._stores.base import (
     Edit,
@@ -84,8 +84,7 @@ _TEMPORARY: Final = (
 )
 """Errors after which the command may succeed on another connection."""
 
-_Command: TypeAlias = "tuple[str, tuple[Any, ...]]"
-"""A script, and its arguments."""
+_Command: TypeAlias = tuple[Any, ...]
 
 # --- scripts --------------------------------------------------------------------------------------
 
@@ -221,15 +220,6 @@ redis.call('SET', p .. ':version', ARGV[4], 'NX')
 return redis.call('GET', p .. ':version')
 """
 
-_GONE: Final = """
-redis.call('ZREM', p .. ':alive', ARGV[2])
-return redis.call('DEL', p .. ':runs:' .. ARGV[2])
-"""
-
-_RUNS: Final = "return redis.call('SMEMBERS', p .. ':runs:' .. ARGV[2])"
-
-_STEPS: Final = "return redis.call('HGETALL', p .. ':s:' .. ARGV[2])"
-
 _LIST: Final = """
 local _, owner, created, behind, most = unpack(ARGV)
 local found, passed = {exact(now)}, 0
@@ -269,7 +259,7 @@ return #past
 
 _SHA: Final = {
     script: sha1((_HEAD + script).encode(), usedforsecurity=False).hexdigest()
-    for script in (_READ, _PUT, _CLAIM, _ALIVE, _GONE, _RUNS, _STEPS, _LIST, _SWEEP)
+    for script in (_READ, _PUT, _CLAIM, _ALIVE, _LIST, _SWEEP)
 }
 """The names that servers give to the scripts."""
 
@@ -285,15 +275,6 @@ class _Connection(Protocol):
     async def read_response(
         self, *, timeout: float | None = None, disconnect_on_error: bool = True
     ) -> Any: ...
-
-
-class _Found(NamedTuple):
-    v: bytes  # the name of its last write
-    record: Any
-
-
-class _Moved(Lost):
-    """The keys are on another server of the cluster."""
 
 
 class RedisStore(RecordStore[R]):
@@ -327,11 +308,11 @@ class RedisStore(RecordStore[R]):
         self._tag = "{" + prefix + "}"
         self._alive = alive
         self._clock = clock
-        self._has_warned = False
         host, port = self._options.get("host"), self._options.get("port", 6379)
         self._connections = Connections[_Connection, Sequence[_Command]](
             f"Redis at {self._options.get('path') or f'{host}:{port}'}",
-            *(self._connect, _disconnect, self._carry_out, (Lost, Late, OSError)),
+            partial(self._connect, *(("SCRIPT", "LOAD", _HEAD + each) for each in _SHA)),
+            *(_disconnect, self._carry_out, (Lost, Late, OSError)),
             batch=MAX_BATCH,
         )
 
@@ -339,32 +320,27 @@ class RedisStore(RecordStore[R]):
 
     async def _open(self) -> None:
         await self._connections.open()
-        try:
-            version = await self._beat()
-            if version > _VERSION:
-                raise StoreUnavailable(
-                    f"{self._connections.server}: written by a newer mcpkit, "
-                    f"whose keys have the version {version}"
-                )
-            self._connections.in_background(self._keep_beating())
-            on_change = self._on_change
-            if on_change is not None:
-                subscribe = partial(self._prepared, ("SUBSCRIBE", f"{self._tag}:heard"))
-                await self._connections.stay_connected(
-                    subscribe, self._listen, lambda: on_change(None)
-                )
-        except BaseException:
-            await self._connections.aclose()
-            raise
+        version = await self._beat()
+        if version > _VERSION:
+            raise StoreUnavailable(
+                f"{self._connections.server}: written by a newer mcpkit, "
+                f"whose keys have the version {version}"
+            )
+        await self._warn_of_losses()
+        self._connections.in_background(self._keep_beating())
+        on_change = self._on_change
+        if on_change is not None:
+            subscribe = partial(self._connect, ("SUBSCRIBE", f"{self._tag}:heard"))
+            await self._connections.stay_connected(subscribe, self._listen, lambda: on_change(None))
 
     async def _close(self) -> None:
-        try:
-            await self._one(_GONE, self.worker)
-        finally:
-            await self._connections.aclose()
+        with suppress(StoreUnavailable):
+            alive = f"{self._tag}:alive"
+            await self._connections.do([("ZREM", alive, self.worker), ("DEL", self._runs)])
+        await self._connections.aclose()
 
     async def _beat(self) -> int:
-        return int(await self._one(_ALIVE, self.worker, repr(self._alive), _VERSION))
+        return int(await self._eval(_ALIVE, self.worker, repr(self._alive), _VERSION))
 
     async def _keep_beating(self) -> None:
         while True:
@@ -372,7 +348,18 @@ class RedisStore(RecordStore[R]):
             with suppress(StoreUnavailable):
                 await self._beat()
 
-    async def _plain(self) -> _Connection:
+    async def _warn_of_losses(self) -> None:
+        for name, wanted in (("appendonly", b"yes"), ("maxmemory-policy", b"noeviction")):
+            with suppress(StoreUnavailable):  # many servers do not permit the question
+                found: list[bytes] = await self._ask("CONFIG", "GET", name)
+                if found and found[1] != wanted:
+                    _log.warning(
+                        "%s may lose tasks: %s is %s and should be %s",
+                        *(self._connections.server, name, found[1].decode(), wanted.decode()),
+                    )
+
+    async def _connect(self, *commands: _Command) -> _Connection:
+        """Return a connection over which commands have succeeded."""
         connection = self._make(
             **{
                 "socket_connect_timeout": _ANSWER_S,
@@ -385,69 +372,46 @@ class RedisStore(RecordStore[R]):
         )
         try:
             await connection.connect()
-        except (Lost, Late):
-            self._address = {}  # the first server knows where the keys are now
-            raise
-        except RedisError as error:  # a password, for example
-            raise Lost(str(error)) from error
-        return connection
-
-    async def _connect(self) -> _Connection:
-        connection = await self._prepared(*(("SCRIPT", "LOAD", _HEAD + each) for each in _SHA))
-        if not self._has_warned:
-            self._has_warned = True
-            try:
-                wanted = {"appendonly": "yes", "maxmemory-policy": "noeviction"}
-                found = await _ask(connection, [("CONFIG", "GET", each) for each in wanted])
-            except BaseException:
-                await _disconnect(connection)
-                raise
-            for (name, value), pair in zip(wanted.items(), found, strict=True):
-                # Many servers do not permit the question.
-                if not isinstance(pair, Exception) and len(pair) == 2 and pair[1] != value.encode():
-                    _log.warning(
-                        "%s may lose tasks: %s is %s and should be %s",
-                        *(self._connections.server, name, pair[1].decode(), value),
-                    )
-        return connection
-
-    async def _prepared(self, *commands: tuple[str, ...]) -> _Connection:
-        """Return a connection over which commands have succeeded."""
-        connection = await self._plain()
-        try:
-            for answer in await _ask(connection, commands):
+            for answer in await _exchange(connection, commands):
                 if isinstance(answer, Exception):
-                    raise _loss(answer) or Lost(str(answer))
-        except BaseException:
+                    raise answer
+        except BaseException as error:
             await _disconnect(connection)
-            raise
+            if not isinstance(error, RedisError):
+                raise
+            self._address = {}  # the first server knows where the keys are now
+            raise Lost(str(error)) from error  # a password, for example
         return connection
 
     async def _carry_out(
         self, connection: _Connection, works: Sequence[Sequence[_Command]]
     ) -> Sequence[Any]:
-        clock = "" if self._clock is None else repr(self._clock())
-        commands = [
-            ("EVALSHA", _SHA[script], 1, self._tag, clock, *values)
-            for work in works
-            for script, values in work
-        ]
-        answers = iter(await _ask(connection, commands))
+        answers = iter(await _exchange(connection, [each for work in works for each in work]))
         outcomes: list[Any] = []
         for work in works:
             outcome = [next(answers) for _ in work]
             errors = [each for each in outcome if isinstance(each, Exception)]
             for error in errors:
-                loss = _loss(error)
-                if isinstance(loss, _Moved):
-                    host, _, port = str(loss).rpartition(":")
-                    self._address = {"host": host or self._options.get("host"), "port": int(port)}
-                if loss is not None:
-                    raise loss
+                self._check_connection(error)
             outcomes.append(
                 StoreUnavailable(f"{self._connections.server}: {errors[0]}") if errors else outcome
             )
         return outcomes
+
+    def _check_connection(self, error: Exception) -> None:
+        """Raise `Lost` if a command may succeed on another connection."""
+        # Some versions of the library have classes for these, and omit the first word.
+        text = str(error)
+        code = text.partition(" ")[0]
+        if code == "MOVED" or isinstance(error, MovedError):
+            host, _, port = text.rpartition(" ")[2].rpartition(":")
+            self._address = {"host": host or self._options.get("host"), "port": int(port)}
+            raise Lost(text)
+        # Another server has become the primary, or will; or this one has forgotten the scripts.
+        if code in ("ASK", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN") or isinstance(
+            error, _TEMPORARY
+        ):
+            raise Lost(text)
 
     async def _listen(self, connection: _Connection) -> None:
         """Notify the listener of the changes of others."""
@@ -464,9 +428,20 @@ class RedisStore(RecordStore[R]):
                     self._on_change(id)
             is_quiet = message is None
 
-    async def _one(self, script: str, *values: Any) -> Any:
-        (answer,) = await self._connections.do([(script, values)])
+    async def _ask(self, *command: Any) -> Any:
+        (answer,) = await self._connections.do([command])
         return answer
+
+    def _call(self, script: str, *values: Any) -> _Command:
+        clock = "" if self._clock is None else repr(self._clock())
+        return ("EVALSHA", _SHA[script], 1, self._tag, clock, *values)
+
+    async def _eval(self, script: str, *values: Any) -> Any:
+        return await self._ask(*self._call(script, *values))
+
+    @property
+    def _runs(self) -> str:
+        return f"{self._tag}:runs:{self.worker}"
 
     # --- records ----------------------------------------------------------------------------------
 
@@ -485,7 +460,8 @@ class RedisStore(RecordStore[R]):
         to store beside it. `is_new` is False if the record has not changed.
         """
         keep = None if record.expires is None else max(0.0, record.expires - now) + _SLACK_S
-        return _PUT, (
+        return self._call(
+            _PUT,
             record.id,
             known,
             self._connections.new_name(),
@@ -501,42 +477,53 @@ class RedisStore(RecordStore[R]):
             *(more or ("", "")),
         )
 
-    def _found(self, answer: list[Any]) -> tuple[float, dict[str, _Found]]:
-        """Return the time, and the records of an answer that have not expired."""
+    def _found(self, answer: list[Any]) -> tuple[float, dict[str, tuple[bytes, R]]]:
+        """Return the time, and the records of an answer that have not expired.
+
+        Each has the name of its last write.
+        """
         now = float(answer[0])
-        found: dict[str, _Found] = {}
+        found: dict[str, tuple[bytes, R]] = {}
         for v, data in zip(answer[1::2], answer[2::2], strict=True):
             if v is not None:
                 record = self._codec.load(data)
                 if record.expires is None or record.expires > now:
-                    found[record.id] = _Found(v, record)
+                    found[record.id] = v, record
         return now, found
 
     async def _find(self, ids: Sequence[str]) -> Mapping[str, R]:
-        _, found = self._found(await self._one(_READ, *ids))
-        return {id: each.record for id, each in found.items()}
+        _, found = self._found(await self._eval(_READ, *ids))
+        return {id: record for id, (_, record) in found.items()}
 
     async def _edit(
         self, ids: Collection[str] | None, edit: Edit[R], *, notify: bool = True
     ) -> Mapping[str, R | None]:
-        done: dict[str, R | None] = {}
         if ids is None:
-            ids = [each.decode() for each in await self._one(_RUNS, self.worker)]
-        if not ids:
-            return done
-        now, found = self._found(await self._one(_READ, *ids))
+            ids = [each.decode() for each in await self._ask("SMEMBERS", self._runs)]
+        changed = await self._change(ids, edit, notify=notify)
+        return {id: record for id, (record, _) in changed.items()}
+
+    async def _change(
+        self, ids: Collection[str], edit: Edit[R], *more: Any, notify: bool
+    ) -> dict[str, tuple[R | None, Any]]:
+        """Change records; `more` as for `_put`. Returns what became of each, and the answer."""
+        done: dict[str, tuple[R | None, Any]] = {}
+        now, found = self._found(await self._eval(_READ, *ids))
         while found:
-            done |= {id: edit(record, now) for id, (_, record) in found.items()}
-            changed = {id: each for id in found if (each := done[id]) is not None}
-            if not changed:
+            puts: dict[str, _Command] = {}
+            for id, (v, record) in found.items():
+                changed = edit(record, now)
+                done[id] = changed, None
+                if changed is not None:
+                    is_new = changed is not record
+                    puts[id] = self._put(now, v, changed, *more, is_new=is_new, notify=notify)
+            if not puts:
                 break
-            puts = [
-                self._put(now, found[id].v, each, notify=notify) for id, each in changed.items()
-            ]
-            answers: list[Any] = await self._connections.do(puts)
-            found = dict[str, _Found]()
-            for id, answer in zip(changed, answers, strict=True):
-                if answer != 1:  # another write came first
+            answers: list[Any] = await self._connections.do([*puts.values()])
+            found = dict[str, tuple[bytes, R]]()
+            for id, answer in zip(puts, answers, strict=True):
+                done[id] = done[id][0], answer
+                if not isinstance(answer, (int, bytes)):  # another write came first
                     del done[id]
                     now, again = self._found(answer)
                     found |= again
@@ -544,7 +531,7 @@ class RedisStore(RecordStore[R]):
 
     async def add(self, make: Callable[[float], R], *, limit: int, limit_per_owner: int) -> R:
         """Store a new record."""
-        now, _ = self._found(await self._one(_READ))
+        now, _ = self._found(await self._eval(_READ))
         record = make(now)
         (answer,) = await self._connections.do(
             [self._put(now, b"", record, limit, limit_per_owner)]
@@ -558,7 +545,7 @@ class RedisStore(RecordStore[R]):
     async def claim(self, limit: int, start: Edit[R]) -> Sequence[R]:
         """Take the lease of records that are due, or whose worker is dead."""
         # A record that another worker claims first is due again when the moment is over.
-        now, found = self._found(await self._one(_CLAIM, self.worker, repr(self._alive), 1, limit))
+        now, found = self._found(await self._eval(_CLAIM, self.worker, repr(self._alive), 1, limit))
         claimed: list[R] = []
         puts: list[_Command] = []
         for v, record in found.values():
@@ -571,42 +558,32 @@ class RedisStore(RecordStore[R]):
 
     async def remember(self, id: str, edit: Edit[R], key: str, value: bytes) -> bytes | None:
         """Store a value beside a record, once."""
-        now, found = self._found(await self._one(_READ, id))
-        while found:
-            v, record = found[id]
-            changed = edit(record, now)
-            if changed is None:
-                break
-            more, is_new = ("", "", key, value), changed is not record
-            put = self._put(now, v, changed, *more, is_new=is_new, notify=False)
-            (answer,) = await self._connections.do([put])
-            if isinstance(answer, bytes):
-                return answer
-            now, found = self._found(answer)  # another write came first
-        return None
+        changed = await self._change([id], edit, "", "", key, value, notify=False)
+        stored: bytes | None = changed[id][1] if id in changed else None
+        return stored
 
     async def values(self, id: str) -> Mapping[str, bytes]:
         """Return the values beside a record."""
-        found: list[bytes] = await self._one(_STEPS, id)
+        found: list[bytes] = await self._ask("HGETALL", f"{self._tag}:s:{id}")
         return {key.decode(): value for key, value in zip(found[::2], found[1::2], strict=True)}
 
     async def list(self, owner: str, after: Position | None, limit: int) -> Sequence[R]:
         """Return records of an owner."""
         created, behind = ("-inf", "") if after is None else (repr(after[0]), after[1])
-        _, found = self._found(await self._one(_LIST, owner, created, behind, limit))
-        return [each.record for each in found.values()]
+        _, found = self._found(await self._eval(_LIST, owner, created, behind, limit))
+        return [record for _, record in found.values()]
 
     async def sweep(self) -> int:
         """Delete what has expired."""
         total = 0
         while True:
-            swept: int = await self._one(_SWEEP, MAX_SWEPT)
+            swept: int = await self._eval(_SWEEP, MAX_SWEPT)
             total += swept
             if swept < MAX_SWEPT:
                 return total
 
 
-async def _ask(connection: _Connection, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+async def _exchange(connection: _Connection, commands: Sequence[_Command]) -> list[Any]:
     """Send commands together, and return the answers or errors."""
     await connection.send_packed_command(connection.pack_commands(commands))
     answers: list[Any] = []
@@ -616,19 +593,6 @@ async def _ask(connection: _Connection, commands: Sequence[tuple[Any, ...]]) -> 
         except ResponseError as error:
             answers.append(error)
     return answers
-
-
-def _loss(error: Exception) -> Exception | None:
-    """Return the reason why an error makes the connection unusable; None if it does not."""
-    # Some versions of the library have classes for these, and omit the first word.
-    text = str(error)
-    code, _, rest = text.partition(" ")
-    if code == "MOVED" or isinstance(error, MovedError):
-        return _Moved(rest.rpartition(" ")[2])
-    # Another server has become the primary, or will; or this one has forgotten the scripts.
-    if code in ("ASK", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN") or isinstance(error, _TEMPORARY):
-        return Lost(text)
-    return None
 
 
 async def _disconnect(connection: _Connection) -> None:

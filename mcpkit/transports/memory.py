@@ -37,8 +37,7 @@ class MemoryLink(Channel):
         self._on_text = on_text
         self._open = True
         self.session = Session(server, self, loop)
-        if on_exception is not None:
-            self.session.report_exception = on_exception
+        self.session.on_exception = on_exception
 
     def send(self, text: bytes, request: Request | None = None) -> None:
         """Hand a message of the session to the client."""

@@ -249,9 +249,9 @@ async def ask(store: Store, command: Sequence[Any], statement: str = "") -> Any:
             return await connection.fetch(statement)
         finally:
             await postgres._disconnect(connection)
-    plain = await store._plain()
+    plain = await store._connect()
     try:
-        return (await redis._ask(plain, [tuple(command)]))[0]
+        return (await redis._exchange(plain, [tuple(command)]))[0]
     finally:
         await redis._disconnect(plain)
 
