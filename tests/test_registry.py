@@ -468,15 +468,15 @@ class TestViews:
     def test_list_usable_entries(self) -> None:
         view = self.view()
         assert [each.name for each in page_of(view, "tools").entries] == ["tool0", "tool2"]
-        assert set(view.tools) == {"tool0", "tool2"}
-        assert list(view.templates) == ["s://{x}"]
-        assert not view.prompts
+        assert [each.key for each in page_of(view, "resourceTemplates").entries] == ["s://{x}"]
+        assert page_of(view, "prompts").entries == []
 
     def test_refuse_a_look_up(self) -> None:
         view = self.view()
         for look_up in (
             lambda: view.tools.get("tool1"),
             lambda: view.prompts.get("prompt"),
+            lambda: view.templates.get("r://{x}"),
             lambda: view.resource("r://one"),
             lambda: view.resource("r://two"),
         ):

@@ -46,12 +46,12 @@ async def error_result(tool: Tool, context: Context[Any], error: BaseException) 
     if isinstance(error, (PublicError, ProtocolError, ElicitationError, ConnectionClosed)):
         context.backend.on_exception(error)
         text = str(error)
-    elif isinstance(error, OutputMismatch):
+    elif isinstance(error, (OutputMismatch, NotSerializable)):
         reference = internal_error(context, error, f"the tool {tool.name} returned an unfit value")
-        text = f"The tool returned a value that does not fit its own output schema ({reference})."
-    elif isinstance(error, NotSerializable):
-        reference = internal_error(context, error, f"the tool {tool.name} returned an unfit value")
-        text = f"The tool returned a value that cannot be sent: {error} ({reference})."
+        why = "does not fit its own output schema"
+        if isinstance(error, NotSerializable):
+            why = f"cannot be sent: {error}"
+        text = f"The tool returned a value that {why} ({reference})."
     elif (shown := shown_text(error, tool.errors)) is not None:
         context.backend.on_exception(error)
         text = shown

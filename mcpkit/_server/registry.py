@@ -9,11 +9,11 @@ import binascii
 import threading
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from mcpkit._entries import Entry, Listing
 from mcpkit._protocol import wire
@@ -377,28 +377,19 @@ Refusal: TypeAlias = Callable[[Entry], "Exception | None"]
 """Returns the error for a caller that may not use an entry; None if it may."""
 
 
-def _allowed(entry: EntryT, refusal: Refusal) -> EntryT:
-    error = refusal(entry)
-    if error is not None:
-        raise error
-    return entry
-
-
-class _Allowed(Mapping[str, EntryT]):
-    """The entries of a table that a caller may use; looking up another raises its refusal."""
+class _Allowed(Generic[EntryT]):
+    """The entries of a table that a caller may use."""
 
     def __init__(self, table: Mapping[str, EntryT], refusal: Refusal) -> None:
         self._table = table
         self._refusal = refusal
 
-    def __getitem__(self, key: str) -> EntryT:
-        return _allowed(self._table[key], self._refusal)
-
-    def __iter__(self) -> Iterator[str]:
-        return (key for key, entry in self._table.items() if self._refusal(entry) is None)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+    def get(self, key: str) -> EntryT | None:
+        """Return an entry; None if there is none. Raises the refusal of another."""
+        entry = self._table.get(key)
+        if entry is not None and (error := self._refusal(entry)) is not None:
+            raise error
+        return entry
 
 
 class View:
@@ -412,9 +403,9 @@ class View:
         self._registry = registry
         self._refusal = refusal
         self.pages: dict[tuple[int, Listing, int, int | None], Page] = {}
-        self.tools: Mapping[str, Tool] = _Allowed(registry.tools, refusal)
-        self.prompts: Mapping[str, Prompt] = _Allowed(registry.prompts, refusal)
-        self.templates: Mapping[str, ResourceTemplate] = _Allowed(registry.templates, refusal)
+        self.tools = _Allowed(registry.tools, refusal)
+        self.prompts = _Allowed(registry.prompts, refusal)
+        self.templates = _Allowed(registry.templates, refusal)
 
     @property
     def advertised(self) -> frozenset[Capability]:
@@ -428,8 +419,8 @@ class View:
     def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
         """Return the resource at a URI; see `Registry.resource`."""
         found = self._registry.resource(uri)
-        if found is not None:
-            _allowed(found[0], self._refusal)
+        if found is not None and (error := self._refusal(found[0])) is not None:
+            raise error
         return found
 
     def page(

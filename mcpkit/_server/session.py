@@ -385,9 +385,8 @@ class Session(RunHost):
 
     # --- state of a session with a handshake ------------------------------------------------------
 
-    def set_level(self, run: Run) -> Mapping[str, Any]:
+    def set_level(self, level: object) -> Params:
         """``logging/setLevel``: the lowest level that the client wants."""
-        level = run.request.params.get("level")
         if not isinstance(level, str) or level not in LOG_RANK:
             raise InvalidParams(f"Unknown log level: {quote(level)}; known: {', '.join(LOG_RANK)}")
         self._log_rank = LOG_RANK[level]
@@ -548,19 +547,31 @@ class Session(RunHost):
         await self.wait_idle()
 
 
-def _session_handler(act: Callable[[Session, Run], Any]) -> Handler:
-    def handler(_server: Server, _params: Params, context: Context[Any]) -> Any:
-        run = cast("Run", context.backend)
-        return act(cast("Session", run.session), run)
+def _session_of(context: Context[Any]) -> Session:
+    return cast("Session", cast("Run", context.backend).session)
 
-    return handler
+
+def _set_level(_server: Server, params: Params, context: Context[Any]) -> Params:
+    return _session_of(context).set_level(params.get("level"))
+
+
+def _subscribe(server: Server, _params: Params, context: Context[Any]) -> Any:
+    return _session_of(context).subscriptions.subscribe(server.catalog, context)
+
+
+def _unsubscribe(_server: Server, _params: Params, context: Context[Any]) -> Params:
+    return _session_of(context).subscriptions.unsubscribe(context.request)
+
+
+def _listen(server: Server, _params: Params, context: Context[Any]) -> Any:
+    return _session_of(context).subscriptions.listen(server.catalog, context)
 
 
 SESSION_HANDLERS: Final[Mapping[str, Handler]] = {
-    "subscribe": _session_handler(lambda session, run: session.subscriptions.subscribe(run)),
-    "unsubscribe": _session_handler(lambda session, run: session.subscriptions.unsubscribe(run)),
-    "set_level": _session_handler(Session.set_level),
-    "listen": _session_handler(lambda session, run: session.subscriptions.listen(run)),
+    "subscribe": _subscribe,
+    "unsubscribe": _unsubscribe,
+    "set_level": _set_level,
+    "listen": _listen,
 }
 """The handlers of methods of the session itself. They run at once, whatever else waits, unless a
 predicate has to allow it first; one that returns None is answered later."""

@@ -16,7 +16,6 @@ from mcpkit._protocol.connection import SUBSCRIPTION_KEY, Connection, Request, S
 from mcpkit._server.channel import size_of
 from mcpkit._server.failures import not_found
 from mcpkit._server.registry import Catalog, check_uri, uri_of
-from mcpkit._server.run import Run
 from mcpkit._server.server import Server
 from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.logs import log
@@ -135,11 +134,11 @@ class Subscriptions:
 
     # --- resources/subscribe ----------------------------------------------------------------------
 
-    def subscribe(self, run: Run) -> Any:
+    def subscribe(self, catalog: Catalog, context: Context[Any]) -> Any:
         """``resources/subscribe``: notify of changes of a resource, and of those below it."""
-        catalog, request = run.server.catalog, run.request
+        request = context.request
         act = partial(self._subscribe, catalog, request)
-        return _once_allowed(run, [request.params.get("uri")], act)
+        return self._once_allowed(catalog, context, [request.params.get("uri")], act)
 
     def _subscribe(self, catalog: Catalog, request: Request) -> Mapping[str, Any]:
         uri = uri_of(request.params)
@@ -154,9 +153,8 @@ class Subscriptions:
         self.watch(frozenset({uri}))
         return {}
 
-    def unsubscribe(self, run: Run) -> Mapping[str, Any]:
+    def unsubscribe(self, request: Request) -> Mapping[str, Any]:
         """``resources/unsubscribe``: stop notifying of changes of a resource."""
-        request = run.request
         uri = uri_of(request.params)
         if uri in self._watched:
             self._watched.discard(uri)
@@ -166,13 +164,13 @@ class Subscriptions:
 
     # --- subscriptions/listen ---------------------------------------------------------------------
 
-    def listen(self, run: Run) -> Any:
+    def listen(self, catalog: Catalog, context: Context[Any]) -> Any:
         """``subscriptions/listen``: notify of changes on a stream; it is answered later."""
-        catalog, request = run.server.catalog, run.request
+        request = context.request
         wanted = request.params.get("notifications")
         uris = wanted.get("resourceSubscriptions") if is_object(wanted) else None
         act = partial(self._listen, catalog, request)
-        return _once_allowed(run, uris if is_array(uris) else [], act)
+        return self._once_allowed(catalog, context, uris if is_array(uris) else [], act)
 
     def _listen(self, catalog: Catalog, request: Request) -> None:
         wanted = request.params.get("notifications")
@@ -245,6 +243,32 @@ class Subscriptions:
             if announce:
                 self._notify("notifications/cancelled", {"requestId": request.id}, request)
         return [(request, stream.tag) for request, stream in streams]
+
+    def _once_allowed(
+        self,
+        catalog: Catalog,
+        context: Context[Any],
+        uris: Sequence[object],
+        act: Callable[[], object],
+    ) -> Any:
+        """Act at once, or when the predicates of the resources have allowed it."""
+        checks: list[Callable[[], Awaitable[None]]] = []
+        for uri in uris if context.request.origin is not None else ():
+            if not isinstance(uri, str) or len(checks) > self._server.settings.max_subscriptions:
+                break  # the request is invalid, as `act` will say
+            check_uri(uri)
+            found = catalog.resource(uri)
+            if found is not None and found[0].allow is not None:
+                checks.append(partial(found[0].admit, uri, found[1], context))
+        if not checks:
+            return act()
+
+        async def act_when_allowed() -> object:
+            for check in checks:
+                await check()
+            return act()
+
+        return act_when_allowed()
 
     # --- tasks ------------------------------------------------------------------------------------
 
@@ -369,24 +393,3 @@ class Subscriptions:
             for stream in self._streams.values():
                 if not stream.uris.isdisjoint(affected):
                     self._notify(method, {"uri": uri, "_meta": stream.tag}, stream.request)
-
-
-def _once_allowed(run: Run, uris: Sequence[object], act: Callable[[], T]) -> Any:
-    """Act at once, or when the predicates of the resources have allowed it."""
-    checks: list[Callable[[], Awaitable[None]]] = []
-    for uri in uris if run.request.origin is not None else ():
-        if not isinstance(uri, str) or len(checks) > run.server.settings.max_subscriptions:
-            break  # the request is invalid, as `act` will say
-        check_uri(uri)
-        found = run.server.catalog.resource(uri)
-        if found is not None and found[0].allow is not None:
-            checks.append(partial(found[0].admit, uri, found[1], Context(run)))
-    if not checks:
-        return act()
-
-    async def act_when_allowed() -> T:
-        for check in checks:
-            await check()
-        return act()
-
-    return act_when_allowed()

@@ -58,7 +58,7 @@ from mcpkit.tools import Tool
 
 if TYPE_CHECKING:
     from mcpkit._server.run import Run
-    from mcpkit._server.session import Session
+    from mcpkit._server.subscriptions import Subscriptions
 
 _PAGE_SIZE: Final = 100
 """Tasks on a page of a list, unless the server's settings say otherwise."""
@@ -134,15 +134,16 @@ async def _create(
     task = await tasks.begin(
         tool.name, arguments, context.request, tool_ttl=tool.task_ttl, **options
     )
-    _session_of(context).subscriptions.announce_task(task.id)
+    _subscriptions_of(context).announce_task(task.id)
     found = _members_of(task, tasks, context)
     if context.request.revision.tasks == "extension":
         return Encoded(members(found), kind=b"task")
     return Encoded(members({"task": found}))
 
 
-def _session_of(context: Context[Any]) -> Session:
-    return cast("Session", cast("Run", context.backend).session)
+def _subscriptions_of(context: Context[Any]) -> Subscriptions:
+    session: Any = cast("Run", context.backend).session  # tasks themselves do not use tasks
+    return cast("Subscriptions", session.subscriptions)
 
 
 def _tasks_of(server: Server, request: Request) -> TaskService:
@@ -244,7 +245,7 @@ async def _task_result(server: Server, params: Params, context: Context[Any]) ->
     tasks = _tasks_of(server, request)
     owner = tasks.owner_of(request)
     task = await tasks.get(_id_of(params), owner)
-    subscriptions = _session_of(context).subscriptions
+    subscriptions = _subscriptions_of(context)
     with tasks.watching(task.id) as waiter, subscriptions.attach_task(task.id, request):
         async with anyio.create_task_group() as group:
             relayed: dict[str, anyio.CancelScope] = {}

@@ -84,7 +84,7 @@ def settings_of(given: TaskOptions | Store | None, environment: Mapping[str, str
 
     Raises:
         TypeError: There is no such option.
-        ValueError: The value of an option is invalid.
+        ValueError: The value of an option is invalid, or the library of a database is missing.
     """
     options: Mapping[str, Any] = {}
     if isinstance(given, dict):
@@ -100,7 +100,8 @@ def settings_of(given: TaskOptions | Store | None, environment: Mapping[str, str
     settings = TaskSettings(**options)
     if settings.store is None and environment.get(STORE):
         settings = settings._replace(store=environment[STORE])
-    check_location(settings.store)
+    if isinstance(settings.store, str):
+        _check_scheme(scheme_of(settings.store))
     for name in sorted(TaskOptions.__optional_keys__ - {"store"}):
         value = getattr(settings, name)
         if value is not None and not (0 < value < math.inf):
@@ -108,15 +109,7 @@ def settings_of(given: TaskOptions | Store | None, environment: Mapping[str, str
     return settings
 
 
-def check_location(location: Store | None) -> None:
-    """Check a path or URL.
-
-    Raises:
-        ValueError: No database has this scheme, or its library is not installed.
-    """
-    if not isinstance(location, str):
-        return
-    scheme = scheme_of(location)
+def _check_scheme(scheme: str) -> None:
     if scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in SCHEMES)
         raise ValueError(

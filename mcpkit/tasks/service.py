@@ -144,20 +144,18 @@ class TaskService:
         Raises:
             ImportError: The library of the database is not installed.
         """
-        store = self._make_store()  # so that a missing library is reported now
+        store = self._make_store()  # which reports a missing library now
         self._make_store = lambda: store
         self._cancel.append(self.loop.start(self._open_when_available()))
 
     async def _open_when_available(self) -> None:
-        while not self.is_closing:
+        while self._store is None:
             try:
                 await self.store()
             except StoreUnavailable:
                 await anyio.sleep(POLL_S)
             except Exception:
                 log.exception("tasks cannot be stored")
-                return
-            else:
                 return
 
     async def store(self) -> TaskStore:
@@ -263,7 +261,13 @@ class TaskService:
             ProtocolError: There are too many tasks, the arguments are too long, or the store is
                 unavailable.
         """
-        principal, origin = request.principal, request.origin
+        origin, principal, stored_principal = request.origin, request.principal, None
+        if principal is not None:
+            stored_principal = [
+                *(principal.id, sorted(principal.scopes), principal.expires_at),
+                to_jsonable_python(principal.claims, fallback=str),
+                *(principal.issuer, principal.client_id),
+            ]
         call = to_json(
             {
                 "layout": _LAYOUT,
@@ -275,16 +279,7 @@ class TaskService:
                 "log_level": request.log_level,
                 "id": request.id,
                 "holder": "" if origin is None else origin.owner,
-                "principal": None
-                if principal is None
-                else [
-                    principal.id,
-                    sorted(principal.scopes),
-                    principal.expires_at,
-                    to_jsonable_python(principal.claims, fallback=str),
-                    principal.issuer,
-                    principal.client_id,
-                ],
+                "principal": stored_principal,
                 "given": given,
             }
         )
@@ -297,23 +292,19 @@ class TaskService:
             call=self.seal(call),
             ttl=self.settings.granted(ttl, default),
         )
-        limits = {
-            "limit": self.settings.max_tasks,
-            "limit_per_owner": self.settings.max_tasks_each,
-        }
+        limit, limit_per_owner = self.settings.max_tasks, self.settings.max_tasks_each
         async with self._reached() as store:
-            try:
+            while True:
                 try:
-                    added = await add(store, task, **limits)
+                    task = await add(store, task, limit=limit, limit_per_owner=limit_per_owner)
+                    break
                 except TooManyRecords:
                     if not await store.sweep():  # expired tasks count until then
-                        raise
-                    added = await add(store, task, **limits)
-            except TooManyRecords:
-                raise InternalError("Too many tasks are unfinished; try again later") from None
+                        error = InternalError("Too many tasks are unfinished; try again later")
+                        raise error from None
         if self._engine is not None:
             self._engine.due()
-        return added
+        return task
 
     async def get(self, id: str, owner: str, *, polled: bool = False) -> Task:
         """Return a task; `polled` counts this as a poll of the client.

@@ -19,7 +19,7 @@ from mcpkit._stores import make_store, plain_name
 from mcpkit._stores.base import StoreUnavailable
 from mcpkit._stores.memory import MemoryStore
 from mcpkit.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
-from mcpkit.tasks.options import STORE, check_location
+from mcpkit.tasks.options import STORE
 from mcpkit.testing import AsyncTestClient
 from tests.asking.conftest import accept
 from tests.tasks.wire.conftest import CORE, EXTENSION, EXTENSIONS
@@ -493,7 +493,7 @@ async def test_middleware_is_around_each_attempt() -> None:
     ],
 )
 def test_a_path_or_url_names_a_store(place: str, kind: str) -> None:
-    check_location(place)
+    MCPKit("here", tasks=place)
     assert type(make_store(place, "app")).__name__ == kind
 
 
