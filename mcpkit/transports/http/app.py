@@ -73,12 +73,14 @@ class Application:
         self.lifespans = lifespans
         self.settings = settings
         base = (settings.path if prefix is None else prefix).rstrip("/")
-        self.login_paths: Collection[str] = ()
-        """The paths of an authorization server beside the endpoint."""
+        login: Mapping[str, Asgi] = {}
         self._authorization: Authorization | None = None
         if settings.auth is not None:
             self._authorization = Authorization(settings, base, server, loopback=loopback)
             lifespans.on_end.append(self._authorization.aclose)
+            login = self._authorization.server_paths
+        self.login_paths: Collection[str] = login.keys()
+        """The paths of an authorization server beside the endpoint."""
         beside = base.rpartition("/")[0] if prefix is None else base
         self._endpoint = Endpoint(
             lifespans,
@@ -99,9 +101,7 @@ class Application:
         health = "/health" if settings.health is True else settings.health
         if health:
             self._paths[(prefix or "").rstrip("/") + health] = _healthy
-        if self._authorization is not None:
-            self.login_paths = self._authorization.server_paths.keys()
-            self._paths.update(self._authorization.server_paths)
+        self._paths.update(login)
         self._mounted = None if prefix is not None else self._paths[base]
 
     @property

@@ -27,6 +27,7 @@ from mcpkit.transports.http.http_error import (
 )
 from mcpkit.transports.http.options import HttpSettings
 from mcpkit.transports.http.quotas import owner_of
+from mcpkit.transports.http.security import parsed_authority
 from mcpkit.types import Principal
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ _IS_BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr](?:[ \t,]|$)")
 MAX_CREDENTIALS: Final = 16 * 1024
 """Bytes of the header with a token."""
 
-_AUTHORITY: Final = re.compile(r"(?:\[[0-9a-f:.]+\]|[a-z0-9_][a-z0-9_.-]*)(?::[0-9]{1,5})?")
 _PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)*")
 """A path that may be in a quoted string of a header (SEC-18)."""
 
@@ -111,24 +111,18 @@ class Authorization:
     # --- tokens -----------------------------------------------------------------------------------
 
     def find(self, http: HttpRequest) -> Principal | Coroutine[Any, Any, Principal]:
-        """Return the principal of a request: at once, if the token is known.
-
-        Raises:
-            HttpError: There is no token, or it is malformed.
-        """
+        """Return the principal of a request: at once, if the token is known."""
         raw = http.raw.get(b"authorization")
         query: bytes = http.scope.get("query_string") or b""
         if query and any(each.startswith(b"access_token=") for each in query.split(b"&")):
             # AUTH-10: the logs of every proxy have it by now.
-            malformed = self.challenge(http, "invalid_request")
-            raise HttpError(400, "A token must not be in the URL", malformed)
+            raise self._malformed(http, "A token must not be in the URL")
         if raw is None or _IS_BEARER.match(raw) is None:
             # RFC 6750, 3.1: without a token there is no error, as there was no attempt.
             raise HttpError(401, "A bearer token is needed", self.challenge(http))
         found = _BEARER.fullmatch(raw) if len(raw) <= MAX_CREDENTIALS else None
         if found is None:
-            malformed = self.challenge(http, "invalid_request")
-            raise HttpError(400, "The header Authorization is malformed", malformed)
+            raise self._malformed(http, "The header Authorization is malformed")
         token = found[1]
         from hashlib import sha256
 
@@ -141,6 +135,9 @@ class Authorization:
                 return principal
             self._known.pop(key, None)
         return self._verify(http, key, token.decode("ascii"))
+
+    def _malformed(self, http: HttpRequest, text: str) -> HttpError:
+        return HttpError(400, text, self.challenge(http, "invalid_request"))
 
     async def _verify(self, http: HttpRequest, key: bytes, token: str) -> Principal:
         away: VerifierUnavailable | None = None
@@ -223,7 +220,7 @@ class Authorization:
         host = next((value for name, value in scope["headers"] if name == b"host"), b"")
         name = host.decode("latin-1").lower()
         path = quote(scope.get("root_path", "").rstrip("/")) + self._path
-        if _AUTHORITY.fullmatch(name) is None or _PATH.fullmatch(path) is None:
+        if parsed_authority(name) is None or _PATH.fullmatch(path) is None:
             return None
         scheme = "https" if scope.get("scheme") == "https" else "http"
         return f"{scheme}://{name}", path

@@ -252,9 +252,8 @@ class Exchange(OpenRequest):
         if retry is not None:
             stream.put_retry(retry)
         self.disconnected = True
-        response = self._response or stream.response
-        if response is not None:
-            response.close()
+        if stream.response is not None:
+            stream.response.close()
 
     # --- to the client ----------------------------------------------------------------------------
 

@@ -34,13 +34,6 @@ _KINDS: Final[dict[Kind, tuple[str, str, float]]] = {
 """For each quota that refuses requests: its limit, its message, and when to try again."""
 
 
-class TooManyWatched(InternalError):
-    """A client may not watch more URIs for now."""
-
-    def __init__(self) -> None:
-        super().__init__("Too many resources are watched; end a subscription first")
-
-
 class EndpointQuotas:
     """The quotas of an endpoint."""
 
@@ -90,12 +83,13 @@ def watch(watched: Reservation, size: int) -> None:
     """Count more bytes of URIs that a client watches, or fewer if negative.
 
     Raises:
-        TooManyWatched: The client would exceed its quota; nothing has changed.
+        InternalError: The client would exceed its quota; nothing has changed.
     """
     try:
         watched.resize(max(0, watched.amount + size))
     except QuotaExceeded:
-        raise TooManyWatched from None
+        text = "Too many resources are watched; end a subscription first"
+        raise InternalError(text) from None
 
 
 def owner_of(http: HttpRequest) -> str:

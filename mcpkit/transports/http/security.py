@@ -74,7 +74,7 @@ class Guard(dict[_Arrival, "str | None"]):
     def _judge(self, host: bytes | None, origin: bytes | None, loopback: bool) -> str | None:
         if loopback and not self._any_host and host is not None:
             said = host.decode("latin-1")
-            authority = _parsed_authority(said)
+            authority = parsed_authority(said)
             if authority is None:
                 return f"The Host {quote(said)} is malformed"
             name = authority[0]
@@ -101,7 +101,7 @@ class Guard(dict[_Arrival, "str | None"]):
         )
 
 
-def _parsed_authority(text: str) -> tuple[str, str] | None:
+def parsed_authority(text: str) -> tuple[str, str] | None:
     """Return the name, in lower case and without brackets, and the port; None if it is malformed.
 
     This is stricter than a parser of URLs, which forgives what no client has a reason to send.
@@ -116,7 +116,7 @@ def _parsed_authority(text: str) -> tuple[str, str] | None:
 def _parsed_origin(text: str) -> tuple[str, str, str] | None:
     """Return scheme, host and port of an origin (RFC 6454, 6.1); None for ``null`` and the like."""
     scheme, separator, rest = text.lower().partition("://")
-    authority = _parsed_authority(rest)
+    authority = parsed_authority(rest)
     if not separator or authority is None or _SCHEME.fullmatch(scheme) is None:
         return None
     name, port = authority
@@ -144,7 +144,7 @@ def _host_setting(text: str) -> str:
     address = text.removesuffix(":*")
     if address.count(":") > 1 and not address.startswith("["):
         address = f"[{address}]"
-    parsed = _parsed_authority(address)
+    parsed = parsed_authority(address)
     if parsed is None or parsed[1]:
         raise ValueError(
             f"allowed_hosts: {text!r} is not a name like app.example.com, without a port"

@@ -22,10 +22,11 @@ from mcpkit._server.session import Session
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import Quota, QuotaExceeded, Reservation
 from mcpkit._utils.text import quote
+from mcpkit.errors import InternalError
 from mcpkit.transports.http.exchange import CHANNEL, ExchangeChannel
 from mcpkit.transports.http.http_error import HttpError, retry_after
 from mcpkit.transports.http.options import HttpSettings
-from mcpkit.transports.http.quotas import TooManyWatched, watch
+from mcpkit.transports.http.quotas import watch
 from mcpkit.transports.http.requests import OpenRequests
 from mcpkit.transports.http.session_ids import SessionId
 from mcpkit.transports.http.streams import ReplayBuffer, Stream
@@ -352,7 +353,7 @@ class SessionTable:
         state = self._store.take(id.key)
         try:
             watch(live.watched, state.size)
-        except TooManyWatched:
+        except InternalError:
             state = replace(state, watched=frozenset())
         live.session.restore(state)
         self._known[token] = live

@@ -64,9 +64,6 @@ class ReplayBuffer:
     """The bound on the events that all streams together keep for clients that reconnect.
 
     A client that misses too much loses events of its own streams, the oldest first.
-
-    Args:
-        quota: The bytes that may be kept.
     """
 
     def __init__(self, quota: Quota) -> None:
@@ -107,24 +104,6 @@ class Stream:
         owner: The owner that its bytes are counted to.
         unread: The quota of bytes that wait for clients to read; None: any number.
     """
-
-    __slots__ = (
-        "_buffer",
-        "_events",
-        "_head",
-        "_is_over",
-        "_unread",
-        "_unsent",
-        "_writable",
-        "cursor",
-        "ended",
-        "expected",
-        "name",
-        "number",
-        "on_spent",
-        "owner",
-        "response",
-    )
 
     def __init__(
         self,
