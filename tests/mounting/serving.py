@@ -95,6 +95,13 @@ def make_app(
     return app
 
 
+def attached(app: MCPKit[Any], host: Any, *paths: str, **options: Any) -> Any:
+    """A host, with an app attached to it."""
+    for path in paths:
+        app.attach(host, path, **options)
+    return host
+
+
 class Address(Host):
     """Where a host answers."""
 

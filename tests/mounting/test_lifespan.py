@@ -18,73 +18,36 @@ from starlette.testclient import TestClient
 
 from mcpkit import MCPKit
 from tests.messages import announced, called, initialize, request
-from tests.mounting.serving import Diary, make_app, served, variable
+from tests.mounting.serving import Diary, attached, make_app, served, variable
 from tests.transports.http.wire import JSON, Stage
 
 Build = Callable[[MCPKit[Any]], Any]
 
 
-def alone(app: MCPKit[Any]) -> Any:
-    return app
-
-
-def with_options(app: MCPKit[Any]) -> Any:
-    return app.asgi(path="/mcp")
-
-
-def routed(app: MCPKit[Any]) -> Any:
-    return Starlette(routes=[app.route("/mcp")])
-
-
-def attached(app: MCPKit[Any]) -> Any:
-    host = Starlette()
-    app.attach(host, "/mcp")
-    return host
-
-
-def attached_to_fastapi(app: MCPKit[Any]) -> Any:
-    host = FastAPI()
-    app.attach(host, "/mcp")
-    return host
-
-
-def attached_twice(app: MCPKit[Any]) -> Any:
-    host = Starlette()
-    app.attach(host, "/mcp")
-    app.attach(host, "/again")
-    return host
-
-
-def mounted(app: MCPKit[Any]) -> Any:
-    return Starlette(routes=[Mount("/", app)])
-
-
-def with_two_endpoints(app: MCPKit[Any]) -> Any:
-    return Starlette(routes=[app.route("/mcp"), app.route("/again"), Mount("/x", app)])
-
-
-EVERY_WAY = [
-    alone,
-    with_options,
-    routed,
-    attached,
-    attached_to_fastapi,
-    attached_twice,
-    mounted,
-    with_two_endpoints,
-]
+EVERY_WAY: dict[str, Build] = {
+    "alone": lambda app: app,
+    "with options": lambda app: app.asgi(path="/mcp"),
+    "routed": lambda app: Starlette(routes=[app.route("/mcp")]),
+    "attached": lambda app: attached(app, Starlette(), "/mcp"),
+    "attached to FastAPI": lambda app: attached(app, FastAPI(), "/mcp"),
+    "attached twice": lambda app: attached(app, Starlette(), "/mcp", "/again"),
+    "mounted": lambda app: Starlette(routes=[Mount("/", app)]),
+    "with two endpoints": lambda app: Starlette(
+        routes=[app.route("/mcp"), app.route("/again"), Mount("/x", app)]
+    ),
+}
 
 
 # --- uvicorn --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lifespan", ["on", "off"])
-@pytest.mark.parametrize("build", EVERY_WAY)
-def test_it_is_entered_once_and_left_at_the_end(build: Build, lifespan: str) -> None:
+@pytest.mark.parametrize("way", EVERY_WAY)
+def test_it_is_entered_once_and_left_at_the_end(way: str, lifespan: str) -> None:
     diary = Diary()
-    with served(build(make_app(diary=diary)), lifespan=lifespan) as address:
+    with served(EVERY_WAY[way](make_app(diary=diary)), lifespan=lifespan) as address:
         site = address.site("/mcp")
-        again = address.site("/again" if build in (attached_twice, with_two_endpoints) else "/mcp")
+        again = address.site("/again" if "tw" in way else "/mcp")
         for each in (site, again, site):
             assert each.call("look").result["structuredContent"]["lifespan"] == "state"
             assert each.begin().call("who").text == "mounted"
@@ -93,10 +56,10 @@ def test_it_is_entered_once_and_left_at_the_end(build: Build, lifespan: str) -> 
 
 
 @pytest.mark.parametrize("lifespan", ["on", "off"])
-@pytest.mark.parametrize("build", [alone, attached, mounted])
-def test_calls_in_flight_end_before_it_is_left(build: Build, lifespan: str) -> None:
+@pytest.mark.parametrize("way", ["alone", "attached", "mounted"])
+def test_calls_in_flight_end_before_it_is_left(way: str, lifespan: str) -> None:
     stage, diary = Stage(), Diary()
-    with served(build(make_app(stage=stage, diary=diary)), lifespan=lifespan) as address:
+    with served(EVERY_WAY[way](make_app(stage=stage, diary=diary)), lifespan=lifespan) as address:
         # The client leaves, and a call of a handshake revision goes on without it.
         call = address.site("/mcp").begin().call("wait", name="call")
         stage.expect("begun", "call")
@@ -124,12 +87,12 @@ def test_the_lifespan_of_the_host_is_around_that_of_an_attached_app() -> None:
 # --- when it fails --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("build", [alone, routed, mounted])
+@pytest.mark.parametrize("way", ["alone", "routed", "mounted"])
 def test_a_request_that_cannot_enter_it_is_answered_and_the_next_one_tries_again(
-    build: Build, caplog: pytest.LogCaptureFixture
+    way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     diary = Diary(failures=1)
-    with served(build(make_app(diary=diary)), lifespan="off") as address:
+    with served(EVERY_WAY[way](make_app(diary=diary)), lifespan="off") as address:
         site = address.site("/mcp")
         refused = site.call("who")
         assert (refused.kind, *refused.refusal) == (JSON, 500, -32603)
@@ -142,9 +105,9 @@ def test_a_request_that_cannot_enter_it_is_answered_and_the_next_one_tries_again
 
 
 @pytest.mark.parametrize("lifespan", ["on", "auto"])
-@pytest.mark.parametrize("build", [alone, attached, attached_to_fastapi])
-def test_with_lifespan_events_the_server_refuses_to_start(build: Build, lifespan: Any) -> None:
-    application = build(make_app(diary=Diary(failures=1)))
+@pytest.mark.parametrize("way", ["alone", "attached", "attached to FastAPI"])
+def test_with_lifespan_events_the_server_refuses_to_start(way: str, lifespan: Any) -> None:
+    application = EVERY_WAY[way](make_app(diary=Diary(failures=1)))
     server = uvicorn.Server(
         uvicorn.Config(application, port=0, lifespan=lifespan, log_level="critical")
     )
@@ -170,15 +133,19 @@ def test_starlettes_test_client_has_an_event_loop_for_each_request_outside_of_a_
     assert diary.entries == ["entered", "left"] * 2
 
 
+def in_process(application: Any) -> httpx2.AsyncClient:
+    transport = httpx2.ASGITransport(application)
+    return httpx2.AsyncClient(transport=transport, base_url="http://test")
+
+
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-@pytest.mark.parametrize("build", EVERY_WAY)
-def test_httpx2_in_process_enters_it_once(build: Build, backend: str) -> None:
+@pytest.mark.parametrize("way", EVERY_WAY)
+def test_httpx2_in_process_enters_it_once(way: str, backend: str) -> None:
     diary = Diary()
-    application = build(make_app(diary=diary))
+    application = EVERY_WAY[way](make_app(diary=diary))
 
     async def main() -> None:
-        transport = httpx2.ASGITransport(application)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with in_process(application) as client:
             for _ in range(3):
                 message = announced(1, "tools/call", **called("who", {}))
                 headers = {"Mcp-Method": "tools/call", "Mcp-Name": "who"}
@@ -197,8 +164,7 @@ def test_event_loops_side_by_side_enter_it_once_each(backend: str) -> None:
     application = make_app(diary=diary)
 
     async def ask() -> None:
-        transport = httpx2.ASGITransport(application)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with in_process(application) as client:
             assert (await client.post("/mcp", json=initialize())).status_code == 200
 
     with start_blocking_portal(backend) as one, start_blocking_portal(backend) as other:
@@ -229,8 +195,7 @@ def test_it_may_wait_while_it_is_left_at_the_end_of_the_event_loop(backend: str)
     app: MCPKit[Any] = MCPKit("slow", lifespan=lifespan)
 
     async def main() -> None:
-        transport = httpx2.ASGITransport(app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with in_process(app) as client:
             assert (await client.post("/mcp", json=initialize())).status_code == 200
 
     anyio.run(main, backend=backend)

@@ -14,7 +14,7 @@ from starlette.routing import Mount, Route, Router
 
 from mcpkit import Limits, MCPKit
 from tests.messages import initialize
-from tests.mounting.serving import make_app, served
+from tests.mounting.serving import attached, make_app, served
 from tests.transports.http.wire import EVENTS, JSON, Site
 
 Build = Callable[..., Any]
@@ -24,29 +24,16 @@ def routed(app: MCPKit[Any], **options: Any) -> Any:
     return Starlette(routes=[app.route("/x", **options)])
 
 
-def attached(app: MCPKit[Any], **options: Any) -> Any:
-    host = Starlette(routes=[Mount("/", _hello)])
-    app.attach(host, "/x", **options)
-    return host
-
-
-def attached_to_fastapi(app: MCPKit[Any], **options: Any) -> Any:
-    host = FastAPI()
-    app.attach(host, "/x", **options)
-    return host
-
-
-def routed_in_fastapi(app: MCPKit[Any], **options: Any) -> Any:
-    host = FastAPI()
-    host.router.routes.append(app.route("/x", **options))
-    return host
-
-
 async def _hello(scope: Any, receive: Any, send: Any) -> None:
     await PlainTextResponse("hello")(scope, receive, send)
 
 
-EXACT = [routed, attached, attached_to_fastapi, routed_in_fastapi]
+EXACT: dict[str, Build] = {
+    "routed": routed,
+    "attached": lambda app: attached(app, Starlette(routes=[Mount("/", _hello)]), "/x"),
+    "attached to FastAPI": lambda app: attached(app, FastAPI(), "/x"),
+    "routed in FastAPI": lambda app: FastAPI(routes=[app.route("/x")]),
+}
 
 
 def everything_works_at(site: Site) -> None:
@@ -65,7 +52,7 @@ def everything_works_at(site: Site) -> None:
 
 
 @pytest.mark.parametrize("path", ["/x", "/x/"])
-@pytest.mark.parametrize("build", EXACT)
+@pytest.mark.parametrize("build", EXACT.values(), ids=EXACT)
 def test_a_route_answers_with_and_without_a_slash(build: Build, path: str) -> None:
     with served(build(make_app())) as address:
         everything_works_at(address.site(path))
@@ -102,7 +89,7 @@ def test_the_routes_of_the_host_go_on_as_before() -> None:
 
 
 def test_attached_apps_come_before_routes_that_take_everything() -> None:
-    with served(attached(make_app())) as address:
+    with served(EXACT["attached"](make_app())) as address:
         assert address.site("/y").get().body == b"hello"
         assert address.site("/x").call("who").text == "mounted"
 
@@ -137,10 +124,8 @@ def test_the_bare_prefix_of_a_mount_is_redirected_by_the_host() -> None:
     app = make_app()
     with served(Starlette(routes=[Mount("/x", app)])) as address:
         answer = address.site("/x").post(initialize())
-        assert (answer.status, answer.header("location")) == (
-            307,
-            f"http://127.0.0.1:{address.port}/x/",
-        )
+        there = f"http://127.0.0.1:{address.port}/x/"
+        assert (answer.status, answer.header("location")) == (307, there)
     with served(Router(routes=[Mount("/x", app)], redirect_slashes=False)) as address:
         assert address.site("/x").post(initialize()).status == 404
 
@@ -151,11 +136,8 @@ BEHIND_A_PROXY: dict[str, tuple[Callable[[], Any], str]] = {
     "alone": (make_app, "/mcp"),
     "route": (lambda: routed(make_app()), "/x"),
     "mount": (lambda: Starlette(routes=[Mount("/x", make_app())]), "/x/"),
-    "nested": (
-        lambda: Starlette(routes=[Mount("/a", routes=[Mount("/b", make_app())])]),
-        "/a/b/",
-    ),
-    "fastapi": (lambda: attached_to_fastapi(make_app()), "/x"),
+    "nested": (lambda: Starlette(routes=[Mount("/a", routes=[Mount("/b", make_app())])]), "/a/b/"),
+    "fastapi": (lambda: attached(make_app(), FastAPI(), "/x"), "/x"),
 }
 
 
@@ -198,17 +180,13 @@ def test_one_app_may_have_two_endpoints_with_options_of_their_own() -> None:
 # --- beside the endpoint --------------------------------------------------------------------------
 
 
-def with_custom_route(**options: Any) -> MCPKit[Any]:
+def test_an_app_alone_has_routes_of_its_own() -> None:
     async def hello(request: Request) -> PlainTextResponse:
         return PlainTextResponse(f"hello {request.path_params['name']}")
 
-    app = make_app(**options)
+    app = make_app()
     app.routes.append(Route("/hello/{name}", hello))
-    return app
-
-
-def test_an_app_alone_has_routes_of_its_own() -> None:
-    with served(with_custom_route()) as address:
+    with served(app) as address:
         assert address.site("/hello/you").get().body == b"hello you"
         everything_works_at(address.site("/mcp"))
 
@@ -227,40 +205,30 @@ def test_health_is_below_the_prefix_wherever_the_app_is() -> None:
 
 # --- HTTP+SSE -------------------------------------------------------------------------------------
 
-OLD: dict[str, tuple[Callable[[], Any], str, str, str]] = {
-    "alone": (lambda: make_app(http={"sse": True}), "", "/sse", "/messages"),
-    "route": (lambda: routed(make_app(), sse=True), "", "/x/sse", "/x/messages"),
-    "route behind a proxy": (
-        lambda: routed(make_app(), sse=True),
-        "/api",
-        "/x/sse",
-        "/api/x/messages",
-    ),
-    "mount": (
-        lambda: Starlette(routes=[Mount("/x", make_app(http={"sse": True}))]),
-        "",
-        "/x/sse",
-        "/x/messages",
-    ),
-    "nested behind a proxy": (
-        lambda: Starlette(routes=[Mount("/a", routes=[Mount("/b", make_app(http={"sse": True}))])]),
-        "/api",
-        "/a/b/sse",
-        "/api/a/b/messages",
-    ),
+
+def with_sse() -> MCPKit[Any]:
+    return make_app(http={"sse": True})
+
+
+OLD: dict[str, tuple[Callable[[], Any], str]] = {
+    "alone": (with_sse, ""),
+    "route": (lambda: routed(with_sse()), "/x"),
+    "mount": (lambda: Starlette(routes=[Mount("/x", with_sse())]), "/x"),
+    "nested": (lambda: Starlette(routes=[Mount("/a", routes=[Mount("/b", with_sse())])]), "/a/b"),
 }
 
 
+@pytest.mark.parametrize("root_path", ["", "/api"])
 @pytest.mark.parametrize("place", OLD)
-def test_the_endpoint_event_names_the_path_that_clients_see(place: str) -> None:
+def test_the_endpoint_event_names_the_path_that_clients_see(place: str, root_path: str) -> None:
     """SSE-2: what a proxy takes away is given back."""
-    build, root_path, sse, messages = OLD[place]
+    build, prefix = OLD[place]
     with served(build(), root_path=root_path) as address:
-        stream = address.site(sse).get()
+        stream = address.site(f"{prefix}/sse").get()
         event = stream.event()
         assert event.fields["event"] == "endpoint"
         path, _, query = event.fields["data"].partition("?")
-        assert path == messages
+        assert path == f"{root_path}{prefix}/messages"
         site = address.site(f"{path.removeprefix(root_path)}?{query}")
         assert site.post(initialize("2024-11-05")).status == 202
         assert stream.message()["result"]["protocolVersion"] == "2024-11-05"
@@ -269,20 +237,15 @@ def test_the_endpoint_event_names_the_path_that_clients_see(place: str) -> None:
 # --- FastAPI --------------------------------------------------------------------------------------
 
 
-def make_api() -> FastAPI:
+def test_an_api_and_its_documentation_go_on_beside_an_app() -> None:
     router = APIRouter(prefix="/items")
 
     @router.get("/{number}")
     async def item(number: int) -> dict[str, int]:
         return {"number": number}
 
-    api = FastAPI()
-    make_app().attach(api, "/x")
+    api = attached(make_app(), FastAPI(), "/x")
     api.include_router(router)
-    return api
-
-
-@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/items/3"])
-def test_an_api_and_its_documentation_go_on_beside_an_app(path: str) -> None:
-    with served(make_api()) as address:
-        assert address.site(path).get({"Accept": "*/*"}).status == 200
+    with served(api) as address:
+        for path in ("/docs", "/openapi.json", "/items/3"):
+            assert address.site(path).get({"Accept": "*/*"}).status == 200, path

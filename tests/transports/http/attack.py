@@ -9,11 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from tests.transports.http.wire import (
-    EVENTS,
-    JSON,
-    PATIENCE,
-)
+from tests.transports.http.wire import EVENTS, JSON, PATIENCE
 
 _ACCEPT: Final = f"{JSON}, {EVENTS}"
 

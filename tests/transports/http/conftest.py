@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.messages import LEGACY
 from tests.transports.http.server import make_app
-from tests.transports.http.wire import Host, Site, Stage, hosting
+from tests.transports.http.wire import Host, Site, Stage, Talk, hosting
 
 Serve = Callable[..., Site]
 
@@ -35,6 +36,12 @@ def _shared_site(package_host: Host) -> Site:
 def site(host: Host, _shared_site: Site) -> Site:
     """An app with the default settings, which other tests use as well."""
     return _shared_site
+
+
+@pytest.fixture(params=LEGACY)
+def legacy(site: Site, request: pytest.FixtureRequest) -> Talk:
+    """A session of each handshake revision."""
+    return site.begin(request.param)
 
 
 @pytest.fixture

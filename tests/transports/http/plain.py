@@ -13,16 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from tests.messages import (
-    MODERN,
-    Message,
-    request,
-)
-from tests.transports.processes import (
-    TIMEOUT,
-    Process,
-    started,
-)
+from tests.messages import MODERN, Message, request
+from tests.transports.processes import TIMEOUT, Process, started
 
 RUN: Final = [sys.executable, "-m", "mcpkit", "run"]
 HANDSHAKES: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")

@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
 
 from mcpkit import Context, MCPKit, Principal
 from mcpkit.auth import JWT, Keys, ResourceServer, VerifierUnavailable, hash_key
 from mcpkit.auth.verifiers import Verifier
 from tests.auth.issuer import RESOURCE, Issuer, issuing
 from tests.messages import LEGACY, MODERN, announced, called, initialize, notification, request
+from tests.mounting.serving import attached
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import Exchange, Host
 
@@ -118,14 +122,18 @@ def test_a_token_in_the_query_is_refused(serve: Serve, query: str, headers: Any)
     assert b"ann-token" not in answer.body
 
 
-def test_a_token_is_verified_once(serve: Serve) -> None:
+def test_a_good_token_is_verified_once_and_a_bad_one_is_not_remembered(serve: Serve) -> None:
+    """SEC-17."""
     known = Known()
     site = serve(auth=known)
-    for _ in range(3):
-        assert site.ask("tools/list", ANN).status == 200
-    assert known.asked == 1
-    assert site.ask("tools/list", BOB).status == 200
-    assert known.asked == 2
+    asked = {"ann-token": 1, "bob-token": 2, "bad": 5}
+    for token, count in asked.items():
+        for _ in range(3):
+            answer = site.ask("tools/list", bearer(token))
+            assert answer.status == (401 if token == "bad" else 200)
+        assert known.asked == count
+    known.tokens["bad"] = Principal("new")
+    assert site.ask("tools/list", bearer("bad")).status == 200
 
 
 def test_but_not_for_longer_than_it_is_valid(serve: Serve) -> None:
@@ -145,17 +153,6 @@ def test_what_is_known_is_bounded(serve: Serve) -> None:
     for headers in (ANN, BOB, ANN):
         assert site.ask("tools/list", headers).status == 200
     assert known.asked == 3
-
-
-def test_bad_tokens_are_not_remembered(serve: Serve) -> None:
-    """SEC-17."""
-    known = Known()
-    site = serve(auth=known)
-    for number in range(3):
-        assert site.ask("tools/list", bearer(f"bad{number}")).status == 401
-    assert known.asked == 3
-    known.tokens["bad0"] = Principal("new")
-    assert site.ask("tools/list", bearer("bad0")).status == 200
 
 
 def test_several_verifiers_are_asked_in_turn(serve: Serve) -> None:
@@ -227,16 +224,13 @@ def test_tokens_of_an_issuer_open_the_door(host: Host, issuer: Issuer) -> None:
 
 def test_scopes_that_all_need_are_in_every_challenge(serve: Serve) -> None:
     """AUTH-5, AUTH-6."""
-    site = serve(auth=ResourceServer(Known(), required_scopes=["read", "more"]))
-    answer = site.ask("tools/list")
-    assert (answer.status, 'scope="read more"' in challenge(answer)) == (401, True)
-    answer = site.ask("tools/list", ANN)
-    assert (answer.status, "insufficient_scope" in challenge(answer)) == (403, True)
-    assert 'scope="read more"' in challenge(answer)
-    assert (
-        serve(auth=ResourceServer(Known(), required_scopes=["read"])).ask("tools/list", ANN).status
-        == 200
-    )
+    site = serve(auth=ResourceServer(Known(), required_scopes=["read", "write"]))
+    for headers, status in (({}, 401), (ANN, 403)):
+        answer = site.ask("tools/list", headers)
+        assert answer.status == status
+        assert 'scope="read write"' in challenge(answer)
+        assert ("insufficient_scope" in challenge(answer)) is (status == 403)
+    assert site.ask("tools/list", ANN_AGAIN).status == 200
 
 
 # --- headers --------------------------------------------------------------------------------------
@@ -346,92 +340,51 @@ def test_a_task_of_another_principal_is_unknown(host: Host) -> None:
 # --- the end of a token ---------------------------------------------------------------------------
 
 
-def short_lived() -> tuple[Known, dict[str, str]]:
-    known = Known()
+def test_streams_end_with_the_token(serve: Serve) -> None:
+    """AUTH-17: of changes, of a session, and of HTTP+SSE."""
+    known, short = Known(), bearer("short")
+    site = serve(auth=known, sse=True)
     known.tokens["short"] = Principal("ann", expires_at=time.time() + 0.5)
-    return known, bearer("short")
-
-
-def test_a_stream_of_changes_ends_with_the_token(serve: Serve) -> None:
-    """AUTH-17."""
-    known, headers = short_lived()
-    site = serve(auth=known)
-    stream = site.ask("subscriptions/listen", headers, notifications={"toolsListChanged": True})
-    assert stream.message()["method"] == "notifications/subscriptions/acknowledged"
-    started = time.monotonic()
-    assert [each["id"] for each in stream.messages()] == [1]
-    assert time.monotonic() - started < 10
-
-
-def test_a_stream_of_a_session_ends_with_the_token(serve: Serve) -> None:
-    """AUTH-17."""
-    known, headers = short_lived()
-    site = serve(auth=known)
-    talk = site.begin(headers=headers)
-    stream = talk.get(headers=headers)
-    assert stream.status == 200
-    stream.finish()
-    assert talk.get(headers=headers).status == 401
+    talk = site.begin(headers=short)
+    changes = site.ask("subscriptions/listen", short, notifications={"toolsListChanged": True})
+    assert changes.message()["method"] == "notifications/subscriptions/acknowledged"
+    streams = [talk.get(headers=short), site.get(short, path=site.beside("sse"))]
+    assert [each.status for each in streams] == [200, 200]
+    for each in streams:
+        each.finish()
+    assert [each["id"] for each in changes.messages()] == [1]
+    assert talk.get(headers=short).status == 401
     assert talk.get(headers=ANN).status == 200
     assert talk.post(notification("notifications/initialized"), ANN).status == 202
 
 
-def test_a_stream_of_http_sse_ends_with_the_token(serve: Serve) -> None:
-    """AUTH-17."""
-    known, headers = short_lived()
-    site = serve(auth=known, sse=True)
-    stream = site.get(headers, path=site.path.removesuffix("/mcp") + "/sse")
-    assert stream.status == 200
-    stream.finish()
-
-
 # --- hosts ----------------------------------------------------------------------------------------
 
-Mount = Callable[[MCPKit[Any]], Any]
+MOUNTS: dict[str, Callable[[MCPKit[Any]], Any]] = {
+    "attached": lambda app: attached(app, Starlette(), "/notes/mcp"),
+    "routed": lambda app: Starlette(routes=[app.route("/notes/mcp")]),
+    "alone": lambda app: app.asgi(path="/notes/mcp"),
+    "mounted": lambda app: Starlette(
+        routes=[app.metadata_route("/notes/mcp"), Mount("/notes", app)]
+    ),
+}
 
 
-def attached(app: MCPKit[Any]) -> Any:
-    from starlette.applications import Starlette
-
-    host = Starlette()
-    app.attach(host, "/notes/mcp")
-    return host
-
-
-def routed(app: MCPKit[Any]) -> Any:
-    from starlette.applications import Starlette
-
-    return Starlette(routes=[app.route("/notes/mcp")])
-
-
-def mounted(app: MCPKit[Any]) -> Any:
-    from starlette.applications import Starlette
-    from starlette.routing import Mount
-
-    return Starlette(routes=[app.metadata_route("/notes/mcp"), Mount("/notes", app)])
-
-
-def alone(app: MCPKit[Any]) -> Any:
-    return app.asgi(path="/notes/mcp")
-
-
-@pytest.mark.parametrize("mount", [attached, routed, mounted, alone])
-def test_the_metadata_is_found_wherever_the_app_is(mount: Mount) -> None:
+@pytest.mark.parametrize("mount", MOUNTS)
+def test_the_metadata_is_found_wherever_the_app_is(mount: str) -> None:
     """AUTH-3, AUTH-4: by the challenge, and at the address that clients try first."""
-    from starlette.testclient import TestClient
-
     app: MCPKit[None] = MCPKit("notes", auth=Known())
-    with TestClient(mount(app), base_url="https://h.example.com") as client:
+    with TestClient(MOUNTS[mount](app), base_url="https://h.example.com") as client:
         answer = client.post("/notes/mcp", json=initialize(LEGACY[-1]))
         assert answer.status_code == 401
         said = answer.headers["www-authenticate"]
         url = said.split('resource_metadata="')[1].rstrip('"')
-        places = {url, f"https://h.example.com{META}/notes/mcp"}
-        if mount in (attached, routed, alone):
-            places.add(f"https://h.example.com{META}")
-        for place in places:
-            found = client.get(place)
-            assert found.status_code == 200, place
+        urls = {url, f"https://h.example.com{META}/notes/mcp"}
+        if mount != "mounted":
+            urls.add(f"https://h.example.com{META}")
+        for each in urls:
+            found = client.get(each)
+            assert found.status_code == 200, each
             assert found.json()["resource"] == "https://h.example.com/notes/mcp"
         assert client.get(f"{META}/other").status_code == 404
 

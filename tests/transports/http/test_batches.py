@@ -37,17 +37,11 @@ def test_requests_are_answered_with_one_array(talk: Talk) -> None:
 
 def test_each_error_has_the_id_of_its_request(talk: Talk) -> None:
     """MSG-7, ERR-5."""
-    answer = talk.post(
-        [request(1, "unheard/of"), call(2, "unheard_of"), request(3, "ping"), {"id": 4}]
-    )
+    parts = [request(1, "unheard/of"), call(2, "unheard_of"), request(3, "ping"), {"id": 4}]
+    answer = talk.post(parts)
     assert answer.status == 200
-    found = by_id(answer.json)
-    assert [found[id].get("error", {}).get("code") for id in (1, 2, 3, 4)] == [
-        -32601,
-        -32602,
-        None,
-        -32600,
-    ]
+    codes = {id: each.get("error", {}).get("code") for id, each in by_id(answer.json).items()}
+    assert codes == {1: -32601, 2: -32602, 3: None, 4: -32600}
 
 
 def test_an_empty_batch_is_400(talk: Talk) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.kit import eventually
-from tests.messages import LEGACY
+from tests.messages import MODERN, notification
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import EVENTS, Site
+from tests.transports.http.wire import EVENTS, Site, Talk
 
 # --- going away -----------------------------------------------------------------------------------
 
@@ -35,47 +35,31 @@ def test_who_leaves_a_subscription_ends_it(serve: Serve) -> None:
     assert again.message()["method"] == "notifications/subscriptions/acknowledged"
 
 
-@pytest.mark.parametrize("version", LEGACY)
-def test_who_leaves_a_request_of_a_session_does_not(site: Site, version: str) -> None:
+@pytest.mark.parametrize("said", [[], ["a"]], ids=["before a stream", "stream"])
+def test_who_leaves_a_request_of_a_session_does_not(legacy: Talk, said: list[str]) -> None:
     """CANC-6, HTTPL-20."""
-    name = f"left {version}"
-    talk = site.begin(version)
-    call = talk.call("hold", name=name)
-    site.stage.expect("begun", name)
+    name, stage = f"left {legacy.version} {said}", legacy.site.stage
+    call = legacy.call("chat", name=name, before=said, after=["b"])
+    if said:
+        assert call.message()["params"]["data"] == "a"
+    stage.expect("begun", name)
     call.drop()
-    assert talk.request("ping").result == {}
-    site.stage.release(name)
-    site.stage.expect("gone on", name)
-    assert not site.stage.has("been cancelled", name)
-
-
-@pytest.mark.parametrize("version", LEGACY)
-def test_who_leaves_a_stream_of_a_session_does_not(site: Site, version: str) -> None:
-    """CANC-6, HTTPL-20."""
-    name = f"left the stream {version}"
-    talk = site.begin(version)
-    call = talk.call("chat", name=name, before=["a"], after=["b"])
-    assert call.message()["params"]["data"] == "a"
-    site.stage.expect("begun", name)
-    call.drop()
-    assert talk.request("ping").result == {}
-    site.stage.release(name)
-    site.stage.expect("gone on", name)
-    assert not site.stage.has("been cancelled", name)
+    assert legacy.request("ping").result == {}
+    stage.release(name)
+    stage.expect("gone on", name)
+    assert not stage.has("been cancelled", name)
 
 
 # --- the notification -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", LEGACY)
-def test_a_cancelled_request_is_not_answered(site: Site, version: str) -> None:
+def test_a_cancelled_request_is_not_answered(legacy: Talk) -> None:
     """CANC-1, CANC-4, HTTPL-3: its stream ends without a message."""
-    name = f"cancelled {version}"
-    talk = site.begin(version)
-    call = talk.call("hold", 7, name=name)
-    site.stage.expect("begun", name)
-    assert talk.notify("notifications/cancelled", requestId=7, reason="enough").status == 202
-    site.stage.expect("been cancelled", name)
+    name = f"cancelled {legacy.version}"
+    call = legacy.call("hold", 7, name=name)
+    legacy.site.stage.expect("begun", name)
+    assert legacy.notify("notifications/cancelled", requestId=7, reason="enough").status == 202
+    legacy.site.stage.expect("been cancelled", name)
     assert (call.status, call.kind, call.messages()) == (200, EVENTS, [])
 
 
@@ -94,12 +78,8 @@ def test_a_modern_request_is_not_cancelled_by_a_notification(site: Site) -> None
     """HTTPM-8, META-3: nothing tells whose request that would be."""
     call = site.call("hold", name="not by notification")
     site.stage.expect("begun", "not by notification")
-    message = {
-        "jsonrpc": "2.0",
-        "method": "notifications/cancelled",
-        "params": {"requestId": 1},
-    }
-    assert site.post(message, {"MCP-Protocol-Version": "2026-07-28"}).status == 202
+    message = notification("notifications/cancelled", {"requestId": 1})
+    assert site.post(message, {"MCP-Protocol-Version": MODERN}).status == 202
     site.stage.release("not by notification")
     assert call.text == "not by notification went on"
 

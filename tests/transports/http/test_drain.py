@@ -9,7 +9,8 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import AbstractContextManager, asynccontextmanager, closing
+from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,10 +22,7 @@ from mcpkit import MCPKit
 from mcpkit.transports.http import server as serve
 from mcpkit.transports.http.uvicorn import connection_class
 from tests.kit import eventually
-from tests.messages import (
-    MODERN,
-    request,
-)
+from tests.messages import MODERN, request
 from tests.transports.http.attack import Raw, head
 from tests.transports.http.plain import RUN, Client, Events, Server, serving
 from tests.transports.processes import LEGACY, call, modern, started
@@ -108,10 +106,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def patient_in(folder: Path, *how: str) -> AbstractContextManager[Server]:
+    """A server whose calls may go on for very long."""
+    env = {"GRACE": str(LONG)}
+    return serving("server.py", "--http", *how, cwd=folder, env=env, within=True)
+
+
 @pytest.fixture
 def patient(folder: Path) -> Iterator[Server]:
-    """A server whose calls may go on for very long."""
-    with serving("server.py", "--http", cwd=folder, env={"GRACE": str(LONG)}) as server:
+    with patient_in(folder) as server:
         yield server
 
 
@@ -129,6 +132,15 @@ def opened(client: Client) -> Events:
     return events
 
 
+def calling(server: Server, tool: str) -> tuple[Client, HTTPConnection]:
+    """A client and its connection, on which a call has begun."""
+    client = server.client()
+    connection = client.connect()
+    client.send(call(1, tool), connection)
+    server.process.wait_for_stderr(f"{tool} begun")
+    return client, connection
+
+
 def end(server: Server, number: signal.Signals = signal.SIGTERM) -> int:
     """Tell it to stop; its exit code."""
     server.process.signal(number)
@@ -143,8 +155,7 @@ def end(server: Server, number: signal.Signals = signal.SIGTERM) -> int:
 def test_an_idle_server_waits_for_no_connection(
     folder: Path, how: list[str], number: signal.Signals, code: int
 ) -> None:
-    words, env = ["server.py", "--http", *how], {"GRACE": str(LONG)}
-    with serving(*words, cwd=folder, env=env, within=True) as server:
+    with patient_in(folder, *how) as server:
         client = server.client("2025-06-18")
         resting = client.connect()
         client.post(client.request("ping"), resting)
@@ -199,12 +210,8 @@ class TestStreams:
 
 @pytest.mark.parametrize("how", [HOW["alone"], HOW["workers"]], ids=["alone", "workers"])
 def test_the_end_of_a_terminal_is_as_sigterm(folder: Path, how: list[str]) -> None:
-    words, env = ["server.py", "--http", *how], {"GRACE": str(LONG)}
-    with serving(*words, cwd=folder, env=env, within=True) as server:
-        client = server.client()
-        connection = client.connect()
-        client.send(call(1, "released"), connection)
-        server.process.wait_for_stderr("released begun")
+    with patient_in(folder, *how) as server:
+        client, connection = calling(server, "released")
         server.process.signal(signal.SIGHUP)
         (folder / "release").touch()
         assert client.receive(connection).text == "in time"
@@ -264,12 +271,8 @@ class TestConnections:
         assert [each.socket.recv(1) for each in stopped.clients[10:]] == [b""] * 10
 
     def test_nobody_waits_for_a_parent_that_does_not_accept(self, folder: Path) -> None:
-        words, env = ["server.py", "--http", "--workers", "2"], {"GRACE": str(LONG)}
-        with serving(*words, cwd=folder, env=env, within=True) as server:
-            client = server.client()
-            connection = client.connect()
-            client.send(call(1, "released"), connection)
-            server.process.wait_for_stderr("released begun")
+        with patient_in(folder, *HOW["workers"]) as server:
+            client, connection = calling(server, "released")
             server.process.signal(signal.SIGTERM)
             port = urlsplit(server.url).port
 
@@ -318,22 +321,16 @@ class TestCalls:
     def test_a_thread_does_not_hold_the_process(self, folder: Path, how: list[str]) -> None:
         words = ["server.py", "--http", *how]
         with serving(*words, cwd=folder, env=HASTE, within=True) as server:
-            client = server.client()
-            connection = client.connect()
-            client.send(modern(1, "tools/call", name="blocked"), connection)
-            server.process.wait_for_stderr("blocked begun")
+            calling(server, "blocked")
             assert end(server, signal.SIGINT) == 130
 
     def test_one_that_refuses_to_end_does_not_hold_the_process(self, hasty: Server) -> None:
-        client = hasty.client()
-        client.send(modern(1, "tools/call", name="stubborn"), client.connect())
-        hasty.process.wait_for_stderr("stubborn begun")
+        calling(hasty, "stubborn")
         assert end(hasty) == 0
 
     @pytest.mark.parametrize("how", HOW.values(), ids=HOW)
     def test_a_second_ctrl_c_ends_at_once(self, folder: Path, how: list[str]) -> None:
-        words, env = ["server.py", "--http", *how], {"GRACE": str(LONG)}
-        with serving(*words, cwd=folder, env=env, within=True) as server:
+        with patient_in(folder, *how) as server:
             client = server.client("2025-06-18")
             events = opened(client)
             client.send(client.calling("blocked"), client.connect())

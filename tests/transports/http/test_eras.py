@@ -20,13 +20,8 @@ from tests.messages import (
 from tests.transports.http.wire import JSON, Site
 
 UNKNOWN = ["2099-01-01", "DRAFT-2026-v1", "1.0", ""]
-REMOVED = [
-    "initialize",
-    "ping",
-    "logging/setLevel",
-    "resources/subscribe",
-    "resources/unsubscribe",
-]
+SUBSCRIBING = ["resources/subscribe", "resources/unsubscribe"]
+REMOVED = ["initialize", "ping", "logging/setLevel", *SUBSCRIBING]
 
 
 def with_meta(method: str, **meta: Any) -> dict[str, Any]:

@@ -60,18 +60,17 @@ def perhaps_null(a: Annotated[str | None, Header("A")]) -> None: ...
 def in_a_union(a: Place | Literal["nowhere"]) -> None: ...
 
 
-@pytest.mark.parametrize("function", [bad_name, no_name, a_line_break, taken])
-def test_a_name_is_part_of_a_header_and_unique(function: Any) -> None:
-    """HDR-1, HDR-3, SEC-18."""
-    with pytest.raises(RegistrationError):
-        MCPKit("t").add_tool(function)
-
-
 @pytest.mark.parametrize(
-    "function", [a_float, a_list, in_a_list, in_a_list_of_objects, perhaps_null, in_a_union]
+    "function",
+    [
+        *(bad_name, no_name, a_line_break, taken),
+        *(a_float, a_list, in_a_list, in_a_list_of_objects, perhaps_null, in_a_union),
+    ],
 )
-def test_an_argument_is_a_scalar_that_properties_alone_lead_to(function: Any) -> None:
-    """HDR-2, HDR-3."""
+def test_a_name_is_unique_and_an_argument_a_scalar_that_properties_alone_lead_to(
+    function: Any,
+) -> None:
+    """HDR-1, HDR-2, HDR-3, SEC-18."""
     with pytest.raises(RegistrationError):
         MCPKit("t").add_tool(function)
 

@@ -29,7 +29,7 @@ from tests.messages import (
 )
 from tests.transports.http.attack import connect, head, post_head
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import EVENTS, JSON, Exchange, Site, Talk
+from tests.transports.http.wire import EVENTS, JSON, Exchange, OldTalk, Site, Talk
 
 
 def error(answer: Exchange) -> str:
@@ -49,11 +49,6 @@ def is_unavailable(answer: Exchange, setting: str) -> bool:
 # --- max_body -------------------------------------------------------------------------------------
 
 
-def padded(length: int) -> bytes:
-    body = json.dumps(announced(1, "server/discover")).encode()
-    return body + b" " * (length - len(body))
-
-
 HEADERS = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "server/discover"}
 
 
@@ -63,10 +58,7 @@ def test_a_longer_body_is_413_before_it_arrives(serve: Serve) -> None:
     with connect(site.host.port) as raw:
         raw.send(post_head(site.path, {**HEADERS, "Content-Length": "1001"}))
         assert raw.status() == 413
-
-
-def test_the_refusal_names_the_limit_and_the_setting(serve: Serve) -> None:
-    answer = serve(max_body=1000).post(padded(1001), HEADERS)
+    answer = site.post(b" " * 1001, HEADERS)
     assert answer.refusal == (413, -32600)
     assert "1000" in error(answer)
     assert "max_body" in error(answer)
@@ -155,29 +147,25 @@ def test_one_more_request_than_may_run_is_503_until_one_has_ended(serve: Serve) 
 
 
 def test_requests_over_http_sse_count_as_well(serve: Serve) -> None:
-    with Old(serve(sse=True, max_requests=1)) as old:
-        old.call(1, "hold", name="old")
-        old.site.stage.expect("begun", "old")
-        assert is_unavailable(old.site.call("add", a=1, b=2), "max_requests")
-        assert is_unavailable(old.say(request(2, "ping")), "max_requests")
-        old.site.stage.release("old")
-        assert old.message()["id"] == 1
-        assert old.site.call("add", a=1, b=2).status == 200
+    site = serve(sse=True, max_requests=1)
+    old = OldTalk(site)
+    old.begin()
+    old.call("hold", name="old")
+    site.stage.expect("begun", "old")
+    assert is_unavailable(site.call("add", a=1, b=2), "max_requests")
+    assert is_unavailable(old.post(request(2, "ping")), "max_requests")
+    site.stage.release("old")
+    assert old.next()["id"] == 1
+    assert site.call("add", a=1, b=2).status == 200
 
 
 # --- request_timeout ------------------------------------------------------------------------------
 
 
-def call_in(version: str, site: Site, tool: str, **arguments: Any) -> Exchange:
-    """A call in a session of a revision, or in none."""
-    talk = site if version == MODERN else site.begin(version)
-    return talk.call(tool, **arguments)
-
-
 def test_a_request_that_takes_too_long_is_cancelled_and_answered(serve: Serve) -> None:
     """SEC-17: total time per request; in every revision, all at once."""
     site = serve(request_timeout=0.3)
-    calls = [(each, call_in(each, site, "hold", name=each)) for each in (*LEGACY, MODERN)]
+    calls = [(each, site.speaking(each).call("hold", name=each)) for each in (*LEGACY, MODERN)]
     for version, answer in calls:
         assert (version, *answer.refusal) == (version, 200, -32603)
         assert "longer than 0.3 seconds" in error(answer)
@@ -191,7 +179,7 @@ def test_the_same_goes_for_one_that_streams(serve: Serve) -> None:
     for era in (NEWEST, MODERN):
         for said in (["first"], []):
             name = f"{era} {said}"
-            calls.append((name, call_in(era, site, "chat", name=name, before=said, after=[])))
+            calls.append((name, site.speaking(era).call("chat", name=name, before=said, after=[])))
     for name, answer in calls:
         assert (name, answer.kind) == (name, EVENTS)
         assert (name, answer.messages()[-1]["error"]["code"]) == (name, -32603)
@@ -252,27 +240,22 @@ def opened(site: Site, kind: str) -> Exchange:
         return site.begin().get()
     if kind == "listen":
         return site.ask("subscriptions/listen", notifications={"toolsListChanged": True})
-    return site.get(path=site.path.removesuffix("/mcp") + "/sse")
+    return site.get(path=site.beside("sse"))
 
 
 KINDS = ["GET", "listen", "/sse"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_more_stream_than_may_be_open_is_503(serve: Serve, kind: str) -> None:
+def test_one_more_stream_than_may_be_open_is_503_until_a_client_leaves(
+    serve: Serve, kind: str
+) -> None:
     """SEC-17."""
     site = serve(max_streams=3, max_each=10**6, sse=True)
-    for each in KINDS:
-        assert (opened(site, each).status, each) == (200, each)
+    streams = {each: opened(site, each) for each in KINDS}
+    assert {each.status for each in streams.values()} == {200}
     assert is_unavailable(opened(site, kind), "max_streams")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_stream_whose_client_has_left_makes_room(serve: Serve, kind: str) -> None:
-    site = serve(max_streams=1, sse=True)
-    first = opened(site, kind)
-    assert first.status == 200
-    first.drop()
+    streams[kind].drop()
     assert eventually(lambda: opened(site, kind).status == 200)
 
 
@@ -309,24 +292,16 @@ def test_state_that_nobody_uses_is_given_up(serve: Serve, monkeypatch: pytest.Mo
     talk = quiet(site.begin())
     assert is_quiet(talk)
     site.stage.signal("idle", "session")
-    held = table_of(site)
+    held = site.state.legacy.table
     assert eventually(lambda: not held._known)
     assert not is_quiet(talk)
-
-
-def table_of(site: Site) -> sessions.SessionTable:
-    """Where the sessions of a site are."""
-    state = site.host.application(site)._endpoint._state
-    assert state is not None
-    found: sessions.SessionTable = state.legacy.table
-    return found
 
 
 def test_thousands_of_sessions_are_not_looked_through_for_each_request(serve: Serve) -> None:
     """A flood of sessions must not make every other request slow."""
     site = serve(max_sessions=3000, max_each=10**6)
     assert site.begin().get().status == 200
-    held = table_of(site)
+    held = site.state.legacy.table
     looked = 0
 
     class Spied(sessions.LiveSession):
@@ -384,6 +359,11 @@ LONG = "é" * 50_000
 NESTED: Any = [[[LONG]]] * 10
 
 
+def completion(ref: dict[str, Any], argument: str = "") -> tuple[str, dict[str, Any]]:
+    wanted = {"ref": ref, "argument": {"name": argument, "value": argument}}
+    return "completion/complete", wanted
+
+
 @pytest.mark.parametrize(
     ("method", "params"),
     [
@@ -397,22 +377,10 @@ NESTED: Any = [[[LONG]]] * 10
         ("resources/subscribe", {"uri": LONG * 2}),
         ("logging/setLevel", {"level": LONG}),
         ("logging/setLevel", {"level": NESTED}),
-        ("completion/complete", {"ref": {"type": LONG}, "argument": {"name": "", "value": ""}}),
-        (
-            "completion/complete",
-            {"ref": {"type": "ref/prompt", "name": NESTED}, "argument": {"name": "", "value": ""}},
-        ),
-        (
-            "completion/complete",
-            {"ref": {"type": "ref/resource", "uri": LONG}, "argument": {"name": "", "value": ""}},
-        ),
-        (
-            "completion/complete",
-            {
-                "ref": {"type": "ref/prompt", "name": "greet"},
-                "argument": {"name": LONG, "value": LONG},
-            },
-        ),
+        completion({"type": LONG}),
+        completion({"type": "ref/prompt", "name": NESTED}),
+        completion({"type": "ref/resource", "uri": LONG}),
+        completion({"type": "ref/prompt", "name": "greet"}, LONG),
     ],
     ids=lambda each: str(each)[:40],
 )
@@ -424,22 +392,18 @@ def test_an_error_repeats_a_part_only_of_what_was_sent(
     assert len(answer.body) < 2000
 
 
-def test_an_error_repeats_a_part_only_of_an_id(site: Site) -> None:
+def test_an_error_repeats_a_part_only_of_an_id_or_a_header(site: Site) -> None:
     talk = site.begin()
-    answer = talk.post({"jsonrpc": "2.0", "id": "é" * 1024, "result": {}})
-    assert answer.status == 409
-    assert len(answer.body) < 2000
-    answer = talk.post({"jsonrpc": "2.0", "id": LONG, "method": "ping"})
-    assert answer.refusal == (400, -32600)
-    assert len(answer.body) < 2000
-    assert len(talk.get("x" * 50_000).body) < 2000
-
-
-def test_an_error_repeats_a_part_only_of_a_header(site: Site) -> None:
-    long = "x" * 50_000
+    answers = [
+        talk.post({"jsonrpc": "2.0", "id": "é" * 1024, "result": {}}),
+        talk.post({"jsonrpc": "2.0", "id": LONG, "method": "ping"}),
+        talk.get("x" * 50_000),
+    ]
+    assert [each.status for each in answers] == [409, 400, 400]
     for header in ("Host", "Origin", "MCP-Protocol-Version", "Last-Event-ID", "Mcp-Method"):
-        answer = site.post(announced(1, "server/discover"), {**HEADERS, header: long})
-        assert len(answer.body) < 2000
+        sent = {**HEADERS, header: "x" * 50_000}
+        answers.append(site.post(announced(1, "server/discover"), sent))
+    assert all(len(each.body) < 2000 for each in answers)
 
 
 def test_nothing_that_a_client_says_of_itself_gets_into_headers_as_it_is(serve: Serve) -> None:
@@ -477,29 +441,21 @@ def test_nothing_that_a_client_sends_in_headers_comes_back_in_them(
 # --- who is asked whose things --------------------------------------------------------------------
 
 
-def test_no_secret_gets_into_the_log(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_gets_into_the_log_or_an_error(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
     """SEC-13."""
     caplog.set_level(logging.DEBUG, logger="mcpkit")
-    site = serve()
     secret = {"Authorization": "Bearer s3cret", "Cookie": "id=s3cret"}
-    talk = site.begin(headers=secret)
+    talk = serve().begin(headers=secret)
+    answers: list[Exchange] = []
     for headers in ({}, {"Origin": "https://evil.example"}, {"Accept": "text/plain"}):
-        talk.post(request(1, "ping"), {**talk.headers, **secret, **headers})
-        talk.post(b"{", {**talk.headers, **secret, **headers})
-        talk.get("x.1", {**secret, **headers})
-    talk.post(notification("notifications/unknown"), {**talk.headers, **secret})
-    talk.delete()
-    assert "s3cret" not in caplog.text
-    assert talk.token not in caplog.text
-
-
-def test_no_secret_gets_into_an_error(site: Site) -> None:
-    """SEC-13."""
-    talk = site.begin()
-    secret = {"Authorization": "Bearer s3cret", "Origin": "https://evil.example"}
-    for answer in (talk.post(request(1, "ping"), {**talk.headers, **secret}), talk.get("9.9")):
-        assert b"s3cret" not in answer.body
-        assert talk.token.encode() not in answer.body
+        sent = {**secret, **headers}
+        answers += talk.post(request(1, "ping"), sent), talk.post(b"{", sent), talk.get("x.1", sent)
+    answers += talk.post(notification("notifications/unknown"), secret), talk.delete()
+    for said in (caplog.text, *(each.body.decode() for each in answers)):
+        assert "s3cret" not in said
+        assert talk.token not in said
 
 
 def test_a_request_shows_its_headers_to_nobody_who_prints_it() -> None:
@@ -512,32 +468,3 @@ def test_a_request_shows_its_headers_to_nobody_who_prints_it() -> None:
     }
     http = HttpRequest(scope)
     assert "s3cret" not in repr(http) + repr(http.headers)
-
-
-# --- HTTP+SSE -------------------------------------------------------------------------------------
-
-
-class Old:
-    """A session of HTTP+SSE."""
-
-    def __init__(self, site: Site) -> None:
-        self.site = site
-        self.stream = site.get(path=site.path.removesuffix("/mcp") + "/sse")
-        self.address = self.stream.event().fields["data"]
-        self.say(initialize("2024-11-05"))
-        self.message()
-
-    def say(self, message: Any) -> Exchange:
-        return self.site.post(message, path=self.address)
-
-    def call(self, id: int, tool: str, **arguments: Any) -> None:
-        assert self.say(request(id, "tools/call", called(tool, arguments))).status == 202
-
-    def message(self) -> Any:
-        return self.stream.message()
-
-    def __enter__(self) -> Old:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.stream.close()

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 import uvicorn
@@ -28,23 +28,11 @@ import uvicorn
 from mcpkit import MCPKit
 from mcpkit.transports.http.uvicorn import connection_class
 from tests.kit import eventually
-from tests.messages import (
-    MODERN,
-    NEWEST,
-    announced,
-    called,
-    initialize,
-    request,
-)
+from tests.messages import MODERN, NEWEST, announced, called, initialize, request
 from tests.transports.http.attack import Raw, connect, head, hostile_headers, post_head
-from tests.transports.http.wire import (
-    EVENTS,
-    PATIENCE,
-)
-from tests.transports.processes import (
-    Command,
-    Process,
-)
+from tests.transports.http.plain import RUN
+from tests.transports.http.wire import EVENTS, PATIENCE
+from tests.transports.processes import Command, Process
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
@@ -147,17 +135,7 @@ def posted(message: Mapping[str, Any], session: str | None = None) -> bytes:
 @contextmanager
 def serving(**settings: Any) -> Iterator[Victim]:
     """Start a server."""
-    command: Command = [
-        sys.executable,
-        "-m",
-        "mcpkit",
-        "run",
-        PRESSED,
-        "--http",
-        "--sse",
-        "--port",
-        "0",
-    ]
+    command: Command = [*RUN, PRESSED, "--http", "--sse", "--port", "0"]
     process = Process(command, env={"PRESSED": json.dumps({**SETTINGS, **settings})}, reading=False)
     try:
         process.wait_for_stderr("Ctrl-C stops it")
@@ -252,27 +230,8 @@ def crowd(victim: Victim, count: int, saying: bytes = b"", **options: Any) -> It
 # --- who does not write ---------------------------------------------------------------------------
 
 
-class Unwritten(NamedTuple):
-    """What came of clients that have not written what they should, all at the same time."""
-
-    dropped: Mapping[str, bool]
-    """Whether all of those were that have sent only so much."""
-
-    trickling: bool
-    """Whether that was one which sent byte after byte."""
-
-    statuses: set[int]
-    """What those were told that have not ended a body."""
-
-    refused: int
-    """What one was told that went on sending what was refused."""
-
-    insisting: bool
-    """Whether that was dropped."""
-
-
-@pytest.fixture(scope="class")
-def unwritten() -> Unwritten:
+def test_who_does_not_write_is_told_and_dropped() -> None:
+    """All at the same time: who ends nothing, sends byte after byte, or what was refused."""
     unfinished = {
         "nothing": b"",
         "line": b"POST /mcp HT",
@@ -289,45 +248,20 @@ def unwritten() -> Unwritten:
         ExitStack() as stack,
     ):
         insistent.send(post_head("/mcp", {"Content-Length": str(10**9)}))
-        refused = insistent.status()
+        assert insistent.status() == 413
         insisting = threads.submit(insistent.trickle, b" " * 400, 0.05)
         trickling = threads.submit(slow.trickle, post_head("/mcp", hostile_headers(3000)), 0.05)
         crowds = {
             name: stack.enter_context(crowd(victim, 100, saying=data))
             for name, data in unfinished.items()
         }
-        statuses = {each.status() for each in crowds["body"]}
+        assert {each.status() for each in crowds["body"]} == {408}
         for each in crowds["body"]:
             each.send(b" ")
-        dropped = {
-            name: all(each.is_closed_within() for each in clients)
-            for name, clients in crowds.items()
-        }
-        return Unwritten(dropped, trickling.result(), statuses, refused, insisting.result())
-
-
-class TestWhoDoesNotWrite:
-    def test_whoever_connects_and_says_nothing_is_dropped(self, unwritten: Unwritten) -> None:
-        assert unwritten.dropped["nothing"]
-
-    @pytest.mark.parametrize("part", ["line", "headers"])
-    def test_whoever_does_not_end_the_headers_is_dropped(
-        self, unwritten: Unwritten, part: str
-    ) -> None:
-        assert unwritten.dropped[part]
-
-    def test_one_byte_at_a_time_gets_no_more_time(self, unwritten: Unwritten) -> None:
-        assert unwritten.trickling
-
-    def test_whoever_does_not_end_a_body_is_told_and_dropped(self, unwritten: Unwritten) -> None:
-        assert unwritten.statuses == {408}
-        assert unwritten.dropped["body"]
-
-    def test_whoever_goes_on_sending_what_was_refused_is_dropped(
-        self, unwritten: Unwritten
-    ) -> None:
-        assert unwritten.refused == 413
-        assert unwritten.insisting
+        for name, clients in crowds.items():
+            assert all(each.is_closed_within() for each in clients), name
+        assert trickling.result()
+        assert insisting.result()
 
 
 # --- who writes what nobody should ----------------------------------------------------------------

@@ -14,7 +14,7 @@ from mcpkit.errors import AccessDenied
 from mcpkit.testing import TestClient
 from tests.messages import LEGACY, MODERN, announced, called, initialize, request
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import Exchange, Host, Site
+from tests.transports.http.wire import Exchange, Host, OldTalk, Site
 
 KEYS = {
     "k-ann": Principal("ann", frozenset({"read", "write"}), claims={"team": "a"}),
@@ -183,12 +183,11 @@ def test_a_session_belongs_to_an_id_and_not_to_what_else_is_known(
 def test_so_does_an_address_of_http_sse(serve: Serve) -> None:
     """SSE-6, SEC-6."""
     site = serve(principal=by_key, sse=True)
-    stream = site.get(ANN, path=site.path.removesuffix("/mcp") + "/sse")
-    address = stream.event().fields["data"]
+    old = OldTalk(site, ANN)
     message = initialize("2024-11-05")
-    assert site.post(message, BOB, address).status == 404
-    assert site.post(message, ANN_AGAIN, address).status == 202
-    assert stream.message()["result"]["protocolVersion"] == "2024-11-05"
+    assert old.post(message, BOB).status == 404
+    assert old.post(message, ANN_AGAIN).status == 202
+    assert old.next()["result"]["protocolVersion"] == "2024-11-05"
 
 
 # --- the end of an authentication -----------------------------------------------------------------

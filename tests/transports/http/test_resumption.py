@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.kit import eventually
-from tests.messages import LEGACY
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import Exchange, Site, Talk
 
@@ -34,29 +33,17 @@ def begun(talk: Talk, name: str, before: list[str], after: list[str]) -> tuple[E
     return call, ids
 
 
-@pytest.mark.parametrize("version", LEGACY)
-def test_a_lost_stream_goes_on_exactly_where_it_was(site: Site, version: str) -> None:
-    """HTTPL-13, HTTPL-20, CANC-6: the work went on, and nothing comes twice."""
-    talk = site.begin(version)
-    name = f"lost {version}"
-    call, ids = begun(talk, name, ["a", "b"], ["c", "d"])
-    call.drop()
-    site.stage.release(name)
-    site.stage.expect("gone on", name)
-    assert data(talk.get(ids[-1]).messages()) == ["c", "d", f"{name} went on"]
-
-
 @pytest.mark.parametrize(("place", "missed"), [(0, ["b", "c"]), (1, ["c"]), (2, [])])
-def test_what_follows_depends_on_the_last_event_only(
-    site: Site, place: int, missed: list[str]
+def test_a_lost_stream_goes_on_exactly_where_it_was(
+    legacy: Talk, place: int, missed: list[str]
 ) -> None:
-    """HTTPL-13."""
-    talk = site.begin()
-    name = f"place {place}"
-    call, ids = begun(talk, name, ["a", "b", "c"], ["d"])
+    """HTTPL-13, HTTPL-20, CANC-6: the work went on, and nothing comes twice."""
+    name, stage = f"lost {legacy.version} {place}", legacy.site.stage
+    call, ids = begun(legacy, name, ["a", "b", "c"], ["d"])
     call.drop()
-    site.stage.release(name)
-    assert data(talk.get(ids[place]).messages()) == [*missed, "d", f"{name} went on"]
+    stage.release(name)
+    stage.expect("gone on", name)
+    assert data(legacy.get(ids[place]).messages()) == [*missed, "d", f"{name} went on"]
 
 
 def test_events_of_other_streams_are_not_among_them(site: Site) -> None:
@@ -90,19 +77,17 @@ def test_a_question_that_was_missed_comes_again(site: Site) -> None:
 # --- the stream of a GET --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", LEGACY)
-def test_changes_that_were_missed_are_told_afterwards(site: Site, version: str) -> None:
+def test_changes_that_were_missed_are_told_afterwards(legacy: Talk) -> None:
     """HTTPL-13."""
-    talk = site.begin(version)
-    get = talk.get()
-    assert talk.request("resources/subscribe", uri="wire://kept").result == {}
-    talk.call("touch", uri="wire://kept").finish()
+    get = legacy.get()
+    assert legacy.request("resources/subscribe", uri="wire://kept").result == {}
+    legacy.call("touch", uri="wire://kept").finish()
     last = get.event().id
     get.drop()
-    talk.call("offer", name=f"missed_{version.replace('-', '_')}").finish()
-    again = talk.get(last)
+    legacy.call("offer", name=f"missed_{legacy.version.replace('-', '_')}").finish()
+    again = legacy.get(last)
     assert again.message()["method"] == CHANGED
-    talk.call("touch", uri="wire://kept").finish()
+    legacy.call("touch", uri="wire://kept").finish()
     assert again.message()["params"] == {"uri": "wire://kept"}
 
 

@@ -26,12 +26,6 @@ def by_header(http: HttpRequest) -> str | None:
     return http.headers.get("x-user")
 
 
-def table_of(site: Site) -> sessions.SessionTable:
-    """Where the sessions of a site are."""
-    table: sessions.SessionTable = site.host.application(site)._endpoint._state.legacy.table
-    return table
-
-
 def is_over(talk: Talk, **headers: str) -> bool:
     return talk.post(request(1, "ping"), headers).status == 404
 
@@ -197,7 +191,7 @@ def put_away(site: Site) -> Talk:
     others = [site.begin() for _ in range(2)]
     for other in others:
         assert other.request("logging/setLevel", level="error").status == 200
-    assert table_of(site).find(talk.token) is None
+    assert site.state.legacy.table.find(talk.token) is None
     return talk
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from mcpkit import MCPKit
 from mcpkit.http import HttpRequest
-from tests.messages import BATCHES, CLIENT, LEGACY, initialize, notification, request
+from tests.messages import BATCHES, CLIENT, LEGACY, called, initialize, notification, request
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, Host, Site, Talk
 
@@ -30,14 +30,6 @@ def like(talk: Talk, token: str) -> Talk:
 
 
 # --- beginning ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", LEGACY)
-def test_the_answer_to_initialize_has_an_id_of_visible_ascii(site: Site, version: str) -> None:
-    """HTTPL-14, SEC-18."""
-    talk = site.begin(version)
-    assert talk.version == version
-    assert all("!" <= character <= "~" for character in talk.token)
 
 
 @pytest.mark.parametrize("version", LEGACY)
@@ -60,22 +52,18 @@ def test_requests_may_come_before_the_initialized_notification(site: Site) -> No
 
 @pytest.mark.parametrize("version", LEGACY)
 def test_what_was_negotiated_goes_with_the_id(site: Site, version: str) -> None:
-    """LIFE-8, LIFE-2."""
+    """HTTPL-14, HTTPL-18, SEC-18, LIFE-2, LIFE-8: which is visible ASCII; no header is needed."""
     talk = site.begin(version, capabilities={"sampling": {}})
-    known = json.loads(talk.call("who").text)
-    assert known["revision"] == version
-    assert known["name"] == CLIENT["name"]
-    assert known["sampling"] is True
+    assert talk.version == version
+    assert all("!" <= character <= "~" for character in talk.token)
+    for headers in ({}, {"MCP-Protocol-Version": None}):
+        message = request(1, "tools/call", called("who", {}))
+        known = json.loads(talk.post(message, headers).text)
+        assert (known["revision"], known["name"]) == (version, CLIENT["name"])
+        assert known["sampling"] is True
 
 
 # --- the version header ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", LEGACY)
-def test_without_a_version_header_the_session_knows(site: Site, version: str) -> None:
-    """HTTPL-18."""
-    talk = site.begin(version)
-    assert talk.post(request(1, "ping"), {"MCP-Protocol-Version": None}).result == {}
 
 
 @pytest.mark.parametrize("other", ["2099-01-01", "2025-06-19", "", "x"])
@@ -94,24 +82,16 @@ def test_a_version_that_no_handshake_has_is_refused(site: Site, verb: str, other
 # --- ending ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", LEGACY)
-def test_after_its_end_every_use_of_an_id_is_404(site: Site, version: str) -> None:
-    """HTTPL-16, HTTPL-17."""
-    talk = site.begin(version)
-    assert talk.delete().status == 204
-    assert talk.post(request(1, "ping")).status == 404
-    assert talk.post(notification("notifications/initialized")).status == 404
-    assert talk.get().status == 404
-    assert talk.delete().status == 404
-
-
-def test_its_streams_end(site: Site) -> None:
-    """HTTPL-17."""
-    talk = site.begin()
-    stream = talk.get()
+def test_after_its_end_every_use_of_an_id_is_404(legacy: Talk) -> None:
+    """HTTPL-16, HTTPL-17: and its streams end."""
+    stream = legacy.get()
     assert stream.status == 200
-    assert talk.delete().status == 204
+    assert legacy.delete().status == 204
     assert stream.events() == []
+    assert legacy.post(request(1, "ping")).status == 404
+    assert legacy.post(notification("notifications/initialized")).status == 404
+    assert legacy.get().status == 404
+    assert legacy.delete().status == 404
 
 
 # --- ids that are not ours, or not valid any more -------------------------------------------------
@@ -125,9 +105,8 @@ def test_every_id_that_is_not_valid_has_the_same_answer(host: Host, serve: Serve
     token = talk.token
     middle = len(token) // 2
     swapped = "A" if token[middle] != "A" else "B"
-    foreign = serve(app={"secret": "another one altogether"}, principal=by_header).begin(
-        headers=ada
-    )
+    other = serve(app={"secret": "another one altogether"}, principal=by_header)
+    foreign = other.begin(headers=ada)
     ended = site.begin(headers=ada)
     assert ended.post(request(1, "ping"), ada).status == 200
     assert site.send("DELETE", {**ended.headers, **ada}).status == 204

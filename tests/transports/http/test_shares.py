@@ -19,12 +19,11 @@ from mcpkit import Context, MCPKit, SyncContext
 from mcpkit._utils.quota import Quota
 from mcpkit.http import HttpRequest
 from mcpkit.transports.http import streams
-from mcpkit.transports.http.requests import OpenRequests
 from tests.kit import eventually
 from tests.messages import BATCHES, announced, called, initialize, request
-from tests.transports.http.attack import connect, post_head
+from tests.transports.http.attack import connect, head, post_head
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import EVENTS, Exchange, Headers, Host, Site, Talk
+from tests.transports.http.wire import EVENTS, Exchange, Headers, Host, OldTalk, Site, Talk
 
 MALLORY = {"X-User": "mallory"}
 ALICE = {"X-User": "alice"}
@@ -72,15 +71,8 @@ def taken(attempt: Callable[[int], Exchange]) -> int:
     raise AssertionError("it was never refused")
 
 
-def open_requests(site: Site) -> OpenRequests:
-    endpoint = site.host.application(site)._endpoint
-    assert eventually(lambda: endpoint._state is not None), "the first request begins it"
-    found: OpenRequests = endpoint._state.open_requests
-    return found
-
-
 def quota(site: Site, name: str) -> Quota:
-    found: Quota = getattr(open_requests(site).quotas, name)
+    found: Quota = getattr(site.state.open_requests.quotas, name)
     return found
 
 
@@ -204,7 +196,7 @@ def reads(site: Site, who: Headers) -> Exchange:
 
 
 def reads_old(site: Site, who: Headers) -> Exchange:
-    return site.get(who, path=site.path.removesuffix("/mcp") + "/sse")
+    return site.get(who, path=site.beside("sse"))
 
 
 @pytest.mark.parametrize("opened", [listens, reads, reads_old])
@@ -316,7 +308,7 @@ def test_sessions_of_one_client_put_none_of_another_away(shared: Callable[..., S
     for _ in range(3 * FEW):
         talk = begin(site, MALLORY)
         assert talk.post(request(1, "logging/setLevel", {"level": "error"}), MALLORY).status == 200
-    table = site.host.application(site)._endpoint._state.legacy.table
+    table = site.state.legacy.table
     owners = [each.id.principal for each in list(table._known.values())]
     assert owners.count("alice") == 1
     assert owners.count("mallory") <= FEW // 2
@@ -325,15 +317,12 @@ def test_sessions_of_one_client_put_none_of_another_away(shared: Callable[..., S
 # --- what waits to be read ------------------------------------------------------------------------
 
 
-def test_large_answers_that_nobody_reads_leave_room_for_others(host: Host) -> None:
-    app = MCPKit("large")
+def test_large_answers_that_nobody_reads_leave_room_for_others(
+    shared: Callable[..., Site],
+) -> None:
     size = 4_000_000
-
-    @app.tool
-    async def large(size: int) -> str:
-        return "x" * size
-
-    site = host.serve(app, principal=by_header, max_unread=FEW * size + 8000)
+    site = shared(max_unread=FEW * size + 8000)
+    assert adds(site, ALICE)
     asking = json.dumps(announced(1, "tools/call", **called("large", {"size": size}))).encode()
     headers = {
         "Content-Length": str(len(asking)),
@@ -344,7 +333,7 @@ def test_large_answers_that_nobody_reads_leave_room_for_others(host: Host) -> No
     }
     with ExitStack() as stack:
         for number in range(FEW // 2):
-            raw = stack.enter_context(connect(host.port, receive_buffer=4096))
+            raw = stack.enter_context(connect(site.host.port, receive_buffer=4096))
             raw.send(post_head(site.path, headers) + asking)
             assert holds(site, "unread", (number + 1) * size)
         refused = call(site, MALLORY, "large", size=size)
@@ -356,24 +345,17 @@ def test_large_answers_that_nobody_reads_leave_room_for_others(host: Host) -> No
 
 
 def test_a_stream_that_nobody_reads_is_dropped_when_too_much_waits(
-    host: Host, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SSE-3: all answers of a session go to its one stream."""
     monkeypatch.setattr(streams, "MAX_UNSENT", 1_000_000)
-    app = MCPKit("unread")
-
-    @app.tool
-    async def large() -> str:
-        return "x" * 200_000
-
-    site = host.serve(app, sse=True)
-    base = site.path.removesuffix("/mcp")
-    with connect(host.port, receive_buffer=4096) as raw:
-        raw.send(f"GET {base}/sse HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    site = serve(sse=True)
+    with connect(site.host.port, receive_buffer=4096) as raw:
+        raw.send(head("GET", site.beside("sse")))
         found = raw.until(b"\r\n\r\n") + raw.until(b"\n\n")
         where = found.decode().split("data: ")[1].split()[0]
         assert site.post(initialize("2024-11-05"), path=where).status == 202
-        message = request(2, "tools/call", called("large", {}))
+        message = request(2, "tools/call", called("large", {"size": 200_000}))
 
         def is_dropped() -> bool:
             assert quota(site, "unread").used < 3_000_000
@@ -384,7 +366,7 @@ def test_a_stream_that_nobody_reads_is_dropped_when_too_much_waits(
                 break
         assert eventually(is_dropped)
     assert eventually(lambda: quota(site, "unread").used == 0)
-    assert open_requests(site).responses == set()
+    assert site.state.open_requests.responses == set()
 
 
 def test_streams_that_are_kept_for_whoever_comes_back_are_bounded_in_number(
@@ -397,7 +379,7 @@ def test_streams_that_are_kept_for_whoever_comes_back_are_bounded_in_number(
     last = hers.events()[-1].id
     for _ in range(5 * FEW):
         say(mallory, MALLORY, "tell", texts=["x"]).finish()
-    table = site.host.application(site)._endpoint._state.legacy.table
+    table = site.state.legacy.table
     kept = {each.id.principal: len(each._streams) for each in list(table._known.values())}
     assert kept["mallory"] <= FEW
     assert kept["alice"] == 1
@@ -420,14 +402,13 @@ def test_whoever_resumes_a_stream_again_and_again_and_reads_nothing_holds_one_an
     answer = say(talk, ALICE, "large")
     last = answer.event().id
     answer.drop()
-    head = {"Accept": EVENTS, "Last-Event-ID": last, **talk.headers, **ALICE}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+    resuming = {"Accept": EVENTS, "Last-Event-ID": last, **talk.headers, **ALICE}
     with ExitStack() as stack:
         for _ in range(10):
             raw = stack.enter_context(connect(host.port, receive_buffer=4096))
-            raw.send(f"GET {site.path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}\r\n".encode())
+            raw.send(head("GET", site.path, resuming))
             raw.until(b"\r\n\r\n")
-        assert eventually(lambda: len(open_requests(site).responses) == 1)
+        assert eventually(lambda: len(site.state.open_requests.responses) == 1)
         assert quota(site, "unread").used < 5_000_000
     assert eventually(lambda: quota(site, "unread").used == 0)
 
@@ -436,12 +417,10 @@ def test_messages_over_http_sse_are_held_until_they_are_answered(
     shared: Callable[..., Site],
 ) -> None:
     site = shared(sse=True)
-    base = site.path.removesuffix("/mcp")
-    stream = site.get(MALLORY, path=f"{base}/sse")
-    where = stream.event().fields["data"]
-    assert site.post(initialize("2024-11-05"), MALLORY, path=where).status == 202
+    old = OldTalk(site, MALLORY)
+    old.begin()
     large = {**called("hold", {"name": "old"}), "_meta": {"more": "x" * 200_000}}
-    assert site.post(request(2, "tools/call", large), MALLORY, path=where).status == 202
+    assert old.post(request(2, "tools/call", large)).status == 202
     site.stage.expect("begun", "old")
     assert holds(site, "bodies", 200_001)
     site.stage.release("old")
@@ -469,7 +448,7 @@ def test_a_session_that_comes_back_takes_room_for_what_it_watched(watched: Site)
     talk = begin(watched, ALICE)
     answer = talk.post(request(1, "resources/subscribe", {"uri": uri_of(1)}), ALICE)
     assert "result" in answer.json
-    table = watched.host.application(watched)._endpoint._state.legacy.table
+    table = watched.state.legacy.table
     [live] = [each for each in list(table._known.values()) if each.token == talk.token]
 
     def put_away() -> None:
@@ -508,7 +487,7 @@ def test_every_call_gives_its_place_back_whatever_it_did(host: Host) -> None:
         for _ in range(20):
             assert call(site, ALICE, "quick").status == 200
     assert eventually(lambda: quota(site, "requests").used == 0)
-    assert open_requests(site).requests == set()
+    assert site.state.open_requests.requests == set()
 
 
 # --- what is no request ---------------------------------------------------------------------------

@@ -2,68 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from mcpkit._utils.quota import Quota
 from mcpkit.transports.http.streams import ReplayBuffer, Stream
 from tests.messages import LEGACY, called
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import EVENTS, JSON, Site
+from tests.transports.http.wire import EVENTS, JSON, Site, Talk
 
 FAST = {"stream_after": 0.1, "keep_alive": 0.02}
 CHANGED = "notifications/tools/list_changed"
 UPDATED = "notifications/resources/updated"
 
 
-def methods(messages: list[Any]) -> list[str]:
-    return [each.get("method", "answer") for each in messages]
-
-
 # --- one object until something streams -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", LEGACY)
-def test_what_says_nothing_meanwhile_is_one_object(site: Site, version: str) -> None:
+def test_what_says_nothing_meanwhile_is_one_object(legacy: Talk) -> None:
     """HTTPL-3, HTTPL-23: also if it has to be waited for."""
-    talk = site.begin(version)
-    answer = talk.call("hold", 7, name=f"quiet {version}")
-    site.stage.expect("begun", f"quiet {version}")
-    site.stage.release(f"quiet {version}")
-    assert (answer.status, answer.kind) == (200, JSON)
-    assert answer.json["id"] == 7
+    name = f"quiet {legacy.version}"
+    answer = legacy.call("hold", 7, name=name)
+    legacy.site.stage.expect("begun", name)
+    legacy.site.stage.release(name)
+    assert (answer.status, answer.kind, answer.json["id"]) == (200, JSON, 7)
 
 
-@pytest.mark.parametrize("version", LEGACY)
-def test_a_log_message_makes_a_stream(site: Site, version: str) -> None:
-    """HTTPL-4: which ends with the answer."""
-    answer = site.begin(version).call("tell", texts=["one", "two"])
-    assert answer.kind == EVENTS
-    messages = answer.messages()
-    assert methods(messages) == ["notifications/message"] * 2 + ["answer"]
-    assert messages[-1]["result"]["content"][0]["text"] == "told"
+def test_a_log_message_makes_a_stream_that_is_marked_for_proxies(legacy: Talk) -> None:
+    """HTTPL-4, HTTPM-11: which ends with the answer."""
+    answer, get = legacy.call("tell", texts=["one", "two"]), legacy.get()
+    for each in (answer, get):
+        assert each.kind == EVENTS
+        assert each.header("x-accel-buffering") == "no"
+        assert each.header("cache-control") == "no-cache, no-transform"
+    *notes, last = answer.messages()
+    assert [each["method"] for each in notes] == ["notifications/message"] * 2
+    assert last["result"]["content"][0]["text"] == "told"
 
 
-@pytest.mark.parametrize("version", LEGACY)
-def test_progress_makes_a_stream(site: Site, version: str) -> None:
+def test_progress_makes_a_stream_if_it_is_wanted(legacy: Talk) -> None:
     """HTTPL-4, PROG-1."""
-    meta = {"progressToken": "mine"}
-    answer = site.begin(version).request(
-        "tools/call", _meta=meta, **called("advance", {"steps": 2})
-    )
+    wanted = called("advance", {"steps": 2})
+    answer = legacy.request("tools/call", _meta={"progressToken": "mine"}, **wanted)
     assert answer.kind == EVENTS
     *steps, last = answer.messages()
-    assert [(each["params"]["progressToken"], each["params"]["progress"]) for each in steps] == [
+    params = [each["params"] for each in steps]
+    assert [(each["progressToken"], each["progress"]) for each in params] == [
         ("mine", 1),
         ("mine", 2),
     ]
     assert "result" in last
-
-
-def test_progress_that_nobody_wants_does_not(site: Site) -> None:
-    """PROG-1."""
-    assert site.begin().call("advance", steps=2).kind == JSON
+    assert legacy.call("advance", steps=2).kind == JSON
 
 
 def test_log_messages_below_the_level_do_not(site: Site) -> None:
@@ -87,22 +75,12 @@ def test_a_long_wait_makes_a_stream_that_comments_keep(serve: Serve, version: st
     assert answer.text == "long went on"
 
 
-@pytest.mark.parametrize("version", LEGACY)
-def test_streams_are_marked_for_proxies(site: Site, version: str) -> None:
-    """HTTPM-11."""
-    talk = site.begin(version)
-    for answer in (talk.call("tell", texts=["one"]), talk.get()):
-        assert answer.header("x-accel-buffering") == "no"
-        assert answer.header("cache-control") == "no-cache, no-transform"
-
-
-@pytest.mark.parametrize("version", LEGACY)
-def test_event_ids_are_unique_in_a_session(site: Site, version: str) -> None:
+def test_event_ids_are_unique_in_a_session(legacy: Talk) -> None:
     """HTTPL-12: across all its streams."""
-    talk = site.begin(version)
-    get = talk.get()
-    events = [*talk.call("tell", texts=["a"]).events(), *talk.call("tell", texts=["b"]).events()]
-    talk.call("offer", name=f"unique_{version.replace('-', '_')}").finish()
+    get = legacy.get()
+    events = legacy.call("tell", texts=["a"]).events()
+    events += legacy.call("tell", texts=["b"]).events()
+    legacy.call("offer", name=f"unique_{legacy.version.replace('-', '_')}").finish()
     events.append(get.event())
     ids = [each.id for each in events]
     assert len(ids) >= 5
@@ -112,22 +90,17 @@ def test_event_ids_are_unique_in_a_session(site: Site, version: str) -> None:
 # --- the stream that belongs to no request --------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", LEGACY)
-def test_changes_come_on_the_stream_of_a_get(site: Site, version: str) -> None:
-    """HTTPL-8, HTTPL-10."""
-    talk = site.begin(version)
-    get = talk.get()
+def test_changes_and_no_other_messages_come_on_the_stream_of_a_get(
+    site: Site, legacy: Talk
+) -> None:
+    """HTTPL-8, HTTPL-9, HTTPL-10, HTTPL-11: of the list of tools, and of subscribed resources."""
+    get = legacy.get()
     assert get.status == 200
-    site.call("offer", name=f"added_{version.replace('-', '_')}").finish()
+    assert legacy.request("resources/subscribe", uri="wire://watched").result == {}
+    assert legacy.call("add", a=1, b=2).text == "3"
+    assert legacy.call("tell", texts=["one"]).text == "told"
+    site.call("offer", name=f"added_{legacy.version.replace('-', '_')}").finish()
     assert get.message() == {"jsonrpc": "2.0", "method": CHANGED}
-
-
-@pytest.mark.parametrize("version", LEGACY)
-def test_subscribed_resources_come_there_too(site: Site, version: str) -> None:
-    """HTTPL-10: and no others."""
-    talk = site.begin(version)
-    get = talk.get()
-    assert talk.request("resources/subscribe", uri="wire://watched").result == {}
     site.call("touch", uri="wire://other").finish()
     site.call("touch", uri="wire://watched").finish()
     message = get.message()
@@ -163,17 +136,6 @@ def test_changes_that_are_announced_and_never_answered_are_asked_about_once(site
     site.stage.expect("seen file:///second", "restless")
     talk.call("offer", name="offered_to_the_restless").finish()
     assert get.message()["method"] == CHANGED, "and no further question"
-
-
-@pytest.mark.parametrize("version", LEGACY)
-def test_no_answer_and_no_log_message_ever_comes_there(site: Site, version: str) -> None:
-    """HTTPL-9, HTTPL-11: what comes next there is the change that followed them."""
-    talk = site.begin(version)
-    get = talk.get()
-    assert talk.call("add", a=1, b=2).text == "3"
-    assert talk.call("tell", texts=["one"]).text == "told"
-    site.call("offer", name=f"after_{version.replace('-', '_')}").finish()
-    assert get.message()["method"] == CHANGED
 
 
 def test_a_second_get_replaces_the_first(site: Site) -> None:

@@ -16,10 +16,10 @@ import uvicorn
 from uvicorn.protocols import http as protocols
 from uvicorn.protocols.http import httptools_impl
 
-from mcpkit import MCPKit
 from tests.messages import LEGACY, MODERN, announced, called
 from tests.transports.http.attack import connect, post_head
-from tests.transports.http.wire import Host, Site, hosting
+from tests.transports.http.server import make_app
+from tests.transports.http.wire import Host, Site, Stage, hosting
 
 RENAMED = ("expect_100_continue", "pipeline", "message_event", "timeout_keep_alive_task")
 """Names of uvicorn's own, of its connections and of their cycles."""
@@ -39,16 +39,6 @@ def uvicorn_without(name: str) -> Iterator[None]:
         patch.setitem(sys.modules, httptools_impl.__name__, made)
         patch.setattr(protocols, "httptools_impl", made)
         yield
-
-
-def serve(host: Host) -> Site:
-    app = MCPKit("internal")
-
-    @app.tool
-    async def add(a: int, b: int) -> int:
-        return a + b
-
-    return host.serve(app)
 
 
 def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -73,7 +63,7 @@ def call_at_once(site: Site) -> None:
 
 def serves(host: Host, *, shortcut: bool) -> None:
     """Make calls, which come to the application unless they take the shortcut."""
-    site = serve(host)
+    site = host.serve(make_app(Stage()))
     assert site.call("add", a=1, b=2).text == "3"
     assert site.begin(LEGACY[-1]).call("add", a=1, b=2).text == "3"
     before = host.applied

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import anyio
 
 from mcpkit import Limits, MCPKit
+from mcpkit.transports.http.endpoint import EndpointState
 from mcpkit.transports.http.requests import Shortcut
 from mcpkit.transports.http.uvicorn import connection_class
 from tests.messages import (
@@ -272,6 +273,40 @@ class Talk:
         return self.site.send("DELETE", self.headers)
 
 
+class OldTalk:
+    """A session of HTTP+SSE (2024-11-05)."""
+
+    def __init__(self, site: Site, headers: Headers | None = None) -> None:
+        self.site = site
+        self.headers = headers
+        self.stream = site.get(headers, site.beside("sse"))
+        self.first = self.stream.event()
+        self.address = self.first.fields["data"]
+
+    def post(self, message: Any, headers: Headers | None = None) -> Exchange:
+        return self.site.post(message, headers or self.headers, self.address)
+
+    def ask(self, message: Any) -> Any:
+        """Send a message and wait for the next one of the server."""
+        taken = self.post(message)
+        assert (taken.status, taken.body) == (202, b"")
+        return self.next()
+
+    def next(self) -> Any:
+        event = self.stream.event()
+        assert event.fields["event"] == "message"
+        assert "id" not in event.fields
+        return event.message
+
+    def begin(self, version: str = "2024-11-05", **members: Any) -> Any:
+        result = self.ask(initialize(version, **members))["result"]
+        assert self.post(notification("notifications/initialized")).status == 202
+        return result
+
+    def call(self, tool: str, _id: Any = 1, /, **arguments: Any) -> None:
+        assert self.post(request(_id, "tools/call", called(tool, arguments))).status == 202
+
+
 class Site:
     """An app at an address.
 
@@ -287,6 +322,17 @@ class Site:
         self.app = app
         self.stage = stage
         self.path = path
+
+    @property
+    def state(self) -> EndpointState:
+        """What serves it; the first request begins it."""
+        found: EndpointState | None = self.host.application(self)._endpoint._state
+        assert found is not None
+        return found
+
+    def beside(self, name: str) -> str:
+        """The path of another endpoint beside it."""
+        return f"{self.path.removesuffix('/mcp')}/{name}"
 
     def send(
         self,
@@ -341,6 +387,10 @@ class Site:
     def call(self, tool: str, _meta: Any = None, /, **arguments: Any) -> Exchange:
         """Call a tool in 2026-07-28."""
         return self.ask("tools/call", _meta=_meta or {}, **called(tool, arguments))
+
+    def speaking(self, version: str) -> Site | Talk:
+        """What calls tools in a revision: a session, or this site itself."""
+        return self if version == MODERN else self.begin(version)
 
     def begin(
         self,
