@@ -7,7 +7,7 @@ the request for the outcome in 2025-11-25. Nothing depends on a notification (TA
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, cast
@@ -87,6 +87,8 @@ class TaskHandle:
         """The keys of the requests that arrived during the one for the outcome (2025-11-25)."""
         self._stop_waiting: Callable[[], object] = lambda: None
         self._by_hand = False
+        self._must_poll = True
+        self._hurried = False
 
     def __repr__(self) -> str:
         status = "" if self.status is None else f" {self.status.status}"
@@ -155,8 +157,9 @@ class TaskHandle:
         following = self._following
         if following is None or following.failure is not None:
             following = self._following = _Following(self)
+            self._must_poll, self._hurried = True, False
             if not self._is_settled:
-                following.start(following.poll())
+                following.start(following.poll)
         following.users += 1
         try:
             yield following
@@ -171,7 +174,8 @@ class TaskHandle:
     def _unfollow(self, following: _Following) -> None:
         if following.users:
             return
-        following.end()
+        for stop in following.stops:
+            stop()
         if self._following is following:
             self._following = None
             if self._waiting is not None and not self._by_hand:
@@ -232,8 +236,8 @@ class TaskHandle:
         self._answered.update(answers)
         for key in answers:
             self._questions.pop(key, None)
-        if self._following is not None:
-            self._following.nudge(poll=True)
+        self._must_poll = True
+        self._wake()
 
     async def cancel(self) -> None:
         """Cancel the task; one that is over stays as it is.
@@ -300,9 +304,6 @@ class TaskHandle:
             self._connection._log_fault(
                 "the server sends malformed notifications of a task: %s", error, limit=1
             )
-        else:
-            if self._following is not None:
-                self._following.nudge(poll=False)
 
     async def _asked(self, id: Id, question: TaskQuestion) -> Params:
         """Return the answer to a request of the server that belongs to the task (2025-11-25)."""
@@ -311,8 +312,6 @@ class TaskHandle:
         if self._waiting is not None:
             self._waiting.append(key)
         self._questions[key] = question
-        if self._following is not None:
-            self._following.nudge(poll=False)
         self._wake()
         while (reply := self._replies[key]) is None:
             await self._changed()
@@ -351,8 +350,9 @@ class TaskHandle:
                 self._waiting = None
             for key in waiting:
                 self._settle(key, NoPendingInput())
-            if self._following is not None:
-                self._following.outcome_ended()
+            # The status has changed, perhaps; without an outcome, the next poll may be too early.
+            self._must_poll = self._must_poll or self._outcome is not None or not self._hurried
+            self._hurried = True
             self._wake()
 
 
@@ -395,21 +395,19 @@ class _Following:
     def __init__(self, handle: TaskHandle) -> None:
         self.users = 0
         self.failure: Exception | None = None
+        self.stops: list[Callable[[], object]] = []
         self._handle = handle
         self._connection = handle._connection
-        self._stops: list[Callable[[], object]] = []
         self._answering: set[str] = set()
-        self._nudged = anyio.Event()
-        self._must_poll = True
-        self._listens = False
-        self._hurried = False
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        self._stops.append(self._connection._start(work))
+    def start(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        async def run() -> None:
+            try:
+                await work(*args)
+            except Exception as error:
+                self.fail(error)
 
-    def end(self) -> None:
-        for stop in self._stops:
-            stop()
+        self.stops.append(self._connection._start(run()))
 
     def check(self) -> None:
         if self.failure is not None:
@@ -419,74 +417,57 @@ class _Following:
         self.failure = self.failure or error
         self._handle._wake()
 
-    def nudge(self, *, poll: bool) -> None:
-        """End the pause before the next poll; the poll itself may be left out."""
-        self._must_poll = self._must_poll or poll
-        self._nudged.set()
-
-    def outcome_ended(self) -> None:
-        """Poll, because the request for the outcome has ended; at once for the first time only."""
-        if self._handle._outcome is not None or not self._hurried:
-            self._hurried = True
-            self.nudge(poll=True)
-
     async def poll(self) -> None:
-        handle = self._handle
-        failures = 0
-        try:
-            while not handle.is_over:
-                if self._must_poll:
-                    self._must_poll = False
-                    try:
-                        await handle.look()
-                        failures = 0
-                    except (InternalError, TimeoutError, ConnectionClosed):
-                        failures += 1
-                        known = handle._outcome is not None
-                        if known or failures > _MAX_FAILURES or self._connection._closed:
-                            raise
-                    if handle.is_over:
-                        break
-                if requests_tasks(self._connection):
-                    handle._await_outcome()
-                elif not self._listens:
-                    self._listens = True
-                    self.start(self._listen())
-                self._answer()
+        handle, client = self._handle, self._connection
+        failures, listens = 0, False
+        while not handle.is_over:
+            if handle._must_poll:
+                handle._must_poll = False
+                try:
+                    await handle.look()
+                    failures = 0
+                except (InternalError, TimeoutError, ConnectionClosed):
+                    failures += 1
+                    known = handle._outcome is not None
+                    if known or failures > _MAX_FAILURES or client._closed:
+                        raise
+                if handle.is_over:
+                    break
+            if requests_tasks(client):
+                handle._await_outcome()
+            elif not listens:
+                listens = True
+                self.start(self._listen)
+            self._answer()
+            if not handle._must_poll:
                 wanted = None if handle.status is None else handle.status.poll_interval
                 pause = max(_DEFAULT_POLL_S if wanted is None else wanted, _MIN_POLL_S)
-                with anyio.move_on_after(min(pause * 2**failures, _MAX_POLL_S)):
-                    await self._nudged.wait()
-                self._must_poll = self._must_poll or not self._nudged.is_set()
-                self._nudged = anyio.Event()
-            if requests_tasks(self._connection):
-                await self._fetch()
-        except Exception as error:
-            self.fail(error)
+                with anyio.move_on_after(min(pause * 2**failures, _MAX_POLL_S)) as scope:
+                    await handle._changed()
+                handle._must_poll = handle._must_poll or scope.cancelled_caught
+        if requests_tasks(client):
+            await self._fetch()
 
     async def _listen(self) -> None:
         def notified(method: str, params: Params) -> None:
             if method == "notifications/tasks" and params.get("taskId") == self._handle.id:
                 self._handle._notified(params)
 
-        try:
-            # Rejected, or ended by the server: the task is polled anyway.
-            with suppress(MCPKitError, ValueError, TimeoutError):
-                await self._connection.request(
-                    "subscriptions/listen",
-                    {"notifications": {"taskIds": [self._handle.id]}},
-                    meta=with_tasks(self._connection, None),
-                    timeout=float("inf"),
-                    on_notification=notified,
-                )
-        except Exception as error:
-            self.fail(error)
+        # Rejected, or ended by the server: the task is polled anyway.
+        with suppress(MCPKitError, ValueError, TimeoutError):
+            await self._connection.request(
+                "subscriptions/listen",
+                {"notifications": {"taskIds": [self._handle.id]}},
+                meta=with_tasks(self._connection, None),
+                timeout=float("inf"),
+                on_notification=notified,
+            )
 
     def _answer(self) -> None:
         for key, question in list(self._handle._questions.items()):
             if question.method in self._connection._handlers and key not in self._answering:
                 self._answering.add(key)
-                self.start(self._answer_one(key, question))
+                self.start(self._answer_one, key, question)
 
     async def _answer_one(self, key: str, question: TaskQuestion) -> None:
         handle, client = self._handle, self._connection
@@ -495,14 +476,11 @@ class _Following:
             await handle.answer({key: answer})
         except Exception as error:
             if not requests_tasks(client):  # there, an answer cannot be an error
-                self.fail(error)
-                return
+                raise
             if not isinstance(error, ProtocolError):
                 client._log_fault("the handler for %s failed", question.method, failed=True)
                 error = InternalError("The client failed")
             handle._settle(key, error)
-        finally:
-            self._answering.discard(key)
 
     async def _fetch(self) -> None:
         """Request the outcome of a task that is over (2025-11-25)."""
