@@ -255,19 +255,6 @@ async def test_a_refusal_that_never_ends_is_still_one(
         await Client(site.url, timeout=None, probe_timeout=PATIENCE).__aenter__()
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
-async def test_a_handshake_revision_that_was_asked_for_is_asked_for(
-    site: FakeSite, revision: str
-) -> None:
-    """HTTPL-14: without a session nothing is ended."""
-    site.legacy(version=revision, session=None)
-    async with Client(site.url, revision=revision) as client:
-        assert client.revision == revision
-    assert site.seen[0].params["protocolVersion"] == revision
-    assert "DELETE" not in site.methods()
-    assert not any("mcp-session-id" in each.headers for each in site.seen)
-
-
 async def test_a_modern_revision_that_was_asked_for_is_insisted_on(legacy: FakeSite) -> None:
     with pytest.raises(ConnectionClosed, match="400 Bad Request"):
         await Client(legacy.url, revision=MODERN).__aenter__()
@@ -690,19 +677,24 @@ async def test_a_refusal_that_a_list_does_not_explain_is_raised(routed: FakeSite
 # --- sessions -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("session", [None, "s1"])
 @pytest.mark.parametrize("version", HANDSHAKE)
-async def test_session_and_version_stand_on_everything_after_the_handshake(
-    site: FakeSite, version: str
+@pytest.mark.parametrize("wanted", ["2024-11-05", "2025-11-25"])
+async def test_everything_after_the_handshake_has_session_and_version(
+    site: FakeSite, wanted: str, version: str, session: str | None
 ) -> None:
-    """HTTPL-14, HTTPL-19; the version is the one that the server has chosen."""
-    site.legacy(version=version)
-    async with Client(site.url, revision=HANDSHAKE[-1]):
+    """HTTPL-14, HTTPL-19: the version is the one that the server has chosen."""
+    site.legacy(session, version)
+    async with Client(site.url, revision=wanted) as client:
         await site.arrival("GET")
+        assert client.revision == version
     initialize, *others = site.seen
+    assert initialize.params["protocolVersion"] == wanted
     assert not {"mcp-session-id", "mcp-protocol-version"} & initialize.headers.keys()
-    assert [each.method for each in others] == ["notifications/initialized", "GET", "DELETE"]
+    end = [] if session is None else ["DELETE"]
+    assert [each.method for each in others] == ["notifications/initialized", "GET", *end]
     for each in others:
-        assert each.headers["mcp-session-id"] == "s1"
+        assert each.headers.get("mcp-session-id") == session
         assert each.headers["mcp-protocol-version"] == version
 
 
@@ -966,40 +958,29 @@ def broken(legacy: FakeSite) -> FakeSite:
 
 
 @pytest.mark.parametrize(
-    ("tool", "reply", "said"),
+    ("tool", "answer", "said", "resumptions"),
     [
-        ("no id", (405,), "tools/call without an answer"),
-        ("t", (405,), "cannot be resumed.*405"),
-        ("t", (200, b"welcome", "text/html"), "cannot be resumed.*200 OK.*welcome"),
+        ("no id", refusal(405, ""), "tools/call without an answer", 0),
+        ("t", refusal(405, ""), "cannot be resumed.*405", 1),
+        ("t", refusal(200, "welcome", "text/html"), "cannot be resumed.*200 OK.*welcome", 1),
+        *(
+            ("t", answer, "tools/call without an answer", http_client._MAX_RESUMPTIONS)
+            for answer in (Incoming.events, refusal(500, ""), refusal(503, ""))
+        ),
     ],
 )
 async def test_a_stream_that_cannot_be_resumed_is_an_error(
-    broken: FakeSite, tool: str, reply: Any, said: str
+    broken: FakeSite, tool: str, answer: Handle, said: str, resumptions: int
 ) -> None:
-    broken.on("GET")(lambda it: it.reply(*reply))
+    @broken.on("GET")
+    async def get(incoming: Incoming) -> None:
+        await (answer if "last-event-id" in incoming.headers else refusal(405, ""))(incoming)
+
     async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
         with pytest.raises(ConnectionClosed, match=said):
             await client.call_tool(tool)
     assert len(broken.of("tools/call")) == 1
-    assert any("last-event-id" in each.headers for each in broken.seen) == (tool == "t")
-
-
-@pytest.mark.parametrize("status", [200, 500, 503])
-async def test_what_brings_nothing_is_given_up(broken: FakeSite, status: int) -> None:
-    @broken.on("GET")
-    async def get(incoming: Incoming) -> None:
-        if "last-event-id" not in incoming.headers:
-            await incoming.reply(405)
-        elif status == 200:
-            await incoming.stream()
-            await incoming.end()
-        else:
-            await incoming.reply(status)
-
-    async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
-        with pytest.raises(ConnectionClosed, match="tools/call without an answer"):
-            await client.call_tool("t")
-    assert len(broken.of("GET")) == 1 + http_client._MAX_RESUMPTIONS
+    assert len(broken.of("GET")) == 1 + resumptions
 
 
 # --- servers that keep a client busy --------------------------------------------------------------

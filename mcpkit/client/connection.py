@@ -175,17 +175,13 @@ class ClientConnection:
             raise ValueError(f"unknown revision {revision!r}; known: {', '.join(BY_VERSION)}")
         self._target = target
         self._wanted = None if revision is None else BY_VERSION[revision]
-        self._handlers: dict[str, Handler] = {}
-        declared: dict[str, Any] = {}
-        if elicitation is not None:
-            self._handlers["elicitation/create"] = elicitation
-            declared["elicitation"] = {}
-        if sampling is not None:
-            self._handlers["sampling/createMessage"] = sampling
-            declared["sampling"] = {}
-        if roots is not None:
-            self._handlers["roots/list"] = roots if callable(roots) else _fixed_roots(roots)
-            declared["roots"] = {}
+        given = {
+            "elicitation/create": elicitation,
+            "sampling/createMessage": sampling,
+            "roots/list": roots if roots is None or callable(roots) else _fixed_roots(roots),
+        }
+        self._handlers = {method: each for method, each in given.items() if each is not None}
+        declared: dict[str, Any] = {method.partition("/")[0]: {} for method in self._handlers}
         info = {"name": name, "version": version}
         self._protocol = ClientProtocol(info, {**declared, **(capabilities or {})})
         self._on_log = on_log
@@ -251,10 +247,10 @@ class ClientConnection:
             app: Any = target
 
             def note(request: Request, error: BaseException) -> None:
-                if self._raise:
-                    self._raised[request.id] = error
+                self._raised[request.id] = error
 
-            async with app.connect(loop, self._receive, note, **self._memory_options) as link:
+            hook = note if self._raise else None
+            async with app.connect(loop, self._receive, hook, **self._memory_options) as link:
                 yield link
             return
         if is_url(target):

@@ -40,7 +40,6 @@ class EventStream:
     """A stream of events, over as many connections as it takes.
 
     Args:
-        retry: Milliseconds to wait before connecting again, unless the stream says otherwise.
         limit: Bytes that an event may have.
 
     Attributes:
@@ -48,9 +47,9 @@ class EventStream:
         retry: Milliseconds to wait before connecting again.
     """
 
-    def __init__(self, retry: int = 1000, limit: int = MAX_EVENT_BYTES) -> None:
+    def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self.last_id = b""
-        self.retry = retry
+        self.retry = 1000
         self._limit = limit
         self.connect()
 
@@ -58,13 +57,10 @@ class EventStream:
         """Begin a connection, and forget the event that the last one left incomplete."""
         self._rest: list[bytes] = []
         self._size = 0
-        self._begun = False
+        self._is_first_line = True
         self._after_return = False
         self._id = self.last_id
         self._is_blank = False
-        self._forget()
-
-    def _forget(self) -> None:
         self._type = ""
         self._data: list[bytes] = []
 
@@ -101,8 +97,8 @@ class EventStream:
             raise EventTooLarge(f"an event is larger than {self._limit} bytes")
 
     def _line(self, line: bytes) -> Iterator[Event]:
-        if not self._begun:
-            self._begun = True
+        if self._is_first_line:
+            self._is_first_line = False
             line = line.removeprefix(_BYTE_ORDER_MARK)
         self._is_blank = not line
         if line.startswith(b":"):
@@ -115,7 +111,7 @@ class EventStream:
         self._size = 0
         if self._data:
             yield Event(self._type or "message", b"\n".join(self._data))
-        self._forget()
+        self._type, self._data = "", []
 
     def _field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")

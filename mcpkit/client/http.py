@@ -42,7 +42,7 @@ _VERSION: Final = "MCP-Protocol-Version"
 
 _CONNECT_S: Final = 10.0  # seconds until a server must have accepted a connection
 _MAX_RESUMPTIONS: Final = 5  # times that a stream without new events is resumed
-_MIN_BACK_OFF_S: Final = 0.05  # before a stream is resumed; doubled if it brought no message
+_MIN_BACK_OFF_S: Final = 0.05  # before a stream is resumed; doubled if it received no message
 _MAX_REDIRECTS: Final = 5  # redirects of one request
 _SHOWN_CHARS: Final = 200  # characters of a response that is not MCP in an error message
 _MAX_FOREIGN_BYTES: Final = 1024 * 1024  # of the body of a response that is not MCP
@@ -198,7 +198,6 @@ class HttpLink:
         begins_session = sent.method == "initialize" and self._endpoint is None
         if begins_session:
             self._stop_listening()
-            self._stop_listening = lambda: None
             self._session = self.version = None
         in_session = self._session is not None and sent.version is None
         url = self._endpoint or self._url
@@ -255,7 +254,7 @@ class HttpLink:
         found: httpx2.Response | None = response
         while True:
             before = stream.last_id
-            brought = 0 if found is None else await self._pump(found, stream, answered)
+            received = 0 if found is None else await self._pump(found, stream, answered)
             if answered is None or answered():
                 return
             if sent.version is not None or not stream.last_id:
@@ -263,7 +262,7 @@ class HttpLink:
             stale = stale + 1 if stream.last_id == before else 0
             if stale >= _MAX_RESUMPTIONS:
                 break
-            idle = 0 if brought else idle + 1
+            idle = 0 if received else idle + 1
             # "The client MUST respect the retry field" (HTTPL-7).
             await anyio.sleep(max(stream.retry / 1000, _back_off(idle)))
             found = await self._resume(stream)
@@ -300,14 +299,14 @@ class HttpLink:
         """Pass on the messages of a response until its end or the answer; return their number."""
         stream.connect()
         chunks = await self._body_of(response)
-        brought = 0
+        received = 0
         ending = False
         try:
             async for chunk in chunks:
                 for event in stream.feed(chunk):
                     # Events without data only have an id to resume from (HTTPL-6).
                     if event.data and event.type == "message":
-                        brought += 1
+                        received += 1
                         self._on_text(event.data)
                     elif event.type == "endpoint" and on_endpoint is not None:
                         on_endpoint(event.data)
@@ -322,8 +321,8 @@ class HttpLink:
             if not ending:
                 await _close(response, chunks)
         if ending:  # in the background, so that its connection can be reused
-            self._start(_let_end(response, chunks))
-        return brought
+            self._start(_drain(response, chunks))
+        return received
 
     async def _body_of(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
         # A small body that is compressed could fill the memory.
@@ -342,7 +341,6 @@ class HttpLink:
         """Open the stream for the server's own messages, if there is one (HTTPL-8)."""
         if self._endpoint is not None:
             return
-        self._stop_listening()
         opened = anyio.Event()
         self._stop_listening = self._start(self._listen(opened))
         with anyio.move_on_after(_OPEN_STREAM_S):
@@ -364,9 +362,9 @@ class HttpLink:
                         log.debug("no stream beside requests: %d", response.status_code)
                         await _close(response)
                         return
-                    brought = await self._pump(response, stream)
+                    received = await self._pump(response, stream)
                     failures = 0
-                    idle = 0 if brought else idle + 1
+                    idle = 0 if received else idle + 1
                     stale = 0 if stream.last_id != before else stale + 1
                 longer = 2 ** max(min(stale, _MAX_RESUMPTIONS) + failures - 1, 0)
                 await anyio.sleep(max(stream.retry / 1000 * longer, _back_off(idle)))
@@ -478,12 +476,12 @@ class HttpLink:
         while redirects < _MAX_REDIRECTS:
             tokens: Mapping[str, str] = {}
             sent = merged
-            asked: HttpRequest | None = None
+            described: HttpRequest | None = None
             if auth is not None:
                 from mcpkit.client.auth.base import HttpRequest
 
-                asked = HttpRequest(method, str(url), self._server)
-                tokens = await auth.headers(asked)
+                described = HttpRequest(method, str(url), self._server)
+                tokens = await auth.headers(described)
                 sent = merged.copy()
                 sent.update(tokens)
                 self._token = tokens.get("Authorization", "").rpartition(" ")[2]
@@ -505,12 +503,13 @@ class HttpLink:
                 await anyio.sleep(pause)
                 continue
             is_refused = response.status_code in (401, 403) and tokens_rejected < _MAX_TOKENS
-            if auth is not None and asked is not None and may_log_in and is_refused:
+            if auth is not None and described is not None and may_log_in and is_refused:
                 tokens_rejected += 1
-                said = {name: response.headers.get_list(name) for name in response.headers}
+                fields = {name: response.headers.get_list(name) for name in response.headers}
+                status = response.status_code
                 try:
                     with self._without_timeout():
-                        granted = await auth.refused(asked, tokens, response.status_code, said)
+                        granted = await auth.refused(described, tokens, status, fields)
                 except BaseException:
                     await _close(response)
                     raise
@@ -685,7 +684,7 @@ async def _interrupt(chunks: AsyncGenerator[bytes, None]) -> None:
             pass
 
 
-async def _let_end(response: httpx2.Response, chunks: AsyncGenerator[bytes, None]) -> None:
+async def _drain(response: httpx2.Response, chunks: AsyncGenerator[bytes, None]) -> None:
     try:
         with anyio.move_on_after(_CLOSE_S), suppress(httpx2.HTTPError):
             async for _ in chunks:

@@ -120,9 +120,9 @@ class TaskHandle:
             TimeoutError: There was no result in time.
             ConnectionClosed, ValueError: As for `Client.request`.
         """
-        if not self._is_settled:
+        if not self._has_outcome:
             with self._connection._with_timeout(timeout), self._followed() as following:
-                while not (self._is_settled and self.is_over):
+                while not (self._has_outcome and self.is_over):
                     if self._outcome is not None and following.failure is not None:
                         break  # the result is there, and a last poll is not possible
                     following.check()
@@ -138,7 +138,7 @@ class TaskHandle:
         return _Statuses(self)
 
     @property
-    def _is_settled(self) -> bool:
+    def _has_outcome(self) -> bool:
         cancelled = self.status is not None and self.status.status == "cancelled"
         return cancelled or self._outcome is not None
 
@@ -158,7 +158,7 @@ class TaskHandle:
         if following is None or following.failure is not None:
             following = self._following = _Following(self)
             self._must_poll, self._hurried = True, False
-            if not self._is_settled:
+            if not self._has_outcome:
                 following.start(following.poll)
         following.users += 1
         try:
@@ -166,7 +166,7 @@ class TaskHandle:
         finally:
             following.users -= 1
             client = self._connection
-            if not linger or self._is_settled or following.failure is not None:
+            if not linger or self._has_outcome or following.failure is not None:
                 self._unfollow(following)
             elif client._loop is not None and not client._closed:
                 client._loop.later(linger, partial(self._unfollow, following))
@@ -229,7 +229,7 @@ class TaskHandle:
                 if key not in self._replies:
                     raise ValueError(f"the task asks nothing under {key!r}")
             for key, answer in answers.items():
-                self._settle(key, answer)
+                self._reply(key, answer)
             return
         responses = {key: dict(answer) for key, answer in answers.items()}
         await self._request("tasks/update", {"inputResponses": responses})
@@ -320,7 +320,7 @@ class TaskHandle:
             raise reply
         return reply
 
-    def _settle(self, key: str, answer: Params | Exception) -> None:
+    def _reply(self, key: str, answer: Params | Exception) -> None:
         self._questions.pop(key, None)
         if key in self._replies:
             self._replies[key] = answer
@@ -349,7 +349,7 @@ class TaskHandle:
             if self._waiting is waiting:
                 self._waiting = None
             for key in waiting:
-                self._settle(key, NoPendingInput())
+                self._reply(key, NoPendingInput())
             # The status has changed, perhaps; without an outcome, the next poll may be too early.
             self._must_poll = self._must_poll or self._outcome is not None or not self._hurried
             self._hurried = True
@@ -480,15 +480,15 @@ class _Following:
             if not isinstance(error, ProtocolError):
                 client._log_fault("the handler for %s failed", question.method, failed=True)
                 error = InternalError("The client failed")
-            handle._settle(key, error)
+            handle._reply(key, error)
 
     async def _fetch(self) -> None:
         """Request the outcome of a task that is over (2025-11-25)."""
         handle = self._handle
         with anyio.move_on_after(_LAST_S):  # the request for it may be under way
-            while not handle._is_settled and handle._waiting is not None:
+            while not handle._has_outcome and handle._waiting is not None:
                 await handle._changed()
-        if handle._is_settled:
+        if handle._has_outcome:
             return
         try:
             result = await handle._request("tasks/result")

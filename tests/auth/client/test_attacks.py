@@ -39,7 +39,6 @@ pytestmark = pytest.mark.anyio
 
 
 # The rest of a body that is not read to its end is httpx2's to close; trio tells if it does not.
-# The rest of a body that is not read to its end is httpx2's to close; trio tells if it does not.
 @pytest.mark.filterwarnings("ignore:Async generator 'httpcore2")
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=str)
 async def test_it_comes_to_nothing(

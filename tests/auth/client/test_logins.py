@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from mcpkit import Client
-from mcpkit.client.auth import AuthorizationFailed, ClientCredentials, MemoryTokenStore, OAuth
+from mcpkit.client.auth import (
+    AuthorizationFailed,
+    ClientCredentials,
+    HttpAuth,
+    IdentityAssertion,
+    MemoryTokenStore,
+    OAuth,
+)
 from tests.auth.client.world import (
     OPENID,
     READ,
@@ -192,24 +201,34 @@ async def test_a_document_describes_the_client(world: World, user: User, taken: 
     assert bool(world.at("/register")) is not taken
 
 
+PROVIDER: dict[str, Any] = {"id_token": "t", "provider_client_id": "p"}
+
+
 @pytest.mark.parametrize(
-    "options",
+    "make",
     [
-        {"client_secret": "s"},
-        {"client_document": "http://client.example.com/client.json"},
-        {"client_document": "http://localhost/client.json"},
-        {"client_document": "https://client.example.com"},
-        {"client_document": "https://client.example.com/"},
-        {"scopes": "a b"},
-        {"scopes": ["a\nb"]},
-        {"issuer": "http://login.example.com"},
+        partial(OAuth, client_secret="s"),
+        partial(OAuth, client_document="http://client.example.com/client.json"),
+        partial(OAuth, client_document="http://localhost/client.json"),
+        partial(OAuth, client_document="https://client.example.com"),
+        partial(OAuth, client_document="https://client.example.com/"),
+        partial(OAuth, scopes="a b"),
+        partial(OAuth, scopes=["a\nb"]),
+        partial(OAuth, issuer="http://login.example.com"),
+        partial(ClientCredentials, "id"),
+        partial(ClientCredentials, "id", "s", private_key="k"),
+        partial(ClientCredentials, "id", "s", scopes="a"),
+        partial(ClientCredentials, "id", "s", issuer="http://login.example.com"),
+        partial(
+            IdentityAssertion, "id", None, provider_token_endpoint="http://a.example/", **PROVIDER
+        ),
     ],
     ids=str,
 )
-def test_options_that_make_no_sense_are_refused_at_once(options: dict[str, Any]) -> None:
+def test_options_that_make_no_sense_are_rejected_at_once(make: Callable[[], HttpAuth]) -> None:
     """SEC-16, SEC-18."""
-    with pytest.raises(ValueError, match=r"client_|scopes|issuer"):
-        OAuth(**options)
+    with pytest.raises(ValueError, match=r"client_|secret|private_key|scopes|issuer|endpoint"):
+        make()
 
 
 async def test_an_issuer_that_registers_nobody_is_told_apart(world: World, user: User) -> None:

@@ -94,35 +94,20 @@ async def test_a_program_has_a_token_for_its_signature(world: World, algorithm: 
 # --- signed identities ----------------------------------------------------------------------------
 
 
-async def asynchronously() -> str:
-    return "the identity\n"
-
-
-@pytest.mark.parametrize(
-    "assertion",
-    ["the identity", lambda: "the identity\n", asynchronously],
-    ids=["text", "function", "async function"],
-)
-async def test_a_workload_has_a_token_for_its_identity(world: World, assertion: Any) -> None:
+async def test_a_workload_has_a_token_for_its_identity(world: World) -> None:
     """RFC 7523, 2.1; an identity is often read from a file, which ends with a line break."""
-    auth = JwtBearer("id", assertion)
-    for _ in range(2):  # each with a current identity
+    identities = iter(["the identity", "another\n"])
+    auth = JwtBearer("id", lambda: next(identities))
+    for identity in ("the identity", "another"):
         assert await call(world.url, auth) == READ
+        assert world.at("/token")[-1].form == {
+            "grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+            "assertion": identity,
+            "scope": READ,
+            "client_id": "id",
+            "resource": world.url,
+        }
         world.end_logins()
-    forms = [each.form for each in world.at("/token") if "assertion" in each.form]
-    assert (
-        forms
-        == [
-            {
-                "grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
-                "assertion": "the identity",
-                "scope": READ,
-                "client_id": "id",
-                "resource": world.url,
-            }
-        ]
-        * 2
-    )
 
 
 # --- a company's provider -------------------------------------------------------------------------
@@ -235,28 +220,6 @@ async def test_a_program_has_one_issuer(
         with pytest.raises(AuthorizationFailed, match="tokens of another issuer"):
             await call(world.url, make(**options))
     assert elsewhere.at("/token") == []
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: ClientCredentials("id"),
-        lambda: ClientCredentials("id", "s", private_key="k"),
-        lambda: ClientCredentials("id", "s", scopes="a"),
-        lambda: ClientCredentials("id", "s", issuer="http://login.example.com"),
-        lambda: IdentityAssertion(
-            "id",
-            None,
-            id_token="t",
-            provider_token_endpoint="http://login.example.com/",
-            provider_client_id="p",
-        ),
-    ],
-)
-def test_options_that_make_no_sense_are_refused_at_once(make: Callable[[], HttpAuth]) -> None:
-    """SEC-16: a secret goes to nobody in the open."""
-    with pytest.raises(ValueError, match=r"secret|private_key|scopes|issuer|token_endpoint"):
-        make()
 
 
 async def test_nothing_secret_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:

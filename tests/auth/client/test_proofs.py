@@ -111,9 +111,12 @@ async def test_the_key_is_kept_with_the_token(world: World, user: User, tmp_path
     assert (user.shown, world.faults) == ([], [])
 
 
-async def test_proofs_may_be_had_where_nobody_wants_them(world: World, user: User) -> None:
+async def test_proofs_are_made_on_request_and_by_programs_too(world: World, user: User) -> None:
     wants_proof(world, challenge=False)
     assert await call(world.url, OAuth(show=user.show, proof=True)) == READ
+    wants_proof(world)
+    world.nonce = "n"
+    assert await call(world.url, ClientCredentials("id", "secret")) == READ
     assert world.faults == []
 
 
@@ -143,13 +146,6 @@ async def test_a_token_is_not_renewed_into_one_without_a_proof(world: World, use
     assert len(weak) == 1
     assert weak[0] not in [each.token for each in world.at("/mcp")]
     assert len(user.shown) == 2
-
-
-async def test_a_program_makes_proofs_too(world: World) -> None:
-    wants_proof(world)
-    world.nonce = "n"
-    assert await call(world.url, ClientCredentials("id", "secret")) == READ
-    assert world.faults == []
 
 
 async def test_a_key_that_cannot_be_read_is_said_so(world: World, user: User) -> None:
