@@ -83,9 +83,7 @@ class TestDecorators:
             async def fn() -> str:
                 return "static"
 
-            with pytest.raises(
-                RegistrationError, match=r"bound\(\): is a method"
-            ):
+            with pytest.raises(RegistrationError, match=r"bound\(\): is a method"):
 
                 @app.tool
                 def bound(self) -> str:

@@ -82,7 +82,7 @@ class LoginState:
         return _STATE.validate_json(keys.open(record))
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Grant:
     client_id: str
     user: str
@@ -95,6 +95,12 @@ class _Grant:
     has_upstream: bool = False
     made: float = 0.0
     machine: bool = False
+    id: str = ""
+    record: bytes = b""  # as it is stored, without this and the id
+
+    def dump(self) -> bytes:
+        """Return the record."""
+        return _GRANT.dump_json(self, exclude={"id", "record"})
 
 
 _STATE: Final = TypeAdapter(LoginState)
@@ -137,7 +143,6 @@ class Grants:
         store: AuthStore,
         keys: KeyStore,
         login: Login,
-        *,
         token_lifetime: float,
         refresh_lifetime: float,
         clock: Callable[[], float],
@@ -170,17 +175,17 @@ class Grants:
             has_upstream=user.upstream is not None,
             made=now,
         )
-        id = await self._add(grant, self._refresh_lifetime)
+        await self._add(grant, self._refresh_lifetime)
         if user.upstream is not None:
             sealed = self._keys.seal(_TOKENS.dump_json(user.upstream))
-            await self._store.add("upstream", id, sealed, now + self._refresh_lifetime)
+            await self._store.add("upstream", grant.id, sealed, now + self._refresh_lifetime)
         text = f"a_{secrets.token_urlsafe(32)}"
         code = _json(
             {
                 "client_id": request.client_id,
                 "redirect_uri": request.redirect_uri,
                 "challenge": request.challenge,
-                "grant": id,
+                "grant": grant.id,
                 "until": now + _CODE_S,
             }
         )
@@ -216,7 +221,7 @@ class Grants:
         grant = await self._grant(code["grant"])
         if grant is None:
             raise refused
-        return await self._issued(code["grant"], grant[1], grant[1].scopes)
+        return await self._issued(grant, grant.scopes)
 
     # --- tokens -----------------------------------------------------------------------------------
 
@@ -227,7 +232,7 @@ class Grants:
             found = await self._grant_of(fields.get("refresh_token", ""))
             if found is None:
                 raise refused
-            id, number, kept, grant = found
+            number, grant = found
             if grant.client_id != client_id:
                 raise refused
             now = self._clock()
@@ -238,22 +243,22 @@ class Grants:
                 raise OAuthError("invalid_scope", "These scopes were not granted")
             user = await self._login.still(User(grant.user, claims=grant.claims))
             if user is None:
-                await self.end(id)
-                raise refused
+                await self.end(grant.id)
+                break
             if user.scopes is not None:
                 wanted = tuple(each for each in wanted if each in user.scopes)
             if number == grant.number:
                 rotated = replace(grant, number=number + 1, rotated=now)
-                until = now + self._refresh_lifetime
-                if await self._store.change("grant", id, kept, _GRANT.dump_json(rotated), until):
-                    upstream = await self._store.get("upstream", id) if grant.has_upstream else None
-                    if upstream is not None:
-                        await self._store.change("upstream", id, upstream, upstream, until)
-                    return await self._issued(id, rotated, wanted)
-                continue  # another request of the client may have used it
+                id, until = grant.id, now + self._refresh_lifetime
+                if not await self._store.change("grant", id, grant.record, rotated.dump(), until):
+                    continue  # another request of the client may have used it
+                upstream = await self._store.get("upstream", id) if grant.has_upstream else None
+                if upstream is not None:
+                    await self._store.change("upstream", id, upstream, upstream, until)
+                return await self._issued(rotated, wanted)
             if number == grant.number - 1 and now - grant.rotated <= _GRACE_S:
-                return await self._issued(id, grant, wanted)
-            await self.end(id)
+                return await self._issued(grant, wanted)
+            await self.end(grant.id)
             break
         raise refused
 
@@ -264,8 +269,8 @@ class Grants:
         # No user can have this subject (RFC 9700, 4.15).
         subject = f"client:{client_id}"
         grant = _Grant(client_id, subject, {}, scopes, urls.base, urls.resource, machine=True)
-        id = await self._add(grant, self._token_lifetime)
-        found = await self._issued(id, grant, scopes)
+        await self._add(grant, self._token_lifetime)
+        found = await self._issued(grant, scopes)
         del found["refresh_token"]
         return found
 
@@ -273,12 +278,12 @@ class Grants:
         """End the grant of a token, if the token is the client's (RFC 7009)."""
         found = await self._grant_of(text)
         if found is not None:
-            if found[3].client_id == client_id:
-                await self.end(found[0])
-            return
-        claims = await self._claims(text)
-        if claims is not None and claims.get("client_id") == client_id:
-            await self.end(str(claims["gid"]))
+            owner, id = found[1].client_id, found[1].id
+        else:
+            claims = await self._claims(text) or {}
+            owner, id = str(claims.get("client_id")), str(claims.get("gid"))
+        if owner == client_id:
+            await self.end(id)
 
     async def end_of(self, user: str) -> None:
         """End all present grants of a user."""
@@ -304,9 +309,9 @@ class Grants:
         grant = await self._grant(str(claims["gid"])) if is_ours else None
         if grant is None:
             return None
-        principal = principal_of({**grant[1].claims, **claims}, claims["iss"], float(claims["exp"]))
-        if principal is not None and grant[1].has_upstream:
-            principal = replace(principal, upstream=UpstreamAccess(self, str(claims["gid"])))
+        principal = principal_of({**grant.claims, **claims}, claims["iss"], float(claims["exp"]))
+        if principal is not None and grant.has_upstream:
+            principal = replace(principal, upstream=UpstreamAccess(self, grant.id))
         return principal
 
     async def _claims(self, token: str) -> dict[str, Any] | None:
@@ -336,7 +341,7 @@ class Grants:
             return None
         return claims
 
-    async def _issued(self, id: str, grant: _Grant, scopes: tuple[str, ...]) -> dict[str, Any]:
+    async def _issued(self, grant: _Grant, scopes: tuple[str, ...]) -> dict[str, Any]:
         import jwt
 
         now = int(self._clock())
@@ -350,7 +355,7 @@ class Grants:
             "jti": secrets.token_urlsafe(12),
             "client_id": grant.client_id,
             "scope": " ".join(scopes),
-            "gid": id,
+            "gid": grant.id,
         }
         header = {"kid": key.kid, "typ": "at+jwt"}
         return {  # RFC 6749, 5.1
@@ -358,40 +363,40 @@ class Grants:
             "token_type": "Bearer",
             "expires_in": int(self._token_lifetime),
             "scope": " ".join(scopes),
-            "refresh_token": await self._refresh_token(id, grant.number),
+            "refresh_token": await self._refresh_token(grant.id, grant.number),
         }
 
     async def _refresh_token(self, id: str, number: int) -> str:
         return f"r_{id}.{number}.{await self._keys.mac(f'refresh {id} {number}')}"
 
-    async def _grant_of(self, text: str) -> tuple[str, int, bytes, _Grant] | None:
-        """Return id, number, record and grant of a refresh token; None if it is not valid."""
+    async def _grant_of(self, text: str) -> tuple[int, _Grant] | None:
+        """Return the number and the grant of a refresh token; None if it is not valid."""
         match = _REFRESH.fullmatch(text)
         if match is None:
             return None
         id, number = match[1], int(match[2])
         if not compare_digest(await self._refresh_token(id, number), text):
             return None
-        found = await self._grant(id)
-        return None if found is None else (id, number, *found)
+        grant = await self._grant(id)
+        return None if grant is None else (number, grant)
 
-    async def _grant(self, id: str) -> tuple[bytes, _Grant] | None:
-        kept = await self._store.get("grant", id)
-        if kept is None:
+    async def _grant(self, id: str) -> _Grant | None:
+        record = await self._store.get("grant", id)
+        if record is None:
             return None
-        grant = _GRANT.validate_json(kept)
+        grant = _GRANT.validate_json(record)
+        grant.id, grant.record = id, record
         ended = None if grant.machine else await self._store.get("ended", hash_of(grant.user))
         if ended is not None and grant.made <= json.loads(ended)["at"]:
             return None
-        return kept, grant
+        return grant
 
-    async def _add(self, grant: _Grant, lifetime: float) -> str:
-        """Store a grant, and return its id."""
-        id = secrets.token_urlsafe(18)
+    async def _add(self, grant: _Grant, lifetime: float) -> None:
+        """Store a grant with a new id."""
+        grant.id = secrets.token_urlsafe(18)
         until = self._clock() + lifetime
-        if not await self._store.add("grant", id, _GRANT.dump_json(grant), until, MAX_GRANTS):
+        if not await self._store.add("grant", grant.id, grant.dump(), until, MAX_GRANTS):
             raise OAuthError("temporarily_unavailable", "Too many grants", 503)
-        return id
 
     # --- providers --------------------------------------------------------------------------------
 

@@ -44,7 +44,6 @@ class KeyStore:
         self,
         store: AuthStore,
         given: Sequence[str],
-        *,
         lifetime: float,
         overlap: float,
         clock: Callable[[], float],

@@ -147,13 +147,8 @@ class AuthorizationServer(EmbeddedServer):
                 raise ValueError(f"scopes: {each!r} is not a scope")
         self._clock = clock
         self.cache_time = cache_time
-        self._keys = KeyStore(
-            self._store,
-            _secrets_of(secret, self._store),
-            lifetime=key_lifetime,
-            overlap=token_lifetime + EXTRA_LIFETIME,
-            clock=clock,
-        )
+        found, overlap = _secrets_of(secret, self._store), token_lifetime + EXTRA_LIFETIME
+        self._keys = KeyStore(self._store, found, key_lifetime, overlap, clock)
         record = self._store.peek() if isinstance(self._store, SqliteAuthStore) else None
         if record is not None:
             try:
@@ -169,12 +164,7 @@ class AuthorizationServer(EmbeddedServer):
 
         self.paths = frozenset((*_ENDPOINTS, *self._login_keys))
         self._grants = Grants(
-            self._store,
-            self._keys,
-            self._login,
-            token_lifetime=token_lifetime,
-            refresh_lifetime=refresh_lifetime,
-            clock=clock,
+            self._store, self._keys, self._login, token_lifetime, refresh_lifetime, clock
         )
 
     def __repr__(self) -> str:
@@ -368,7 +358,7 @@ class AuthorizationServer(EmbeddedServer):
             log.info("a login was refused")
             # The characters that error_description may have (RFC 6749, 4.1.2.1).
             why = re.sub(r'[^ -~]|["\\]', "", str(error))[:200]
-            return _refused_back(request.urls, wanted, why)
+            return _redirect_back(request.urls, wanted, **OAuthError("access_denied", why).members)
         state.memory = attempt.memory
         if isinstance(outcome, User):
             # A new id, which an attacker cannot have known before (session fixation).
@@ -414,9 +404,9 @@ class AuthorizationServer(EmbeddedServer):
         if not request.is_post:
             target = origin_of(wanted.redirect_uri)
             return pages.consent(id, state, urls.name, target, self._scopes)
-        if request.fields.get("answer") != "allow":
-            return _refused_back(urls, wanted, "The user has not allowed it")
         try:
+            if request.fields.get("answer") != "allow":
+                raise OAuthError("access_denied", "The user has not allowed it")
             code = await self._grants.begin(user, wanted, state.scopes, urls)
         except OAuthError as error:
             return _redirect_back(urls, wanted, **error.members)
@@ -526,10 +516,6 @@ def _redirect_back(urls: EndpointUrls, wanted: AuthorizationRequest, **answer: s
     answer["iss"] = urls.base
     separator = "&" if "?" in wanted.redirect_uri else "?"
     return redirect(f"{wanted.redirect_uri}{separator}{urlencode(answer)}")
-
-
-def _refused_back(urls: EndpointUrls, wanted: AuthorizationRequest, why: str) -> Response:
-    return _redirect_back(urls, wanted, error="access_denied", error_description=why)
 
 
 # --- options --------------------------------------------------------------------------------------

@@ -412,8 +412,7 @@ async def test_two_processes_renew_them_once(provider: IdentityProvider, tmp_pat
 def grants_of(found: UpstreamLogin, path: Path, clock: Clock) -> Grants:
     store = SqliteAuthStore(path, clock=clock)
     keys = KeyStore(store, [SECRET], lifetime=1e6, overlap=1e4, clock=clock)
-    lifetimes = {"token_lifetime": 3600, "refresh_lifetime": 1e6}
-    return Grants(store, keys, found, **lifetimes, clock=clock)
+    return Grants(store, keys, found, 3600, 1e6, clock)
 
 
 async def begin(grants: Grants, grant: str, provider: IdentityProvider) -> None:
