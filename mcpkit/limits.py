@@ -1,172 +1,107 @@
-"""Every limit that the author of a server may set, with its unit, its default and its reason.
-
-The fields of `Limits` are the one table of them: code reads the values, `Limits` checks them by
-the ``bound`` of their metadata, and its documentation is made of the rest.
-"""
+"""The limits that the author of a server may set, with their units, defaults and consequences."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from dataclasses import dataclass, fields
+from typing import Final
 
 _MIB: Final = 1024 * 1024
 
 
-_AT_LEAST_1: Final = "at least 1"
-_ABOVE_0: Final = "more than 0"
-_NOT_NEGATIVE: Final = "at least 0"
-
-
-def _limit(default: Any, unit: str, reason: str, bound: str = _AT_LEAST_1) -> Any:
-    # The reason is a sentence or two for users: the thing that is limited, and the consequence.
-    return field(default=default, metadata={"unit": unit, "reason": reason, "bound": bound})
-
-
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The limits of a server, for ``MCPKit(limits=…)`` and for a single HTTP endpoint."""
+    """The limits of a server, for ``MCPKit(limits=…)`` and for a single HTTP endpoint.
 
-    # --- of a server, on every transport ----------------------------------------------------------
+    Sizes are in bytes and times in seconds. The first three apply to every transport, the others to
+    HTTP: those up to `rate_limit` to a request, the rest to all that clients hold at an endpoint.
 
-    max_threads: int = _limit(
-        40,
-        "handlers",
-        "Plain `def` handlers that run at once; more wait. Over HTTP one client may "
-        "have three quarters of them.",
-    )
-    max_in_flight: int = _limit(
-        1000, "requests", "Requests of one connection that run at once; more wait."
-    )
-    max_subscriptions: int = _limit(
-        1000, "subscriptions", "Resources, or streams of changes, that one connection may watch."
-    )
+    Args:
+        max_threads: Plain `def` handlers that run at once; more wait. Over HTTP one client may have
+            three quarters of them.
+        max_in_flight: Requests of one connection that run at once; more wait.
+        max_subscriptions: Resources, or streams of changes, that one connection may watch.
+        max_body: The longest body that is read; 413 beyond.
+        max_values: JSON values in a message, members of arrays and objects included; 413 beyond. No
+            other request is served while they are parsed and validated.
+        max_batch: Messages in a batch (2025-03-26); 413 beyond.
+        body_timeout: The time for a body to arrive; 408 then. Under mcpkit's own server also the
+            time for headers; the connection is closed then.
+        request_timeout: The time that a request may run; it is then cancelled and answered with an
+            error. None: any time.
+        write_timeout: The time for which a client may take nothing of its response; the connection
+            is closed then.
+        rate_limit: Requests a second of one client (its principal, else its network), with as many
+            in reserve; 429 beyond. None: any number.
+        max_each: Requests, parked requests, streams and sessions that one client may hold, of each
+            kind; 429 beyond. None: half of each total. Of the bytes below, one client may always
+            hold half.
+        max_requests: Requests that run, or whose response waits for its client; 503 beyond.
+        max_parked: Requests that wait for their client: for its answer to a question, or for its
+            return (handshake revisions). Beyond, the question fails, or the request whose client
+            has left is cancelled.
+        max_streams: Streams that clients hold open (GET and subscriptions); 503 beyond.
+        max_bodies: Bodies of `max_body` bytes that may arrive, or be served, at once, or as many
+            bytes of shorter ones; 503 beyond. Bodies below 64 KiB are not counted.
+        max_unread: Bytes of responses and events that wait for clients to read them. Beyond, a
+            response is 503, and a stream ends with its connection.
+        max_watched: Bytes of URIs that clients are subscribed to; a subscription fails beyond.
+        max_sessions: Sessions that are held for their state, such as subscriptions. The one that
+            has been idle for longest makes room for another: its streams are dropped, and its log
+            level and subscriptions are stored, for as many sessions again. 503 if none is idle.
+        session_lifetime: The time for which a session id is valid.
+        session_idle: The time for which the state of an unused session is kept.
+        replay_buffer: Bytes of all events that are kept for clients that reconnect.
+        replay_time: The time for which these are kept.
+        grace: The time for running requests to end when the server is told to stop.
 
-    # --- of a request over HTTP -------------------------------------------------------------------
+    Raises:
+        ValueError: A limit is wrong; the message names it.
+    """
 
-    max_body: int = _limit(8 * _MIB, "bytes", "The longest body that is read; 413 beyond.")
-    max_values: int = _limit(
-        50_000,
-        "values",
-        "JSON values in a message, members of arrays and objects included; 413 "
-        "beyond. No other request is served while they are parsed and validated.",
-    )
-    max_batch: int = _limit(100, "messages", "Messages in a batch (2025-03-26); 413 beyond.")
-    body_timeout: float = _limit(
-        30,
-        "seconds",
-        "The time for a body to arrive; 408 then. Under mcpkit's own server also "
-        "the time for headers; the connection is closed then.",
-        _ABOVE_0,
-    )
-    request_timeout: float | None = _limit(
-        3600,
-        "seconds",
-        "The time that a request may run; it is then cancelled and answered with "
-        "an error. None: any time.",
-        _ABOVE_0,
-    )
-    write_timeout: float = _limit(
-        60,
-        "seconds",
-        "The time for which a client may take nothing of its response; the "
-        "connection is closed then.",
-        _ABOVE_0,
-    )
-    rate_limit: float | None = _limit(
-        None,
-        "requests a second",
-        "Requests of one client (its principal, else its network), with "
-        "as many in reserve; 429 beyond. None: any number.",
-        _ABOVE_0,
-    )
+    max_threads: int = 40
+    max_in_flight: int = 1000
+    max_subscriptions: int = 1000
 
-    # --- of everything that clients hold at an HTTP endpoint --------------------------------------
+    max_body: int = 8 * _MIB
+    max_values: int = 50_000
+    max_batch: int = 100
+    body_timeout: float = 30
+    request_timeout: float | None = 3600
+    write_timeout: float = 60
+    rate_limit: float | None = None
 
-    max_each: int | None = _limit(
-        None,
-        "of each",
-        "Requests, parked requests, streams and sessions that one client may hold, "
-        "of each kind; 429 beyond. None: half of each total. Of the bytes below, one client may "
-        "always hold half.",
-    )
-    max_requests: int = _limit(
-        1000, "requests", "Requests that run, or whose response waits for its client; 503 beyond."
-    )
-    max_parked: int = _limit(
-        1000,
-        "requests",
-        "Requests that wait for their client: for its answer to a question, or "
-        "for its return (handshake revisions). Beyond, the question fails, or the request whose "
-        "client has left is cancelled.",
-    )
-    max_streams: int = _limit(
-        1000,
-        "streams",
-        "Streams that clients hold open (GET and subscriptions); 503 beyond.",
-        _NOT_NEGATIVE,
-    )
-    max_bodies: int = _limit(
-        8,
-        "bodies",
-        "Bodies of `max_body` bytes that may arrive, or be served, at once, or as many "
-        "bytes of shorter ones; 503 beyond. Bodies below 64 KiB are not counted.",
-    )
-    max_unread: int = _limit(
-        256 * _MIB,
-        "bytes",
-        "Responses and events that wait for clients to read them. Beyond, a "
-        "response is 503, and a stream ends with its connection.",
-        _NOT_NEGATIVE,
-    )
-    max_watched: int = _limit(
-        64 * _MIB, "bytes", "URIs that clients are subscribed to; a subscription fails beyond."
-    )
-    max_sessions: int = _limit(
-        10_000,
-        "sessions",
-        "Sessions that are held for their state, such as subscriptions. The one "
-        "that has been idle for longest makes room for another: its streams are dropped, and its "
-        "log level and subscriptions are stored, for as many sessions again. 503 if none is idle.",
-    )
-    session_lifetime: float = _limit(
-        7 * 24 * 3600, "seconds", "The time for which a session id is valid.", _ABOVE_0
-    )
-    session_idle: float = _limit(
-        3600, "seconds", "The time for which the state of an unused session is kept.", _NOT_NEGATIVE
-    )
-    replay_buffer: int = _limit(
-        16 * _MIB,
-        "bytes",
-        "Events that are kept for clients that reconnect, of all together.",
-        _NOT_NEGATIVE,
-    )
-    replay_time: float = _limit(300, "seconds", "The time for which these are kept.", _NOT_NEGATIVE)
-    grace: float = _limit(
-        5,
-        "seconds",
-        "The time for running requests to end when the server is told to stop.",
-        _NOT_NEGATIVE,
-    )
+    max_each: int | None = None
+    max_requests: int = 1000
+    max_parked: int = 1000
+    max_streams: int = 1000
+    max_bodies: int = 8
+    max_unread: int = 256 * _MIB
+    max_watched: int = 64 * _MIB
+    max_sessions: int = 10_000
+    session_lifetime: float = 7 * 24 * 3600
+    session_idle: float = 3600
+    replay_buffer: int = 16 * _MIB
+    replay_time: float = 300
+    grace: float = 5
 
     def __post_init__(self) -> None:
-        """Refuse values that no server can keep to.
-
-        Raises:
-            ValueError: A limit is wrong; the message names it.
-        """
         for each in fields(self):
-            value, bound = getattr(self, each.name), each.metadata["bound"]
+            value = getattr(self, each.name)
             if value is None and "None" in str(each.type):
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise ValueError(f"{each.name} must be a number, not {value!r}")
-            fits = value >= 1 if bound == _AT_LEAST_1 else value >= 0
-            if not fits or value == math.inf or (value == 0 and bound == _ABOVE_0):
+            bound = _BOUNDS.get(each.name, "at least 1")
+            fits = value >= 1 if bound == "at least 1" else value >= 0
+            if not fits or value == math.inf or (value == 0 and bound == "more than 0"):
                 raise ValueError(f"{each.name} must be {bound} and finite, not {value!r}")
 
 
-Limits.__doc__ = f"{Limits.__doc__}\n\nArgs:\n" + "\n".join(
-    f"    {each.name}: {each.metadata['reason']} ({each.metadata['unit']}; {each.default!r})"
-    for each in fields(Limits)
-)
+_BOUNDS: Final = {
+    **dict.fromkeys(("body_timeout", "request_timeout", "write_timeout"), "more than 0"),
+    **dict.fromkeys(("rate_limit", "session_lifetime"), "more than 0"),
+    **dict.fromkeys(("max_streams", "max_unread", "session_idle"), "at least 0"),
+    **dict.fromkeys(("replay_buffer", "replay_time", "grace"), "at least 0"),
+}
+"""Name of a limit → its lower bound, if that is not 1."""
