@@ -527,7 +527,7 @@ class MCPKit(Generic[StateT]):
             directory = Directory(
                 path, uri, pattern=pattern, hidden=hidden, mime_type=mime_type, scopes=needed
             )
-            registry.add(directory.template())
+            registry.add(directory.template)
             registry.add_provider(directory)
         else:
             registry.add(file_resource(path, uri, mime_type=mime_type, scopes=needed))

@@ -153,7 +153,11 @@ _KEPT: Final[dict[str, tuple[str, ...]]] = {
     "integer": (*_SHARED, "type", "minimum", "maximum"),
     "number": (*_SHARED, "type", "minimum", "maximum"),
     "boolean": (*_SHARED, "type"),
+    "array": (*_SHARED, "type", "items", "minItems", "maxItems"),
+    "choice": (*_SHARED, "type", "enum", "oneOf", "enumNames"),
 }
+"""Kind of field → the members that a form may have."""
+
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 
 
@@ -262,37 +266,35 @@ def _check_field(name: str, field: JsonSchema) -> None:
     The validator still applies those to the answer.
     """
     kind = field.get("type")
-    kept: tuple[str, ...]
+    _write_as_enum(field)
     if kind == "array":
         items = field.get("items", {})
-        if is_object(items) and "const" in items and "enum" not in items:
-            items["enum"] = [items.pop("const")]
-        if not is_object(items) or not ({"enum", "anyOf", "oneOf"} & items.keys()):
-            raise ElicitationError(f"{name}: a form has lists of choices only, list[Literal[...]]")
+        _write_as_enum(items)
         if "oneOf" in items:
             items["anyOf"] = items.pop("oneOf")
+        if not {"enum", "anyOf"} & items.keys():
+            raise ElicitationError(f"{name}: a form has lists of choices only, list[Literal[...]]")
         if "anyOf" in items:
             items.pop("type", None)
             items.pop("enum", None)
-        kept = (*_SHARED, "type", "items", "minItems", "maxItems")
-    elif field.keys() & {"const", "enum", "oneOf"}:
-        if "const" in field and "enum" not in field:
-            field["enum"] = [field.pop("const")]
+    elif field.keys() & {"enum", "oneOf"}:
         values = field.get("enum") or [each.get("const") for each in field["oneOf"]]
         if not all(isinstance(value, str) for value in values):
             raise ElicitationError(f"{name}: the values of a choice must be strings")
-        field["type"] = "string"
-        kept = (*_SHARED, "type", "enum", "oneOf", "enumNames")
-    elif isinstance(kind, str) and kind in _KEPT:
-        kept = _KEPT[kind]
-        if field.get("format") not in _FORMATS:
-            field.pop("format", None)
-    else:
+        kind, field["type"] = "choice", "string"
+    elif field.get("format") not in _FORMATS:
+        field.pop("format", None)
+    if not isinstance(kind, str) or kind not in _KEPT:
         raise ElicitationError(
             f"{name}: a form has strings, numbers, booleans, dates and choices, nothing nested"
         )
-    for each in field.keys() - set(kept):
+    for each in field.keys() - set(_KEPT[kind]):
         del field[each]
+
+
+def _write_as_enum(schema: JsonSchema) -> None:
+    if "const" in schema:
+        schema.setdefault("enum", [schema.pop("const")])
 
 
 def _shown(field: JsonSchema, revision: Revision) -> JsonSchema | None:

@@ -47,7 +47,7 @@ def listed(directory: Directory) -> list[str]:
 def read(directory: Directory, uri: str) -> bytes:
     """What a client gets for a URI, found by the template as a server would find it."""
     registry = Registry()
-    registry.add(directory.template())
+    registry.add(directory.template)
     found = registry.resource(uri)
     if found is None:
         raise ResourceNotFound(uri)

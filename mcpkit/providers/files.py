@@ -62,7 +62,7 @@ def file_resource(
     file = Path(path)
     if not file.is_file():
         raise RegistrationError(f"{os.fspath(path)!r} is neither a file nor a directory")
-    mime_type = mime_type or _guess(file)
+    mime_type = mime_type or _guess(file.name)
 
     def content() -> File:
         return File(file, mime_type)
@@ -78,10 +78,10 @@ def file_resource(
     )
 
 
-def _guess(file: Path) -> str:
+def _guess(name: str) -> str:
     import mimetypes  # loaded only if files are served
 
-    return mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
 class Directory:
@@ -109,20 +109,28 @@ class Directory:
         mime_type: str | None = None,
         scopes: tuple[str, ...] = (),
     ) -> None:
-        self._scopes = scopes
         self._folder = Folder(path)
         name = self._folder.path.name
         self._max_length = MAX_PATH - len(os.fsencode(self._folder.path)) - 1
-        base = (uri or f"files://{quote(name)}").rstrip("/")
         self._pattern = _Pattern(pattern)
         self._hidden = hidden
-        self._mime_type = mime_type
+        base = (uri or f"files://{quote(name)}").rstrip("/")
         try:
-            self._template = UriTemplate(base + "/{+path}")
+            template = UriTemplate(base + "/{+path}")
         except ValueError as error:
             raise RegistrationError(f"the directory {os.fspath(path)!r}: {error}") from None
-        self._signature = inspect_handler(self.read)
-        self._plan = CallPlan(self.read, self._signature)
+        signature = inspect_handler(self.read)
+        self.template = ResourceTemplate(
+            name=name,
+            description=f"The files of {name}",
+            template=template,
+            mime_type=mime_type,
+            plan=CallPlan(self.read, signature),
+            accepts=Arguments(signature),
+            scopes=scopes,
+            unchecked=frozenset({"path"}),  # `read` checks it
+        )
+        """The resource template that reads the files."""
 
     # --- as a provider ----------------------------------------------------------------------------
 
@@ -147,15 +155,16 @@ class Directory:
                 waiting += sorted(inside, key=lambda each: each.uri, reverse=True)
                 continue
             name = "/".join(place.parts)
-            resource = Resource(
-                name=name,
-                uri=place.uri,
-                mime_type=self._type_of(name),
-                size=place.size,
-                plan=self._plan,
-                scopes=self._scopes,
+            found.append(
+                Resource(
+                    name=name,
+                    uri=place.uri,
+                    mime_type=self._type_of(name),
+                    size=place.size,
+                    plan=self.template.plan,
+                    scopes=self.template.scopes,
+                )
             )
-            found.append(resource)
         return found
 
     def _inside(self, place: _Place, after: str) -> Iterator[_Place]:
@@ -184,26 +193,13 @@ class Directory:
                 if length is not None:
                     yield _Place(parts, uri, length, matched)
 
-    def template(self) -> ResourceTemplate:
-        """Return the resource template that reads the files."""
-        return ResourceTemplate(
-            name=self._folder.path.name,
-            description=f"The files of {self._folder.path.name}",
-            template=self._template,
-            mime_type=self._mime_type,
-            plan=self._plan,
-            accepts=Arguments(self._signature),
-            scopes=self._scopes,
-            unchecked=frozenset({"path"}),  # `read` checks it
-        )
-
     # --- one file ---------------------------------------------------------------------------------
 
     def _uri_of(self, relative: str) -> str:
-        return self._template.prefix + quote(relative, safe=":/?#[]@!$&'()*+,;=")
+        return self.template.template.prefix + quote(relative, safe=":/?#[]@!$&'()*+,;=")
 
     def _type_of(self, name: str) -> str:
-        return self._mime_type or _guess(Path(name))
+        return self.template.mime_type or _guess(name)
 
     def _is_offered(self, name: str) -> bool:
         """Return True if files and directories of this name are offered."""
