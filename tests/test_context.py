@@ -30,21 +30,14 @@ def make(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return sync
 
 
-class TestFacts:
-    def test_the_request(self, make: Callable[..., Any]) -> None:
-        ctx = make(meta={"a": 1})
-        assert (ctx.request_id, ctx.method, ctx.meta) == (7, "tools/call", {"a": 1})
-
-    @pytest.mark.parametrize("revision", REVISIONS, ids=str)
-    def test_the_revision(self, make: Callable[..., Any], revision: Revision) -> None:
-        assert make(revision=revision).revision == revision.version
-
-    def test_the_state(self, make: Callable[..., Any]) -> None:
-        assert make(state="s").state == "s"
-
-    def test_the_client(self, make: Callable[..., Any]) -> None:
-        ctx = make(info={"name": "me", "version": "1"})
-        assert ctx.client.info == Implementation("me", "1")
+@pytest.mark.parametrize("revision", REVISIONS, ids=str)
+def test_the_facts_of_a_request(make: Callable[..., Any], revision: Revision) -> None:
+    ctx = make(meta={"a": 1}, state="s", info={"name": "me", "version": "1"}, revision=revision)
+    assert (ctx.request_id, ctx.method, ctx.meta) == (7, "tools/call", {"a": 1})
+    assert (ctx.revision, ctx.state) == (revision.version, "s")
+    assert ctx.client.info == Implementation("me", "1")
+    ctx.backend.cancelled = True
+    assert ctx.cancelled
 
 
 class TestLog:
@@ -81,37 +74,27 @@ class TestLog:
         assert peer.sent[0][1]["data"] == sent
 
 
-class TestDelivery:
-    def test_awaiting_waits_for_the_client(self) -> None:
-        peer = RecordingBackend()
+def test_awaiting_a_message_waits_for_the_client_if_it_was_sent() -> None:
+    peer, silent = RecordingBackend(), RecordingBackend(None)
 
-        async def handler() -> None:
-            await context_with(peer).info("x")
+    async def handler() -> None:
+        await context_with(peer).info("x")
+        await context_with(silent).info("x")
+        await context_with(silent).progress(1)
 
-        wait(handler)
-        assert peer.drained == 1
-
-    def test_awaiting_what_was_not_sent_waits_for_nothing(self) -> None:
-        peer = RecordingBackend(None)
-
-        async def handler() -> None:
-            await context_with(peer).info("x")
-            await context_with(peer).progress(1)
-
-        wait(handler)
-        assert peer.drained == 0
+    wait(handler)
+    assert (peer.drained, silent.drained) == (1, 0)
 
 
 class TestProgress:
     def test_the_notification(self, make: Callable[..., Any]) -> None:
+        """PROG-1: there is none without a token."""
         peer = RecordingBackend()
+        make(peer).progress(1)
+        assert peer.sent == []
         make(peer, meta=TOKEN).progress(1, 4, "one")
-        assert peer.sent == [
-            (
-                "notifications/progress",
-                {"progressToken": "t", "progress": 1, "total": 4, "message": "one"},
-            )
-        ]
+        params = {"progressToken": "t", "progress": 1, "total": 4, "message": "one"}
+        assert peer.sent == [("notifications/progress", params)]
 
     @pytest.mark.parametrize("token", ["t", 7, 0, ""])
     def test_the_token_is_echoed_with_its_type(self, make: Callable[..., Any], token: Any) -> None:
@@ -120,12 +103,6 @@ class TestProgress:
         make(peer, meta={"progressToken": token}).progress(1)
         sent = peer.sent[0][1]["progressToken"]
         assert (sent, type(sent)) == (token, type(token))
-
-    def test_nothing_is_sent_without_a_token(self, make: Callable[..., Any]) -> None:
-        """PROG-1"""
-        peer = RecordingBackend()
-        make(peer).progress(1)
-        assert peer.sent == []
 
     @pytest.mark.parametrize(
         ("reported", "sent"),
@@ -157,27 +134,20 @@ class TestProgress:
         assert ("message" in peer.sent[0][1]) is (revision is not OLDEST)
 
 
-class TestChanges:
-    def test_of_a_list(self, make: Callable[..., Any]) -> None:
-        peer = RecordingBackend()
-        make(peer).list_changed("tools")
-        assert peer.announced == [("list", "tools")]
-
-    def test_of_a_resource(self, make: Callable[..., Any]) -> None:
-        peer = RecordingBackend()
-        make(peer).changed("a:b")
-        assert peer.announced == [("resource", "a:b")]
+def test_changes_are_announced(make: Callable[..., Any]) -> None:
+    peer = RecordingBackend()
+    make(peer).list_changed("tools")
+    make(peer).changed("a:b")
+    assert peer.announced == [("list", "tools"), ("resource", "a:b")]
 
 
-class TestReading:
-    def test_it_can_be_awaited(self) -> None:
-        found = wait(lambda: context_with().read_resource("a:b"))
-        assert found == [TextResourceContents("a:b", "contents")]
-
-    def test_it_blocks_a_thread(self) -> None:
-        ctx = SyncContext(context_with())
-        found = wait(lambda: anyio.to_thread.run_sync(ctx.read_resource, "a:b"))
-        assert found == [TextResourceContents("a:b", "contents")]
+def test_resources_are_read_in_a_coroutine_or_in_a_thread() -> None:
+    sync = SyncContext(context_with())
+    for read in (
+        lambda: context_with().read_resource("a:b"),
+        lambda: anyio.to_thread.run_sync(sync.read_resource, "a:b"),
+    ):
+        assert wait(read) == [TextResourceContents("a:b", "contents")]
 
 
 def double(x: int) -> int:
@@ -188,22 +158,12 @@ async def double_soon(x: int) -> int:
     return 2 * x
 
 
-class TestStep:
-    @pytest.mark.parametrize("function", [double, double_soon])
-    def test_it_runs(self, function: Callable[[int], Any]) -> None:
-        assert wait(lambda: context_with().step("double", function, 2)) == 4
-
-    def test_it_runs_in_a_thread(self) -> None:
+@pytest.mark.parametrize("function", [double, double_soon])
+def test_a_step_runs_its_function(function: Callable[[int], Any]) -> None:
+    assert wait(lambda: context_with().step("double", function, 2)) == 4
+    if function is double:
         step = partial(SyncContext(context_with()).step, "double", double, x=2)
         assert wait(lambda: anyio.to_thread.run_sync(step)) == 4
-
-
-class TestCancelled:
-    def test_a_thread_sees_it(self) -> None:
-        context = context_with()
-        sync = SyncContext(context)
-        context.backend.cancelled = True
-        assert sync.cancelled
 
 
 class TestClient:

@@ -77,17 +77,13 @@ def greet(name: str, loud: bool = False) -> str:
     return f"hello {name}" + "!" * loud
 
 
-def test_all_revisions_are_known_oldest_first() -> None:
-    assert list(REVISIONS) == sorted(REVISIONS)
-    assert len(REVISIONS) == 5
-
-
 # --- with await -----------------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_the_async_client_speaks_every_revision(revision: str) -> None:
+    assert list(REVISIONS) == sorted(REVISIONS)
     async with AsyncTestClient(app, revision=revision) as client:
         assert client.revision == revision
         assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
@@ -114,48 +110,32 @@ async def test_the_real_exception_is_raised_on_demand(revision: str) -> None:
 @pytest.mark.anyio
 async def test_what_a_callback_raises_is_raised_on_demand() -> None:
     """A test whose own callback fails must not stay green."""
+    logging: MCPKit = MCPKit("logging")
 
-    def fail(level: str, data: Any, logger: str | None) -> None:
-        raise ZeroDivisionError("in the callback")
-
-    options: dict[str, Any] = {"revision": "2025-11-25", "on_log": fail}
-    async with AsyncTestClient(logging_app(), **options, raise_exceptions=True) as client:
-        with pytest.raises(ZeroDivisionError):
-            await client.call_tool("say")
-        assert (await client.call_tool("hush")).text == "hushed"  # it is raised once
-    async with AsyncTestClient(logging_app(), **options) as client:
-        assert (await client.call_tool("say")).text == "said"
-
-
-@pytest.mark.anyio
-async def test_what_a_callback_raises_last_is_raised_at_the_end() -> None:
-    def fail(method: str, params: Any) -> None:
-        raise ZeroDivisionError("in the callback")
-
-    changing = logging_app()
-    client = AsyncTestClient(
-        changing, revision="2025-11-25", on_notification=fail, raise_exceptions=True
-    )
-    await client.__aenter__()
-    changing.list_changed("tools")
-    await anyio.wait_all_tasks_blocked()
-    with pytest.raises(ZeroDivisionError):
-        await client.__aexit__(None, None, None)
-
-
-def logging_app() -> MCPKit:
-    made: MCPKit = MCPKit("logging")
-
-    @made.tool
+    @logging.tool
     async def say(ctx: Context) -> str:
         await ctx.info("hello")
         return "said"
 
-    @made.tool
+    @logging.tool
     async def hush() -> str:
         return "hushed"
 
-    return made
+    def fail(*message: Any) -> None:
+        raise ZeroDivisionError("in the callback")
+
+    options: dict[str, Any] = {"revision": "2025-11-25", "on_log": fail, "on_notification": fail}
+    async with AsyncTestClient(logging, **options) as client:
+        assert (await client.call_tool("say")).text == "said"
+    client = AsyncTestClient(logging, **options, raise_exceptions=True)
+    await client.__aenter__()
+    with pytest.raises(ZeroDivisionError):
+        await client.call_tool("say")
+    assert (await client.call_tool("hush")).text == "hushed"  # it is raised once
+    logging.list_changed("tools")
+    await anyio.wait_all_tasks_blocked()
+    with pytest.raises(ZeroDivisionError):  # or at the end
+        await client.__aexit__(None, None, None)
 
 
 # --- without await --------------------------------------------------------------------------------
@@ -202,12 +182,10 @@ def test_it_passes_on_progress_and_logs() -> None:
     assert progress == [Progress(1, 2, None)]
 
 
-def test_it_must_be_entered_first() -> None:
+def test_it_must_be_entered_first_and_offers_what_the_async_client_offers() -> None:
     with pytest.raises(RuntimeError, match="with TestClient"):
         TestClient(app).list_tools()
 
-
-def test_it_offers_what_the_async_client_offers() -> None:
     def public(cls: type) -> set[str]:
         return {name for name, _ in inspect.getmembers(cls) if not name.startswith("_")}
 
