@@ -86,14 +86,11 @@ def refused(calls: Calls, state: str, **options: Any) -> None:
 
 
 def test_an_answer_is_there_in_the_next_round(calls: Calls) -> None:
+    """CACHE-5: only that round has used input."""
+    assert not calls.round().used_input
     replay = calls.round(state_of(calls), {"name": accept("Ann")})
     assert answer(replay, NAME).data == "Ann"
     assert replay.used_input
-
-
-def test_a_first_round_has_used_no_input(calls: Calls) -> None:
-    """CACHE-5."""
-    assert not calls.round().used_input
 
 
 def test_a_state_belongs_to_whoever_asked(calls: Calls) -> None:
@@ -104,15 +101,18 @@ def test_a_state_belongs_to_whoever_asked(calls: Calls) -> None:
     refused(calls, state)
 
 
-def test_a_state_belongs_to_its_method(calls: Calls) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"params": {"name": "other"}},
+        {"params": {"arguments": {"a": 2}}},
+        {"params": {"uri": "x:y"}},
+        {"method": "prompts/get"},
+    ],
+)
+def test_a_state_belongs_to_its_method_and_params(calls: Calls, change: dict[str, Any]) -> None:
     """MRTR-7."""
-    refused(calls, state_of(calls), method="prompts/get")
-
-
-@pytest.mark.parametrize("change", [{"name": "other"}, {"arguments": {"a": 2}}, {"uri": "x:y"}])
-def test_a_state_belongs_to_its_params(calls: Calls, change: dict[str, Any]) -> None:
-    """MRTR-7."""
-    refused(calls, state_of(calls), params=change)
+    refused(calls, state_of(calls), **change)
 
 
 def test_the_order_of_members_and_the_meta_data_do_not_matter(calls: Calls) -> None:
@@ -213,14 +213,10 @@ def test_a_step_is_remembered_in_the_state_alone(calls: Calls) -> None:
 
 
 def test_a_step_after_the_state_was_sealed_is_remembered_by_the_server(calls: Calls) -> None:
-    """MRTR-8."""
+    """MRTR-8: for that call alone."""
     state = state_of(calls)
     assert wait(lambda: run_step(calls.round(state), "s", 1)) == (True, 1)
     assert wait(lambda: run_step(calls.round(state), "s", 2)) == (False, 1)
-
-
-def test_two_calls_do_not_share_steps(calls: Calls) -> None:
-    assert wait(lambda: run_step(calls.round(), "s", 1)) == (True, 1)
     assert wait(lambda: run_step(calls.round(), "s", 2)) == (True, 2)
 
 
@@ -307,24 +303,16 @@ def test_a_remembered_value_that_is_not_what_its_function_names_is_an_error() ->
         typed(model, "unfit")
 
 
-def test_what_steps_remember_is_bounded_in_bytes() -> None:
+@pytest.mark.parametrize(("length", "remembered"), [(38, "dc"), (200, "")])
+def test_what_steps_remember_is_bounded_in_bytes(length: int, remembered: str) -> None:
     memory = StepMemory(max_bytes=100, share=1)
 
     async def fill() -> list[tuple[bool, Any]]:
         for key in "abcd":
             await memory.start("call", key)
-            memory.end("call", key, key * 38)
+            memory.end("call", key, key * length)
         return [await memory.start("call", key) for key in "dcb"]
 
-    assert wait(fill) == [(True, "d" * 38), (True, "c" * 38), (False, None)]
-
-
-def test_a_result_that_is_larger_than_all_that_steps_remember_is_not_remembered() -> None:
-    memory = StepMemory(max_bytes=100, share=1)
-
-    async def fill() -> tuple[bool, Any]:
-        await memory.start("call", "large")
-        memory.end("call", "large", "x" * 200)
-        return await memory.start("call", "large")
-
-    assert wait(fill) == (False, None)
+    assert wait(fill) == [
+        (True, key * length) if key in remembered else (False, None) for key in "dcb"
+    ]

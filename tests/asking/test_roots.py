@@ -59,42 +59,38 @@ def test_what_lies_inside(root: Root, tmp_path: Path, inside: str) -> None:
     assert root.contains(f"{tmp_path}/root/{inside}")
 
 
-@pytest.mark.parametrize("outside", ["root2", "root2/x", "root/..", "root/../outside/x", "rootx"])
+@pytest.mark.parametrize(
+    "outside", ["root2", "root2/x", "root/..", "root/../outside/x", "rootx", "%72oot/file"]
+)
 def test_what_lies_outside(root: Root, tmp_path: Path, outside: str) -> None:
-    """Also if the name of the root is the beginning of its own."""
+    """Also if the name of the root is the beginning of its own; a percent sign in a path is one."""
     assert not root.contains(f"{tmp_path}/{outside}")
 
 
-def test_a_link_that_leads_out_lies_outside(root: Root, tmp_path: Path) -> None:
+def test_links_lie_where_they_lead(root: Root, tmp_path: Path) -> None:
     (tmp_path / "root" / "out").symlink_to(tmp_path / "outside")
     assert not root.contains(tmp_path / "root" / "out" / "file")
     assert not root.contains(tmp_path / "root" / "out" / ".." / "file")
-
-
-def test_a_link_that_leads_in_lies_inside(root: Root, tmp_path: Path) -> None:
     (tmp_path / "in").symlink_to(tmp_path / "root")
     assert root.contains(tmp_path / "in" / "file")
-
-
-def test_a_root_may_be_a_link(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    assert Root((tmp_path / "link").as_uri()).contains(tmp_path / "real" / "file")
-
-
-def test_a_link_to_itself_is_no_way_out(root: Root, tmp_path: Path) -> None:
+    assert Root((tmp_path / "in").as_uri()).contains(tmp_path / "root" / "file")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     assert not root.contains(tmp_path / "loop" / "root")
 
 
-@pytest.mark.parametrize("encoded", ["file", "%66ile", "inner/%2e%2e/file"])
-def test_a_uri_is_decoded(root: Root, encoded: str) -> None:
-    assert root.contains(f"{root.uri}/{encoded}")
-
-
-@pytest.mark.parametrize("encoded", ["%2e%2e/outside", "..%2Foutside", "%2E./root2"])
-def test_a_uri_cannot_climb_out_by_encoding(root: Root, encoded: str) -> None:
-    assert not root.contains(f"{root.uri}/{encoded}")
+@pytest.mark.parametrize(
+    ("encoded", "inside"),
+    [
+        ("file", True),
+        ("%66ile", True),
+        ("inner/%2e%2e/file", True),
+        ("%2e%2e/outside", False),
+        ("..%2Foutside", False),
+        ("%2E./root2", False),
+    ],
+)
+def test_a_uri_is_decoded_before_it_is_followed(root: Root, encoded: str, inside: bool) -> None:
+    assert root.contains(f"{root.uri}/{encoded}") is inside
 
 
 @pytest.mark.parametrize("path", ["a\0b", "file:///a%00b", "file://elsewhere/root", "file://[x"])
@@ -103,15 +99,10 @@ def test_what_is_no_path_lies_nowhere(root: Root, path: str) -> None:
     assert not Root("file:///").contains(path)
 
 
-def test_a_percent_sign_in_a_path_is_one(root: Root, tmp_path: Path) -> None:
-    assert not root.contains(f"{tmp_path}/%72oot/file")
-
-
-def test_roots_are_read() -> None:
-    found = Roots().parse_result(
-        {"roots": [{"uri": "file:///a", "name": "A"}, {"uri": "file:///b"}]}
-    )
-    assert found == [Root("file:///a", "A"), Root("file:///b")]
+def test_roots_are_read_without_names_that_are_no_text() -> None:
+    sent: list[Any] = [{"uri": "file:///a", "name": "A"}, {"uri": "file:///b", "name": 7}]
+    found = Roots().parse_result({"roots": [*sent, {"uri": "file:///c"}]})
+    assert found == [Root("file:///a", "A"), Root("file:///b"), Root("file:///c")]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +113,3 @@ def test_roots_are_read() -> None:
 def test_malformed_roots_are_refused(result: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputResponse):
         Roots().parse_result(result)
-
-
-def test_a_name_that_is_no_text_is_left_out() -> None:
-    assert Roots().parse_result({"roots": [{"uri": "file:///a", "name": 7}]}) == [Root("file:///a")]
