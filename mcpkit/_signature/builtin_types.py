@@ -207,11 +207,7 @@ def _is_written(value: object) -> bool:
 
 @functools.cache
 def _known() -> tuple[type, Callable[[Any], Any], Any, dict[type, str]]:
-    """Return the metadata of this grammar.
-
-    The class of a ``Field(...)``; a function that returns the facts of a field that are not read
-    here; the same of an empty field; and the names of limits by their classes.
-    """
+    """Return the class of fields, their facts that are not read here, and the names of limits."""
     import annotated_types as limits  # pydantic loads both, but later
     from pydantic.fields import FieldInfo
 

@@ -84,10 +84,8 @@ class Converters:
     def each_converted(self, values: Iterable[Any]) -> list[Any]:
         """Return the value to send for each of several values."""
         values = list(values)
-        kinds = set(map(type, values))
-        if not any(map(self.row, kinds)):
-            return values
-        return [self.converted(each) for each in values]
+        is_needed = any(map(self.row, set(map(type, values))))
+        return [self.converted(each) for each in values] if is_needed else values
 
     def converted(self, value: Any) -> Any:
         """Return the value to send; a value without a converter is returned unchanged."""
@@ -109,9 +107,7 @@ class Converters:
             except PydanticSerializationError:
                 pass  # the slow path handles it, or has a better message
             else:
-                # NaN, Infinity and null share a letter that most results do not contain.
-                if b"n" in text or b"N" in text:
-                    self._refuse_infinite(value, text)
+                self._refuse_infinities(value, text)
                 return text
         return self.json_if_converted(value)[0]
 
@@ -144,10 +140,13 @@ class Converters:
             if not isinstance(reason, _NoData):
                 raise reason from None
             raise NotSerializable(f"{self._place_of(value, each)} is {reason}") from None
-        self._refuse_infinite(value, text)
+        self._refuse_infinities(value, text)
         return text, bool(met)
 
-    def _refuse_infinite(self, value: Any, text: bytes) -> None:
+    def _refuse_infinities(self, value: Any, text: bytes) -> None:
+        # They and null share a letter that most results do not contain.
+        if b"n" not in text and b"N" not in text:
+            return
         if b"NaN" in text or b"Infinity" in text:
             refuse_infinities(text)
         # Models always write NaN as null.
@@ -221,8 +220,7 @@ class Converters:
         It is the annotation itself if no converter applies; with `own` only those of the author do.
 
         Raises:
-            NoConverter: A class in it has no converter, pydantic does not know it, and it has no
-                attributes of its own.
+            NoConverter: Nothing can convert the values of a class.
         """
         plain = unalias(annotation)
         origin, parts = get_origin(plain), get_args(plain)
@@ -231,18 +229,13 @@ class Converters:
             row = self.row(kind)
             if row is not None and (not own or any(base in self.own for base in kind.__mro__)):
                 return row.returns
-        if origin is Annotated:
-            made = self.returned(parts[0], own=own)
-            if made is parts[0]:
+        generic: Any = Union if type(plain) in UNIONS else _GENERICS.get(origin)
+        if generic is not None:
+            inner = parts[:1] if origin is Annotated else parts
+            made = [part if part is ... else self.returned(part, own=own) for part in inner]
+            if all(map(operator.is_, made, inner)):
                 return annotation
-            return functools.reduce(lambda made, each: Annotated[made, each], parts[1:], made)
-        if type(plain) in UNIONS or origin in _GENERICS:
-            made = tuple(part if part is ... else self.returned(part, own=own) for part in parts)
-            if all(map(operator.is_, made, parts)):
-                return annotation
-            if type(plain) in UNIONS:
-                return Union[made]  # noqa: UP007 - of any number
-            return _GENERICS[origin][made]
+            return generic[tuple([*made, *parts[len(inner) :]])]
         if own or not isinstance(plain, type) or origin is not None:
             return annotation
         if plain.__module__ == Media.__module__ or _is_expressible(plain):
@@ -259,6 +252,7 @@ _ATOMS: Final = (str, bytes, bytearray, memoryview, int, float, type(None))
 _PLAIN: Final = frozenset({str, bytes, int, float, bool, type(None)})
 _SEQUENCES: Final = frozenset({list, tuple, set, frozenset})
 _GENERICS: Final[Mapping[Any, Any]] = {
+    Annotated: Annotated,
     list: list,
     dict: dict,
     tuple: tuple,
@@ -391,10 +385,7 @@ def _array(value: Any) -> Any:
 
 
 def _frame(value: Any) -> list[dict[str, Any]]:
-    """Convert a DataFrame of pandas to a dict for each row, with None for missing values.
-
-    An index that has a name, or is not a plain numbering, becomes columns.
-    """
+    """Convert a DataFrame of pandas to a dict for each row; an index that is named has columns."""
     if not _is_numbering(value.index):
         value = value.reset_index()
     names = [_text(each) for each in value.columns]

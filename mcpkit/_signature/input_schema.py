@@ -12,7 +12,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pydantic_core import SchemaError, SchemaValidator
 
@@ -38,9 +38,7 @@ _MAX_DEPTH: Final = 100
 class OpenArguments(Arguments):
     """The arguments of a function with ``**arguments``, validated against a JSON Schema.
 
-    Args:
-        signature: Without its ``**arguments``; its own parameters are validated by type as well.
-        schema: The schema of all arguments together, in JSON Schema 2020-12.
+    The parameters of the signature are validated by type as well.
 
     Raises:
         RegistrationError: The schema has keywords that cannot be checked.
@@ -65,11 +63,7 @@ class OpenArguments(Arguments):
                 )
 
     def validate(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments, validated by the schema, and those of the signature by type.
-
-        Raises:
-            InvalidArguments: With the first problems, not just one.
-        """
+        """Return the arguments, validated by the schema, and those of the signature by type."""
         problems = Problems()
         for path, text in schema_errors(self._schema, dict(raw)):
             problems.add(path, text)
@@ -130,25 +124,16 @@ class _TooManyChecks(Exception):
     """A value takes too long to check."""
 
 
-class _Facts(NamedTuple):
+class _Facts:
     """The keywords of one schema, by what they apply to."""
 
-    kinds: Sequence[tuple[str, Callable[[Any], bool]]]
-    limits: Sequence[str]
-    has_items: bool
-    has_members: bool
-    is_combined: bool
-
-
-def _facts_of(schema: Mapping[str, Any]) -> _Facts:
-    wanted = schema.get("type", ())
-    return _Facts(
-        [_KINDS[each] for each in ([wanted] if isinstance(wanted, str) else wanted)],
-        [each for each in _LIMITS if each in schema],
-        not _ITEMS.isdisjoint(schema),
-        not _MEMBERS.isdisjoint(schema),
-        not _COMBINING.isdisjoint(schema),
-    )
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        wanted = schema.get("type", ())
+        self.kinds = [_KINDS[each] for each in ([wanted] if isinstance(wanted, str) else wanted)]
+        self.limits = [each for each in _LIMITS if each in schema]
+        self.has_items = not _ITEMS.isdisjoint(schema)
+        self.has_members = not _MEMBERS.isdisjoint(schema)
+        self.is_combined = not _COMBINING.isdisjoint(schema)
 
 
 class _SchemaCheck:
@@ -173,11 +158,10 @@ class _SchemaCheck:
             return
         facts = self._facts.get(id(schema))
         if facts is None:
-            facts = self._facts[id(schema)] = _facts_of(schema)
-        kinds, limits, has_items, has_members, is_combined = facts
+            facts = self._facts[id(schema)] = _Facts(schema)
         choices: Sequence[str] = ()
-        if kinds and not any(holds(value) for _, holds in kinds):
-            choices = [words for words, _ in kinds]
+        if facts.kinds and not any(holds(value) for _, holds in facts.kinds):
+            choices = [words for words, _ in facts.kinds]
         elif "enum" in schema and _key(value) not in map(_key, schema["enum"]):
             choices = [*map(summarize, schema["enum"])]
         elif "const" in schema and _key(value) != _key(schema["const"]):
@@ -185,16 +169,16 @@ class _SchemaCheck:
         if choices:
             yield path, f"expected {' or '.join(choices)}, got {summarize(value)}"
             return
-        for keyword in limits:
+        for keyword in facts.limits:
             takes, measure, holds, words = _LIMITS[keyword]
             if takes(value) and not holds(measure(value), schema[keyword]):
                 got = summarize(measure(value))
                 yield path, f"expected {words.format(schema[keyword])}, got {got}"
-        if has_items and is_array(value):
+        if facts.has_items and is_array(value):
             yield from self._in_items(schema, value, path, depth + 1)
-        elif has_members and is_object(value):
+        elif facts.has_members and is_object(value):
             yield from self._in_members(schema, value, path, depth + 1)
-        if is_combined:
+        if facts.is_combined:
             yield from self._combined(schema, value, path, depth + 1)
 
     def _fits(self, schema: Schema, value: Any, depth: int) -> bool:

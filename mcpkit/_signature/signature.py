@@ -113,8 +113,7 @@ def _changed_hints(
 ) -> dict[str, Any]:
     """Return the annotations in which a wrapper differs from the function that it wraps.
 
-    They are in its own ``__signature__`` or ``__annotations__``. Those of a wrapper that takes
-    ``*args`` and ``**kwargs`` are ignored, and so is ``Any`` for its result.
+    Those of a wrapper that takes ``*args`` and ``**kwargs`` are ignored, and so is ``-> Any``.
     """
     before: dict[str, Any] = getattr(target, "__annotations__", {})
     changed: dict[str, Any] = {}

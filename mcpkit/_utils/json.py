@@ -123,10 +123,7 @@ def _without_escapes(text: bytes) -> bytes:
 
 
 def _count_separators(text: bytes, most: int, *, is_plain: bool) -> int:
-    """Return the number of values, or a number above `most`.
-
-    It is exact if the text has neither strings nor blanks (`is_plain`), else an upper bound.
-    """
+    """Return the number of values, or an upper bound if the text has strings or blanks."""
     count = 1
     for start in range(0, len(text), _CHUNK):
         end = start + _CHUNK
@@ -281,11 +278,7 @@ def every_schema(schema: JsonSchema) -> Iterator[JsonSchema]:
 
 
 class References:
-    """Resolves the references inside one document, and caches the results.
-
-    Args:
-        root: The whole document, which must not change in the meantime.
-    """
+    """Resolves the references inside one document, which must not change in the meantime."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
@@ -293,11 +286,7 @@ class References:
         self._anchors: dict[str, Mapping[str, Any]] | None = None
 
     def resolve(self, reference: str) -> Mapping[str, Any] | bool | None:
-        """Return the schema that a reference names; None if there is none.
-
-        Args:
-            reference: A URI fragment: ``#``, a pointer such as ``#/$defs/Name``, or an anchor.
-        """
+        """Return the schema at ``#``, a pointer such as ``#/$defs/Name``, or an anchor, if any."""
         if reference not in self._found:
             self._found[reference] = self._find(reference)
         return self._found[reference]
@@ -345,14 +334,10 @@ def unescaped(part: str) -> str:
 
 def copy_schema(value: JsonSchema) -> JsonSchema:
     """Return a copy of a schema that may be changed, down to its innermost arrays."""
-    made = value.copy()
-    for key, each in value.items():
-        if isinstance(each, (dict, list)):
-            made[key] = _copy(each)
-    return made
+    return {key: _copy(each) for key, each in value.items()}
 
 
 def _copy(value: Any) -> Any:
     if is_object(value):
         return copy_schema(value)
-    return [_copy(each) for each in value] if is_array(value) else value
+    return [*map(_copy, value)] if is_array(value) else value

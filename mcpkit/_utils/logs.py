@@ -86,10 +86,7 @@ _FRAMES: Final = re.compile(
 
 
 def _folded(traceback: str) -> str:
-    """Return a traceback with consecutive frames of this package folded into one line.
-
-    The frame that raised the exception is kept.
-    """
+    """Fold consecutive frames of this package into one line, except the one that raised."""
 
     def summary(found: re.Match[str]) -> str:
         count = found[0].count(f'{found[1]}  File "{_OURS}')

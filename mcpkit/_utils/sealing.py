@@ -7,7 +7,6 @@ encrypted, one that was merely signed has been readable.
 
 from __future__ import annotations
 
-import binascii
 import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
@@ -18,9 +17,10 @@ _SIGNED: Final = b"\x01"
 _ENCRYPTED: Final = b"\x02"
 _MAC_SIZE: Final = 32
 _NONCE_SIZE: Final = 12
+_HEAD_SIZE: Final = 1 + _NONCE_SIZE
 _SHORTEST_SECRET: Final = 16
 """Bytes; a shorter secret can be guessed from one sealed text."""
-_MOST_BYTES: Final = 4 * 1024 * 1024
+_MAX_BYTES: Final = 4 * 1024 * 1024
 """The largest length of a value, in bytes."""
 
 SECRET: Final = "MCPKIT_SECRET"
@@ -42,10 +42,7 @@ def new_secret() -> str:
 
 
 def secret_weakness(secrets: Sequence[str]) -> str:
-    """Return that a secret can be guessed, and how to make another; empty if none can be.
-
-    It is the rest of a sentence that begins with where the secrets are from.
-    """
+    """Return the rest of a sentence about a secret that can be guessed; empty if none can be."""
     if all(len(each.encode()) >= _SHORTEST_SECRET for each in secrets):
         return ""
     return (
@@ -55,12 +52,10 @@ def secret_weakness(secrets: Sequence[str]) -> str:
 
 
 class Sealer:
-    """Seals and opens bytes.
+    """Seals and opens bytes, for one purpose.
 
-    Args:
-        secrets: Texts, the current one first; the others still open what they sealed. Without any,
-            a random one that lives as long as the process.
-        purpose: A value sealed for one purpose cannot be opened for another.
+    The first of the secrets seals, the others still open what they sealed. Without any, a random
+    one lives as long as the process.
     """
 
     def __init__(self, secrets: Sequence[str | bytes], purpose: str) -> None:
@@ -77,8 +72,8 @@ class Sealer:
         Raises:
             ValueError: It is too long to travel with every request.
         """
-        if len(value) > _MOST_BYTES:
-            raise ValueError(f"{len(value)} bytes are more than can be sealed ({_MOST_BYTES})")
+        if len(value) > _MAX_BYTES:
+            raise ValueError(f"{len(value)} bytes are more than can be sealed ({_MAX_BYTES})")
         # Not compressed: a client that chooses a part of the value could learn the rest from the
         # length of the result.
         nonce = os.urandom(_NONCE_SIZE)
@@ -94,7 +89,7 @@ class Sealer:
         """Return the value that was sealed, or raise `SealBroken`."""
         try:
             sealed = urlsafe_b64decode((text + "=" * (-len(text) % 4)).encode("ascii"))
-        except (ValueError, binascii.Error):
+        except ValueError:
             raise SealBroken from None
         # The decoder skips characters that are not base64, but a sealed value has one spelling.
         if urlsafe_b64encode(sealed).rstrip(b"=").decode("ascii") != text:
@@ -112,10 +107,10 @@ class Sealer:
             import hmac  # as in `_mac`
 
             body, mac = sealed[:-_MAC_SIZE], sealed[-_MAC_SIZE:]
-            return body[1 + _NONCE_SIZE :] if hmac.compare_digest(_mac(key, body), mac) else None
-        nonce = sealed[1 : 1 + _NONCE_SIZE]
+            return body[_HEAD_SIZE:] if hmac.compare_digest(_mac(key, body), mac) else None
+        nonce, body = sealed[1:_HEAD_SIZE], sealed[_HEAD_SIZE:]
         try:
-            opened: bytes = self._aead(key).decrypt(nonce, sealed[1 + _NONCE_SIZE :], _ENCRYPTED)
+            opened: bytes = self._aead(key).decrypt(nonce, body, _ENCRYPTED)
         except Exception:  # InvalidTag, or too short for one
             return None
         return opened
