@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any, Final, cast
 
 import libcst as cst
@@ -16,6 +15,7 @@ from mcpkit.cli._migrate.values import (
     EQUAL,
     MEDIA,
     Args,
+    code_of,
     content,
     expression,
     media,
@@ -207,14 +207,6 @@ class Calls(Names, cst.CSTTransformer):
             return self._found.http_apps
         return {self._found.made.get(made, "")} & self._found.http_apps
 
-    def _moved(self, app: str) -> Iterator[tuple[str, cst.BaseExpression]]:
-        """Yield the options of an app that belong to its run."""
-        for made in self._found.made:
-            for name in MOVED if app in self._runs_of(made) else ():
-                value = Args(made).get(name)
-                if value is not None:
-                    yield name, value
-
     def _guarded(self, original: cst.Call, args: Args, row: PeerName) -> None:
         """Remove an option that may be off, and raise an error at the start if it is on."""
         value = args.get(row.theirs)
@@ -227,14 +219,11 @@ class Calls(Names, cst.CSTTransformer):
         if value is None or is_made or not self._assigned_to(original):
             return
         args.take(row.theirs)
-        made = cst.parse_statement(
-            f"if x is not None:\n"
-            f'    raise RuntimeError("nothing here does what {row.theirs}= did: {row.advice}")\n'
-        )
-        test = cast("Any", made).test
-        self._around[-1][0].append(
-            cast("Any", made).with_changes(test=test.with_changes(left=_in_pars(value)))
-        )
+        is_plain = isinstance(value, (cst.Name, cst.Attribute, cst.Call, cst.Subscript))
+        written = code_of(value) if is_plain or value.lpar else f"({code_of(value)})"
+        text = f"nothing here does what {row.theirs}= did: {row.advice}"
+        made = f'if {written} is not None:\n    raise RuntimeError("{text}")\n'
+        self._around[-1][0].append(cst.parse_statement(made))
 
     def _middleware(self, original: cst.Call, args: Args, row: PeerName) -> None:
         """Register middleware behind the app, in the same order."""
@@ -249,9 +238,8 @@ class Calls(Names, cst.CSTTransformer):
             return
         args.take(row.theirs)
         for each in value.elements:
-            made: Any = cst.parse_statement(f"{app}.middleware(x)\n")
-            argument = made.body[0].value.args[0]
-            self._around[-1][1].append(made.with_deep_changes(argument, value=each.value))
+            made = f"{app}.middleware({code_of(each.value)})\n"
+            self._around[-1][1].append(cst.parse_statement(made))
 
     def _is_ours_now(self, value: cst.BaseExpression) -> bool:
         """Return True if no middleware is theirs, or of a class that is left to the user."""
@@ -282,7 +270,7 @@ class Calls(Names, cst.CSTTransformer):
             self._mark("McpError", None, "write ProtocolError(message, code=…)")
             return updated
         args.take("code")
-        written = cst.Module([]).code_for_node(code)
+        written = code_of(code)
         if written.endswith(".CODE"):
             name = written.removesuffix(".CODE")
         else:
@@ -335,10 +323,8 @@ class Calls(Names, cst.CSTTransformer):
         inner = updated_node.expression
         if isinstance(inner, cst.Call):
             front, _, name = text_of(inner.func).rpartition(".")
-            if (
-                name in ("list_changed", "changed", "close_stream")
-                and front in self._found.contexts
-            ):
+            synchronous = ("list_changed", "changed", "close_stream")
+            if name in synchronous and front in self._found.contexts:
                 return inner
             if name == "include" and front in self._found.apps:
                 return inner
@@ -455,8 +441,11 @@ class Calls(Names, cst.CSTTransformer):
             self._mark(f"{front}.run(…)", None, 'the transports are "stdio", "http" and "sse"')
         self._options("run(…)", args)
         if known not in (None, "stdio"):
-            for each, value in self._moved(front):
-                args.add(each, value)
+            for made in self._found.made:
+                for each in MOVED if front in self._runs_of(made) else ():
+                    option = Args(made).get(each)
+                    if option is not None:
+                        args.add(each, option)
         return args.call()
 
     def _event_loop(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
@@ -476,10 +465,3 @@ class Calls(Names, cst.CSTTransformer):
             args.first(expression(f'"{transport}"'))
         call = args.call(expression(f"{front}.run"))
         return self._run(front, Args(call))
-
-
-def _in_pars(node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return an expression as it is written to the left of a comparison."""
-    if isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or node.lpar:
-        return node
-    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])

@@ -10,12 +10,6 @@ import libcst as cst
 
 from mcpkit.cli._migrate.source import is_ours, is_theirs, text_of
 
-
-def without(module: cst.Module, names: set[str]) -> cst.Module:
-    """Remove names from the imports of both libraries."""
-    return module.visit(_Unimport(names))
-
-
 MARK: Final = "# mcpkit migrate: "
 """The beginning of a comment for the author."""
 
@@ -49,7 +43,9 @@ class Used(cst.CSTVisitor):
             self.names.update(re.findall(r"[A-Za-z_]\w*", node.value))
 
 
-class _Unimport(cst.CSTTransformer):
+class WithoutImports(cst.CSTTransformer):
+    """Removes names from the imports of both libraries."""
+
     def __init__(self, names: set[str]) -> None:
         super().__init__()
         self._names = names

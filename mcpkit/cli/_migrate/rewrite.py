@@ -16,16 +16,16 @@ from libcst import metadata as meta
 
 from mcpkit._utils.names import GUIDES, LIBRARIES, Library, peer_name, peer_names
 from mcpkit.cli._migrate.calls import MOVED, REQUEST, Calls
-from mcpkit.cli._migrate.imports import MARK, Used, import_line, with_imports, without
+from mcpkit.cli._migrate.imports import MARK, Used, WithoutImports, import_line, with_imports
 from mcpkit.cli._migrate.middleware import Middlewares
 from mcpkit.cli._migrate.source import (
     DOTTED,
+    IMPORTS_OTHERS,
     Found,
-    imports_others,
     is_theirs,
     text_of,
 )
-from mcpkit.cli._migrate.values import Args, expression, string_of
+from mcpkit.cli._migrate.values import Args, code_of, expression, string_of
 
 
 class Remark(NamedTuple):
@@ -45,7 +45,7 @@ class Migrated(NamedTuple):
 
 def migrate(source: str) -> Migrated:
     """Rewrite the text of a Python file; raise `libcst.ParserSyntaxError` if it is not Python."""
-    if not imports_others(source):
+    if not IMPORTS_OTHERS.search(source):
         return Migrated(source, [])
     bom = "\ufeff" if source.startswith("\ufeff") else ""
     wrapper = meta.MetadataWrapper(cst.parse_module(source.removeprefix(bom)))
@@ -284,7 +284,7 @@ class _Rewrite(Calls):
                 args.take("include_in_schema")
                 args.all.insert(1, cst.Arg(cst.Name(updated_node.name.value)))
                 self.needed.add(("starlette.routing", "Route"))
-                made = cst.Module([]).code_for_node(args.call(cst.Name("Route")))
+                made = code_of(args.call(cst.Name("Route")))
                 routes.append(cst.parse_statement(f"{front}.routes.append({made})\n"))
             else:
                 left.append(decorator)
@@ -366,4 +366,4 @@ def _without_unused(module: cst.Module, found: Found, rewrite: _Rewrite) -> cst.
     }
     gone -= used.names
     needed = {each for each in rewrite.needed if each[1] not in gone}
-    return with_imports(without(module, gone), needed)
+    return with_imports(module.visit(WithoutImports(gone)), needed)

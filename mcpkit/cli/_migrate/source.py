@@ -12,9 +12,10 @@ from libcst import metadata as meta
 
 from mcpkit._utils.names import LIBRARIES
 
-_IMPORT: Final = re.compile(
+IMPORTS_OTHERS: Final = re.compile(
     rf"^[ \t]*(?:from|import)[ \t]+(?:{'|'.join(LIBRARIES)})\b", re.MULTILINE
 )
+"""An import of another library for MCP servers."""
 
 DOTTED: Final = re.compile(r"(?<![\w.])[A-Za-z_][\w.]*")
 """A dotted name in a text."""
@@ -28,11 +29,6 @@ _MODULES: Final = frozenset(
 """Names of modules, which are of no use by themselves."""
 
 _APPS: Final = frozenset({"FastMCP", "MCPServer"})
-
-
-def imports_others(source: str) -> bool:
-    """Return True if a file seems to import another library for MCP servers."""
-    return _IMPORT.search(source) is not None
 
 
 def is_theirs(module: str) -> bool:

@@ -24,6 +24,11 @@ def expression(code: str) -> cst.BaseExpression:
     return cst.parse_expression(code)
 
 
+def code_of(node: cst.CSTNode) -> str:
+    """Return a tree as it is written."""
+    return cst.Module([]).code_for_node(node)
+
+
 def string_of(node: cst.BaseExpression | None) -> str | None:
     """Return the value of a string that is written out; None for anything else."""
     if isinstance(node, (cst.SimpleString, cst.ConcatenatedString)):
@@ -207,7 +212,7 @@ def content(theirs: str, args: Args, needed: set[tuple[str, str]]) -> cst.BaseEx
 
 
 def _bytes(value: cst.BaseExpression, needed: set[tuple[str, str]]) -> cst.BaseExpression:
-    code = cst.Module([]).code_for_node(value)
+    code = code_of(value)
     match = re.fullmatch(r"base64\.b64encode\((.*)\)\.decode\([^()]*\)", code, re.DOTALL)
     if match is not None and match[1].count("(") == match[1].count(")"):
         return expression(match[1])
@@ -222,8 +227,8 @@ def media(theirs: str, args: Args) -> cst.BaseExpression:
     if form is not None:
         known = string_of(form)
         short = _FORMATS.get(known, known) if known else None
-        text = cst.Module([]).code_for_node(form)
-        mime = expression(f'"{MEDIA[theirs]}{short}"' if short else f'f"{MEDIA[theirs]}{{{text}}}"')
+        kind = MEDIA[theirs]
+        mime = expression(f'"{kind}{short}"' if short else f'f"{kind}{{{code_of(form)}}}"')
     if mime is not None:
         args.all.insert(len(args.positional), cst.Arg(mime))
     args.lead("data" if "data" in args.keywords else "path")
