@@ -502,14 +502,38 @@ class TestClaudeCode:
         program(person.programs / "claude", f'printf "%s\\n" "$@" >> "{told}"')
         return told
 
-    def test_its_own_program_adds_the_server(self, person: Person, told: Path) -> None:
-        done = person.installs("weather.py", "-c", "claude-code", cold=True)
+    def test_its_own_program_edits_the_configuration(self, person: Person, told: Path) -> None:
+        def install(*arguments: str, cold: bool = False) -> tuple[Outcome, list[str]]:
+            told.unlink(missing_ok=True)
+            done = person.installs(*arguments, "-c", "claude-code", cold=cold)
+            return done, told.read_text().splitlines() if told.exists() else []
+
+        done, words = install("weather.py", "--dry-run")
+        assert (done.code, words) == (0, [])
+        assert done.stdout.startswith("claude mcp add-json --scope user My-Weather '{")
+        done, words = install("weather.py", cold=True)
         assert (done.code, done.stderr) == (0, "")
-        *command, entry = told.read_text().splitlines()
-        assert command == ["mcp", "add-json", "--scope", "user", "My-Weather"]
-        assert json.loads(entry)["type"] == "stdio"
-        assert json.loads(entry)["args"] == [*RUN, str(person.project / "weather.py")]
-        assert not (person.home / ".claude.json").exists()
+        assert words[:-1] == ["mcp", "add-json", "--scope", "user", "My-Weather"]
+        added = json.loads(words[-1])
+        args = [*RUN, str(person.project / "weather.py")]
+        assert (added["type"], added["args"]) == ("stdio", args)
+        file = person.home / ".claude.json"
+        assert not file.exists()
+        added["env"] = added.get("env", {})
+        file.write_text(json.dumps({"mcpServers": {"My-Weather": added}}))
+        done, words = install("weather.py", cold=True)
+        assert "Nothing to do" in done.stdout
+        assert words == []
+        file.write_text(json.dumps(KEPT))
+        done, words = install("weather.py")
+        assert "has another My-Weather" in done.refusal
+        assert words == []
+        done, words = install("weather.py", "--force")
+        assert done.code == 0
+        assert words[:5] == ["mcp", "remove", "--scope", "user", "My-Weather"]
+        assert words[5:7] == ["mcp", "add-json"]
+        done, words = install("My-Weather", "--remove")
+        assert (done.code, words) == (0, ["mcp", "remove", "--scope", "user", "My-Weather"])
 
     @pytest.mark.parametrize(
         ("arguments", "what"),
@@ -542,36 +566,6 @@ class TestClaudeCode:
         assert done.stderr == (
             "mcpkit: claude cannot be run from here; run this yourself, or use --project:\n"
         )
-
-    def test_a_dry_run_shows_the_command(self, person: Person, told: Path) -> None:
-        done = person.installs("weather.py", "-c", "claude-code", "--dry-run")
-        assert done.code == 0
-        assert done.stdout.startswith("claude mcp add-json --scope user My-Weather '{")
-        assert not told.exists()
-
-    def test_by_force_the_old_one_is_removed_first(self, person: Person, told: Path) -> None:
-        (person.home / ".claude.json").write_text(json.dumps(KEPT))
-        refused = person.installs("weather.py", "-c", "claude-code").refusal
-        assert "has another My-Weather" in refused
-        assert not told.exists()
-        assert person.installs("weather.py", "-c", "claude-code", "--force").code == 0
-        words = told.read_text().splitlines()
-        assert words[:5] == ["mcp", "remove", "--scope", "user", "My-Weather"]
-        assert words[5:7] == ["mcp", "add-json"]
-
-    def test_installing_again_changes_nothing(self, person: Person, told: Path) -> None:
-        person.installs("weather.py", "-c", "claude-code")
-        entry = json.loads(told.read_text().splitlines()[-1])
-        told.unlink()
-        kept = {"mcpServers": {"My-Weather": {**entry, "env": entry.get("env", {})}}}
-        (person.home / ".claude.json").write_text(json.dumps(kept))
-        assert "Nothing to do" in person.installs("weather.py", "-c", "claude-code").stdout
-        assert not told.exists()
-
-    def test_it_is_removed(self, person: Person, told: Path) -> None:
-        (person.home / ".claude.json").write_text(json.dumps(KEPT))
-        assert person.installs("My-Weather", "-c", "claude-code", "--remove").code == 0
-        assert told.read_text().split() == ["mcp", "remove", "--scope", "user", "My-Weather"]
 
     def test_a_failure_of_its_program_is_shown(self, person: Person) -> None:
         program(person.programs / "claude", "echo no such scope >&2; exit 1")

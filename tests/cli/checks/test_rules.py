@@ -8,10 +8,13 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from mcpkit import Context, MCPKit
 from mcpkit.cli._check import REMOVED, RULES, THEMES, apply, choose, unknown
 from mcpkit.cli._check.listing import IGNORE, Listing
 from mcpkit.cli._check.rules import SEVERITIES
+from mcpkit.cli._check.source import _task_times, _unknown_parameters
 from tests.cli.checks.listings import argument, prompt, resource, server, template, tool
+from tests.cli.checks.page import PAGE, START, written
 
 URI: Final = {"type": "string", "format": "uri"}
 TEXT: Final = {"type": "string", "description": "Such as A-17."}
@@ -511,3 +514,93 @@ def test_no_rule_fails_on_members_of_the_wrong_type(value: Any) -> None:
 )
 def test_no_rule_fails_on_a_malformed_schema(keyword: str, value: Any) -> None:
     apply(server(tool(schema={keyword: value}), tool("b1", properties={"a": {keyword: value}})))
+
+
+# --- the code behind an entry ---------------------------------------------------------------------
+
+
+def test_the_lifetime_of_tasks_is_the_tools_or_else_the_apps() -> None:
+    app = MCPKit("tasks", tasks={"ttl": 60, "poll_interval": 5})
+    app.tool(task="optional")(rest)
+    app.tool(task="required", task_ttl=2)(in_prose)
+    app.tool(not_at_all)
+    tools = app.server.registry.tools
+    settings = app.server.settings.tasks
+    found = {name: _task_times(each, settings) for name, each in tools.items()}
+    assert found == {"rest": (60, 5), "in_prose": (2, 5), "not_at_all": None}
+    assert _task_times(tools["rest"], settings._replace(ttl=None)) is None
+
+
+def google(amount: int, /, *rest: str, ctx: Context) -> None:
+    """Pay.
+
+    Args:
+        amount: In cents.
+        currency: Such as EUR.
+        rest: What else there is to say.
+        ctx: Of the call.
+
+    Returns:
+        total: What was paid.
+    """
+
+
+def numpy(amount: int) -> None:
+    """Pay.
+
+    Parameters
+    ----------
+    amount : int
+        In cents.
+    currency, rate : str
+        Such as EUR.
+    """
+
+
+def rest(amount: int) -> None:
+    """Pay.
+
+    :param amount: In cents.
+    :param str currency: Such as EUR.
+    """
+
+
+def takes_any(amount: int, **more: str) -> None:
+    """Pay.
+
+    Args:
+        amount: In cents.
+        currency: Such as EUR.
+    """
+
+
+def in_prose(amount: int) -> None:
+    """Pay an amount in cents: currency: EUR."""
+
+
+def not_at_all(amount: int) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("fn", "names"),
+    [
+        (google, ["currency"]),
+        (numpy, ["currency", "rate"]),
+        (rest, ["currency"]),
+        (takes_any, []),
+        (in_prose, []),
+        (not_at_all, []),
+    ],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+def test_unknown_parameters_of_a_docstring_are_found(fn: Any, names: list[str]) -> None:
+    assert list(_unknown_parameters(fn)) == names
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def test_the_page_is_up_to_date() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text[text.index(START) :] == written(), "run python -m tests.cli.checks.page"
