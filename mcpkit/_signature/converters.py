@@ -235,7 +235,7 @@ class Converters:
             made = [part if part is ... else self.returned(part, own=own) for part in inner]
             if all(map(operator.is_, made, inner)):
                 return annotation
-            return generic[tuple([*made, *parts[len(inner) :]])]
+            return generic[tuple(made) + parts[len(inner) :]]
         if own or not isinstance(plain, type) or origin is not None:
             return annotation
         if plain.__module__ == Media.__module__ or _is_expressible(plain):
