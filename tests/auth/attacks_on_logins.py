@@ -45,9 +45,6 @@ def form_of(site: Site, grant: str, **fields: str) -> Page:
     return site.form("/token", None, grant_type=grant, client_id=site.client_id, **fields)
 
 
-# --- codes and refresh tokens ---------------------------------------------------------------------
-
-
 @attack("a code that is replayed", 400, "invalid_grant")
 def _(site: Site) -> Page:
     asked = site.log_in(victim())
@@ -91,9 +88,6 @@ attack("a request for tokens as JSON", 400, "invalid_request")(
 )
 
 
-# --- browsers -------------------------------------------------------------------------------------
-
-
 @attack("somewhere else to be sent to, as a second parameter", 400, None)
 def _(site: Site) -> Page:
     for more in ({"redirect_uri": EVIL}, {"client_id": evil_client(site), "redirect_uri": EVIL}):
@@ -110,9 +104,6 @@ def _(site: Site) -> Page:
     given = site.authorize_url(client_id=evil_client(site), redirect_uri=EVIL, prompt="none")
     page = browser.fill_in(browser.open(given))
     return browser.open(page.location or "")
-
-
-# --- what the server might be made to fetch -------------------------------------------------------
 
 
 @contextmanager
@@ -171,9 +162,6 @@ def _(site: Site) -> Page:
     page = site.send("/.well-known/oauth-authorization-server", None, headers)
     assert "evil" not in page.text
     return page
-
-
-# --- tokens ---------------------------------------------------------------------------------------
 
 
 @attack("a token with other claims", 401, None)

@@ -117,8 +117,6 @@ TASKS: Final[dict[str, Any]] = {
 META: Final = "/.well-known/oauth-protected-resource"
 WHO: Final = announced(1, "tools/call", **called("who", {}))
 
-# --- tokens ---------------------------------------------------------------------------------------
-
 for way in WRONG:
     attack(f"a token that is wrong: {way}", *NOT_VALID)(
         lambda ground, way=way: ground.with_token(wrong(ground.issuer, way))
@@ -162,7 +160,6 @@ for name, token_of in TOKENS.items():
     attack(f"as a token: {name}", *NOT_VALID)(
         lambda ground, token_of=token_of: ground.with_token(token_of(ground))
     )
-# --- keys -----------------------------------------------------------------------------------------
 
 
 @attack("a certificate in the header", *NOT_VALID)
@@ -222,9 +219,6 @@ def _(ground: Ground) -> Exchange:
     return answer
 
 
-# --- what belongs to others -----------------------------------------------------------------------
-
-
 attack("a session of somebody else", 404, None, -32600)(
     lambda ground: ground.site.begin(headers=ground.ann).post(request(1, "ping"), ground.eve)
 )
@@ -276,9 +270,6 @@ for method, params in ("tasks/cancel", {}), ("tasks/update", DECLINE):
         return ground.site.ask(method, headers, taskId=id, _meta=TASKS, **params)
 
 
-# --- what one may not -----------------------------------------------------------------------------
-
-
 CLAIMED: Final = {"X-Scope": "notes:write", "X-User": "ann", "X-Forwarded-User": "ann"}
 attack("a scope that is claimed beside the token", *NO_SCOPE)(
     lambda ground: ground.site.ask(
@@ -326,9 +317,6 @@ def _(ground: Ground) -> Exchange:
     )
     assert {each["id"]: "error" in each for each in answer.json} == {1: False, 2: True}
     return answer
-
-
-# --- around the endpoint --------------------------------------------------------------------------
 
 
 @attack("another way to write the path", 404, None, -32600)

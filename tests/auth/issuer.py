@@ -42,12 +42,7 @@ def _private(algorithm: str, kid: str) -> Any:
         return ec.generate_private_key(ec.SECP256R1())
     if algorithm == "EdDSA":
         return ed25519.Ed25519PrivateKey.generate()
-    return _rsa()
-
-
-@cache
-def _rsa() -> Any:
-    return rsa.generate_private_key(65537, 2048)  # which takes as long as many tests
+    return rsa.generate_private_key(65537, 2048)
 
 
 class Reply(NamedTuple):

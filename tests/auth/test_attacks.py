@@ -85,9 +85,6 @@ def test_the_time_of_an_answer_tells_nothing_of_a_key(monkeypatch: pytest.Monkey
         assert [(len(one), other) for one, other in compared] == [(32, digest)] * len(known)
 
 
-# --- a server that issues tokens of its own -------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     with serving() as found:

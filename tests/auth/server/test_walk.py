@@ -73,7 +73,10 @@ def test_a_refresh_token_is_used_once(site: Site) -> None:
 
 
 def test_scopes_are_narrowed_and_never_widened(site: Site) -> None:
-    """A refresh may ask for fewer; `User.scopes` are the most that a user may give."""
+    """A refresh may ask for fewer; `User.scopes` are the most that a user may give.
+
+    AUTH-11: offline_access is between clients and their issuers.
+    """
     tokens = site.tokens(scope="notes:read notes:write")
     less = site.refresh(tokens["refresh_token"], scope="notes:read").json
     assert less["scope"] == "notes:read"
@@ -81,13 +84,8 @@ def test_scopes_are_narrowed_and_never_widened(site: Site) -> None:
     assert (more.status, more.json["error"]) == (400, "invalid_scope")
     reader = Browser({"name": "reader"}, "allow")
     assert site.tokens(reader, scope="notes:read notes:write")["scope"] == "notes:read"
-
-
-def test_scopes_that_are_not_known_are_left_out(site: Site) -> None:
-    """AUTH-11: offline_access is between clients and their issuers."""
     assert site.tokens(scope="notes:read offline_access other")["scope"] == "notes:read"
-    asked = site.log_in(client_id="given", scope="other")
-    assert asked.answer["error"] == "invalid_scope"
+    assert site.log_in(client_id="given", scope="other").answer["error"] == "invalid_scope"
     assert site.tokens(scope=None)["scope"] == ""
 
 
