@@ -219,15 +219,12 @@ class MCPKit(Generic[StateT]):
     def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 
     def tool(self, fn: Any = None, /, **options: Unpack[ToolOptions]) -> Any:
-        """Add a function as a tool: ``@app.tool`` or ``@app.tool(title="Search")``.
+        """Add a function as a tool, and return it: ``@app.tool`` or ``@app.tool(title="Search")``.
 
         Args:
             fn: Sync or async. Its parameters become the input schema, its docstring the
                 descriptions, its return annotation the output schema.
             options: See `ToolOptions`.
-
-        Returns:
-            The function itself, unchanged.
 
         Raises:
             RegistrationError: The function cannot be served as it is written.
@@ -243,15 +240,12 @@ class MCPKit(Generic[StateT]):
     ) -> Callable[[F], F]: ...
 
     def resource(self, uri: Any = None, /, **options: Unpack[ResourceOptions]) -> Any:
-        """Add a function as a resource: ``@app.resource("notes://{day}")``.
+        """Add a function as a resource, and return it: ``@app.resource("notes://{day}")``.
 
         Args:
             uri: A URI, or an RFC 6570 template whose variables are arguments of the function. If
                 omitted, ``resource://`` and the function's name.
             options: See `ResourceOptions`.
-
-        Returns:
-            The function itself, unchanged.
 
         Raises:
             RegistrationError: The function does not match the URI.
@@ -267,7 +261,7 @@ class MCPKit(Generic[StateT]):
     def prompt(self, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
 
     def prompt(self, fn: Any = None, /, **options: Unpack[PromptOptions]) -> Any:
-        """Add a function as a prompt: ``@app.prompt`` or ``@app.prompt(title="Review")``.
+        """Add a function as a prompt, and return it: ``@app.prompt`` or ``@app.prompt(title="T")``.
 
         Args:
             fn: Sync or async. Its arguments arrive as strings and are converted to their types; it
@@ -275,25 +269,19 @@ class MCPKit(Generic[StateT]):
                 them.
             options: See `PromptOptions`.
 
-        Returns:
-            The function itself, unchanged.
-
         Raises:
             RegistrationError: The function cannot be served as it is written.
         """
         return decorated(self.add_prompt, fn, **options)
 
     def middleware(self, fn: MiddlewareT, /) -> MiddlewareT:
-        """Put a function around every request: ``@app.middleware``.
+        """Put a function around every request, and return it: ``@app.middleware``.
 
         The first one registered is the outermost. Register it before the app is served.
 
         Args:
             fn: An ``async def`` that takes the context of a request and ``call_next``. It returns
                 the result of ``await call_next()`` or another value to answer with, or raises.
-
-        Returns:
-            The function itself, unchanged.
 
         Raises:
             RegistrationError: The function is not async, or is middleware of another library.
@@ -318,7 +306,7 @@ class MCPKit(Generic[StateT]):
 
         Args:
             fn: A function, method, partial, or any callable with a signature.
-            options: By keyword; see `ToolOptions`.
+            options: See `ToolOptions`.
 
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.

@@ -1,34 +1,5 @@
 """Every exception of mcpkit, with the JSON-RPC code it becomes at the border.
 
-    MCPKitError
-    ├── RegistrationError              a function cannot be registered as it is written
-    ├── MissingEnvironment             variables of the environment are missing, or of no use
-    ├── PublicError                    its message is meant for the other side
-    │   ├── InvalidArguments           arguments do not fit a signature
-    │   ├── ToolError                  a tool failed in a way the model should read about
-    │   ├── ResourceError              a resource could not be produced
-    │   │   └── ResourceNotFound       there is no such resource
-    │   ├── PromptError                a prompt could not be produced
-    │   └── InputRequestError                   a question to the client has no usable answer
-    │       ├── InputRequestRefused             the client answered with an error
-    │       ├── InputRequestTimeout             the client did not answer in time
-    │       └── InvalidInputResponse          the answer does not fit the question
-    ├── ElicitationError               a question does not fit into a form
-    ├── ProtocolError                  a request is answered with a JSON-RPC error
-    │   ├── ParseError                 -32700
-    │   ├── InvalidRequest             -32600
-    │   ├── MethodNotFound             -32601
-    │   ├── InvalidParams              -32602
-    │   ├── InternalError              -32603
-    │   ├── HeaderMismatch             -32020
-    │   ├── MissingClientCapability    -32021
-    │   ├── UnsupportedProtocolVersion -32022
-    │   ├── UrlElicitationRequired     -32042 (2025-11-25)
-    │   └── Forbidden                  -32600, and over HTTP the status 403 or 401
-    ├── TaskCancelled                  an awaited task was cancelled
-    ├── AccessDenied                   the caller of an HTTP request is rejected, 401 or 403
-    └── ConnectionClosed               the other side is gone
-
 Exceptions outside this tree that leave a handler are faults of the server: the other side sees a
 reference, the server's log has the traceback under the same reference.
 """

@@ -166,13 +166,10 @@ def prompt(**options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
 
 
 def prompt(fn: Any = None, /, **options: Unpack[PromptOptions]) -> Any:
-    """Mark a function or method as a prompt, for `MCPKit.include` or ``mcpkit run``.
+    """Mark a function as a prompt for `MCPKit.include` or ``mcpkit run``, and return it.
 
     Args:
         fn: The function; also a static or class method.
         options: See `PromptOptions`.
-
-    Returns:
-        The function itself, unchanged.
     """
     return decorated(mark, fn, "prompt", None, **options)

@@ -362,14 +362,11 @@ def resource(uri: str | None = None, /, **options: Unpack[ResourceOptions]) -> C
 
 
 def resource(uri: Any = None, /, **options: Unpack[ResourceOptions]) -> Any:
-    """Mark a function or method as a resource, for `MCPKit.include` or ``mcpkit run``.
+    """Mark a function as a resource for `MCPKit.include` or ``mcpkit run``, and return it.
 
     Args:
         uri: A URI or an RFC 6570 template.
         options: See `ResourceOptions`.
-
-    Returns:
-        The function itself, unchanged.
     """
     fn = None if isinstance(uri, str) else uri
     return decorated(mark, fn, "resource", uri if fn is None else None, **options)

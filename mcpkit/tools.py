@@ -249,13 +249,10 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 
 
 def tool(fn: Any = None, /, **options: Unpack[ToolOptions]) -> Any:
-    """Mark a function or method as a tool, for `MCPKit.include` or ``mcpkit run``.
+    """Mark a function as a tool for `MCPKit.include` or ``mcpkit run``, and return it.
 
     Args:
         fn: The function; also a static or class method.
         options: See `ToolOptions`.
-
-    Returns:
-        The function itself, unchanged.
     """
     return decorated(mark, fn, "tool", None, **options)
