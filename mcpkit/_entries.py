@@ -180,11 +180,7 @@ def entry_fields(
     prefix: str | None,
     defaults: Defaults,
 ) -> dict[str, Any]:
-    """Check the options of a function, and return the fields of its entry.
-
-    Raises:
-        RegistrationError: An option does not exist, or does not fit.
-    """
+    """Check the options of a function, and return the fields of its entry."""
     at = signature.place
     for option in options:
         if option not in declared.__optional_keys__:
@@ -211,11 +207,7 @@ def entry_fields(
 
 
 def errors_of(errors: object, at: str) -> tuple[type[Exception], ...]:
-    """Return the value of an ``errors=`` option as classes for `isinstance`.
-
-    Raises:
-        RegistrationError: It is neither a class, several, nor ``"all"``.
-    """
+    """Return the value of an ``errors=`` option as classes for `isinstance`."""
     if errors == "all":
         return (Exception,)
     found: Any = (errors,) if isinstance(errors, type) else errors
@@ -243,11 +235,7 @@ AnnotationsT = TypeVar("AnnotationsT", ToolAnnotations, Annotations)
 def annotations_from(
     options: Mapping[str, Any], kind: type[AnnotationsT], at: str
 ) -> AnnotationsT | None:
-    """Return the annotations of an entry: the option of this name, and options for single members.
-
-    Raises:
-        RegistrationError: ``annotations`` is neither, or has an unknown member.
-    """
+    """Return the annotations of an entry: the option of this name, and options for single members."""
     given = options.get("annotations")
     known: Mapping[str, Any] = kind.__dataclass_fields__
     at = f"{at}: annotations"
@@ -276,11 +264,7 @@ def annotations_from(
 
 
 def refuse_headers(arguments: Arguments, at: str) -> None:
-    """Refuse ``Header(...)`` on a parameter, because only tool calls repeat arguments in headers.
-
-    Raises:
-        RegistrationError: A parameter, or a field inside it, has one.
-    """
+    """Refuse ``Header(...)`` on a parameter, because only tool calls repeat arguments in headers."""
     for each in arguments.fields:
         if any("x-mcp-header" in part for part in every_schema(each.form.schema("validation"))):
             raise RegistrationError(
@@ -310,11 +294,7 @@ def decorated(add: Callable[..., object], fn: Any, *args: Any, **options: Any) -
 
 
 def mark(fn: Any, kind: MarkKind, uri: str | None = None, /, **options: Any) -> None:
-    """Note on a function what to register it as.
-
-    Raises:
-        RegistrationError: The object cannot carry a note.
-    """
+    """Note on a function what to register it as; raises `RegistrationError`."""
     target = _unwrapped(fn)
     try:
         setattr(target, _MARK, [*getattr(target, _MARK, ()), (kind, uri, options)])
@@ -333,11 +313,7 @@ Marked: TypeAlias = tuple[Callable[..., Any], MarkKind, str | None, dict[str, An
 
 
 def marked_in(source: Any) -> list[Marked]:
-    """Return every marked function of a module, class or object, in the order of definition.
-
-    Raises:
-        RegistrationError: A method is marked, and the source is a class, not an instance.
-    """
+    """Return every marked function of a module, class or object, in the order of definition."""
     found: list[Marked] = []
     if inspect.ismodule(source):
         names = list(vars(source))

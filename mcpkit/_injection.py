@@ -63,11 +63,7 @@ _log: Final = get_logger("mcpkit")
 
 
 def inspect_handler(fn: Callable[..., Any], *, allows_open: bool = False) -> Signature:
-    """Return the signature of a handler; `allows_open` as for `inspect_function`.
-
-    Raises:
-        RegistrationError: A request cannot call it as it is written.
-    """
+    """Return the signature of a handler; `allows_open` as for `inspect_function`."""
     if isinstance(fn, str):
         raise RegistrationError(f"{fn!r} is not a function; a name is an option: name={fn!r}")
     signature = inspect_function(fn, contexts=CONTEXTS, allows_open=allows_open)
@@ -103,11 +99,7 @@ def call_fields(fn: Callable[..., Any], signature: Signature, inline: bool) -> d
 
 
 def check_lifespan(lifespan: Any) -> None:
-    """Check that calling a lifespan with the app gives an async context manager.
-
-    Raises:
-        RegistrationError: It does not; the message has the fix.
-    """
+    """Check that calling a lifespan with the app gives an async context manager."""
     if not callable(lifespan) or hasattr(lifespan, "__aenter__"):
         kind = type(lifespan).__name__
         raise RegistrationError(
@@ -276,14 +268,7 @@ class _Step(NamedTuple):
 class CallPlan:
     """A function with everything decided that can be decided before a call.
 
-    Args:
-        fn: The handler.
-        signature: The signature, from `inspect_handler`.
-        inline: True to run a plain ``def`` on the event loop instead of in a worker thread; for
-            functions that only compute, and briefly.
-
-    Raises:
-        RegistrationError: A dependency cannot be resolved.
+    `inline` runs a plain ``def`` on the event loop instead of in a worker thread.
     """
 
     def __init__(

@@ -62,12 +62,7 @@ class Completable:
 
 
 def completers_of(arguments: Arguments, handler: Signature, plan: Planner) -> dict[str, Completer]:
-    """Return a completer for each argument of a handler that has suggestions.
-
-    Raises:
-        RegistrationError: A function in ``Complete(...)`` takes something that is not an argument
-            of the handler.
-    """
+    """Return a completer for each argument of a handler that has suggestions."""
     found: dict[str, Completer] = {}
     for each in arguments.fields:
         complete = each.parameter.mark

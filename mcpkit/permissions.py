@@ -21,12 +21,7 @@ def is_scope(text: object) -> bool:
 
 
 def scopes_of(scopes: Any, option: str) -> tuple[str, ...]:
-    """Return the scopes of an option, without duplicates.
-
-    Raises:
-        ValueError: It is a single string, or contains something that is not a scope, or
-            ``offline_access``, which has no meaning on a resource server (AUTH-11).
-    """
+    """Return the scopes of an option, without duplicates; raises `ValueError`."""
     if isinstance(scopes, str):
         raise ValueError(f"{option} must be a list, such as {scopes.split()!r}")
     found: tuple[Any, ...] = tuple(dict.fromkeys(scopes))
@@ -42,11 +37,7 @@ def scopes_of(scopes: Any, option: str) -> tuple[str, ...]:
 
 
 def needed_scopes(scopes: Iterable[str] | None, at: str) -> tuple[str, ...]:
-    """Return the value of a ``scopes=`` option.
-
-    Raises:
-        RegistrationError: They are not scopes; the message starts with the source location `at`.
-    """
+    """Return the value of a ``scopes=`` option; raises `RegistrationError`."""
     try:
         return scopes_of(scopes or (), "scopes")
     except (TypeError, ValueError) as error:

@@ -275,11 +275,7 @@ _FENCE: Final = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL)
 
 
 def read_json(text: str, wanted: Any) -> Any:
-    """Return the value that a model wrote as JSON, perhaps inside a fence or a sentence.
-
-    Raises:
-        InvalidInputResponse: It does not match the type; the message tells the model where.
-    """
+    """Return the value that a model wrote as JSON, perhaps inside a fence or a sentence."""
     form = form_of(wanted)
     if excess := excess_of(text.encode(), MAX_JSON_VALUES):
         raise InvalidInputResponse(f"the answer has {excess}")

@@ -79,17 +79,8 @@ class PendingRequests:
     ) -> Any:
         """Send a request to the client, and return the answer.
 
-        Args:
-            ask: The request.
-            revision: The revision of the session.
-            client: The client's profile.
-            cause: The client's request whose handler asks.
-
-        Raises:
-            MissingClientCapability: The client did not declare that it can answer (S2C-1).
-            InputRequestError: There is no usable answer (S2C-4), the client cancelled `cause`, or
-                too many requests are open.
-            ConnectionClosed: The client disconnected.
+        `cause` is the client's request whose handler asks. Raises `MissingClientCapability`
+        (S2C-1), `InputRequestError` if there is no usable answer (S2C-4), and `ConnectionClosed`.
         """
         ask.check(revision, client)
         cached = isinstance(ask, Roots) and client.supports("roots", "listChanged")

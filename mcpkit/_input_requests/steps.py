@@ -71,11 +71,7 @@ class Step:
 
 
 def typed(function: Callable[..., Any], value: Any) -> Any:
-    """Return a JSON value as the return type of a function; unchanged if it does not declare one.
-
-    Raises:
-        ValueError: The value does not have that type.
-    """
+    """Return a JSON value as the return type of a function; unchanged if it does not declare one."""
     name = function_name(function)
     try:
         returns = resolve_hints(underlying(function), location(function)).get("return")

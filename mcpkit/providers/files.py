@@ -54,11 +54,7 @@ def file_resource(
     mime_type: str | None,
     scopes: tuple[str, ...] = (),
 ) -> Resource:
-    """Return a resource that reads one file, each time again.
-
-    Raises:
-        RegistrationError: There is no such file.
-    """
+    """Return a resource that reads one file, each time again; raises `RegistrationError`."""
     file = Path(path)
     if not file.is_file():
         raise RegistrationError(f"{os.fspath(path)!r} is neither a file nor a directory")
@@ -85,18 +81,10 @@ def _guess(name: str) -> str:
 
 
 class Directory:
-    """A provider of the files below a directory, listed as they are at the moment.
+    """A provider of the files below a directory, as they are at the moment; see `MCPKit.files`.
 
     A link is offered if its target is: inside the directory, not hidden, and matched by the
     pattern.
-
-    Args:
-        path: The directory.
-        uri: The prefix of the URIs of its files; ``files://`` and its name if None.
-        pattern: A glob relative to the directory: the files to offer.
-        hidden: True to offer names that start with a dot.
-        mime_type: For every file; guessed from each name if None.
-        scopes: The scopes that a caller needs.
     """
 
     def __init__(
@@ -216,11 +204,7 @@ class Directory:
         return real if real is not None and self._are_offered(real) else None
 
     def read(self, path: str) -> File:
-        """Read one file.
-
-        Raises:
-            ResourceNotFound: It does not exist, is not offered, or is outside the directory.
-        """
+        """Read one file; raises `ResourceNotFound`."""
         real = self._real(path.split("/"))
         try:
             if real is not None:
@@ -289,11 +273,7 @@ class _Pattern:
 
 
 class Folder:
-    """A directory whose files are opened, and nothing outside of it, whatever links are in it.
-
-    Raises:
-        OSError: There is no such directory.
-    """
+    """A directory whose files are opened, and nothing outside of it, whatever links are in it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).resolve(strict=True)
@@ -307,15 +287,7 @@ class Folder:
         return real.relative_to(self.path).parts if real.is_relative_to(self.path) else None
 
     def read(self, parts: Sequence[str]) -> bytes:
-        """Return the contents of a file.
-
-        Args:
-            parts: The parts of its path, none of them a link.
-
-        Raises:
-            FileNotFoundError: There is no such file, or one of the parts is a link by now.
-            OSError: It cannot be read.
-        """
+        """Return the contents of a file; raises `FileNotFoundError` also if a part is a link."""
         try:
             with self._opened(parts, _FILE) as descriptor:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
