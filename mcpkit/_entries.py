@@ -235,7 +235,7 @@ AnnotationsT = TypeVar("AnnotationsT", ToolAnnotations, Annotations)
 def annotations_from(
     options: Mapping[str, Any], kind: type[AnnotationsT], at: str
 ) -> AnnotationsT | None:
-    """Return the annotations of an entry: the option of this name, and options for single members."""
+    """Return the annotations of an entry, from the option of this name and from single members."""
     given = options.get("annotations")
     known: Mapping[str, Any] = kind.__dataclass_fields__
     at = f"{at}: annotations"
@@ -264,7 +264,7 @@ def annotations_from(
 
 
 def refuse_headers(arguments: Arguments, at: str) -> None:
-    """Refuse ``Header(...)`` on a parameter, because only tool calls repeat arguments in headers."""
+    """Refuse ``Header(...)``, because only calls of tools repeat arguments in headers."""
     for each in arguments.fields:
         if any("x-mcp-header" in part for part in every_schema(each.form.schema("validation"))):
             raise RegistrationError(

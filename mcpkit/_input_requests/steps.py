@@ -71,7 +71,7 @@ class Step:
 
 
 def typed(function: Callable[..., Any], value: Any) -> Any:
-    """Return a JSON value as the return type of a function; unchanged if it does not declare one."""
+    """Return a JSON value as the type that a function returns; unchanged if none is declared."""
     name = function_name(function)
     try:
         returns = resolve_hints(underlying(function), location(function)).get("return")
