@@ -52,20 +52,17 @@ class AsyncioLoop:
                 return _nothing_to_cancel
         elif sys.version_info >= (3, 11):
             spare, self._spare = self._spare, None
-            if spare is None:
-                spare = SpareTask(self._loop)
-            elif not spare.fits():
-                # Its context variables differ from those of this caller.
-                spare.resume()
-                spare = SpareTask(self._loop)
-            if not spare.take_first_step(work):
-                task = spare.task
-            elif self._spare is None:
-                self._spare = spare
+            if spare is not None and not spare.fits():
+                spare.resume()  # it ends: its context variables differ from those of this caller
+                spare = None
+            spare = spare or SpareTask(self._loop)
+            if spare.take_first_step(work):
+                if self._spare is None:
+                    self._spare = spare
+                else:  # the work itself has started work
+                    self._keep(spare.task)()
                 return _nothing_to_cancel
-            else:  # the work itself has started work
-                self._keep(spare.task)()
-                return _nothing_to_cancel
+            task = spare.task
         else:
             task = self._loop.create_task(work)
         cancel = self._keep(task)

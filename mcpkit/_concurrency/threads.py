@@ -1,15 +1,11 @@
 """Worker threads for functions that block.
 
 Calls wait in one queue, and any free worker takes the next. Waking a worker or the event loop costs
-more than most functions do, so both are woken for everything there is by then, not for each call:
-a worker goes on until the queue is empty, and the loop collects all results at once.
+more than most functions do, so both are woken for everything there is by then, not for each call.
+A long call does not hold up those behind it: a worker that takes a call and leaves others in the
+queue notifies the loop, which wakes or starts another worker if they are still there.
 
-A long call does not hold up those behind it, because a worker that takes a call and leaves others
-in the queue tells the loop. If they are still there when the loop looks, it wakes or starts another
-worker, which does the same.
-
-Owners take turns, and one owner cannot have all workers, so that the calls of others need not wait
-for hers.
+Owners take turns, and one owner cannot have all workers.
 """
 
 from __future__ import annotations
@@ -96,12 +92,9 @@ class ThreadCall(_Outcome[T]):
         return result
 
     def then(self, after: Callable[[], object]) -> bool:
-        """Call another function in the thread when this one ends, before the worker is free.
+        """Call another function in the thread when this one ends, and ignore its exceptions.
 
-        For calls whose caller was cancelled. Exceptions of `after` are ignored.
-
-        Returns:
-            False if this function does not run, and never will. Then `after` is not called.
+        For calls whose caller was cancelled. False if this function does not run, and never will.
         """
         threads = self._threads
         if threads is None:
@@ -162,11 +155,9 @@ class _Wait(_Outcome[Any]):
         try:
             self._result = await self._function()
             self._error = None
-        except GeneratorExit:
+        except (GeneratorExit, get_cancelled_exc_class()):
             raise
         except BaseException as error:
-            if isinstance(error, get_cancelled_exc_class()):
-                raise
             self._error = error
         finally:
             self.is_open = False
@@ -274,16 +265,11 @@ class Threads:
 
         If the caller is cancelled, a function that waits in the queue never runs, and one that runs
         continues. If another thread waits for the caller, the function does not count, because that
-        thread counts already, and both could wait for each other for ever.
-
-        Args:
-            function: Blocks. A `ThreadCall` has its state afterwards.
-            owner: Who the call counts for.
+        thread counts already, and both could wait for each other for ever. A `ThreadCall` has its
+        state afterwards.
         """
-        call: ThreadCall[T]
-        if isinstance(function, ThreadCall):
-            call = cast("ThreadCall[T]", function)
-        else:
+        call = cast("ThreadCall[T]", function)
+        if not isinstance(function, ThreadCall):
             call = ThreadCall(function)
         wait = _wait.get()
         call.owner = owner
@@ -401,7 +387,7 @@ class Threads:
             elif worker.is_over:
                 return
             else:
-                self._rest(worker)
+                self._wait_for_calls(worker)
 
     def _next(self, worker: _Worker, ended: ThreadCall[Any] | None) -> ThreadCall[Any] | None:
         """Finish the call that has ended, if one has, and take the next, if there is one."""
@@ -429,7 +415,7 @@ class Threads:
             self._idle.append(worker)
         return call
 
-    def _rest(self, worker: _Worker) -> None:
+    def _wait_for_calls(self, worker: _Worker) -> None:
         """Wait to be woken, or end after `_IDLE` seconds."""
         if not worker.wake.acquire(timeout=_IDLE):
             with self.lock:

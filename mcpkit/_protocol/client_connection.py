@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from mcpkit._protocol import messages
@@ -49,8 +48,6 @@ MAX_VALUES: Final = 2_000_000
 Event: TypeAlias = Response | ServerRequest | Notification | InvalidMessage
 
 
-_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
-
 # Method → the member of the params that a header repeats (HTTPM-2).
 _NAMED_BY: Final = {
     method: known.mirrored
@@ -67,8 +64,19 @@ class OutgoingMessage(NamedTuple):
     id: Id | None = None  # of a request
     method: str | None = None
     version: str | None = None  # None in sessions with a handshake
-    name: str | None = None  # of the tool or prompt, or the URI of the resource, in the params
-    arguments: Mapping[str, Any] = _NONE
+    params: Mapping[str, Any] = {}
+
+    @property
+    def name(self) -> str | None:
+        """The name of the tool or prompt, or the URI of the resource, in the params."""
+        found = self.params.get(_NAMED_BY.get(self.method or "", ""))
+        return found if isinstance(found, str) else None
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of a call of a tool."""
+        found = self.params.get("arguments")
+        return found if self.method == "tools/call" and is_object(found) else {}
 
 
 def parse(text: bytes) -> Any:
@@ -95,29 +103,12 @@ def read(text: bytes) -> OutgoingMessage:
     params = params if is_object(params) else {}
     meta = params.get("_meta")
     version = meta.get(VERSION_KEY) if is_object(meta) else None
-    return _facts(
+    return OutgoingMessage(
         text,
         id if messages.is_id(id) and method is not None else None,
         method if isinstance(method, str) else None,
         version if isinstance(version, str) else None,
         params,
-    )
-
-
-def _facts(
-    text: bytes, id: Id | None, method: str | None, version: str | None, params: Mapping[str, Any]
-) -> OutgoingMessage:
-    if version is None or method is None:
-        return OutgoingMessage(text, id, method, version)
-    name = params.get(_NAMED_BY.get(method, ""))
-    arguments = params.get("arguments")
-    return OutgoingMessage(
-        text,
-        id,
-        method,
-        version,
-        name if isinstance(name, str) else None,
-        arguments if method == "tools/call" and is_object(arguments) else _NONE,
     )
 
 
@@ -128,12 +119,8 @@ class ClientProtocol:
         self.info = info
         self.capabilities = capabilities
         self.revision: Revision | None = None
-        self._next_id = 0
-
-    @property
-    def next_id(self) -> Id:
+        self.next_id = 1
         """The id that the next request will have; it can serve as its progress token."""
-        return self._next_id + 1
 
     def receive(self, text: bytes) -> Sequence[Event]:
         """Return the events of one message from the server; an array is a batch of 2025-03-26.
@@ -146,12 +133,10 @@ class ClientProtocol:
             return (InvalidMessage(error),)
         if not is_array(message):
             return (self._one(message),)
-        problem = ""
         if self.revision is None or not self.revision.batching:
-            problem = "An array, but this revision has no batches"
-        elif len(message) > MAX_BATCH:
+            return (InvalidMessage(InvalidRequest("An array, but this revision has no batches")),)
+        if len(message) > MAX_BATCH:
             problem = f"A batch of {len(message)} messages; it may have {MAX_BATCH}"
-        if problem:
             return (InvalidMessage(InvalidRequest(problem)),)
         return [self._one(part) for part in message]
 
@@ -178,7 +163,7 @@ class ClientProtocol:
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
     ) -> OutgoingMessage:
         """Return a request, whose ``_meta`` has more members in a revision without handshake."""
-        self._next_id += 1
+        id, self.next_id = self.next_id, self.next_id + 1
         merged = dict(meta or {})
         version = self._version
         if version is not None:
@@ -186,8 +171,8 @@ class ClientProtocol:
             merged.setdefault(CAPABILITIES_KEY, self.capabilities)
             merged[CLIENT_INFO_KEY] = self.info
         sent = {**params, "_meta": merged} if merged else dict(params)
-        text = messages.request_text(self._next_id, method, sent or None)
-        return _facts(text, self._next_id, method, version, params)
+        text = messages.request_text(id, method, sent or None)
+        return OutgoingMessage(text, id, method, version, params)
 
     @property
     def by_handshake(self) -> bool:

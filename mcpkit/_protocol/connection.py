@@ -137,14 +137,12 @@ class Notification(NamedTuple):
     """A notification of the client."""
 
     notice: Notice
-    params: Mapping[str, Any]
 
 
 class Cancelled(NamedTuple):
     """The client cancelled a request; nothing more is sent for it (CANC-4)."""
 
     request: Request
-    reason: str | None
 
 
 class Response(NamedTuple):
@@ -243,21 +241,13 @@ class Connection:
             method = message.get("method")
             if method is None:
                 return _response(message)
-        except InvalidRequest as error:
-            stated_id = messages.readable_id(message)
-            if messages.is_response(message):
-                # Its id belongs to a request of the server: the client would not expect an error.
-                answers = None if isinstance(stated_id, Unset) else stated_id
-                return Ignored(f"A malformed response: {error}", answers, error)
-            return self.reject(error, stated_id, batch)
-        params: Any = message.get("params")
-        id: Id | None = message.get("id")
-        if id is None:
-            return self._notification(method, params)
-        try:
+            params: Any = message.get("params")
             if params is None:
                 params = {}
-            elif params.__class__ is not dict:
+            id: Id | None = message.get("id")
+            if id is None:
+                return self._notification(method, params)
+            if params.__class__ is not dict:
                 raise InvalidParams('The member "params" must be an object')
             if id in self._in_flight:
                 raise InvalidRequest(
@@ -265,7 +255,12 @@ class Connection:
                 )
             request = self._request(id, method, params)
         except ProtocolError as error:
-            return self.reject(error, id, batch)
+            stated_id = messages.readable_id(message)
+            if messages.is_response(message):
+                # Its id belongs to a request of the server: the client would not expect an error.
+                answers = None if isinstance(stated_id, Unset) else stated_id
+                return Ignored(f"A malformed response: {error}", answers, error)
+            return self.reject(error, stated_id, batch)
         request.batch = batch
         request.origin = origin
         self._in_flight[id] = request
@@ -320,22 +315,16 @@ class Connection:
         return self.revision, self.client
 
     def _notification(self, method: str, params: Any) -> Event:
-        if params is None:
-            params = {}
-        elif type(params) is not dict:
+        if not is_object(params):
             return Ignored(f"{truncate(method)}: params must be an object")
-        params = cast("dict[str, Any]", params)
         revision = self.revision or PER_REQUEST[-1]
         notice = revision.notices.get(method)
         if notice is None:
             return Ignored(f"Unknown notification: {truncate(method)}")
-        if notice == "cancelled":
-            return self._cancelled(params)
         if notice == "initialized":
             self.state = State.OPEN
-        return Notification(notice, params)
-
-    def _cancelled(self, params: Mapping[str, Any]) -> Event:
+        if notice != "cancelled":
+            return Notification(notice)
         # ERA-3: a cancellation does not announce its revision: any request may be meant.
         id = params.get("requestId")
         request = self._in_flight.get(id) if messages.is_id(id) else None
@@ -344,8 +333,7 @@ class Connection:
         if request.method == "initialize":
             return Ignored("initialize cannot be cancelled")  # LIFE-9
         del self._in_flight[request.id]
-        reason = params.get("reason")
-        return Cancelled(request, reason if isinstance(reason, str) else None)
+        return Cancelled(request)
 
     def reject(
         self, error: ProtocolError, id: Id | Unset = UNSET, batch: Batch | None = None

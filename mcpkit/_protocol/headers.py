@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from pydantic_core import to_json
 
-from mcpkit._utils.json import UNSET, Step, is_object, walk
+from mcpkit._utils.json import UNSET, is_object, walk
 from mcpkit._utils.text import quote
 from mcpkit.errors import HeaderMismatch
 
@@ -73,8 +73,6 @@ def _compare(header: str, expected: str, found: str) -> None:
 
 _PREFIX: Final = "=?base64?"
 _SUFFIX: Final = "?="
-_SAFE: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?|")
-"""Printable ASCII without blanks at its ends, or nothing."""
 
 
 def encode_value(text: str) -> str:
@@ -84,17 +82,15 @@ def encode_value(text: str) -> str:
         UnicodeEncodeError: The text has surrogates, which UTF-8 cannot express.
     """
     looks_encoded = text.startswith(_PREFIX) and text.endswith(_SUFFIX)
-    if _SAFE.fullmatch(text) and not looks_encoded:
+    if text.isascii() and text.isprintable() and text == text.strip() and not looks_encoded:
         return text
     return f"{_PREFIX}{b64encode(text.encode()).decode('ascii')}{_SUFFIX}"
 
 
 def _decoded(value: bytes | None, header: str) -> str:
     text = _text(value, header)
-    if not text.startswith(_PREFIX):
-        return text
     # In "=?base64?=" the two markers would share a character: it has only the first of them.
-    if not text.endswith(_SUFFIX) or len(text) < len(_PREFIX) + len(_SUFFIX):
+    if not text.startswith(_PREFIX) or not text[len(_PREFIX) :].endswith(_SUFFIX):
         return text
     wrapped = text[len(_PREFIX) : -len(_SUFFIX)]
     try:
@@ -134,7 +130,7 @@ class HeaderParameter(NamedTuple):
 
 _KEYWORD: Final = "x-mcp-header"
 _TYPES: Final = ("string", "integer", "boolean")
-_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 """RFC 9110, section 5.6.2."""
 
 _DEPTH: Final = 100
@@ -162,7 +158,10 @@ def declared_in(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
         pass
     found: dict[bytes, HeaderParameter] = {}
     for way, part in walk(schema, unknown=True, deepest=_DEPTH + 1):
-        path = tuple(str(step.key) for step in way if _is_member(step))
+        members = [
+            each for each in way if each.keyword == "properties" and isinstance(each.key, str)
+        ]
+        path = tuple(str(each.key) for each in members)
         if len(way) > _DEPTH:
             top = "/".join(path[:5])
             raise ValueError(f"schemas are nested more than {_DEPTH} deep at {top}/…")
@@ -170,14 +169,14 @@ def declared_in(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
             continue
         name, kind = part[_KEYWORD], part.get("type")
         where = f'"{_KEYWORD}" at {"/".join(path) or "the schema itself"}'
-        outside = [step.keyword for step in way if not _is_member(step)]
+        outside = [each.keyword for each in way if each not in members]
         if outside or not path:
             beyond = f" below {outside[0]}" if outside else ""
             raise ValueError(
                 f"{where}{beyond} cannot be reached through properties alone; "
                 f"declare it on a property of the arguments, or of an object inside them"
             )
-        if not isinstance(name, str) or _TOKEN.fullmatch(name) is None:
+        if not isinstance(name, str) or re.fullmatch(_TOKEN, name) is None:
             raise ValueError(
                 f"{where} is {quote(str(name))}, which cannot be part of a header's name; "
                 f"use letters, digits and hyphens"
@@ -199,10 +198,6 @@ def declared_in(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
     return tuple(found.values())
 
 
-def _is_member(step: Step) -> bool:
-    return step.keyword == "properties" and isinstance(step.key, str)
-
-
 def check_parameters(
     headers: Headers, declared: Sequence[HeaderParameter], arguments: Mapping[str, Any]
 ) -> None:
@@ -212,21 +207,20 @@ def check_parameters(
     """
     for each in declared:
         value, found = each.value(arguments), headers.get(each.header)
-        argument = f"the argument {'.'.join(each.path)}"
+        if value is None and found is None:
+            continue
         if value is None:
-            if found is not None:
-                raise HeaderMismatch(
-                    f"{each.name}: expected no such header, as {argument} has no value"
-                )
+            problem = "expected no such header, as the argument %s has no value"
         elif found is None:
-            raise HeaderMismatch(
-                f"{each.name}: expected the value of {argument}, but the header is missing"
-            )
-        elif not _equals(_decoded(found, each.name), value):
-            raise HeaderMismatch(f"{each.name}: expected the value of {argument}, got another")
+            problem = "expected the value of the argument %s, but the header is missing"
+        elif _equals(_decoded(found, each.name), value):
+            continue
+        else:
+            problem = "expected the value of the argument %s, got another"
+        raise HeaderMismatch(f"{each.name}: {problem % '.'.join(each.path)}")
 
 
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
+_NUMBER: Final = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?"
 _LARGEST: Final = 2**53 - 1
 """The largest integer that every implementation of JSON can tell from its neighbours."""
 
@@ -237,7 +231,7 @@ def _equals(text: str, value: Any) -> bool:
     written = _written(value)
     if text == written:
         return True
-    if written is None or isinstance(value, (str, bool)) or _NUMBER.fullmatch(text) is None:
+    if written is None or isinstance(value, (str, bool)) or re.fullmatch(_NUMBER, text) is None:
         return False
     from decimal import Decimal  # only for numbers in different notations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 from mcpkit._protocol.revisions import Revision
 from mcpkit._utils.json import is_array, is_object
@@ -165,21 +165,27 @@ def progress_from_wire(params: Mapping[str, Any]) -> tuple[float, float | None, 
     Raises:
         ValueError: One of them is malformed; the message says which.
     """
-    progress, total = params.get("progress", 0), params.get("total")
-    message = params.get("message")
-    if not _is_amount(progress):
-        raise ValueError('"progress" must be a number')
-    if total is not None and not _is_amount(total):
-        raise ValueError('"total" must be a number')
-    if message is not None and not isinstance(message, str):
-        raise ValueError('"message" must be a string')
-    return progress, total, message
+    total = params.get("total")
+    return (
+        _amount("progress", params.get("progress", 0)),
+        None if total is None else _amount("total", total),
+        _text(params, "message"),
+    )
 
 
-def _is_amount(value: object) -> TypeGuard[float]:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return False
-    return abs(value) <= sys.float_info.max  # larger ones cannot be divided
+def _amount(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f'"{name}" must be a number')
+    if abs(value) > sys.float_info.max:
+        raise ValueError(f'"{name}" is too large')
+    return value
+
+
+def _text(params: Mapping[str, Any], name: str) -> str | None:
+    found = params.get(name)
+    if found is not None and not isinstance(found, str):
+        raise ValueError(f'"{name}" must be a string')
+    return found
 
 
 def log_from_wire(params: Mapping[str, Any]) -> tuple[str, Any, str | None]:
@@ -188,12 +194,7 @@ def log_from_wire(params: Mapping[str, Any]) -> tuple[str, Any, str | None]:
     Raises:
         ValueError: One of them is malformed; the message says which.
     """
-    level, logger = params.get("level", "info"), params.get("logger")
-    if not isinstance(level, str):
-        raise ValueError('"level" must be a string')
-    if logger is not None and not isinstance(logger, str):
-        raise ValueError('"logger" must be a string')
-    return level, params.get("data"), logger
+    return _text(params, "level") or "info", params.get("data"), _text(params, "logger")
 
 
 # --- resource contents ----------------------------------------------------------------------------
@@ -235,9 +236,8 @@ def contents_from_wire(value: Mapping[str, Any]) -> ResourceContents:
 
 def block_to_wire(block: ContentBlock, revision: Revision) -> Wire:
     """Return a content block, in a form that the revision has (CONT-1)."""
-    members: Wire
     if isinstance(block, TextContent):
-        members = {"type": "text", "text": block.text}
+        members: Wire = {"type": "text", "text": block.text}
     elif isinstance(block, EmbeddedResource):
         members = {"type": "resource", "resource": contents_to_wire(block.resource, revision)}
     elif isinstance(block, ResourceLink):
@@ -256,11 +256,10 @@ def block_to_wire(block: ContentBlock, revision: Revision) -> Wire:
 def _media(block: ImageContent | AudioContent, revision: Revision) -> Wire:
     kind = "image" if isinstance(block, ImageContent) else "audio"
     data = b64encode(block.data).decode("ascii")
-    members: Wire = {"type": kind, "data": data, "mimeType": block.mime_type}
-    if kind not in revision.content_types:
-        blob = {"uri": "data:,", "mimeType": block.mime_type, "blob": data}
-        members = {"type": "resource", "resource": blob}
-    return members
+    if kind in revision.content_types:
+        return {"type": kind, "data": data, "mimeType": block.mime_type}
+    blob = {"uri": "data:,", "mimeType": block.mime_type, "blob": data}
+    return {"type": "resource", "resource": blob}
 
 
 def _link(block: ResourceLink, revision: Revision) -> Wire:

@@ -200,7 +200,7 @@ class Lines:
     def end(self) -> None:
         """Pass on the line that has arrived in parts."""
         if not self._skipping:
-            self._give(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
+            self._give(b"".join(self._parts))
         self._parts.clear()
         self._size = 0
         self._skipping = False

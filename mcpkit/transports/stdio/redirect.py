@@ -1,14 +1,13 @@
 """Keeps everything but protocol messages off stdout, and stderr from blocking the server.
 
-On stdio a server "MUST NOT write anything to its stdout that is not a valid MCP message". A rule
-for authors is not enough: a dependency prints while it is imported, a C library uses ``puts``, a
-child process inherits the descriptor. So `take_over` exchanges the descriptors themselves: the
-protocol moves to two private ones, and descriptor 1 becomes another name for stderr.
+A rule for authors would not be enough (STDIO-2): a dependency prints while it is imported, a C
+library uses ``puts``, a child process inherits the descriptor. So `take_over` exchanges the
+descriptors themselves: the protocol moves to two private ones, and descriptor 1 becomes another
+name for stderr.
 
-A pipe holds 64 KiB; then a write to it blocks until the other end is read. Without a reader, a few
-hundred log records would stop the event loop. So `never_block` buffers what Python writes to
-stderr: a write returns at once, and what exceeds the buffer is dropped and counted. A write that
-fails, on a full disk or a closed terminal, is ignored: no log record may end the server.
+A write to a pipe that is full blocks until the other end is read: a few hundred log records would
+stop the event loop. So `never_block` buffers what Python writes to stderr; what exceeds the buffer
+is dropped and counted, and a write that fails is ignored.
 """
 
 from __future__ import annotations
@@ -67,15 +66,11 @@ class ProtocolStreams:
 def take_over() -> ProtocolStreams:
     """Reserve stdin and stdout of this process for the protocol.
 
-    Call it before importing anything that might print. Afterwards
-
-    - descriptor 0 and `sys.stdin` are empty, for this process and its children;
-    - descriptor 1 is stderr, or the null device if stderr is closed, for this process and its
-      children; text that was still buffered for stdout goes there, too;
-    - `sys.stdout` and `sys.__stdout__` write there, escape characters that the encoding lacks, and
-      log on stderr, once, which line of Python wrote first.
-
-    A `sys.stdin` or `sys.stdout` that the program has replaced, with a `StringIO` say, is kept.
+    Call it before importing anything that might print. Afterwards, for this process and its
+    children, descriptor 0 is empty, and descriptor 1 is stderr, or the null device if stderr is
+    closed. `sys.stdout` writes there, escapes characters that the encoding lacks, and logs once
+    which line of Python wrote first. A `sys.stdin` or `sys.stdout` that the program has replaced is
+    kept.
 
     Returns:
         The descriptors that carry the protocol. Every later call returns the same and changes
@@ -111,15 +106,13 @@ def _exchange_descriptors() -> ProtocolStreams:
     has_stdin = _arrived_open(_STDIN, sys.__stdin__)
     has_stderr = _arrived_open(_STDERR, sys.__stderr__)
     _open_closed()  # so that the private descriptors are above 2
-    opened: list[int] = []
-    try:
-        opened.append(null := os.open(os.devnull, os.O_RDWR))
-        opened.append(reader := os.dup(_STDIN if has_stdin else null))
+    with contextlib.ExitStack() as on_error:
+        null = os.open(os.devnull, os.O_RDWR)
+        on_error.callback(os.close, null)
+        reader = os.dup(_STDIN if has_stdin else null)
+        on_error.callback(os.close, reader)
         writer = os.dup(_STDOUT)
-    except OSError:
-        for descriptor in opened:
-            os.close(descriptor)
-        raise
+        on_error.pop_all()
     os.dup2(null, _STDIN)
     os.dup2(_STDERR if has_stderr else null, _STDOUT)
     os.close(null)
@@ -355,6 +348,8 @@ class StderrRaw(io.RawIOBase):
 class ThreadWriter:
     """Writes to a descriptor in a daemon thread, which starts when it is needed.
 
+    For terminals, for pipes that cannot be opened again, and for all on Windows.
+
     Args:
         fd: The descriptor.
         name: The name of the thread.
@@ -367,12 +362,37 @@ class ThreadWriter:
         self.size = 0
         """Bytes that are not written yet."""
         self.error: OSError | None = None
-        """The error of the last write that failed."""
+        """The error of the last write that failed; `write` raises it."""
         self._fd = fd
         self._name = name
         self._on_empty = on_empty
         self._waiting: deque[bytes | memoryview] = deque()
         self._thread: threading.Thread | None = None
+
+    def write(self, data: memoryview) -> int:
+        """Hand the data to the thread if it is idle, and return the number of bytes.
+
+        Raises:
+            OSError: The other end is closed.
+        """
+        if self.error is not None:
+            raise self.error
+        if self.size:
+            return 0
+        self.append(data)
+        return len(data)
+
+    async def wait_writable(self) -> None:
+        """Wait until the thread is idle."""
+        from anyio import to_thread  # a command that only prints needs no event loop
+
+        await to_thread.run_sync(self.join, abandon_on_cancel=True)
+
+    finish = wait_writable
+
+    def close(self) -> None:
+        """End the thread."""
+        self.append(b"")
 
     def append(self, data: bytes | memoryview) -> None:
         """Have data written; without any, the thread ends.
@@ -448,7 +468,7 @@ class NonBlockingWriter:
 
     async def wait_writable(self) -> None:
         """Wait until there is room."""
-        from anyio import wait_writable  # a command that only prints needs no event loop
+        from anyio import wait_writable
 
         await wait_writable(self._fd)
 

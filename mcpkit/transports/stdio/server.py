@@ -177,14 +177,16 @@ async def serve(
             reader.stop()
             stop_watching()
         session.disconnect()
-        if session.busy and not output.broken and signal.SIGINT not in (signals or ()):
+        if signal.SIGINT in (signals or ()):
+            grace = 0
+        if not output.broken:
             with anyio.move_on_after(grace):
                 await session.wait_idle()
         session.end_listens(announce=True)
         with anyio.move_on_after(_CLEAN_UP_S):
             await session.aclose()
         await output.finish(_STALL_S)
-        await tasks.aclose(0 if signal.SIGINT in (signals or ()) else grace)
+        await tasks.aclose(grace)
         if session.busy and signals is not None:
             _leave_at_once("a handler does not let itself be cancelled", signals)
         with anyio.move_on_after(_THREADS_END_S):

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Final
 
 import anyio
-import anyio.to_thread
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import Request
@@ -45,7 +44,7 @@ class Output(Channel):
     """
 
     def __init__(self, fd: int, loop: Loop, on_broken: Callable[[], None]) -> None:
-        self._sink = open_writer(fd) or ThreadSink(fd)
+        self._sink = open_writer(fd) or ThreadWriter(fd, "mcpkit stdout")
         self._loop = loop
         self._on_broken = on_broken
         self._parts: list[bytes] = []
@@ -192,29 +191,3 @@ class Output(Channel):
     def close(self) -> None:
         """Close what was opened for writing."""
         self._sink.close()
-
-
-class ThreadSink(ThreadWriter):
-    """Terminals, pipes that cannot be opened again, all on Windows: a thread writes."""
-
-    def __init__(self, fd: int) -> None:
-        super().__init__(fd, "mcpkit stdout")
-
-    def write(self, data: memoryview) -> int:
-        """Hand the data to the thread, if it is idle."""
-        if self.error is not None:
-            raise self.error
-        if self.size:
-            return 0
-        self.append(data)
-        return len(data)
-
-    async def wait_writable(self) -> None:
-        """Wait until the thread is idle."""
-        await anyio.to_thread.run_sync(self.join, abandon_on_cancel=True)
-
-    finish = wait_writable
-
-    def close(self) -> None:
-        """End the thread."""
-        self.append(b"")
