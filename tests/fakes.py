@@ -48,6 +48,7 @@ class Incoming:
         self.message: Any = None  # the body, if it is JSON
         self.over = threading.Event()  # the client has left, or everything has been said
         self.left = False  # by the client
+        self._is_begun = self._is_open = False
         self._receive = receive
         self._send = send
 
@@ -79,12 +80,13 @@ class Incoming:
             pairs.append(("content-type", kind))
         raw = [(name.encode(), value.encode()) for name, value in pairs]
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
+        self._is_begun = self._is_open = True
 
     async def reply(
         self, status: int, body: bytes = b"", kind: str | None = None, **headers: str
     ) -> None:
         await self.begin(status, kind, headers)
-        await self._send({"type": "http.response.body", "body": body})
+        await self.end(body)
 
     async def json(self, value: Any, status: int = 200, **headers: str) -> None:
         await self.reply(status, json.dumps(value).encode(), "application/json", **headers)
@@ -100,16 +102,18 @@ class Incoming:
         """A response to the request, modern or not."""
         return {"jsonrpc": "2.0", "id": self.message["id"], "result": members}
 
-    async def stream(self, **headers: str) -> None:
-        await self.begin(200, EVENTS, headers)
+    async def stream(self) -> None:
+        await self.begin(200, EVENTS)
 
     async def event(self, value: Any = None, **fields: Any) -> None:
-        """One event: a message, or fields as they are."""
+        """One event of a stream: a message, or fields as they are."""
         if value is not None:
             fields["data"] = json.dumps(value)
         await self.piece("".join(f"{name}: {each}\n" for name, each in fields.items()) + "\n")
 
     async def piece(self, text: str | bytes) -> None:
+        if not self._is_begun:
+            await self.stream()
         body = text.encode() if isinstance(text, str) else text
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
@@ -118,14 +122,19 @@ class Incoming:
         await self.stream()
         for value in values:
             await self.event(value)
-        await (self.gone() if stays else self.end())
+        if stays:
+            await self.gone()
 
-    async def end(self) -> None:
-        await self._send({"type": "http.response.body", "body": b""})
+    async def end(self, body: bytes = b"") -> None:
+        """End the response; a handler that returns does so too."""
+        if self._is_open:
+            self._is_open = False
+            await self._send({"type": "http.response.body", "body": body})
 
     async def gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        self._is_open = False
         self.left = True
         self.over.set()
 
@@ -177,6 +186,7 @@ class FakeSite:
         handle = self._handlers.get(incoming.method)
         if handle is not None:
             await handle(incoming)
+            await incoming.end()
         elif incoming.verb == "POST":
             await incoming.reply(400)
         else:

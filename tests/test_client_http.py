@@ -390,12 +390,10 @@ async def test_what_stands_before_the_answer_is_passed_on_as_it_comes(modern: Fa
 
     @modern.on("tools/call")
     async def call(incoming: Incoming) -> None:
-        await incoming.stream()
         await incoming.event(notification("notifications/message", level="info", data="a"))
         await incoming.event(progress(incoming, 1))
         await within(arrived)  # the answer waits until the client has been told
         await incoming.event(incoming.answer(resultType="complete", content=TEXT))
-        await incoming.end()
 
     told: list[Any] = []
 
@@ -456,9 +454,7 @@ async def test_a_stream_that_has_ended_leaves_its_connection_to_others(modern: F
 
 
 async def streams_id(incoming: Incoming) -> None:
-    await incoming.stream()
     await incoming.event(id="1", retry="1", data="")
-    await incoming.end()
 
 
 async def breaks_off(incoming: Incoming) -> None:
@@ -496,9 +492,7 @@ async def test_large_answers_arrive_whole_and_larger_ones_are_refused(
             await incoming.begin(200, "application/json")
             await incoming.piece(body)
         else:
-            await incoming.stream()
             await incoming.piece(f"data: {body}\n\n")
-        await incoming.end()
 
     async with Client(modern.url) as client:
         assert (await client.call_tool("t")).text == text
@@ -532,7 +526,6 @@ def waiting(modern: FakeSite) -> FakeSite:
     @modern.on("tools/call")
     async def call(incoming: Incoming) -> None:
         if incoming.params["name"] == "stream":
-            await incoming.stream()
             await incoming.event(progress(incoming, 1))
         await incoming.gone()
 
@@ -815,7 +808,6 @@ async def test_the_server_may_ask_on_any_stream(legacy: FakeSite, where: str) ->
             await incoming.event(question)
         await within(answered)
         await incoming.event(incoming.answer(content=TEXT))
-        await incoming.end()
 
     async with Client(legacy.url, revision=HANDSHAKE[-1], roots=["file:///a"]) as client:
         await client.call_tool("t")
@@ -836,7 +828,6 @@ async def test_the_stream_of_the_server_is_opened_again(legacy: FakeSite) -> Non
         await incoming.stream()
         if len(legacy.of("GET")) == 1:
             await incoming.event(notification("notifications/x"), id="e1", retry="1")
-            await incoming.end()
         else:
             await incoming.gone()
 
@@ -886,14 +877,12 @@ async def test_a_stream_is_taken_up_where_it_broke_off(
 
     @legacy.on("tools/call")
     async def call(incoming: Incoming) -> None:
-        await incoming.stream()
         await incoming.event(id="p", retry="1", data="")
         await incoming.event(event="weather", data="fine")
         await incoming.event(progress(incoming, 1), id="e1")
         if how == "break":
             await incoming.piece("id: e2\ndata: lo")
             raise RuntimeError
-        await incoming.end()
 
     @legacy.on("GET")
     async def get(incoming: Incoming) -> None:
@@ -901,10 +890,8 @@ async def test_a_stream_is_taken_up_where_it_broke_off(
             await incoming.reply(405)
             return
         question = legacy.of("tools/call")[0]
-        await incoming.stream()
         await incoming.event(progress(question, 2), id="e2")
         await incoming.event(question.answer(content=TEXT), id="e3")
-        await incoming.end()
 
     told: list[Any] = []
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
@@ -934,7 +921,6 @@ async def test_the_wait_that_the_server_wants_is_waited(legacy: FakeSite) -> Non
         else:
             await incoming.event(legacy.of("tools/call")[0].answer(content=TEXT))
         ended.append(time.monotonic())
-        await incoming.end()
 
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
         assert (await client.call_tool("t")).text == "done"
@@ -952,7 +938,6 @@ def broken(legacy: FakeSite) -> FakeSite:
         await incoming.stream()
         fields = {} if incoming.params["name"] == "no id" else {"id": "1"}
         await incoming.event(retry="1", data="", **fields)
-        await incoming.end()
 
     return legacy
 
@@ -1007,9 +992,7 @@ async def test_a_stream_that_brings_nothing_but_ids_is_taken_up_less_and_less_of
         if incoming.verb == "GET" and not own and "last-event-id" not in incoming.headers:
             await incoming.reply(405)
             return
-        await incoming.stream()
         await incoming.event(id=str(len(legacy.seen)), retry="0", data="")
-        await incoming.end()
 
     monkeypatch.setattr(http_client, "_MIN_BACK_OFF_S", 1)
     monkeypatch.setattr(anyio, "sleep", pause)
@@ -1092,7 +1075,6 @@ class Old:
 
     async def open(self, incoming: Incoming) -> None:
         self.stream = incoming
-        await incoming.stream()
         await incoming.piece(f": hello\nevent: endpoint\ndata: {self.endpoint}\n\n")
         await incoming.gone()
 
