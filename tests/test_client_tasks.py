@@ -11,7 +11,6 @@ import pytest
 
 from mcpkit import MCPKit, TaskCancelled, TaskHandle, TaskStatus
 from mcpkit._protocol.connection import CAPABILITIES_KEY
-from mcpkit.client.results import related_task
 from mcpkit.client.tasks import EXTENSION, with_tasks
 from mcpkit.errors import ConnectionClosed, InternalError, MethodNotFound, ProtocolError
 from mcpkit.testing import AsyncTestClient
@@ -127,11 +126,6 @@ async def test_the_extension_is_declared_beside_all_else() -> None:
         meta = with_tasks(client, {"x/y": 2})
     extensions = {"a/b": {"c": 1}, EXTENSION: {}}
     assert meta == {CAPABILITIES_KEY: {"roots": {}, "extensions": extensions}, "x/y": 2}
-
-
-@pytest.mark.parametrize("meta", [None, 5, {}, {"io.modelcontextprotocol/related-task": {}}])
-def test_a_message_belongs_to_no_task(meta: Any) -> None:
-    assert related_task({} if meta is None else {"_meta": meta}) is None
 
 
 # --- what goes wrong ------------------------------------------------------------------------------

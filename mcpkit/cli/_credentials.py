@@ -17,7 +17,7 @@ from mcpkit.client.auth.base import (
     server_key,
 )
 from mcpkit.client.auth.client_credentials import ClientCredentials
-from mcpkit.client.auth.discovery import Issuer, Resource, read_challenge
+from mcpkit.client.auth.discovery import Issuer, Resource, Scopes, read_challenge
 from mcpkit.client.auth.storage import Credentials, FileTokenStore, default_store
 
 KEY: Final = "MCPKIT_CLIENT_KEY"
@@ -96,10 +96,9 @@ class StoredLogin(OAuth):
                 f"{place} requires a token ({error}): set it in {TOKEN}"
             ) from None
 
-    async def obtain(
-        self, place: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
-    ) -> Credentials:
+    async def obtain(self, resource: Resource, issuer: Issuer, scopes: Scopes) -> Credentials:
         """Get a token for a program, which needs no user."""
+        place = resource.server
         stored = await self._store.get(place)
         if stored is None or not _is_machine(stored) or stored.issuer != issuer.id:
             if resource.is_described or issuer.is_described:
@@ -112,7 +111,7 @@ class StoredLogin(OAuth):
                 f"the token for {place} has expired: set {KEY}, or run "
                 f"mcpkit login {place} --machine --client-id {stored.client_id}"
             )
-        return await machine.obtain(place, resource, issuer, wanted or None)
+        return await machine.obtain(resource, issuer, wanted or None)
 
 
 class _NeedsLogin(AuthorizationFailed):

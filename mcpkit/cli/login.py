@@ -21,7 +21,7 @@ from mcpkit.cli._terminal import BAD_NEWS, SECRET, TOKEN, fail, note, say
 from mcpkit.client.auth.authorization_code import OAuth
 from mcpkit.client.auth.base import AuthorizationFailed, HttpRequest, server_key
 from mcpkit.client.auth.browser import open_browser
-from mcpkit.client.auth.discovery import Challenge, Issuer, Resource, find_resource
+from mcpkit.client.auth.discovery import Challenge, Issuer, Resource, Scopes, find_resource
 from mcpkit.client.auth.storage import Credentials, FileTokenStore, MemoryTokenStore
 from mcpkit.client.auth.tokens import TokenSource
 from mcpkit.client.client import Client
@@ -180,18 +180,16 @@ class _Login(OAuth):
 
         super().__init__(show=show, **options)
 
-    async def obtain(
-        self, place: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
-    ) -> Credentials:
+    async def obtain(self, resource: Resource, issuer: Issuer, scopes: Scopes) -> Credentials:
         """Log the user in and return the tokens."""
         try:
-            return await super().obtain(place, resource, issuer, scopes)
+            return await super().obtain(resource, issuer, scopes)
         except AuthorizationFailed:
             if self._is_shown or resource.is_described or issuer.is_described:
                 raise
             raise AuthorizationFailed(
-                f"{place} requires a token, and does not say who issues it; if you have one, set "
-                f"it in {TOKEN}"
+                f"{resource.server} requires a token, and does not say who issues it; if you have "
+                f"one, set it in {TOKEN}"
             ) from None
 
 

@@ -54,7 +54,6 @@ from mcpkit.client.results import (
     Params,
     Progress,
     TaskQuestion,
-    related_task,
 )
 from mcpkit.client.stdio import ProcessLink, start_server
 from mcpkit.errors import (
@@ -87,6 +86,7 @@ MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024  # bytes of these requests, together
 MAX_LOGGED: Final = 100  # times that the same fault of a server is logged
 _SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+_RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 
 _MODERN_ERRORS: Final = (-32020, -32021, -32022)
 """Errors that only a server of 2026-07-28 sends (ERA-10)."""
@@ -473,7 +473,8 @@ class ClientConnection:
     async def _answer(self, event: ServerRequest, size: int) -> None:
         try:
             try:
-                task = self._task_listeners.get(related_task(event.params) or "")
+                id = value_at(event.params, "_meta", _RELATED_TASK, "taskId")
+                task = self._task_listeners.get(str(id))
                 if event.method == "ping":
                     result: Params = {}
                 elif task is not None:

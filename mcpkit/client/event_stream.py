@@ -21,15 +21,10 @@ _MAX_ID_BYTES: Final = 8 * 1024
 
 
 class Event(NamedTuple):
-    """An event that has data, if only empty data.
+    """An event that has data, if only empty data."""
 
-    Args:
-        type: ``"message"`` if the stream does not say.
-        data: The lines of the event's data, joined by newlines.
-    """
-
-    type: str
-    data: bytes
+    type: str  # "message" if the stream does not say
+    data: bytes  # its lines, joined by newlines
 
 
 class EventTooLarge(ValueError):
@@ -65,11 +60,7 @@ class EventStream:
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """Yield the events that a piece of the stream completes.
-
-        Raises:
-            EventTooLarge: An event is larger than the limit.
-        """
+        """Yield the events that a piece of the stream completes; may raise `EventTooLarge`."""
         if self._after_return and chunk:
             # The return has ended its line already: an event must not wait for what may follow it.
             self._after_return = False

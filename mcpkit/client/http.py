@@ -380,10 +380,9 @@ class HttpLink:
         return self.status in (404, 405) and self._url.path.endswith("/sse")
 
     async def look_for_endpoint(self, limit: float) -> bool:
-        """Return True if a GET brings the stream of HTTP+SSE, which is used from then on (ERA-12).
+        """Return True if a GET within `limit` seconds brings the stream of HTTP+SSE (ERA-12).
 
-        Waits `limit` seconds for its first event. Raises `ConnectionClosed` if that names an
-        endpoint of another origin.
+        Raises `ConnectionClosed` if its first event names an endpoint of another origin.
         """
         found = anyio.Event()
         named: list[str] = []
@@ -437,11 +436,7 @@ class HttpLink:
     # --- parameters in headers --------------------------------------------------------------------
 
     def learn(self, tool: str, schema: Mapping[str, Any]) -> None:
-        """Remember which arguments of a tool are repeated in headers, by its input schema.
-
-        Raises:
-            ValueError: The schema is wrong, so the tool must not be used (HDR-3).
-        """
+        """Remember which arguments of a tool headers repeat; ValueError if it is wrong (HDR-3)."""
         self.declared.pop(tool, None)
         self.declared[tool] = declared_in(schema)
 
@@ -626,10 +621,7 @@ def _back_off(idle: int) -> float:
 
 
 def _pause_before_retry(response: httpx2.Response) -> float | None:
-    """Return the seconds after which to repeat a request that got 429 (RFC 6585, 4).
-
-    None for any other status, and if the time is unknown or too long.
-    """
+    """Return the seconds after which to repeat a request that got 429 (RFC 6585, 4), or None."""
     said = response.headers.get("Retry-After", "")
     if response.status_code != 429 or not said.isascii() or not said.isdigit():
         return None

@@ -266,7 +266,6 @@ OnProgress: TypeAlias = Callable[[Progress], object]
 
 Status: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
 
-_RELATED: Final = "io.modelcontextprotocol/related-task"
 _TIMES: Final = SchemaValidator(core_schema.datetime_schema())
 
 
@@ -344,11 +343,7 @@ class TaskQuestion:
 
 
 def parse(make: Callable[[Params], T], raw: Params, what: str) -> T:
-    """Read a result with `make`.
-
-    Raises:
-        ValueError: A member is missing or malformed; the message names `what` was asked for.
-    """
+    """Read a result with `make`; ValueError: a member is missing or malformed."""
     try:
         return make(raw)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -369,9 +364,3 @@ def input_requests_in(raw: Params, method: str) -> dict[str, TaskQuestion]:
         return found
 
     return parse(make, raw, method)
-
-
-def related_task(params: Params) -> str | None:
-    """Return the id of the task that a message belongs to; None if it belongs to none."""
-    id = value_at(params, "_meta", _RELATED, "taskId")
-    return id if isinstance(id, str) else None

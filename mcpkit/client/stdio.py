@@ -35,16 +35,10 @@ async def start_server(
     cwd: str | os.PathLike[str] | None = None,
     stderr: int | None = None,
 ) -> Process:
-    """Start a server in a child process.
+    """Start a server in a child process; raises `OSError` if the program cannot be run.
 
-    Args:
-        command: The program and its arguments.
-        env: Environment variables in addition to those of this process.
-        cwd: Its working directory; this process's own if None.
-        stderr: A file descriptor for its stderr; this process's own if None.
-
-    Raises:
-        OSError: The program cannot be run.
+    `env` is added to the environment of this process; `cwd` and `stderr`, a file descriptor, are
+    those of this process if None.
     """
     return await anyio.open_process(
         command,
@@ -111,11 +105,7 @@ class ProcessLink:
         return ConnectionClosed("The server closed its output")
 
     async def send_text(self, text: bytes) -> None:
-        """Send one message.
-
-        Raises:
-            ConnectionClosed: The server has ended.
-        """
+        """Send one message; raises `ConnectionClosed` if the server has ended."""
         try:
             async with self._lock:
                 await self._stdin.send(text + b"\n")

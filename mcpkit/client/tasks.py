@@ -509,10 +509,7 @@ def _outcome(raw: Params) -> CallResult | ProtocolError:
 
 
 def requests_tasks(connection: ClientConnection) -> bool:
-    """Return True in the revision in which the client requests a task (2025-11-25).
-
-    The server's input requests are requests of its own there, and the outcome is awaited.
-    """
+    """Return True if the client requests tasks, and awaits their outcome (2025-11-25)."""
     revision = connection._protocol.revision
     return revision is not None and revision.tasks == "wished"
 

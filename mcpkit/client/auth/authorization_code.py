@@ -21,7 +21,7 @@ from mcpkit.client.auth.base import (
     server_key,
 )
 from mcpkit.client.auth.browser import Callback, Show, listening, open_browser
-from mcpkit.client.auth.discovery import SECRET_METHODS, Issuer, Resource, is_same_issuer
+from mcpkit.client.auth.discovery import SECRET_METHODS, Issuer, Resource, Scopes, is_same_issuer
 from mcpkit.client.auth.storage import Credentials, TokenStore
 from mcpkit.client.auth.tokens import TokenSource
 
@@ -93,12 +93,10 @@ class OAuth(TokenSource):
         self._timeout = timeout
         self._interactive = interactive
 
-    async def obtain(
-        self, place: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
-    ) -> Credentials:
+    async def obtain(self, resource: Resource, issuer: Issuer, scopes: Scopes) -> Credentials:
         """Log the user in, and return the tokens."""
         if not self._interactive:
-            raise AuthorizationFailed(f"a login is needed: run mcpkit login {place}")
+            raise AuthorizationFailed(f"a login is needed: run mcpkit login {resource.server}")
         endpoint = issuer.text("authorization_endpoint")
         check_named(endpoint, "authorization_endpoint", resource.server)
         # 2025-03-26 did not require this member.
@@ -107,7 +105,7 @@ class OAuth(TokenSource):
             raise AuthorizationFailed("the issuer does not declare support for PKCE with S256")
         if scopes is not None and "offline_access" in issuer.texts("scopes_supported"):
             scopes = tuple(dict.fromkeys((*scopes, "offline_access")))
-        stored = await self._store.get(place)
+        stored = await self._store.get(resource.server)
         if stored is not None and not is_same_issuer(stored.issuer, issuer.id):
             stored = None
         port = self._port
@@ -122,7 +120,7 @@ class OAuth(TokenSource):
         except AuthorizationFailed:
             if stored is not None and stored.access_token is None:
                 # The issuer may have forgotten the client, and say so in the browser only.
-                await self._store.set(place, None)
+                await self._store.set(resource.server, None)
             raise
         fields = {
             "grant_type": "authorization_code",
@@ -132,7 +130,7 @@ class OAuth(TokenSource):
         }
         response = await self.request_token(issuer, client, fields)
         if response.document.get("error") == "invalid_client":
-            await self._store.set(place, None)
+            await self._store.set(resource.server, None)
         return self.credentials_in(response, client, scopes)
 
     async def _code(
@@ -141,7 +139,7 @@ class OAuth(TokenSource):
         client: Credentials,
         callback: Callback,
         verifier: str,
-        scopes: tuple[str, ...] | None,
+        scopes: Scopes,
     ) -> str:
         """Send the user to the issuer, and return the code from the redirect."""
         callback.state = secrets.token_urlsafe(32)

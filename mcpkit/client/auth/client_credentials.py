@@ -15,7 +15,7 @@ from mcpkit.client.auth.base import (
     is_token,
     request,
 )
-from mcpkit.client.auth.discovery import SECRET_METHODS, Issuer, Resource
+from mcpkit.client.auth.discovery import SECRET_METHODS, Issuer, Resource, Scopes
 from mcpkit.client.auth.storage import Credentials, TokenStore
 from mcpkit.client.auth.tokens import TokenSource
 
@@ -39,15 +39,11 @@ class _Program(TokenSource):
         self._client_id = client_id
         self._client_secret = client_secret
 
-    async def _fields(
-        self, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
-    ) -> dict[str, str]:
+    async def _fields(self, resource: Resource, issuer: Issuer, scopes: Scopes) -> dict[str, str]:
         """Return the fields of the grant, in addition to its type and the scopes."""
         return {}
 
-    async def obtain(
-        self, place: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
-    ) -> Credentials:
+    async def obtain(self, resource: Resource, issuer: Issuer, scopes: Scopes) -> Credentials:
         """Request a token."""
         is_known = self._client_secret is not None
         client = Credentials(
@@ -157,9 +153,7 @@ class JwtBearer(_Program):
         super().__init__(client_id, client_secret, scopes=scopes, store=store, issuer=issuer)
         self._assertion = assertion
 
-    async def _fields(
-        self, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
-    ) -> dict[str, str]:
+    async def _fields(self, resource: Resource, issuer: Issuer, scopes: Scopes) -> dict[str, str]:
         return {"assertion": await _assertion(self._assertion)}
 
 
@@ -198,9 +192,7 @@ class IdentityAssertion(_Program):
         self._endpoint = check_address(provider_token_endpoint, "provider_token_endpoint")
         self._provider_client_id = provider_client_id
 
-    async def _fields(
-        self, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
-    ) -> dict[str, str]:
+    async def _fields(self, resource: Resource, issuer: Issuer, scopes: Scopes) -> dict[str, str]:
         form = {
             "grant_type": _TOKEN_EXCHANGE,
             "requested_token_type": _ID_JAG,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from mcpkit._utils.fetch import shorten
@@ -19,6 +19,8 @@ from mcpkit.permissions import is_scope
 
 SECRET_METHODS: Final = ("client_secret_basic", "client_secret_post")
 """The ways to authenticate with a secret, in order of preference."""
+
+Scopes: TypeAlias = "tuple[str, ...] | None"  # None: unknown, which is not the same as none
 
 MAX_CHALLENGE: Final = 8192
 MAX_SCOPES: Final = 200
@@ -38,7 +40,7 @@ class Challenge:
     """A server's challenge for a token (RFC 6750, 3)."""
 
     error: str = ""
-    scopes: tuple[str, ...] | None = None
+    scopes: Scopes = None
     metadata_url: str = ""
     has_proof: bool = False  # True if tokens must be bound to a key (RFC 9449)
 
@@ -100,7 +102,7 @@ class Resource:
 
     id: str  # in requests for tokens; empty if it has no metadata
     issuer: str
-    scopes: tuple[str, ...] | None = None
+    scopes: Scopes = None
     server: str = ""  # its URL
 
     @property

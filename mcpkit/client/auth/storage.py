@@ -108,10 +108,7 @@ class Credentials:
 
     @classmethod
     def from_json(cls, text: str) -> Credentials | None:
-        """Return the credentials in a JSON text; None if it is not valid.
-
-        Members that this version does not know are ignored.
-        """
+        """Return the credentials in a JSON text; None if it is not valid."""
         try:
             return _CREDENTIALS.validate_json(text)
         except ValueError:

@@ -36,6 +36,7 @@ from mcpkit.client.auth.discovery import (
     Challenge,
     Issuer,
     Resource,
+    Scopes,
     find_issuer,
     find_resource,
     is_same_issuer,
@@ -86,9 +87,7 @@ class TokenSource(HttpAuth):
         return f"<{type(self).__name__}>"
 
     @abstractmethod
-    async def obtain(
-        self, place: str, resource: Resource, issuer: Issuer, scopes: tuple[str, ...] | None
-    ) -> Credentials:
+    async def obtain(self, resource: Resource, issuer: Issuer, scopes: Scopes) -> Credentials:
         """Return credentials with a new token."""
 
     # --- requests to a server ---------------------------------------------------------------------
@@ -176,7 +175,7 @@ class TokenSource(HttpAuth):
             self._own_proofs = DPoPProofs(None, self._nonces)
         if self._scopes:
             scopes = _joined(scopes or (), self._scopes)
-        found = await self.obtain(key, resource, issuer, scopes)
+        found = await self.obtain(resource, issuer, scopes)
         if (challenge.has_proof or self._wants_proof) and found.proof_key is None:
             raise AuthorizationFailed("the issuer does not bind tokens to a key (DPoP)")
         await self._store.set(key, found)
@@ -274,7 +273,7 @@ class TokenSource(HttpAuth):
         return {"client_id": id}, {}
 
     def credentials_in(
-        self, response: Response, client: Credentials, scopes: tuple[str, ...] | None
+        self, response: Response, client: Credentials, scopes: Scopes
     ) -> Credentials:
         """Return the credentials in a response of the token endpoint (RFC 6749, 5.1)."""
         document = response.document
