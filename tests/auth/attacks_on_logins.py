@@ -50,7 +50,7 @@ def _(site: Site) -> Page:
     asked = site.log_in(victim())
     tokens = site.redeem(asked).json
     page = site.redeem(asked)
-    assert site.call(tokens["access_token"]).status == 401, "nobody knows who was first"
+    assert site.call(tokens["access_token"]).status == 401, "either of them may be the thief"
     assert site.refresh(tokens["refresh_token"]).status == 400
     return page
 
@@ -61,7 +61,7 @@ def _(site: Site) -> Page:
     second = site.refresh(tokens["refresh_token"]).json
     third = site.refresh(second["refresh_token"]).json
     page = site.refresh(tokens["refresh_token"])
-    assert site.refresh(third["refresh_token"]).status == 400, "nobody knows whose it is"
+    assert site.refresh(third["refresh_token"]).status == 400, "either of them may be the thief"
     assert site.call(third["access_token"]).status == 401
     return page
 
@@ -108,7 +108,7 @@ def _(site: Site) -> Page:
 
 @contextmanager
 def inside() -> Iterator[tuple[int, Callable[[], bool]]]:
-    """A port of this machine, and whether nobody has connected to it."""
+    """A port of this machine, and whether no connection to it was made."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
 

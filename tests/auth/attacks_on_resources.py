@@ -19,7 +19,7 @@ KEY: Final = "the-key-of-a-program"
 
 
 class Ground:
-    """A server, its users, and somebody who has a token that is good for little."""
+    """A server, its users, and an attacker whose token permits little."""
 
     def __init__(self, host: Host, issuer: Issuer) -> None:
         self.issuer = issuer
@@ -33,7 +33,7 @@ class Ground:
         self.eve = bearer(issuer.token(sub="eve", scope=READ, client_id="evil"))
 
     def is_served(self, headers: dict[str, str]) -> bool:
-        """Whether somebody is answered as they should be."""
+        """Whether Ann is answered as she should be."""
         answer = self.site.ask("tools/call", headers, **called("who", {}))
         return answer.status == 200 and answer.text == f"{self.issuer.url}|ann"
 
@@ -71,7 +71,7 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def make_app(stage: Stage, auth: Any) -> MCPKit[None]:
-    """A server of notes, with something of everything that belongs to somebody."""
+    """A server of notes, with every kind of thing that belongs to a user."""
     app: MCPKit[None] = MCPKit("notes", auth=auth, page_size=2)
 
     @app.tool
@@ -128,7 +128,7 @@ for way in FORGED:
 
 
 def ann(ground: Ground) -> str:
-    """The token of somebody else."""
+    """The token of another user."""
     return ground.ann["Authorization"].removeprefix("Bearer ")
 
 
@@ -219,18 +219,18 @@ def _(ground: Ground) -> Exchange:
     return answer
 
 
-attack("a session of somebody else", 404, None, -32600)(
+attack("a session of another user", 404, None, -32600)(
     lambda ground: ground.site.begin(headers=ground.ann).post(request(1, "ping"), ground.eve)
 )
-attack("a session of somebody else, without a token", *UNKNOWN)(
+attack("a session of another user, without a token", *UNKNOWN)(
     lambda ground: ground.site.begin(headers=ground.ann).post(request(1, "ping"))
 )
-attack("the stream of a session of somebody else", 404, None, -32600)(
+attack("the stream of a session of another user", 404, None, -32600)(
     lambda ground: ground.site.begin(headers=ground.ann).get(headers=ground.eve)
 )
 
 
-@attack("the end of a session of somebody else", 404, None, -32600)
+@attack("the end of a session of another user", 404, None, -32600)
 def _(ground: Ground) -> Exchange:
     talk = ground.site.begin(headers=ground.ann)
     answer = ground.site.send("DELETE", {**talk.headers, **ground.eve})
@@ -239,7 +239,7 @@ def _(ground: Ground) -> Exchange:
     return answer
 
 
-@attack("an event of somebody else, in a session of one's own", 400, None, -32600)
+@attack("an event of another user, in a session of one's own", 400, None, -32600)
 def _(ground: Ground) -> Exchange:
     call = request(1, "tools/call", called("leave", {"name": "theirs"}))
     event = ground.site.begin(headers=ground.ann).post(call, ground.ann).event()
@@ -247,7 +247,7 @@ def _(ground: Ground) -> Exchange:
     return ground.site.begin(headers=ground.eve).get(event.id, ground.eve)
 
 
-@attack("the state of a question to somebody else", 200, None, -32602)
+@attack("the state of a question to another user", 200, None, -32602)
 def _(ground: Ground) -> Exchange:
     meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
     asked = ground.site.ask("tools/call", ground.ann, **called("ask", {}), _meta=meta)
@@ -262,7 +262,7 @@ def _(ground: Ground) -> Exchange:
 DECLINE: Final = {"inputResponses": {"a": {"action": "decline"}}}
 for method, params in ("tasks/cancel", {}), ("tasks/update", DECLINE):
 
-    @attack(f"a task of somebody else: {method}", 200, None, -32602)
+    @attack(f"a task of another user: {method}", 200, None, -32602)
     def _(ground: Ground, method: str = method, params: Any = params) -> Exchange:
         call = called("work", {"of": "ann"})
         id = ground.site.ask("tools/call", ground.ann, **call, _meta=TASKS).result["taskId"]
@@ -350,7 +350,7 @@ PROXY: Final = {
     "X-Original-URL": "https://evil.example.com/",
     "Forwarded": "host=evil.example.com;proto=https",
 }
-attack("a proxy that nobody has, to be named in the challenge", *UNKNOWN)(
+attack("headers of a proxy that is not there, to be named in the challenge", *UNKNOWN)(
     lambda ground: ground.site.modern(WHO, PROXY)
 )
 

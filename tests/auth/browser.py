@@ -27,7 +27,7 @@ _MOST_STEPS: Final = 20
 
 
 class _Stay(HTTPRedirectHandler):
-    """Follows no redirect: whoever looks decides."""
+    """Follows no redirect: the caller decides."""
 
     def redirect_request(self, *given: Any) -> None:
         del given
@@ -103,7 +103,7 @@ def sent(request: Request, opener: OpenerDirector | None = None) -> Page:
 
 
 class Browser:
-    """Somebody before a browser, with cookies of their own."""
+    """A user with a browser, which has cookies of its own."""
 
     def __init__(self, answers: Mapping[str, str] | None = None, button: str | None = None) -> None:
         self.answers = dict(answers or {})
@@ -179,7 +179,7 @@ def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 def browsing(answers: Mapping[str, str] | None = None, button: str | None = None) -> Iterator[str]:
     """Run a browser for other programs, which ask ``URL?who=…&url=…&end=…`` where an address leads.
 
-    Whoever asks has cookies of their own.
+    Each `who` has cookies of its own.
     """
     browsers: dict[str, Browser] = {}
 

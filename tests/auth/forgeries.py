@@ -30,14 +30,14 @@ WRONG: Final[dict[str, dict[str, Any]]] = {
     "issued in the future": {"iat": NOW + 3600},
     "for another server": {"aud": "https://other.example.com/mcp"},
     "for a server whose URL begins alike": {"aud": RESOURCE + "2"},
-    "for nobody": {"aud": None},
+    "without an audience": {"aud": None},
     "for an empty list": {"aud": []},
     "of another issuer": {"iss": "https://other.example.com"},
-    "of nobody": {"iss": None},
-    "about nobody": {"sub": None},
+    "without an issuer": {"iss": None},
+    "without a subject": {"sub": None},
     "about the empty text": {"sub": ""},
     "about a number": {"sub": 7},
-    "about somebody with a very long name": {"sub": "a" * 5000},
+    "with a very long subject": {"sub": "a" * 5000},
 }
 """Claims that a token must not have, beside those that are fine; the issuer has signed it."""
 
@@ -52,7 +52,7 @@ def wrong(issuer: Issuer, way: str) -> str:
 
 
 def forged(issuer: Issuer) -> dict[str, str]:
-    """Tokens that the issuer has not signed, but somebody who knows its public key."""
+    """Tokens that the issuer has not signed, but an attacker who knows its public key."""
     key, claims = issuer.key, part(issuer.claims())
     rsa = Key("rsa", "RS256")
     issuer.keys.append(rsa.public)

@@ -1,4 +1,4 @@
-"""What attackers try, and how each is answered; whoever is honest is served afterwards."""
+"""What attackers try, and how each is answered; honest clients are served afterwards."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_attacks(ground: Ground, attack: Attack, caplog: pytest.LogCaptureFixtur
     assert ground.issuer.times("/evil") == 0, "nothing is fetched from where a token says"
     token = ground.ann["Authorization"].removeprefix("Bearer ")
     assert token not in caplog.text
-    assert token not in str(ground.issuer.asked), "it is passed on to nobody"
+    assert token not in str(ground.issuer.asked), "it is not passed on"
     assert ground.is_served(ground.ann)
 
 
@@ -92,7 +92,7 @@ def site() -> Iterator[Site]:
 
 
 def error_said(page: Page) -> str | None:
-    """The error that a program is told: in JSON, or in the address that a browser is sent to."""
+    """The error for the client: in JSON, or in the redirect."""
     if page.location is not None:
         return fields_of(page.location).get("error")
     if page.headers.get_content_type() == "application/json" and page.status >= 400:

@@ -13,7 +13,7 @@ from mcpkit.auth.verifiers import resource_server
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_key_names_whoever_it_was_made_for() -> None:
+async def test_a_key_names_its_owner() -> None:
     """AUTH-16: its hash says nothing."""
     ann, bob = new_key(), new_key()
     keys = Keys({ann.hash: Principal("ann", frozenset({"read"})), bob.hash: "bob"})
@@ -91,13 +91,13 @@ async def test_only_one_may_say_who_asks() -> None:
     ],
 )
 async def test_settings_that_make_no_sense_are_refused(options: Any, error: Any, says: str) -> None:
-    """SEC-16, SEC-18; AUTH-11: nobody is asked to stay offline."""
+    """SEC-16, SEC-18; AUTH-11: offline_access is not for resources."""
     with pytest.raises(error, match=says):
         ResourceServer(Keys({}), **options)
 
 
 async def test_an_issuers_tokens_are_for_this_server_only() -> None:
-    """AUTH-8: whoever does not say which server it is takes nobody's tokens."""
+    """AUTH-8: a server without a URL accepts no tokens."""
     app = MCPKit("notes", auth=JWT(issuer="https://login.example.com"))
     with pytest.raises(ValueError, match="audience=…, or public_url=…"):
         app.asgi()

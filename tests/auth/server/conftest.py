@@ -51,7 +51,7 @@ def cheap_hash(password: str) -> str:
 
 
 class Clock:
-    """The time, which only goes on when it is told to."""
+    """The time, which tests move on."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000.0
@@ -61,7 +61,7 @@ class Clock:
 
 
 class NameLogin(Login):
-    """Whoever writes a name is it; nobody is called "nobody"."""
+    """A login with a name alone, which is not "nobody"."""
 
     now: ClassVar[dict[str, User | None]] = {}
     """Users who have changed, or are gone."""

@@ -15,7 +15,7 @@ CLIENT_SECRET: Final = "the secret / of the server"
 
 
 class IdentityProvider(Issuer):
-    """A provider in which somebody is logged in, and agrees to everything."""
+    """A provider in which a user is logged in, and agrees to everything."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -29,7 +29,7 @@ class IdentityProvider(Issuer):
         self.metadata: dict[str, Any] = {}  # changes of the metadata; None leaves a member out
         self.id_claims: dict[str, Any] = {}  # changes of the ID token
         self.id_key: Any = None
-        self.told: dict[str, Any] = {}  # changes of what is said of tokens
+        self.token_changes: dict[str, Any] = {}  # changes of what is said of tokens
         self.back: dict[str, str | None] = {}  # changes of what the browser brings back
         self.lasts = 3600
         self.refuses = 0  # the status of answers to a request for tokens, if it is none
@@ -129,5 +129,5 @@ class IdentityProvider(Issuer):
                 **self.id_claims,
             }
             found["id_token"] = self.token(self.id_key, **claims)
-        usual = {**found, **self.told}
+        usual = {**found, **self.token_changes}
         return {name: value for name, value in usual.items() if value is not None}

@@ -1,4 +1,4 @@
-"""What an authorization server has answered holds, whoever of its processes is killed.
+"""What an authorization server has answered holds, whichever of its processes is killed.
 
 Two processes share a file. Clients log in, redeem codes, refresh and revoke at either of them, and
 each is killed at random moments and started again.

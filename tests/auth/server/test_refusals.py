@@ -86,7 +86,7 @@ def test_a_bad_request_is_sent_back(site: Site, changed: dict[str, str | None], 
     answer = fields_of(page.location)
     assert answer["error"] == code
     assert (answer["state"], answer["iss"]) == ("of-the-client", site.origin)
-    # Whoever has registered itself cannot have users sent anywhere by a link (RFC 9700, 4.11.2).
+    # A client that has registered itself cannot redirect users by a link (RFC 9700, 4.11.2).
     page = Browser().open(site.authorize_url(**changed))
     assert (page.status, page.location) == (400, None)
     link = unescape(page.text.partition('href="')[2].partition('"')[0])
@@ -136,7 +136,7 @@ def test_a_code_is_redeemed_once_by_however_many(site: Site) -> None:
         {"client_id": "given"},
         {"code_verifier": "short"},
         {"redirect_uri": BACK.replace(":9/", ":10/")},
-        {"code": "a_of-somebody-else"},
+        {"code": "a_of-another-user"},
     ],
 )
 def test_a_code_needs_all_that_it_is_bound_to(site: Site, changed: dict[str, str | None]) -> None:
@@ -204,7 +204,7 @@ def test_consent_is_given_once_on_its_page_in_its_browser(site: Site) -> None:
 
 
 def test_pages_run_nothing_and_stand_in_no_frame(site: Site) -> None:
-    """Clickjacking; and the cookie is for nobody else."""
+    """Clickjacking; and the cookie is for this server alone."""
     cookie = Browser().open(site.authorize_url()).headers["set-cookie"]
     assert all(each in cookie for each in ("HttpOnly", "SameSite=lax", "Path=/"))
     browser = Browser({"name": "ada"})
@@ -279,7 +279,7 @@ def test_a_registration_is_json(site: Site, body: bytes) -> None:
 
 
 def test_one_who_registers_without_end_is_stopped_and_others_are_not() -> None:
-    """SEC-10, SEC-17: counted by the network of whoever asks."""
+    """SEC-10, SEC-17: counted by the network of the caller."""
     with serving() as site:
         body = json.dumps({"redirect_uris": [BACK]}).encode()
         found = [site.send("/register", body).status for _ in range(25)]
@@ -357,7 +357,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
             assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
 
 
-# --- what is sent that nobody expects -------------------------------------------------------------
+# --- unexpected requests -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

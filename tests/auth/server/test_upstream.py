@@ -178,8 +178,8 @@ def test_an_address_that_is_not_verified_is_no_name(provider: IdentityProvider) 
         assert site.log_in().answer["error"] == "access_denied"
 
 
-def test_a_name_may_be_the_number_of_somebody_else(provider: IdentityProvider) -> None:
-    """Anybody can take a free name, such as the number of whoever is allowed."""
+def test_a_name_may_be_the_number_of_another_user(provider: IdentityProvider) -> None:
+    """Any user can take a free name, such as the number of an allowed one."""
     provider.account.update(id=666, login="583231")
     number = f"{provider.url.partition('//')[2]}:583231"
     with site_of(provider, "plain", allow=[number]) as site:
@@ -189,7 +189,7 @@ def test_a_name_may_be_the_number_of_somebody_else(provider: IdentityProvider) -
 
 
 def test_the_domain_of_an_organization(provider: IdentityProvider) -> None:
-    """Whoever has left keeps an account with the address."""
+    """Users who have left keep an account with the address."""
     place = Provider("P", issuer=provider.url, domain="hd")
     found = UpstreamLogin(place, client_id=CLIENT, allow=["@example.com"])
     with serving(login=found) as site:
@@ -245,16 +245,16 @@ def test_the_presets_say_where_they_are() -> None:
 
 
 FORGED: Final[dict[str, Callable[[IdentityProvider], object]]] = {
-    "for another client": lambda p: p.id_claims.update(aud="somebody else"),
+    "for another client": lambda p: p.id_claims.update(aud="another user"),
     "of another login": lambda p: p.id_claims.update(nonce="another"),
     "of no login": lambda p: p.id_claims.update(nonce=None),
     "for another party": lambda p: p.id_claims.update(aud=[CLIENT, "b"], azp="b"),
     "without a subject": lambda p: p.id_claims.update(sub=None),
     "with a strange key": lambda p: setattr(p, "id_key", Key("two")),
-    "that is missing": lambda p: p.told.update(id_token=None),
-    "and facts of somebody else": lambda p: p.user.update(sub="1") or p.id_claims.update(sub="2"),
-    "and no access token": lambda p: p.told.update(access_token=None),
-    "and a token that breaks lines": lambda p: p.told.update(access_token="a\r\nX: b"),
+    "that is missing": lambda p: p.token_changes.update(id_token=None),
+    "and facts of another user": lambda p: p.user.update(sub="1") or p.id_claims.update(sub="2"),
+    "and no access token": lambda p: p.token_changes.update(access_token=None),
+    "and a token that breaks lines": lambda p: p.token_changes.update(access_token="a\r\nX: b"),
 }
 METADATA: Final[tuple[dict[str, str | None], ...]] = (
     {"issuer": "https://login.example.org"},
@@ -297,7 +297,7 @@ def test_mix_up_and_refusals(provider: IdentityProvider, back: dict[str, str | N
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_code_of_another_login_gives_nothing(provider: IdentityProvider, kind: str) -> None:
-    """PKCE: a code that somebody else was sent, brought along in one's own login."""
+    """PKCE: a code that another user was sent, brought along in one's own login."""
     with site_of(provider, kind) as site:
         theirs = Browser()
         page = theirs.open(theirs.open(site.authorize_url()).location or "")
@@ -306,7 +306,7 @@ def test_a_code_of_another_login_gives_nothing(provider: IdentityProvider, kind:
 
 
 def test_an_answer_is_taken_once_from_the_browser_that_began(provider: IdentityProvider) -> None:
-    """AUTH-11: somebody is sent the end of another one's login."""
+    """AUTH-11: a user is sent the end of another one's login."""
     with site_of(provider) as site:
         mine = Browser()
         back = mine.open(mine.open(site.authorize_url()).location or "").location or ""
@@ -366,7 +366,7 @@ def test_they_are_renewed_until_the_login_at_the_provider_ends(provider: Identit
             provider.refuses = status
             assert site.said(token, "upstream").startswith("ProviderUnavailable: ")
         provider.refuses = 0
-        provider.told = {"refresh_token": None}
+        provider.token_changes = {"refresh_token": None}
         token = site.tokens()["access_token"]  # which cannot be renewed
         site.clock.now += 590
         assert site.said(token, "upstream").startswith("LoginRefused: ")
@@ -416,7 +416,7 @@ def grants_of(found: UpstreamLogin, path: Path, clock: Clock) -> Grants:
 
 
 async def begin(grants: Grants, grant: str, provider: IdentityProvider) -> None:
-    """Keep tokens of the provider, as if somebody had logged in."""
+    """Keep tokens of the provider, as if a user had logged in."""
     provider.number = 1
     until = grants._clock() + 600
     tokens = UpstreamTokens(provider.access_token, provider.refresh_token, until)

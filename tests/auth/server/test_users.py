@@ -36,7 +36,7 @@ async def still(users: Users, id: str) -> User | None:
     return await users.still(User(id))
 
 
-def test_whoever_knows_the_password_is_the_user(site: Site) -> None:
+def test_users_log_in_with_their_password(site: Site) -> None:
     for name, id in (("ada", "ada"), ("bob", "b-17")):
         tokens = site.tokens(who(name, f"the password of {name}"))
         assert site.said(tokens["access_token"]).startswith(f"{id} ")
@@ -77,7 +77,7 @@ async def status_of(users: Users, name: str, password: str) -> int:
 
 @pytest.mark.anyio
 async def test_guesses_take_longer_each_time_and_never_for_ever() -> None:
-    """AUTH-16: a name of nobody as well; others are not held up."""
+    """AUTH-16: unknown names as well; others are not held up."""
     clock = Clock()
     users = Users({"ada": ADA}, clock=clock)
     for name in ("ada", "nobody"):
