@@ -751,36 +751,18 @@ async def test_a_server_that_asks_for_too_much_at_once_is_given_nothing(
 # --- leaving --------------------------------------------------------------------------------------
 
 
-def noted(path: Path) -> list[str]:
-    return path.read_text().split()
-
-
-async def test_a_server_is_asked_to_leave_by_the_end_of_its_input(
-    fake: Fake, tmp_path: Path
-) -> None:
-    """STDIO-4: no signal is needed."""
-    notes = tmp_path / "notes"
-    body = f"""
-if len(seen) == 1:
-    import atexit
-    signal.signal(signal.SIGTERM, lambda *a: open({str(notes)!r}, "a").write("SIGTERM "))
-    atexit.register(lambda: open({str(notes)!r}, "a").write("EOF "))
-{DISCOVERS}
-"""
-    async with Client(fake(body)):
-        pass
-    assert noted(notes) == ["EOF"]
-
-
 STUBBORN = f"""
 if len(seen) == 1:
-    notes = os.environ["NOTES"]
-    def told(*args):
-        open(notes, "a").write("SIGTERM ")
-        if os.environ["HEEDS"] == "yes":
+    import atexit
+    def note(text):
+        open(os.environ["NOTES"], "a").write(text + " ")
+    def terminate(*args):
+        note("SIGTERM")
+        if os.environ["HEEDS"] == "SIGTERM":
             os._exit(0)
-    signal.signal(signal.SIGTERM, told)
-    open(notes, "a").write(str(os.getpid()) + " ")
+    signal.signal(signal.SIGTERM, terminate)
+    atexit.register(note, "EOF")
+    note(str(os.getpid()))
 {DISCOVERS}
 if method == "notifications/stay":
     sys.stdin.close()
@@ -790,47 +772,43 @@ if method == "notifications/stay":
 
 
 @pytest.mark.skipif(os.name == "nt", reason="uses POSIX signals")
-@pytest.mark.parametrize("heeds", ["yes", "no"])
-async def test_a_server_that_stays_is_terminated_and_then_killed(
+@pytest.mark.parametrize("heeds", ["EOF", "SIGTERM", "SIGKILL"])
+async def test_the_end_of_input_ends_a_server_or_a_signal(
     fake: Fake, tmp_path: Path, heeds: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """STDIO-4."""
-    monkeypatch.setattr("mcpkit.client.stdio._END_STEP_S", 0.3)
     notes = tmp_path / "notes"
-    env = {"NOTES": str(notes), "HEEDS": heeds}
-    async with Client(fake(STUBBORN), env=env) as client:
-        await client.notify("notifications/stay")
-    pid, *told = noted(notes)
-    assert told == ["SIGTERM"]
+    async with Client(fake(STUBBORN), env={"NOTES": str(notes), "HEEDS": heeds}) as client:
+        if heeds != "EOF":
+            monkeypatch.setattr("mcpkit.client.stdio._END_STEP_S", 0.3)
+            await client.notify("notifications/stay")
+    pid, *noted = notes.read_text().split()
+    assert noted == ["EOF" if heeds == "EOF" else "SIGTERM"]
     assert not alive(int(pid))
-
-
-LEAVES_A_CHILD = """
-child = subprocess.Popen(["sleep", "60"])
-for method, message in methods():
-    if method == "server/discover":
-        discovered(message)
-    if method == "tools/call":
-        result(message, content=[{"type": "text", "text": str(child.pid)}], resultType="complete")
-"""
 
 
 @pytest.mark.skipif(os.name == "nt", reason="uses POSIX process ids")
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_what_a_server_leaves_behind_does_not_hold_up_the_end(tmp_path: Path, backend: str) -> None:
+def test_what_a_server_leaves_behind_does_not_hold_up_the_end(
+    fake: Fake, tmp_path: Path, backend: str
+) -> None:
     """Its child has the other ends of the pipes."""
-    server = tmp_path / "server.py"
-    server.write_text(f"import subprocess\n{PRELUDE}\n{LEAVES_A_CHILD}")
-    program = (
-        "import sys, gc, anyio\n"
-        "from mcpkit import Client\n"
-        "async def main():\n"
-        "    async with Client([sys.executable, sys.argv[1]]) as client:\n"
-        "        print((await client.call_tool('any')).text)\n"
-        f"anyio.run(main, backend={backend!r})\n"
-        "gc.collect()\n"
+    server = when(
+        "tools/call",
+        "import subprocess",
+        'pid = subprocess.Popen(["sleep", "60"]).pid',
+        'result(message, content=[{"type": "text", "text": str(pid)}], resultType="complete")',
     )
-    command = [sys.executable, "-W", "always::ResourceWarning", "-c", program, str(server)]
+    program = f"""
+import sys, gc, anyio
+from mcpkit import Client
+async def main():
+    async with Client(sys.argv[1:]) as client:
+        print((await client.call_tool("any")).text)
+anyio.run(main, backend={backend!r})
+gc.collect()
+"""
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", program, *fake(server)]
     # To a file: what is left behind would keep a pipe open for this test as well.
     with (tmp_path / "stderr").open("w+") as stderr:
         ended = subprocess.run(
@@ -852,7 +830,7 @@ async def test_no_process_stays_behind_when_the_client_is_cancelled(
         async with Client(fake(STUBBORN), env=env):
             scope.cancel()
             await anyio.sleep_forever()
-    assert not alive(int(noted(notes)[0]))
+    assert not alive(int(notes.read_text().split()[0]))
 
 
 def alive(pid: int) -> bool:

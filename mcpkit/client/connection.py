@@ -49,12 +49,7 @@ from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, Revis
 from mcpkit._utils.json import is_array, is_object, value_at
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.targets import command_of, is_url
-from mcpkit.client.results import (
-    OnProgress,
-    Params,
-    Progress,
-    TaskQuestion,
-)
+from mcpkit.client.results import OnProgress, Params, Progress, TaskQuestion
 from mcpkit.client.stdio import ProcessLink, start_server
 from mcpkit.errors import (
     ConnectionClosed,

@@ -17,12 +17,7 @@ import httpx2
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.client_connection import OutgoingMessage, parse, read
-from mcpkit._protocol.headers import (
-    HeaderParameter,
-    declared_in,
-    encode_value,
-    parameter_headers,
-)
+from mcpkit._protocol.headers import HeaderParameter, declared_in, encode_value, parameter_headers
 from mcpkit._utils.fetch import reason_of, tls_for
 from mcpkit._utils.json import is_object
 from mcpkit._utils.logs import get_logger

@@ -49,20 +49,16 @@ def inspect(target: list[str], home: Path, method: str, *arguments: str) -> Any:
 def test_everything_is_used(tmp_path: Path) -> None:
     """With ``--strict`` a schema that some client may not understand is an error."""
     with serving_example("http") as target:
-        use(target, tmp_path)
-
-
-def use(target: list[str], tmp_path: Path) -> None:
-    listed = inspect(target, tmp_path, "tools/list", "--strict")
+        listed = inspect(target, tmp_path, "tools/list", "--strict")
+        arguments = ["--tool-name", "add", "--tool-arg", "a=2", "--tool-arg", "b=40"]
+        called = inspect(target, tmp_path, "tools/call", *arguments)
+        read = inspect(target, tmp_path, "resources/read", "--uri", "weather://cities")
+        arguments = ["--prompt-name", "pack", "--prompt-args", "city=Oslo"]
+        result = inspect(target, tmp_path, "prompts/get", *arguments)
     assert [tool["name"] for tool in listed["tools"]] == ["add", "forecast", "travel"]
-    arguments = ["--tool-name", "add", "--tool-arg", "a=2", "--tool-arg", "b=40"]
-    result = inspect(target, tmp_path, "tools/call", *arguments)
-    assert result["content"] == [{"type": "text", "text": "42"}]
-    assert result["structuredContent"] == {"result": 42}
-    read = inspect(target, tmp_path, "resources/read", "--uri", "weather://cities")
+    assert called["content"] == [{"type": "text", "text": "42"}]
+    assert called["structuredContent"] == {"result": 42}
     assert json.loads(read["contents"][0]["text"]) == ["Lisbon", "Oslo", "Quito"]
-    arguments = ["--prompt-name", "pack", "--prompt-args", "city=Oslo"]
-    result = inspect(target, tmp_path, "prompts/get", *arguments)
     text = "What should I pack for 3 days in Oslo? Look at the forecast first."
     assert result["messages"] == [{"role": "user", "content": {"type": "text", "text": text}}]
 

@@ -287,10 +287,6 @@ def test_it_begins_with_a_challenge_that_leads_to_the_metadata(walk: Walked) -> 
     assert (second["status"], second["token"] != "") == (200, True)
 
 
-def test_the_client_registers_and_its_user_logs_in(served: list[str]) -> None:
-    assert served[:3] == ["registered", "authorized", "authorization_code"]
-
-
 def test_the_server_knows_who_has_logged_in(client: str, walk: Walked) -> None:
     """AUTH-8, AUTH-17: the token is for this server, and about somebody of that issuer."""
     assert walk.report["who"] == f"{walk.issuer}|ada"
@@ -299,7 +295,7 @@ def test_the_server_knows_who_has_logged_in(client: str, walk: Walked) -> None:
 
 
 def test_a_scope_that_is_missing_is_asked_for(client: str, walk: Walked) -> None:
-    """AUTH-6: one challenge is enough for a token that does."""
+    """AUTH-6: one challenge is enough for a token that does, and that lists more tools."""
     [refused, *_] = [each for each in walk.calls if each["status"] == 403]
     assert 'error="insufficient_scope"' in refused["challenge"]
     assert f'scope="{READ} {WRITE}"' in refused["challenge"]
@@ -307,25 +303,18 @@ def test_a_scope_that_is_missing_is_asked_for(client: str, walk: Walked) -> None
     assert {READ} <= set(before.split()) <= {READ, "offline_access"}
     assert {READ, WRITE} <= set(after.split())
     assert walk.report["written"] == f"{READ} {WRITE}"
-
-
-def test_what_the_token_is_good_for_is_listed(walk: Walked) -> None:
     assert walk.report["listed"] == ["who"]
     assert walk.report["listed_then"] == ["who", "write"]
-
-
-def test_one_client_needs_help_for_it(client: str, walk: Walked) -> None:
-    """It refreshes the token, which has no more scopes then, as long as it has what to."""
     alone = walk.report.get("alone")
-    if client == "typescript_1":
-        assert alone is not None
+    if client == "typescript_1":  # which refreshes the token, without more scopes
         assert "403 after trying upscoping" in alone["raised"]
     else:
         assert alone is None
 
 
-def test_a_token_that_has_run_out_is_refreshed(walk: Walked, served: list[str]) -> None:
-    """AUTH-1: and nobody has to log in once more."""
+def test_a_user_logs_in_once_and_the_token_is_refreshed(walk: Walked, served: list[str]) -> None:
+    """AUTH-1."""
+    assert served[:3] == ["registered", "authorized", "authorization_code"]
     assert walk.report["refreshed"]
     assert walk.report["who_then"] == walk.report["who"]
     assert "refresh_token" in served

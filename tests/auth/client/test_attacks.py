@@ -13,27 +13,13 @@ import pytest
 
 from mcpkit import Client
 from mcpkit._utils import fetch as fetch_module
-from mcpkit.client.auth import (
-    AuthorizationFailed,
-    ClientCredentials,
-    MemoryTokenStore,
-    OAuth,
-)
+from mcpkit.client.auth import AuthorizationFailed, ClientCredentials, MemoryTokenStore, OAuth
 from mcpkit.client.auth import base as base_module
 from mcpkit.client.auth.base import check_named
 from mcpkit.client.auth.browser import open_browser
 from mcpkit.errors import ConnectionClosed
 from tests.auth.client.attacks import ATTACKS, Attack
-from tests.auth.client.world import (
-    READ,
-    SERVER,
-    Host,
-    Reply,
-    Routed,
-    User,
-    World,
-    call,
-)
+from tests.auth.client.world import READ, SERVER, Host, Reply, Routed, User, World, call
 
 pytestmark = pytest.mark.anyio
 

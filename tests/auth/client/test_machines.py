@@ -10,11 +10,7 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from mcpkit import Client
 from mcpkit.client.auth import (
