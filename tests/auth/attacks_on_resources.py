@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 
 from mcpkit import Context, MCPKit
 from mcpkit.auth import JWT, Keys, hash_key
-from tests.auth.forgeries import FORGED, WRONG, forged, part, wrong
+from tests.auth.forgeries import FORGED, WRONG, forged, wrong
 from tests.auth.issuer import RESOURCE, Issuer, Key
-from tests.messages import LEGACY, MODERN, announced, called, initialize, request
-from tests.transports.http.wire import Exchange, Host, Stage
+from tests.messages import LEGACY, announced, called, initialize, request
+from tests.transports.http.wire import Exchange, Host
 
 READ, WRITE = "notes:read", "notes:write"
 KEY: Final = "the-key-of-a-program"
@@ -23,12 +23,11 @@ class Ground:
 
     def __init__(self, host: Host, issuer: Issuer) -> None:
         self.issuer = issuer
-        self.stage = Stage()
         rsa = Key("rsa", "RS256")
         issuer.keys = [issuer.key.public, rsa.public]
         verifier = JWT(issuer=issuer.url, jwks_url=issuer.jwks_url, leeway=0)
-        app = make_app(self.stage, [verifier, Keys({hash_key(KEY): "program"})])
-        self.site = host.serve(app, self.stage, public_url=RESOURCE, sse=True)
+        app = make_app([verifier, Keys({hash_key(KEY): "program"})])
+        self.site = host.serve(app, public_url=RESOURCE, sse=True)
         self.ann = bearer(issuer.token())
         self.eve = bearer(issuer.token(sub="eve", scope=READ, client_id="evil"))
 
@@ -70,7 +69,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def make_app(stage: Stage, auth: Any) -> MCPKit[None]:
+def make_app(auth: Any) -> MCPKit[None]:
     """A server of notes, with every kind of thing that belongs to a user."""
     app: MCPKit[None] = MCPKit("notes", auth=auth, page_size=2)
 
@@ -86,18 +85,6 @@ def make_app(stage: Stage, auth: Any) -> MCPKit[None]:
     async def work(of: str) -> str:
         return f"the work of {of}"
 
-    @app.tool
-    async def leave(name: str, ctx: Context) -> str:
-        """Close the stream, and wait until the test lets it go on."""
-        ctx.close_stream()
-        await stage.wait(name)
-        return "gone on"
-
-    @app.tool
-    async def ask(ctx: Context) -> str:
-        answer = await ctx.elicit("What?", str, key="what")
-        return str(answer.accepted)
-
     return app
 
 
@@ -108,7 +95,6 @@ attack = partial(register, ATTACKS)
 NOT_VALID: Final = (401, "invalid_token", -32600)
 UNKNOWN: Final = (401, None, -32600)
 NO_SCOPE: Final = (403, "insufficient_scope", -32600)
-FORBIDDEN: Final = (403, None, -32600)
 TASKS: Final[dict[str, Any]] = {
     "io.modelcontextprotocol/clientCapabilities": {
         "extensions": {"io.modelcontextprotocol/tasks": {}}
@@ -162,19 +148,13 @@ for name, token_of in TOKENS.items():
     )
 
 
-@attack("a certificate in the header", *NOT_VALID)
-def _(ground: Ground) -> Exchange:
-    header = {"kid": "one", "x5c": [part(b"a certificate of evil")], "x5t#S256": "evil"}
-    return ground.with_token(ground.issuer.token(Key("stranger"), header))
-
-
 @contextmanager
 def misled(ground: Ground, say: Callable[[str], Any]) -> Iterator[Exchange]:
     """The answer of a server whose issuer says something else."""
     right, ground.issuer.answer = ground.issuer.answer, lambda path, form: say(path)  # type: ignore[method-assign]
     try:
         auth = JWT(issuer=ground.issuer.url)
-        site = ground.site.host.serve(make_app(ground.stage, auth), public_url=RESOURCE)
+        site = ground.site.host.serve(make_app(auth), public_url=RESOURCE)
         yield site.ask("tools/call", ground.ann, **called("who", {}))
     finally:
         ground.issuer.answer = right  # type: ignore[method-assign]
@@ -219,46 +199,9 @@ def _(ground: Ground) -> Exchange:
     return answer
 
 
-attack("a session of another user", 404, None, -32600)(
-    lambda ground: ground.site.begin(headers=ground.ann).post(request(1, "ping"), ground.eve)
-)
 attack("a session of another user, without a token", *UNKNOWN)(
     lambda ground: ground.site.begin(headers=ground.ann).post(request(1, "ping"))
 )
-attack("the stream of a session of another user", 404, None, -32600)(
-    lambda ground: ground.site.begin(headers=ground.ann).get(headers=ground.eve)
-)
-
-
-@attack("the end of a session of another user", 404, None, -32600)
-def _(ground: Ground) -> Exchange:
-    talk = ground.site.begin(headers=ground.ann)
-    answer = ground.site.send("DELETE", {**talk.headers, **ground.eve})
-    answer.finish()
-    assert talk.post(request(1, "ping"), ground.ann).status == 200
-    return answer
-
-
-@attack("an event of another user, in a session of one's own", 400, None, -32600)
-def _(ground: Ground) -> Exchange:
-    call = request(1, "tools/call", called("leave", {"name": "theirs"}))
-    event = ground.site.begin(headers=ground.ann).post(call, ground.ann).event()
-    ground.stage.release("theirs")
-    return ground.site.begin(headers=ground.eve).get(event.id, ground.eve)
-
-
-@attack("the state of a question to another user", 200, None, -32602)
-def _(ground: Ground) -> Exchange:
-    meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
-    asked = ground.site.ask("tools/call", ground.ann, **called("ask", {}), _meta=meta)
-    again = {
-        **called("ask", {}),
-        "inputResponses": {"what": {"action": "accept", "content": {"value": "evil"}}},
-        "requestState": asked.result["requestState"],
-    }
-    return ground.site.ask("tools/call", ground.eve, **again, _meta=meta)
-
-
 DECLINE: Final = {"inputResponses": {"a": {"action": "decline"}}}
 for method, params in ("tasks/cancel", {}), ("tasks/update", DECLINE):
 
@@ -294,17 +237,6 @@ def _(ground: Ground) -> Exchange:
     return answer
 
 
-@attack("a name that is written otherwise", 200, None, -32602)
-def _(ground: Ground) -> Exchange:
-    for name in ("Write", "write\u0000", " write", "wr\u0131te"):
-        answer = ground.site.post(
-            {**announced(1, "tools/call", **called(name, {}))},
-            {**ground.eve, "MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call"},
-        )
-        assert answer.status in (200, 400), "it is unknown, or no name"
-    return ground.call(ground.eve, "Write")
-
-
 @attack("a forbidden call in a batch", 200, None, None)
 def _(ground: Ground) -> Exchange:
     talk = ground.site.begin("2025-03-26", headers=ground.eve)
@@ -335,14 +267,6 @@ def _(ground: Ground) -> Exchange:
     return ground.site.get(path=f"{base}/sse")
 
 
-FOREIGN: Final = {
-    "another host, to be named in the challenge": {"Host": "evil.example.com"},
-    "a host with a quote": {"Host": 'localhost", resource_metadata="https://evil'},
-}
-for name, headers in FOREIGN.items():
-    attack(name, *FORBIDDEN)(
-        lambda ground, headers=headers: ground.site.modern(WHO, {**ground.ann, **headers})
-    )
 PROXY: Final = {
     "X-Forwarded-Host": "evil.example.com",
     "X-Forwarded-Proto": "https",

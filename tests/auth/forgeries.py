@@ -80,6 +80,7 @@ def forged(issuer: Issuer) -> dict[str, str]:
         "a key in the header": issuer.token(stranger, {"jwk": stranger.public}),
         "an address of keys": issuer.token(stranger, {"jku": f"{issuer.url}/evil"}),
         "another address of keys": issuer.token(stranger, {"x5u": f"{issuer.url}/evil"}),
+        "a certificate": issuer.token(stranger, {"kid": key.kid, "x5c": [part(b"of evil")]}),
         "other claims": f"{head}.{part(issuer.claims(sub='bob'))}.{signature}",
         "another signature": f"{head}.{body}.{part(b'0' * 64)}",
         "without signature": f"{head}.{body}.",
