@@ -11,7 +11,7 @@ import pytest
 
 from mcpkit import Principal
 from mcpkit.auth import JWT, VerifierUnavailable
-from mcpkit.auth import jwks as jwks_module
+from mcpkit.auth import jwt as jwt_module
 from tests.auth.forgeries import part
 from tests.auth.issuer import RESOURCE, Issuer, Key, verified_at_once
 
@@ -105,7 +105,7 @@ async def test_many_who_come_at_once_fetch_them_once(issuer: Issuer) -> None:
 
 
 async def test_a_new_key_is_fetched(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jwks_module, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(jwt_module, "_AGAIN_S", 0.0)
     one = verifier(issuer, jwks_url=issuer.jwks_url)
     assert await one.verify(issuer.token(), RESOURCE) is not None
     old, issuer.key = issuer.key, Key("new")
@@ -142,12 +142,12 @@ async def test_an_issuer_that_is_away_makes_no_token_bad(
     assert "cannot be fetched" in caplog.text
     assert token not in caplog.text
     issuer.away = False
-    monkeypatch.setattr(jwks_module, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(jwt_module, "_AGAIN_S", 0.0)
     assert await one.verify(token, RESOURCE) is not None
     issuer.away = True
-    monkeypatch.setattr(jwks_module, "_FRESH_S", 0.0)
+    monkeypatch.setattr(jwt_module, "_FRESH_S", 0.0)
     assert await one.verify(token, RESOURCE) is not None, "the keys that are there will do"
-    monkeypatch.setattr(jwks_module, "_STALE_S", 0.0)
+    monkeypatch.setattr(jwt_module, "_STALE_S", 0.0)
     with pytest.raises(VerifierUnavailable):
         await one.verify(token, RESOURCE)
 

@@ -26,7 +26,7 @@ import pytest
 
 from mcpkit import Context, MCPKit
 from mcpkit.auth import JWT, AuthorizationServer, ResourceServer, Users, hash_password
-from mcpkit.auth import jwks as jwks_module
+from mcpkit.auth import jwt as jwt_module
 from mcpkit.auth.server.grants import EXTRA_LIFETIME
 from tests.auth.browser import browsing
 from tests.peers.installed import INSTALLED, NODE, ROOT, copy_scripts, node, require
@@ -237,7 +237,7 @@ def walks(
     answers = {"name": "ada", "password": PASSWORD}
     users = Users({"ada": hash_password(PASSWORD)})
     with pytest.MonkeyPatch.context() as patch, browsing(answers, "allow") as browser:
-        patch.setattr(jwks_module, "_AGAIN_S", 0.0)  # as if the walk had taken longer
+        patch.setattr(jwt_module, "_AGAIN_S", 0.0)  # as if the walk had taken longer
         with ThreadPoolExecutor(len(walks)) as pool:
             for client, own_walks in walks.items():
                 done = pool.submit(walk_all, client, own_walks, certified, browser, users)

@@ -32,8 +32,7 @@ from mcpkit._utils.fetch import (
 from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
-from mcpkit.auth.jwks import endpoint_in, fetch_metadata
-from mcpkit.auth.jwt import JWT
+from mcpkit.auth.jwt import JWT, endpoint_in, fetch_metadata
 from mcpkit.auth.server.login import (
     Login,
     LoginAttempt,
