@@ -1,4 +1,4 @@
-"""A session: what it advertises, whom it tells of changes, how much it runs, how it ends."""
+"""A session: what it advertises, what it notifies of, how much it runs, how it ends."""
 
 from __future__ import annotations
 
@@ -26,18 +26,15 @@ from mcpkit._server.server import Settings
 from mcpkit._server.session import Session
 from mcpkit.errors import ConnectionClosed, InvalidRequest, MethodNotFound
 from mcpkit.testing import REVISIONS, AsyncTestClient
+from mcpkit.types import LogLevel
 from tests.kit import Gate
+from tests.messages import Message, announced, cancelled, initialize, notification, request
 from tests.scenarios.tapped import HANDSHAKE, MODERN, PATIENCE, TappedClient
 
 pytestmark = pytest.mark.anyio
 
 every_revision = pytest.mark.parametrize("revision", REVISIONS)
 every_handshake = pytest.mark.parametrize("revision", HANDSHAKE)
-
-ENVELOPE = {
-    "io.modelcontextprotocol/protocolVersion": MODERN,
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
 
 
 class Ears(Channel):
@@ -52,9 +49,6 @@ class Ears(Channel):
         self.messages.append(json.loads(text))
         self._arrived.set()
 
-    async def drain(self, about: Request | None = None) -> None:
-        return
-
     async def wait(self, count: int) -> list[Any]:
         with anyio.fail_after(PATIENCE):
             while len(self.messages) < count:
@@ -67,25 +61,29 @@ class Ears(Channel):
         return [each["method"] for each in self.messages if "method" in each]
 
 
-def request(id: int | str, method: str, **params: Any) -> bytes:
-    message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-    return json.dumps(message).encode()
+class Talk:
+    """A session, and the messages that it sends."""
 
+    def __init__(self, session: Session, ears: Ears) -> None:
+        self.session = session
+        self.ears = ears
 
-def initialize(version: str = HANDSHAKE[-1]) -> bytes:
-    info = {"name": "t", "version": "0"}
-    return request(0, "initialize", protocolVersion=version, capabilities={}, clientInfo=info)
+    def send(self, *messages: Message) -> None:
+        for each in messages:
+            self.session.receive(json.dumps(each).encode())
 
-
-INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+    def open(self) -> None:
+        """Shake hands."""
+        self.send(initialize(), notification("notifications/initialized"))
+        self.ears.messages.clear()
 
 
 @asynccontextmanager
-async def session_of(app: MCPKit[Any]) -> AsyncIterator[tuple[Session, Ears]]:
+async def talking_to(app: MCPKit[Any]) -> AsyncIterator[Talk]:
     ears = Ears()
     async with open_loop() as loop:
         session = Session(app.server, ears, loop)
-        yield session, ears
+        yield Talk(session, ears)
         await session.aclose()
 
 
@@ -98,45 +96,39 @@ async def turns(loop: int = 5) -> None:
 # --- what is advertised ---------------------------------------------------------------------------
 
 
-def bare() -> MCPKit[Any]:
-    return MCPKit("bare")
+def bare(**options: Any) -> MCPKit[Any]:
+    return MCPKit("bare", **options)
+
+
+def with_tool(**options: Any) -> MCPKit[Any]:
+    app = bare(**options)
+    app.add_tool(lambda: "a", name="a", inline=True)
+    return app
 
 
 @every_revision
-async def test_nothing_registered_means_nothing_advertised(revision: str) -> None:
+async def test_what_is_registered_is_advertised(revision: str) -> None:
     """DISC-1, TOOL-1, RES-1, PROMPT-1, COMP-1, LOG-1."""
     async with TappedClient(bare(), revision=revision) as client:
         assert client.server_capabilities == {}
+    async with TappedClient(with_tool(), revision=revision) as client:
+        assert client.server_capabilities == {"tools": {"listChanged": True}}
 
 
-METHODS = {
-    "tools/list": "TOOL-1",
-    "tools/call": "TOOL-1",
-    "resources/list": "RES-1",
-    "resources/templates/list": "RES-1",
-    "resources/read": "RES-1",
-    "prompts/list": "PROMPT-1",
-    "prompts/get": "PROMPT-1",
-    "completion/complete": "COMP-1",
-}
+METHODS = [
+    *("tools/list", "tools/call", "resources/list", "resources/templates/list", "resources/read"),
+    *("prompts/list", "prompts/get", "completion/complete"),
+    *("resources/subscribe", "logging/setLevel"),
+]
 
 
 @every_revision
 @pytest.mark.parametrize("method", METHODS)
 async def test_a_method_without_its_capability_does_not_exist(revision: str, method: str) -> None:
-    """TOOL-1, RES-1, PROMPT-1, COMP-1."""
+    """TOOL-1, RES-1, PROMPT-1, COMP-1, RES-11, LOG-1."""
     async with AsyncTestClient(bare(), revision=revision) as client:
         with pytest.raises(MethodNotFound):
-            await client.request(method, {"name": "a", "uri": "a://b"})
-
-
-@every_handshake
-@pytest.mark.parametrize("method", ["resources/subscribe", "logging/setLevel"])
-async def test_nor_do_those_of_a_session(revision: str, method: str) -> None:
-    """RES-11, LOG-1."""
-    async with AsyncTestClient(bare(), revision=revision) as client:
-        with pytest.raises(MethodNotFound):
-            await client.request(method, {"uri": "a://b", "level": "info"})
+            await client.request(method, {"name": "a", "uri": "a://b", "level": "info"})
 
 
 async def test_an_empty_server_can_still_be_listened_to() -> None:
@@ -148,19 +140,9 @@ async def test_an_empty_server_can_still_be_listened_to() -> None:
         assert agreed == {}
 
 
-@every_revision
-async def test_each_thing_registered_adds_its_capability(revision: str) -> None:
-    """DISC-1, TOOL-1."""
-    app = bare()
-    app.add_tool(lambda: "a", name="a")
-    async with TappedClient(app, revision=revision) as client:
-        assert client.server_capabilities == {"tools": {"listChanged": True}}
-
-
 async def test_a_list_that_became_empty_is_no_longer_advertised() -> None:
     """DISC-1."""
-    app = bare()
-    app.add_tool(lambda: "a", name="a")
+    app = with_tool()
     async with AsyncTestClient(app) as client:
         app.remove_tool("a")
         with pytest.raises(MethodNotFound):
@@ -174,136 +156,79 @@ async def test_hints_for_caches_default_to_none_and_private() -> None:
         assert (result["ttlMs"], result["cacheScope"]) == (0, "private")
 
 
-# --- the beginning --------------------------------------------------------------------------------
+# --- changes --------------------------------------------------------------------------------------
 
 
 async def test_changes_wait_for_the_client_to_be_initialized() -> None:
     """LIFE-6: queued, then sent, and each of them once."""
     app = bare()
-    async with session_of(app) as (session, ears):
-        session.receive(initialize())
-        app.add_tool(lambda: "a", name="a")
-        app.add_tool(lambda: "b", name="b")
+    async with talking_to(app) as talk, talking_to(app) as silent:
+        talk.send(initialize())
+        for name in "abc":
+            app.add_tool(lambda: "a", name=name)
         await turns()
-        assert ears.methods == []
-        session.receive(INITIALIZED)
-        await ears.wait(2)
-        assert ears.methods == ["notifications/tools/list_changed"]
-
-
-async def test_a_client_that_has_said_nothing_is_told_nothing() -> None:
-    """LIFE-6."""
-    app = bare()
-    async with session_of(app) as (_, ears):
-        app.add_tool(lambda: "a", name="a")
+        assert talk.ears.methods == []
+        talk.send(notification("notifications/initialized"))
+        await talk.ears.wait(2)
         await turns()
-        assert ears.messages == []
+        assert talk.ears.methods == ["notifications/tools/list_changed"]
+        assert silent.ears.messages == []
 
 
-# --- changes --------------------------------------------------------------------------------------
-
-
-async def test_every_session_is_told_of_a_change() -> None:
-    """TOOL-14."""
-    app = bare()
-    async with session_of(app) as (one, first), session_of(app) as (other, second):
-        for session in (one, other):
-            session.receive(initialize())
-            session.receive(INITIALIZED)
-        app.add_prompt(lambda: "a", name="a")
-        for ears in (first, second):
-            await ears.wait(2)
-            assert ears.methods == ["notifications/prompts/list_changed"]
-
-
-async def test_only_the_session_that_subscribed_is_told() -> None:
-    """RES-10."""
+def with_resource() -> MCPKit[Any]:
     app = bare()
     app.add_resource(lambda: "a", "a://b", name="a")
-    async with session_of(app) as (one, first), session_of(app) as (other, second):
-        for session in (one, other):
-            session.receive(initialize())
-            session.receive(INITIALIZED)
-        one.receive(request(1, "resources/subscribe", uri="a://b"))
-        app.changed("a://b")
-        await first.wait(3)
-        await turns()
-        assert first.methods == ["notifications/resources/updated"]
-        assert second.methods == []
+    return app
 
 
-async def test_a_subscription_ends_with_its_session() -> None:
-    """RES-10."""
-    app = bare()
-    app.add_resource(lambda: "a", "a://b", name="a")
-    async with session_of(app) as (session, ears):
-        session.receive(initialize())
-        session.receive(INITIALIZED)
-        session.receive(request(1, "resources/subscribe", uri="a://b"))
-        await session.aclose()
-        app.changed("a://b")
-        await turns()
-        assert ears.methods == []
+SUBSCRIBE = request(1, "resources/subscribe", uri="a://b")
 
 
-async def test_many_changes_at_once_are_one_notification() -> None:
-    app = bare()
-    async with session_of(app) as (session, ears):
-        session.receive(initialize())
-        session.receive(INITIALIZED)
-        for number in range(20):
-            app.add_tool(lambda: "a", name=f"t{number}")
-        await ears.wait(2)
-        await turns()
-        assert ears.methods == ["notifications/tools/list_changed"]
-
-
-async def test_a_change_is_told_once() -> None:
-    app = bare()
-    app.add_resource(lambda: "a", "a://b", name="a")
-    async with session_of(app) as (session, ears):
-        session.receive(initialize())
-        session.receive(INITIALIZED)
-        session.receive(request(1, "resources/subscribe", uri="a://b"))
+async def test_lists_are_for_every_session_and_resources_for_subscribers() -> None:
+    """TOOL-14, RES-10: also after the end of another session."""
+    app = with_resource()
+    async with talking_to(app) as one, talking_to(app) as other, talking_to(app) as ended:
+        for talk in (one, other, ended):
+            talk.open()
+        for talk in (one, ended):
+            talk.send(SUBSCRIBE)
+        await ended.session.aclose()
         app.changed("a://b")
         app.list_changed("prompts")
-        await ears.wait(4)
+        await one.ears.wait(3)
         app.list_changed("prompts")
-        await ears.wait(5)
+        await one.ears.wait(4)
         await turns()
-        assert sorted(ears.methods) == [
-            "notifications/prompts/list_changed",
-            "notifications/prompts/list_changed",
-            "notifications/resources/updated",
-        ]
+        told = ["notifications/prompts/list_changed"] * 2
+        assert other.ears.methods == told
+        assert sorted(one.ears.methods) == [*told, "notifications/resources/updated"]
+        assert ended.ears.methods == []
 
 
 async def test_a_change_may_be_announced_from_any_thread() -> None:
-    app = bare()
-    app.add_resource(lambda: "a", "a://b", name="a")
-    async with session_of(app) as (session, ears):
-        session.receive(initialize())
-        session.receive(INITIALIZED)
-        session.receive(request(1, "resources/subscribe", uri="a://b"))
+    app = with_resource()
+    async with talking_to(app) as talk:
+        talk.open()
+        talk.send(SUBSCRIBE)
         thread = threading.Thread(target=app.changed, args=["a://b"])
         thread.start()
-        await ears.wait(3)
+        await talk.ears.wait(2)
         thread.join(PATIENCE)
-        assert ears.methods == ["notifications/resources/updated"]
+        assert talk.ears.methods == ["notifications/resources/updated"]
 
 
-async def test_each_era_is_told_in_its_own_way() -> None:
+def listen_to(id: int | str, **filters: Any) -> Message:
+    return announced(id, "subscriptions/listen", notifications=filters)
+
+
+async def test_each_era_is_notified_in_its_own_way() -> None:
     """SUB-4, TOOL-14: a stream beside a handshake, on one connection."""
-    app = bare()
-    app.add_tool(lambda: "a", name="a")
-    async with session_of(app) as (session, ears):
-        session.receive(initialize())
-        session.receive(INITIALIZED)
-        wanted = {"toolsListChanged": True}
-        session.receive(request(9, "subscriptions/listen", notifications=wanted, _meta=ENVELOPE))
+    app = with_tool()
+    async with talking_to(app) as talk:
+        talk.open()
+        talk.send(listen_to(9, toolsListChanged=True))
         app.add_tool(lambda: "b", name="b")
-        await ears.wait(4)
-        plain, tagged = ears.messages[2:]
+        _, plain, tagged = await talk.ears.wait(3)
         assert "params" not in plain
         assert tagged["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": 9}
 
@@ -311,11 +236,10 @@ async def test_each_era_is_told_in_its_own_way() -> None:
 @pytest.mark.parametrize("announce", [True, False])
 async def test_the_server_ends_a_stream(announce: bool) -> None:
     """SUB-6, SUB-7, SUB-4, CANC-7."""
-    app = bare()
-    async with session_of(app) as (session, ears):
-        session.receive(request("s", "subscriptions/listen", notifications={}, _meta=ENVELOPE))
-        session.end_listens(announce=announce)
-        acknowledged, *cancelled, result = ears.messages
+    async with talking_to(bare()) as talk:
+        talk.send(listen_to("s"))
+        talk.session.end_listens(announce=announce)
+        acknowledged, *cancelled, result = talk.ears.messages
         assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
         assert [each["params"]["requestId"] for each in cancelled] == ["s"] * announce
         meta = result["result"]["_meta"]
@@ -327,30 +251,25 @@ async def test_the_number_of_streams_is_bounded() -> None:
     """SEC-17."""
     app = bare()
     app.server.settings = app.server.settings._replace(max_subscriptions=2)
-    async with session_of(app) as (session, ears):
-        for id in range(3):
-            session.receive(request(id, "subscriptions/listen", notifications={}, _meta=ENVELOPE))
-        assert ears.messages[-1]["error"]["code"] == InvalidRequest.CODE
+    async with talking_to(app) as talk:
+        talk.send(*map(listen_to, range(3)))
+        assert talk.ears.messages[-1]["error"]["code"] == InvalidRequest.CODE
 
 
 # --- log levels -----------------------------------------------------------------------------------
 
 
-def talking() -> MCPKit[Any]:
-    app = bare()
+@every_handshake
+@pytest.mark.parametrize(("first", "count"), [("info", 1), ("warning", 0)])
+async def test_a_level_is_that_of_one_session(revision: str, first: LogLevel, count: int) -> None:
+    """LOG-2, LOG-3: per session, not per process; at first it is the app's."""
+    app = bare(log_level=first)
 
     @app.tool
     async def speak(ctx: Context) -> str:
         ctx.info("words")
         return "said"
 
-    return app
-
-
-@every_handshake
-async def test_a_level_is_that_of_one_session(revision: str) -> None:
-    """LOG-2: per session, not per process."""
-    app = talking()
     async with (
         TappedClient(app, revision=revision) as quiet,
         TappedClient(app, revision=revision) as loud,
@@ -359,138 +278,90 @@ async def test_a_level_is_that_of_one_session(revision: str) -> None:
         await quiet.call_tool("speak")
         await loud.call_tool("speak")
         assert len(quiet.told("notifications/message")) == 0
-        assert len(loud.told("notifications/message")) == 1
-
-
-async def test_the_first_level_is_the_apps() -> None:
-    """LOG-3."""
-    app: MCPKit[Any] = MCPKit("quiet", log_level="warning")
-
-    @app.tool
-    async def speak(ctx: Context) -> str:
-        ctx.info("words")
-        return "said"
-
-    async with TappedClient(app, revision=HANDSHAKE[-1]) as client:
-        await client.call_tool("speak")
-        assert client.told("notifications/message") == []
+        assert len(loud.told("notifications/message")) == count
 
 
 # --- how much at once -----------------------------------------------------------------------------
 
 
+def gated(running: int) -> tuple[MCPKit[Any], Gate]:
+    app, gate = bare(max_in_flight=running), Gate()
+
+    @app.tool
+    async def wait(text: str = "") -> str:
+        return await gate.pass_through()
+
+    return app, gate
+
+
+def call(id: int, **arguments: Any) -> Message:
+    return request(id, "tools/call", name="wait", arguments=arguments)
+
+
 async def test_no_more_than_the_limit_run_and_the_rest_wait() -> None:
-    app: MCPKit[Any] = MCPKit("limited", max_in_flight=2)
-    gate = Gate()
-    app.add_tool(gate.pass_through)
-    async with AsyncTestClient(app) as client:
-        answers: list[str] = []
-
-        async def call() -> None:
-            answers.append((await client.call_tool("pass_through")).text)
-
-        with anyio.fail_after(PATIENCE):
-            async with anyio.create_task_group() as group:
-                for _ in range(6):
-                    group.start_soon(call)
-                await gate.wait_for(2)
-                gate.open()
+    """PING-1, CANC-1: a ping does not wait; a request that waits can be cancelled."""
+    app, gate = gated(2)
+    async with talking_to(app) as talk:
+        talk.open()
+        talk.send(*map(call, range(6)))
+        await gate.wait_for(2)
+        talk.send(request(9, "ping"), cancelled(4))
+        assert [each["id"] for each in talk.ears.messages] == [9]
+        gate.open()
+        await talk.ears.wait(6)
         assert gate.most == 2
-        assert answers == ["through"] * 6
-
-
-async def test_ping_does_not_wait_for_the_limit() -> None:
-    """PING-1."""
-    app: MCPKit[Any] = MCPKit("limited", max_in_flight=1)
-    gate = Gate()
-    app.add_tool(gate.pass_through)
-    async with session_of(app) as (session, ears):
-        session.receive(initialize())
-        for id in (1, 2):
-            session.receive(request(id, "tools/call", name="pass_through"))
-        session.receive(request(3, "ping"))
-        assert ears.messages[1]["id"] == 3
+        assert sorted(each["id"] for each in talk.ears.messages) == [0, 1, 2, 3, 5, 9]
 
 
 async def test_nothing_begins_for_a_client_that_does_not_keep_up() -> None:
-    app = bare()
-    app.add_tool(lambda: "a", name="a", inline=True)
-    async with session_of(app) as (session, ears):
-        ears.congested = True
-        session.receive(request(1, "tools/call", name="a", _meta=ENVELOPE))
+    async with talking_to(with_tool()) as talk:
+        talk.ears.congested = True
+        talk.send(announced(1, "tools/call", name="a"))
         await turns()
-        assert ears.messages == []
-        ears.congested = False
-        session.start_waiting()
-        await ears.wait(1)
-        assert ears.messages[0]["id"] == 1
-
-
-async def test_a_request_that_waits_can_be_cancelled() -> None:
-    """CANC-1."""
-    app: MCPKit[Any] = MCPKit("limited", max_in_flight=1)
-    gate = Gate()
-    app.add_tool(gate.pass_through)
-    async with session_of(app) as (session, ears):
-        session.receive(initialize())
-        for id in (1, 2, 3):
-            session.receive(request(id, "tools/call", name="pass_through"))
-        cancelled = {"method": "notifications/cancelled", "params": {"requestId": 2}}
-        session.receive(json.dumps({"jsonrpc": "2.0", **cancelled}).encode())
-        gate.open()
-        await ears.wait(3)
-        assert [each["id"] for each in ears.messages] == [0, 1, 3]
+        assert talk.ears.messages == []
+        talk.ears.congested = False
+        talk.session.start_waiting()
+        await talk.ears.wait(1)
+        assert talk.ears.messages[0]["id"] == 1
 
 
 async def test_relief_is_reported_once_fewer_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading pauses while too much waits."""
     monkeypatch.setattr("mcpkit._server.session.MAX_WAITING", 1)
-    app: MCPKit[Any] = MCPKit("limited", max_in_flight=1)
-    gate = Gate()
-    app.add_tool(gate.pass_through)
-    async with session_of(app) as (session, ears):
+    app, gate = gated(1)
+    async with talking_to(app) as talk:
         relieved = anyio.Event()
-        session.on_writable = relieved.set
-        session.receive(initialize())
-        for id in (1, 2):
-            session.receive(request(id, "tools/call", name="pass_through"))
-        assert session.is_full
+        talk.session.on_writable = relieved.set
+        talk.open()
+        talk.send(call(1), call(2))
+        assert talk.session.is_full
         gate.open()
-        await ears.wait(3)
+        await talk.ears.wait(2)
         with anyio.fail_after(PATIENCE):
             await relieved.wait()
-        assert not session.is_full
+        assert not talk.session.is_full
 
 
 async def test_relief_is_reported_once_less_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few requests may be as large as many others."""
     monkeypatch.setattr("mcpkit._server.session.MAX_WAITING_BYTES", 2000)
     monkeypatch.setattr("mcpkit._server.session._BYTES_WHILE_ASKING", 2)
-    app: MCPKit[Any] = MCPKit("limited", max_in_flight=1)
-    gate = Gate()
-
-    @app.tool
-    async def passing(text: str) -> str:
-        await gate.pass_through()
-        return text
-
-    async with session_of(app) as (session, ears):
+    app, gate = gated(1)
+    async with talking_to(app) as talk:
+        session = talk.session
         relieved = anyio.Event()
         session.on_writable = relieved.set
-        session.receive(initialize())
-        for id in (1, 2):
-            arguments = {"text": "x" * 1500}
-            session.receive(request(id, "tools/call", name="passing", arguments=arguments))
+        talk.open()
+        talk.send(*(call(id, text="x" * 1500) for id in (1, 2)))
         assert not session.is_full
-        for id in (3, 4, 5):
-            session.receive(request(id, "tools/call", name="passing", arguments=arguments))
+        talk.send(*(call(id, text="x" * 1500) for id in (3, 4, 5)))
         assert session.is_full
-        assert ears.messages[1]["id"] == 5
-        assert "waiting" in ears.messages[1]["error"]["message"]
-        cancelled = {"method": "notifications/cancelled", "params": {"requestId": 4}}
-        session.receive(json.dumps({"jsonrpc": "2.0", **cancelled}).encode())
+        (rejected,) = talk.ears.messages
+        assert rejected["id"] == 5
+        assert "waiting" in rejected["error"]["message"]
+        talk.send(cancelled(4))
         gate.open()
-        await ears.wait(5)
+        await talk.ears.wait(4)
         with anyio.fail_after(PATIENCE):
             await relieved.wait()
         assert not session.is_full
@@ -503,15 +374,20 @@ async def test_relief_is_reported_once_less_waits(monkeypatch: pytest.MonkeyPatc
 async def test_the_reference_stands_beside_the_traceback_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """ERR-6."""
+    """ERR-6: what is meant for the model is not logged."""
     app = bare()
 
     @app.tool
     def crash() -> str:
         raise RuntimeError("the password is swordfish")
 
+    @app.tool
+    def complain() -> str:
+        raise ToolError("no such town")
+
     with caplog.at_level(logging.ERROR, logger="mcpkit"):
         async with AsyncTestClient(app) as client:
+            await client.call_tool("complain")
             result = await client.call_tool("crash")
     found = re.search(r"reference ([0-9a-f]{8})", result.text)
     assert found is not None
@@ -519,20 +395,6 @@ async def test_the_reference_stands_beside_the_traceback_in_the_log(
     assert found[1] in record.getMessage()
     assert record.exc_info is not None
     assert "swordfish" in str(record.exc_info[1])
-
-
-async def test_an_error_meant_for_the_model_is_not_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    app = bare()
-
-    @app.tool
-    def complain() -> str:
-        raise ToolError("no such town")
-
-    async with AsyncTestClient(app) as client:
-        await client.call_tool("complain")
-    assert not [each for each in caplog.records if each.name.startswith("mcpkit")]
 
 
 # --- lifespan -------------------------------------------------------------------------------------
@@ -591,19 +453,17 @@ async def test_closing_cancels_what_runs_and_waits_for_its_clean_up() -> None:
                 cleaned = True
         return "unreachable"
 
-    async with session_of(app) as (session, ears):
-        session.receive(request(1, "tools/call", name="hold", _meta=ENVELOPE))
+    async with talking_to(app) as talk:
+        talk.send(announced(1, "tools/call", name="hold"))
         with anyio.fail_after(PATIENCE):
             await started.wait()
-            await session.aclose()
+            await talk.session.aclose()
         assert cleaned
-        assert ears.messages == []
+        assert talk.ears.messages == []
 
 
 async def test_a_client_that_left_gets_no_answers() -> None:
-    app = bare()
-    app.add_tool(lambda: "a", name="a")
-    client = AsyncTestClient(app)
+    client = AsyncTestClient(with_tool())
     async with client:
         pass
     with pytest.raises(ConnectionClosed):
@@ -617,11 +477,9 @@ async def test_a_handler_that_exits_leaves_the_session_alive() -> None:
     async def leave() -> str:
         raise SystemExit(3)
 
-    async with session_of(app) as (session, ears):
-        session.receive(request(1, "tools/call", name="leave", _meta=ENVELOPE))
-        session.receive(request(2, "tools/list", _meta=ENVELOPE))
-        await ears.wait(2)
-        answers = {each["id"]: each for each in ears.messages}
+    async with talking_to(app) as talk:
+        talk.send(announced(1, "tools/call", name="leave"), announced(2, "tools/list"))
+        answers = {each["id"]: each for each in await talk.ears.wait(2)}
         assert answers[1]["error"]["code"] == -32603
         assert "tools" in answers[2]["result"]
 
@@ -641,13 +499,12 @@ async def test_a_handler_in_a_thread_can_see_that_it_is_cancelled() -> None:
             noticed.set()
         return "done"
 
-    async with session_of(app) as (session, ears):
-        session.receive(request(1, "tools/call", name="work", _meta=ENVELOPE))
+    async with talking_to(app) as talk:
+        talk.send(announced(1, "tools/call", name="work"))
         assert await anyio.to_thread.run_sync(started.wait, PATIENCE)
-        cancelled = {"method": "notifications/cancelled", "params": {"requestId": 1}}
-        session.receive(json.dumps({"jsonrpc": "2.0", **cancelled}).encode())
+        talk.send(cancelled(1))
         assert await anyio.to_thread.run_sync(noticed.wait, PATIENCE)
-        assert ears.messages == []
+        assert talk.ears.messages == []
 
 
 # --- slow readers ---------------------------------------------------------------------------------
@@ -658,7 +515,6 @@ async def test_notifications_are_left_out_for_a_client_that_does_not_keep_up(
 ) -> None:
     """LOG-8, PROG-5: answers are sent all the same; what is left out is not even written."""
     app = bare()
-    deaf = Ears()
     written: list[Any] = []
 
     def count(method: str, params: Any = None) -> bytes:
@@ -666,22 +522,20 @@ async def test_notifications_are_left_out_for_a_client_that_does_not_keep_up(
         return notification_text(method, params)
 
     monkeypatch.setattr("mcpkit._server.session.notification_text", count)
+    async with talking_to(app) as talk:
 
-    @app.tool
-    async def chatter(ctx: Context) -> str:
-        ctx.info("heard")
-        deaf.congested = True
-        for number in range(10):
-            ctx.info(number)
-        return "said"
+        @app.tool
+        async def chatter(ctx: Context) -> str:
+            ctx.info("heard")
+            talk.ears.congested = True
+            for number in range(10):
+                ctx.info(number)
+            return "said"
 
-    async with open_loop() as loop:
-        session = Session(app.server, deaf, loop)
-        level = {**ENVELOPE, "io.modelcontextprotocol/logLevel": "debug"}
-        session.receive(request(1, "tools/call", name="chatter", _meta=level))
-        await deaf.wait(2)
-        await session.aclose()
-    assert [each.get("id") for each in deaf.messages] == [None, 1]
+        level = {"io.modelcontextprotocol/logLevel": "debug"}
+        talk.send(announced(1, "tools/call", name="chatter", _meta=level))
+        await talk.ears.wait(2)
+    assert [each.get("id") for each in talk.ears.messages] == [None, 1]
     assert written == ["heard"]
     assert len([each for each in caplog.records if "keep up" in each.getMessage()]) == 1
 
@@ -698,7 +552,6 @@ def test_an_app_and_its_settings_have_the_same_defaults() -> None:
     }
 
 
-@pytest.mark.anyio
 async def test_calls_that_are_given_up_do_not_pile_up_threads() -> None:
     """A thread holds its place until it ends, although its call was cancelled long before."""
     app: MCPKit = MCPKit("threads", max_threads=2)
