@@ -77,17 +77,15 @@ class Channel:
         """
 
     def reserve(self, size: int, request: Request) -> None:
-        """Count bytes that are kept for the client from now on; fewer than 0 are given back.
+        """Count bytes that are kept for the client; fewer than 0 are given back.
 
-        Raises:
-            ProtocolError: The client has reached its limit.
+        Raises `ProtocolError` if the client has reached its limit.
         """
 
     def wait_for_client(self, request: Request) -> Callable[[], None]:
-        """Note that a request waits for its client; the function that is returned ends that.
+        """Note that a request waits for its client; the result ends that.
 
-        Raises:
-            InputRequestError: Too many requests wait for their clients.
+        Raises `InputRequestError` if too many requests wait for their clients.
         """
         return do_nothing
 

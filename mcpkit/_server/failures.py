@@ -30,11 +30,9 @@ from mcpkit.tools import Tool
 
 
 async def error_result(tool: Tool, context: Context[Any], error: BaseException) -> Rendered:
-    """Return the result that tells a model about an exception (TOOL-7, TOOL-8).
+    """Return the result that shows a model an exception (TOOL-7, TOOL-8).
 
-    Raises:
-        ProtocolError: The client has to act on the error's code.
-        BaseException: The exception is not an `Exception`.
+    Raises those that are not for a model: a `ProtocolError` whose code the client has to act on.
     """
     error = unwrap(error)
     if not isinstance(error, Exception):
@@ -137,10 +135,7 @@ def internal_error(
 
 
 def _is_result(error: ProtocolError, request: Request) -> bool:
-    """Return True if the client cannot act on an error's code: a tool's result tells the model.
-
-    See S2C-5.
-    """
+    """Return True if the client cannot act on an error's code, and the model sees it (S2C-5)."""
     if request.revision.client_asks == "result":
         return False
     if isinstance(error, UrlElicitationRequired):

@@ -34,11 +34,7 @@ MAX_URI: Final = 64 * 1024
 
 
 def uri_of(params: Mapping[str, Any]) -> str:
-    """Return the ``uri`` in the params of a request.
-
-    Raises:
-        InvalidParams: It is missing, not a string, or too long.
-    """
+    """Return the ``uri`` of a request; `InvalidParams` if it is missing or invalid."""
     uri = params.get("uri")
     if not isinstance(uri, str):
         raise InvalidParams('"uri" must be a string')
@@ -47,11 +43,7 @@ def uri_of(params: Mapping[str, Any]) -> str:
 
 
 def check_uri(uri: str) -> None:
-    """Check the length of a URI before it is looked up.
-
-    Raises:
-        InvalidParams: It is too long.
-    """
+    """Raise `InvalidParams` if a URI is too long to be looked up."""
     if len(uri) > MAX_URI:
         raise InvalidParams(f"A URI is longer than {MAX_URI} characters")
 
@@ -153,10 +145,9 @@ class Registry:
     # --- changing ---------------------------------------------------------------------------------
 
     def add(self, item: Tool | Resource | ResourceTemplate | Prompt) -> None:
-        """Add an entry, here and to the registries that include this one.
+        """Add an entry, here and to the registries that include this one, or nowhere.
 
-        Raises:
-            RegistrationError: Its name or URI is taken, here or there; it is added nowhere.
+        Raises `RegistrationError` if its name or URI is taken.
         """
         listing = item.listing
         with self._changing:
@@ -187,8 +178,7 @@ class Registry:
     ) -> None:
         """Include the entries of another registry, now and in future; see `_Inclusion`.
 
-        Raises:
-            RegistrationError: A name or URI is taken, or this one is included in the other one.
+        Raises `RegistrationError` if a name is taken, or this one is included in the other one.
         """
         inclusion = _Inclusion(self, prefix, scopes)
         if inclusion.leads_to(other):
@@ -211,10 +201,9 @@ class Registry:
             inclusion.into.add_provider(provider)
 
     def remove(self, kind: ListKind, key: str) -> None:
-        """Remove the tool or prompt of this name, or the resource or template of this URI.
+        """Remove the tool or prompt of a name, or the resource or template of a URI.
 
-        Raises:
-            KeyError: There is none.
+        Raises `KeyError` if there is none.
         """
         with self._changing:
             for listing in _TABLES:
@@ -301,17 +290,9 @@ class Registry:
         context: Context[Any],
         view: View | None = None,
     ) -> Page | Awaitable[Page]:
-        """Return a page of a list.
+        """Return a page of at most `size` entries of a list, those that a view shows.
 
-        Args:
-            listing: The list.
-            cursor: The cursor from the page before; None for the first.
-            size: The largest number of entries; None: all on one page.
-            context: The context of the request.
-            view: The view that selects the entries; None: all.
-
-        Raises:
-            InvalidParams: The cursor is not one of ours (PAGE-3).
+        Raises `InvalidParams` if the cursor is not one of ours (PAGE-3).
         """
         if self.providers and listing == "resources":
             return self._provided_page(cursor, size, context, view)

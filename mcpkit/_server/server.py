@@ -130,11 +130,7 @@ class Server:
         return self._sealers[purpose]
 
     async def read_resource(self, uri: str, context: Context[Any]) -> ResourceResult:
-        """Read the resource at a URI.
-
-        Raises:
-            ResourceNotFound: There is none, or its handler says so.
-        """
+        """Read the resource at a URI; `ResourceNotFound` if there is none."""
         found = self.catalog.resource(uri)
         if found is None:
             raise ResourceNotFound(uri)

@@ -393,11 +393,7 @@ class Session(RunHost):
         return {}
 
     def end_listens(self, *, announce: bool) -> None:
-        """End every stream of changes from this side (SUB-6).
-
-        Args:
-            announce: Also send ``notifications/cancelled`` for it, as stdio wants (SUB-7).
-        """
+        """End every stream of changes (SUB-6), if `announce` with a notification too (SUB-7)."""
         if self._subscriptions is not None:
             for request, tag in self._subscriptions.end_listens(announce=announce):
                 if self._connection.is_in_flight(request):

@@ -229,14 +229,7 @@ class Subscriptions:
                 self._tasks.unfollow(id, self)
 
     def end_listens(self, *, announce: bool) -> list[tuple[Request, Mapping[str, Any]]]:
-        """End every stream of changes from this side (SUB-6).
-
-        Args:
-            announce: Also send ``notifications/cancelled`` for it, as stdio wants (SUB-7).
-
-        Returns:
-            The request of each, and the ``_meta`` of its result.
-        """
+        """End every stream of changes; return its request, and the ``_meta`` of its result."""
         streams = list(self._streams.items())
         for request, _ in streams:
             self.forget(request)

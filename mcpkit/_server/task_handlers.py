@@ -76,8 +76,7 @@ def create_task_if_requested(
 ) -> Awaitable[Encoded | Rendered] | None:
     """Return the result of a call that creates a task; None if the call runs the tool itself.
 
-    Raises:
-        ProtocolError: The tool cannot be called in this way (TASKL-3, TASKX-3).
+    Raises `ProtocolError` if the tool cannot be called in this way (TASKL-3, TASKX-3).
     """
     request = context.request
     if context.backend.task is not None:

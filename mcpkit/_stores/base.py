@@ -126,11 +126,7 @@ class RecordStore(ABC, Generic[R]):
         return (await self._find([id])).get(id)
 
     async def change(self, id: str, edit: Edit[R]) -> R | None:
-        """Return the changed record, or None if the change does not apply.
-
-        Raises:
-            KeyError: There is no such record.
-        """
+        """Return the changed record, or None if it does not apply; `KeyError` if it is gone."""
         return (await self._edit([id], edit))[id]
 
     async def keep(self, ids: Collection[str], renew: Edit[R]) -> Sequence[R]:

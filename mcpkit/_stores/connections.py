@@ -87,12 +87,7 @@ class Connections(Generic[C, W]):
         return f"{self._name}{next(self._numbers)}"
 
     async def open(self) -> None:
-        """Connect.
-
-        Raises:
-            StoreUnavailable: The server cannot be reached, or used; the message says why.
-            RuntimeError: This is not asyncio.
-        """
+        """Connect; `StoreUnavailable` says why that fails."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -118,8 +113,7 @@ class Connections(Generic[C, W]):
     async def do(self, work: W) -> Any:
         """Do work, once or more than once, and return its result.
 
-        Raises:
-            StoreUnavailable: The server did not answer in time. It may have done the work.
+        Raises `StoreUnavailable` if the server does not answer in time; it may have done the work.
         """
         if not self.is_open:
             raise StoreUnavailable(f"{self.server}: it is closed")
@@ -192,10 +186,8 @@ class Connections(Generic[C, W]):
     ) -> None:
         """Use another connection in the background, and reconnect when it is lost.
 
-        `use` does not return; `reconnected` is called after each reconnection.
-
-        Raises:
-            StoreUnavailable: The first attempt to connect failed.
+        `use` does not return; `reconnected` is called after each reconnection. Raises
+        `StoreUnavailable` if the first attempt to connect fails.
         """
         first = await self._once(connect)
 

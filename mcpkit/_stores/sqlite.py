@@ -199,11 +199,7 @@ class SqliteStore(RecordStore[R]):
     # --- records ----------------------------------------------------------------------------------
 
     def peek(self, codec: Codec[R], id: str) -> R | None:
-        """Return a record without opening the store; None too if there is no file.
-
-        Raises:
-            StoreUnavailable: The file cannot be used.
-        """
+        """Return a record without opening the store; None too if there is no file."""
         self._codec = codec
         if not os.path.exists(self.path):
             return None

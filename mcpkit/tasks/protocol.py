@@ -69,11 +69,7 @@ def may_list_tasks(request: Request) -> bool:
 
 
 def requested_ttl(task: object) -> float | None:
-    """Return the seconds of ``task.ttl`` in the params of a call; None if there is none.
-
-    Raises:
-        InvalidParams: ``task`` is not an object, or ``ttl`` not a number of milliseconds.
-    """
+    """Return the seconds of ``task.ttl`` in the params of a call; None if there is none."""
     if not is_object(task):
         raise InvalidParams('"task" must be an object')
     ttl = task.get("ttl")

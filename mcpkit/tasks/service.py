@@ -139,11 +139,7 @@ class TaskService:
     # --- opening and closing ----------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Run the tasks that are due in the store.
-
-        Raises:
-            ImportError: The library of the database is not installed.
-        """
+        """Run the tasks that are due in the store; `ImportError` if its library is missing."""
         store = self._make_store()  # which reports a missing library now
         self._make_store = lambda: store
         self._cancel.append(self.loop.start(self._open_when_available()))
@@ -159,11 +155,7 @@ class TaskService:
                 return
 
     async def store(self) -> TaskStore:
-        """Return the store, which is open.
-
-        Raises:
-            StoreUnavailable: It cannot be used.
-        """
+        """Return the store, which is open; `StoreUnavailable` if it cannot be used."""
         if self._store is not None:
             return self._store
         opened = self._opened
@@ -231,6 +223,7 @@ class TaskService:
         return self._store is not None and self._store.is_shared
 
     # --- operations of clients --------------------------------------------------------------------
+    # They raise a `ProtocolError` while the store is unavailable.
 
     def owner_of(self, request: Request) -> str:
         """Return the owner of the tasks of a request."""
@@ -249,17 +242,9 @@ class TaskService:
     ) -> Task:
         """Make a task of a call.
 
-        Args:
-            tool_name: The tool that is called.
-            arguments: As they were sent.
-            request: The call.
-            ttl, tool_ttl: Seconds for which the client, and the tool, want the task to be stored.
-            given: Answers that came with the call, by key: the fingerprint of the question, and the
-                result.
-
-        Raises:
-            ProtocolError: There are too many tasks, the arguments are too long, or the store is
-                unavailable.
+        `ttl` and `tool_ttl` are the seconds for which the client, and the tool, want it to be
+        stored; `given` are the answers that came with the call, by key: the fingerprint of the
+        question, and the result.
         """
         origin, principal, stored_principal = request.origin, request.principal, None
         if principal is not None:
@@ -307,11 +292,9 @@ class TaskService:
         return task
 
     async def get(self, id: str, owner: str, *, polled: bool = False) -> Task:
-        """Return a task; `polled` counts this as a poll of the client.
+        """Return a task; `polled` counts this as a poll of the client (TASKX-17).
 
-        Raises:
-            InvalidParams: There is none, it has expired, or it has another owner (TASKL-12).
-            ProtocolError: The client polls far too often, or the store is unavailable (TASKX-17).
+        Raises `InvalidParams` if there is none, or it has another owner (TASKL-12).
         """
         if polled and self._polls.take(id):
             interval = f"{self.settings.poll_interval:g} s"
@@ -323,11 +306,7 @@ class TaskService:
         return task
 
     async def answer(self, id: str, owner: str, answers: Mapping[str, bytes]) -> None:
-        """Answer questions of a task. Answers without an open question are ignored (TASKX-9).
-
-        Raises:
-            ProtocolError: As `get`.
-        """
+        """Answer questions of a task. Answers without an open question are ignored (TASKX-9)."""
         task = await self.get(id, owner)
         sealed = {key: self.seal(answers[key]) for key in task.open if key in answers}
         size = sum(map(len, [*sealed.values(), *task.answers.values()]))
@@ -336,24 +315,13 @@ class TaskService:
         await self._change_as_client(id, lambda task, now: record.answer(task, sealed, now))
 
     async def cancel(self, id: str, owner: str) -> tuple[Task, bool]:
-        """Cancel a task.
-
-        Returns:
-            The task, and False if it had ended already.
-
-        Raises:
-            ProtocolError: As `get`.
-        """
+        """Cancel a task; return it, and False if it had ended already."""
         task = await self.get(id, owner)
         changed = await self._change_as_client(id, record.cancel)
         return (task, False) if changed is None else (changed, True)
 
     async def list(self, owner: str, after: Position | None, limit: int) -> Sequence[Task]:
-        """Return tasks of an owner, the oldest first.
-
-        Raises:
-            ProtocolError: The store is unavailable.
-        """
+        """Return tasks of an owner, the oldest first."""
         async with self._reached() as store:
             return await store.list(owner, after, limit)
 
@@ -373,12 +341,7 @@ class TaskService:
             raise InternalError(_UNAVAILABLE) from error
 
     async def change(self, id: str, edit: Change) -> Task | None:
-        """Change a task, and notify its listeners.
-
-        Raises:
-            KeyError: There is none.
-            StoreUnavailable: The store cannot be used.
-        """
+        """Change a task, and notify its listeners; `KeyError` if there is none."""
         store = await self.store()
         changed = await store.change(id, edit)
         if changed is not None:

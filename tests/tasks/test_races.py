@@ -26,19 +26,15 @@ from mcpkit.tasks.record import Task
 from mcpkit.tasks.service import TaskService, TaskWaiter
 from mcpkit.tasks.store import CODEC, add, claim, close
 from mcpkit.testing import AsyncTestClient
-from tests.asking.conftest import Asked, accept
+from tests.asking.conftest import accept
 from tests.kit import until
 from tests.tasks.test_serving import (
     PATIENCE,
     QUICK,
-    answered,
     connected,
     make_app,
-    start,
-    text_of,
-    until_status,
 )
-from tests.tasks.wire.conftest import CORE
+from tests.tasks.wire.conftest import CORE, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -76,14 +72,14 @@ async def test_an_older_state_does_not_stop_a_newer_attempt() -> None:
     go_on = anyio.Event()
     app = make_app(go_on=go_on)
     async with connected(app) as client:
-        id = await start(client, "wait")
+        id = await client.begin("wait")
         tasks = tasks_of(app)
         await until(lambda: tasks._known())
         task = await (await tasks.store()).get(id)
         assert task is not None
         tasks.publish(replace(task, attempt=0, worker=None))
         go_on.set()
-        assert text_of(await until_status(client, id, "completed")) == "done"
+        assert text_of(await client.result(id)) == "done"
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
@@ -115,12 +111,12 @@ async def test_a_step_of_a_cancelled_handler_blocks_nothing(in_thread: bool) -> 
             ended.set()
 
     async with connected(app) as client:
-        id = await start(client, "undo_in_thread" if in_thread else "undo")
+        id = await client.begin("undo_in_thread" if in_thread else "undo")
         await until(begun.is_set)
         await client.request("tasks/cancel", {"taskId": id})
         await until(ended.is_set)
-        assert text_of(await until_status(client, await start(client, "give"), "completed")) == "x"
-        assert (await until_status(client, id, "cancelled"))["status"] == "cancelled"
+        assert text_of(await client.result(await client.begin("give"))) == "x"
+        assert (await client.until(id, "cancelled"))["status"] == "cancelled"
 
 
 @pytest.mark.parametrize("way", ["asks", "returns"])
@@ -148,10 +144,10 @@ async def test_the_end_of_a_stopped_thread_is_not_an_outcome(way: str, tmp_path:
         return app
 
     async with connected(make_app()) as client:
-        id = await start(client, "run")
+        id = await client.begin("run")
         await until(lambda: begun)
     async with connected(make_app()) as client:
-        assert text_of(await until_status(client, id, "completed", "failed")) == "done"
+        assert text_of(await client.result(id)) == "done"
 
 
 class Recording(MemoryStore[Task]):
@@ -171,10 +167,10 @@ async def test_the_lease_of_a_running_task_is_renewed() -> None:
     """Or another process would take it for lost, and begin it again."""
     store, go_on = Recording(), anyio.Event()
     async with connected(make_app(lambda: store, go_on=go_on, lease=0.06)) as client:
-        id = await start(client, "wait")
+        id = await client.begin("wait")
         await until(lambda: id in store.kept)
         go_on.set()
-        assert text_of(await until_status(client, id, "completed")) == "done"
+        assert text_of(await client.result(id)) == "done"
 
 
 # --- those who follow -----------------------------------------------------------------------------
@@ -194,8 +190,8 @@ class Follower(TaskWaiter):
 async def test_listeners_are_notified_of_changes_in_order() -> None:
     app = make_app()
     async with connected(app) as client:
-        id = await start(client, "ask")
-        await until_status(client, id, "input_required")
+        id = await client.begin("ask")
+        await client.until(id, "input_required")
         tasks = tasks_of(app)
         old = await (await tasks.store()).get(id)
         assert old is not None
@@ -204,9 +200,9 @@ async def test_listeners_are_notified_of_changes_in_order() -> None:
         tasks.publish(old)
         tasks.publish(replace(old, lease_expires=5.0))
         tasks.publish(replace(old, message="soon"))
-        await answered(client, id, "so")
+        await client.reply(id, accept("so"))
         tasks.publish(old)
-        await until_status(client, id, "completed")
+        await client.until(id, "completed")
         tasks.publish(old)
         asked = "input_required"
         assert follower.seen == [asked, asked, "working", "completed"]
@@ -219,12 +215,12 @@ async def test_clients_are_not_notified_of_the_tasks_of_others(tmp_path: Path) -
     heard: list[Any] = []
     app = make_app(str(tmp_path / "tasks.db"))
     async with connected(app, CORE, on_notification=lambda *each: heard.append(each)) as client:
-        id = await start(client, "ask")
+        id = await client.begin("ask")
         await until(lambda: any(each[1].get("status") == "input_required" for each in heard))
         before = len(heard)
         async with connected(make_app(str(tmp_path / "tasks.db"))) as other:
             for _ in range(5):
-                await until_status(other, await start(other, "give"), "completed")
+                await other.until(await other.begin("give"), "completed")
                 await anyio.sleep(0.03)
         assert len(heard) == before
         await client.request("tasks/cancel", {"taskId": id})
@@ -234,7 +230,7 @@ async def test_an_expired_task_has_no_listeners() -> None:
     store = Recording()
     app = make_app(lambda: store)
     async with connected(app, CORE) as client:
-        id = await start(client, "ask")
+        id = await client.begin("ask")
         tasks = tasks_of(app)
         assert id in tasks._listeners
         store.now += 30 * 24 * 3600
@@ -247,7 +243,7 @@ async def test_a_task_of_two_streams_is_followed_until_both_have_ended() -> None
     """The tasks of other clients are ignored."""
     app = make_app()
     async with connected(app) as client:
-        id = await start(client, "ask")
+        id = await client.begin("ask")
         tasks = tasks_of(app)
         async with listening(client, id), listening(client, id, *map(str, range(50))):
             await until(lambda: [*tasks._listeners] == [id])
@@ -257,13 +253,13 @@ async def test_a_task_of_two_streams_is_followed_until_both_have_ended() -> None
 async def test_a_task_that_cannot_be_unsealed_does_no_harm(tmp_path: Path) -> None:
     """SEC-8: the secret was changed."""
     async with connected(make_app(str(tmp_path / "tasks.db"), secret="s" * 32)) as client:
-        id = await start(client, "ask")
-        await until_status(client, id, "input_required")
+        id = await client.begin("ask")
+        await client.until(id, "input_required")
     async with connected(make_app(str(tmp_path / "tasks.db"), secret="t" * 32)) as client:
         async with listening(client, id):
-            await until_status(client, await start(client, "give"), "completed")
+            await client.until(await client.begin("give"), "completed")
             await client.request("tasks/cancel", {"taskId": id})
-        await until_status(client, await start(client, "give"), "completed")
+        await client.until(await client.begin("give"), "completed")
 
 
 @pytest.mark.parametrize(("level", "count"), [("debug", 4), ("warning", 2), ("error", 0)])
@@ -272,19 +268,15 @@ async def test_a_session_has_its_own_log_level(level: str, count: int) -> None:
     logged: list[Any] = []
     async with connected(make_app(), CORE, on_log=lambda *each: logged.append(each)) as client:
         await client.request("logging/setLevel", {"level": level})
-        id = await start(client, "say")
+        id = await client.begin("say")
         await client.request("tasks/result", {"taskId": id})
         assert len(logged) == count
 
 
 async def test_a_malformed_answer_is_requested_again() -> None:
-    async with Asked(make_app(), revision=CORE) as client:
+    async with connected(make_app(), CORE) as client:
         client.script({"action": "shrug"}, accept("well"))
-        id = await start(client, "ask")
-        assert (
-            text_of({"result": await client.request("tasks/result", {"taskId": id})})
-            == "yes first well"
-        )
+        assert text_of(await client.result(await client.begin("ask"))) == "yes first well"
 
 
 # --- when it begins and ends ----------------------------------------------------------------------
@@ -315,7 +307,7 @@ async def test_a_task_that_was_only_claimed_is_released_as_it_was() -> None:
     store = Slow()
     app = make_app(lambda: store)
     async with connected(app) as client:
-        id = await start(client, "give")
+        id = await client.begin("give")
         with anyio.fail_after(PATIENCE):
             await store.is_claimed.wait()
         tasks = tasks_of(app)
@@ -335,7 +327,7 @@ async def test_tasks_run_after_an_unexpected_error(
     store.go_on.set()
     store.fails = 1
     async with connected(make_app(lambda: store)) as client:
-        assert text_of(await until_status(client, await start(client, "give"), "completed")) == "x"
+        assert text_of(await client.result(await client.begin("give"))) == "x"
     assert "a record that is unreadable" in caplog.text
 
 
@@ -354,7 +346,7 @@ async def test_odd_requests_for_a_ttl(wish: float, kept: int | None) -> None:
         call = {"name": "ask", "arguments": {}, "task": {"ttl": wish}}
         made = (await client.request("tools/call", call))["task"]
         assert made["ttl"] == (kept or week)
-        assert (await client.request("tasks/get", {"taskId": made["taskId"]}))["taskId"]
+        assert (await client.state(made["taskId"]))["taskId"]
 
 
 async def test_the_answers_and_questions_of_a_task_have_a_size_limit() -> None:
@@ -368,16 +360,16 @@ async def test_the_answers_and_questions_of_a_task_have_a_size_limit() -> None:
         return "done"
 
     async with connected(app) as client:
-        id = await start(client, "ask", count=10, size=1)
-        await answered(client, id, "x" * 1400)
-        await answered(client, id, "x" * 1400)
+        id = await client.begin("ask", count=10, size=1)
+        await client.reply(id, accept("x" * 1400))
+        await client.reply(id, accept("x" * 1400))
         with pytest.raises(InvalidParams, match="more than 3000 bytes"):
-            await answered(client, id, "x" * 1400)
+            await client.reply(id, accept("x" * 1400))
         await client.request("tasks/cancel", {"taskId": id})
-        id = await start(client, "ask", count=10, size=1200)
-        await answered(client, id, "x")
-        await answered(client, id, "x")
-        error = (await until_status(client, id, "failed"))["error"]
+        id = await client.begin("ask", count=10, size=1200)
+        await client.reply(id, accept("x"))
+        await client.reply(id, accept("x"))
+        error = (await client.until(id, "failed"))["error"]
         assert error["message"] == "The questions have more than 3000 bytes"
 
 

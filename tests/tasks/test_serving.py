@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,8 @@ from mcpkit._stores.base import StoreUnavailable
 from mcpkit._stores.memory import MemoryStore
 from mcpkit.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
 from mcpkit.tasks.options import STORE
-from mcpkit.testing import AsyncTestClient
 from tests.asking.conftest import accept
-from tests.tasks.wire.conftest import CORE, EXTENSION, EXTENSIONS
+from tests.tasks.wire.conftest import CORE, EXTENSION, EXTENSIONS, Tasked, text_of
 from tests.uvicorns import listen, running
 
 pytestmark = pytest.mark.anyio
@@ -31,40 +29,8 @@ PATIENCE = 10.0
 QUICK: TaskOptions = {"poll_interval": 0.02}
 
 
-@asynccontextmanager
-async def connected(
-    app: MCPKit[Any] | str, revision: str = EXTENSION, **options: Any
-) -> AsyncGenerator[AsyncTestClient, None]:
-    declared = {"elicitation": {}, "extensions": EXTENSIONS}
-    client = AsyncTestClient(app, revision=revision, capabilities=declared, **options)
-    async with client:
-        yield client
-
-
-async def start(client: AsyncTestClient, tool: str, **arguments: Any) -> str:
-    call = {"name": tool, "arguments": arguments}
-    if client.revision == CORE:
-        return str((await client.request("tools/call", {**call, "task": {}}))["task"]["taskId"])
-    return str((await client.request("tools/call", call))["taskId"])
-
-
-async def until_status(client: AsyncTestClient, id: str, *statuses: str) -> Mapping[str, Any]:
-    with anyio.fail_after(PATIENCE):
-        while True:
-            found = await client.request("tasks/get", {"taskId": id})
-            if found["status"] in statuses:
-                return found
-            await anyio.sleep(0.02)
-
-
-async def answered(client: AsyncTestClient, id: str, value: Any) -> None:
-    asked = (await until_status(client, id, "input_required"))["inputRequests"]
-    responses = {key: accept(value) for key in asked}
-    await client.request("tasks/update", {"taskId": id, "inputResponses": responses})
-
-
-def text_of(found: Mapping[str, Any]) -> str:
-    return str(found["result"]["content"][0]["text"])
+def connected(app: MCPKit[Any] | str, revision: str = EXTENSION, **options: Any) -> Tasked:
+    return Tasked(app, revision=revision, **options)
 
 
 # --- at registration ------------------------------------------------------------------------------
@@ -159,15 +125,15 @@ def make_app(
 async def test_a_task_continues_in_another_process(tmp_path: Path) -> None:
     happened: list[str] = []
     async with connected(make_app(str(tmp_path / "tasks.db"), happened)) as client:
-        id = await start(client, "ask", word="well")
-        await until_status(client, id, "input_required")
-        done = await start(client, "ask")
-        await answered(client, done, "fine")
-        await until_status(client, done, "completed")
+        id = await client.begin("ask", word="well")
+        await client.until(id, "input_required")
+        done = await client.begin("ask")
+        await client.reply(done, accept("fine"))
+        await client.until(done, "completed")
     async with connected(make_app(str(tmp_path / "tasks.db"), happened)) as client:
-        assert text_of(await until_status(client, done, "completed")) == "yes first fine"
-        await answered(client, id, "then")
-        assert text_of(await until_status(client, id, "completed")) == "well first then"
+        assert text_of(await client.result(done)) == "yes first fine"
+        await client.reply(id, accept("then"))
+        assert text_of(await client.result(id)) == "well first then"
     assert happened == ["first", "first"]
 
 
@@ -215,27 +181,27 @@ async def test_tasks_that_are_not_resumable_get_the_grace_of_a_shutdown(tmp_path
     with running(application, listener):
         async with connected(url) as client:
             for tool in ("ends", "stays", "again"):
-                ids[tool] = await start(client, tool)
+                ids[tool] = await client.begin(tool)
             with anyio.fail_after(PATIENCE):
                 while len(begun) < 3:
                     await anyio.sleep(0.01)
     async with connected(make_app()) as client:
-        assert text_of(await until_status(client, ids["ends"], "completed", "failed")) == "True"
-        assert text_of(await until_status(client, ids["again"], "completed")) == "done"
-        found = await until_status(client, ids["stays"], "failed")
+        assert text_of(await client.result(ids["ends"])) == "True"
+        assert text_of(await client.result(ids["again"])) == "done"
+        found = await client.until(ids["stays"], "failed")
         assert "may be run again" in found["error"]["message"]
     assert sorted(begun) == ["again", "again", "ends", "stays"]
 
 
 async def test_a_tool_that_is_gone_fails_its_tasks(tmp_path: Path) -> None:
     async with connected(make_app(str(tmp_path / "tasks.db"))) as client:
-        id = await start(client, "ask")
-        await until_status(client, id, "input_required")
+        id = await client.begin("ask")
+        await client.until(id, "input_required")
     other: MCPKit = MCPKit("served", tasks={"store": str(tmp_path / "tasks.db"), **QUICK})
     other.tool(task="optional")(_nothing)
     async with connected(other) as client:
-        await answered(client, id, "then")
-        found = await until_status(client, id, "failed")
+        await client.reply(id, accept("then"))
+        found = await client.until(id, "failed")
         assert found["error"] == {"code": -32602, "message": "Unknown tool: ask"}
 
 
@@ -243,18 +209,18 @@ async def test_stored_tasks_are_sealed_with_the_secret(tmp_path: Path) -> None:
     """SEC-8: also from a reader of the file."""
     file = str(tmp_path / "tasks.db")
     async with connected(make_app(file, secret="s" * 32)) as client:
-        id = await start(client, "ask", word="confidential")
-        await answered(client, id, "discreet")
-        assert "confidential" in text_of(await until_status(client, id, "completed"))
-        other = await start(client, "ask", word="confidential")
-        await until_status(client, other, "input_required")
+        id = await client.begin("ask", word="confidential")
+        await client.reply(id, accept("discreet"))
+        assert "confidential" in text_of(await client.result(id))
+        other = await client.begin("ask", word="confidential")
+        await client.until(other, "input_required")
         kept = b"".join(each.read_bytes() for each in tmp_path.iterdir())
         assert id.encode() in kept
         for secret in (b"confidential", b"discreet", b"And?", b"first"):
             assert secret not in kept
     async with connected(make_app(file, secret="t" * 32)) as client:
         with pytest.raises(ProtocolError):
-            await client.request("tasks/get", {"taskId": other})
+            await client.state(other)
 
 
 # --- limits ---------------------------------------------------------------------------------------
@@ -264,15 +230,15 @@ async def test_unfinished_and_running_tasks_have_a_limit() -> None:
     """TASKL-15, SEC-17: the client is told, and nothing is lost. Connections share tasks."""
     app = make_app(max_tasks_each=3, max_running=2)
     async with connected(app) as client, connected(app) as other:
-        ids = [await start(client, "wait") for _ in range(2)]
-        later = await start(client, "give", size=1)
-        assert (await client.request("tasks/get", {"taskId": later}))["status"] == "working"
+        ids = [await client.begin("wait") for _ in range(2)]
+        later = await client.begin("give", size=1)
+        assert (await client.state(later))["status"] == "working"
         with pytest.raises(InternalError, match="Too many tasks are unfinished"):
-            await start(client, "wait")
+            await client.begin("wait")
         await other.request("tasks/cancel", {"taskId": ids[1]})
-        assert (await client.request("tasks/get", {"taskId": ids[1]}))["status"] == "cancelled"
-        assert text_of(await until_status(client, later, "completed")) == "x"
-        await start(client, "wait")
+        assert (await client.state(ids[1]))["status"] == "cancelled"
+        assert text_of(await client.result(later)) == "x"
+        await client.begin("wait")
 
 
 @pytest.mark.parametrize("revision", [CORE, EXTENSION])
@@ -292,38 +258,36 @@ async def test_tasks_in_threads_leave_the_threads_of_calls_alone(revision: str) 
 
     async with connected(app, revision) as client:
         try:
-            ids = [await start(client, "long") for _ in range(5)]
+            ids = [await client.begin("long") for _ in range(5)]
             assert (await client.call_tool("short", timeout=PATIENCE / 2)).text == "at once"
         finally:
             go_on.set()
         for id in ids:
-            await until_status(client, id, "completed")
+            await client.until(id, "completed")
 
 
 async def test_results_steps_and_calls_have_a_size_limit() -> None:
     """SEC-17."""
     async with connected(make_app(max_bytes=2000)) as client:
-        assert len(
-            text_of(await until_status(client, await start(client, "give", size=1000), "completed"))
-        )
-        found = await until_status(client, await start(client, "give", size=3000), "failed")
+        assert len(text_of(await client.result(await client.begin("give", size=1000))))
+        found = await client.until(await client.begin("give", size=3000), "failed")
         assert found["error"]["message"] == "The result has more than 2000 bytes"
-        found = await until_status(client, await start(client, "keep", size=3000), "completed")
+        found = await client.until(await client.begin("keep", size=3000), "completed")
         assert found["result"]["isError"]
         with pytest.raises(InvalidParams, match="more than 2000 bytes"):
-            await start(client, "echo", text="x" * 2000)
+            await client.begin("echo", text="x" * 2000)
 
 
 async def test_polling_has_a_rate_limit() -> None:
     """TASKX-17: after a number of looks that no client needs."""
     async with connected(make_app(poll_interval=1000.0)) as client:
-        id = await start(client, "wait")
+        id = await client.begin("wait")
         for _ in range(100):
-            await client.request("tasks/get", {"taskId": id})
+            await client.state(id)
         with pytest.raises(InternalError, match="wait 1000 s between polls"):
-            await client.request("tasks/get", {"taskId": id})
-        other = await start(client, "wait")
-        assert (await client.request("tasks/get", {"taskId": other}))["status"] == "working"
+            await client.state(id)
+        other = await client.begin("wait")
+        assert (await client.state(other))["status"] == "working"
 
 
 # --- whose they are -------------------------------------------------------------------------------
@@ -344,7 +308,7 @@ async def test_a_task_belongs_to_its_principal(url: str, revision: str) -> None:
     """TASKL-13, TASKX-16, SEC-7, SEC-9: everybody else gets the error for an unknown task."""
     ann: dict[str, Any] = {"headers": {"X-User": "ann"}}
     async with connected(url, revision, **ann) as client:
-        id = await start(client, "wait")
+        id = await client.begin("wait")
         for headers in ({"X-User": "bob"}, {}):
             async with connected(url, revision, headers=headers) as other:
                 for method in ("tasks/get", "tasks/cancel"):
@@ -358,7 +322,7 @@ async def test_a_task_belongs_to_its_principal(url: str, revision: str) -> None:
                     with pytest.raises(MethodNotFound):
                         await other.request("tasks/list")
         async with connected(url, revision, **ann) as again:
-            assert (await again.request("tasks/get", {"taskId": id}))["status"] == "working"
+            assert (await again.state(id))["status"] == "working"
             if revision == CORE:
                 listed = (await again.request("tasks/list"))["tasks"]
                 assert listed[-1]["taskId"] == id  # behind those of the event loop before
@@ -368,10 +332,10 @@ async def test_a_task_belongs_to_its_principal(url: str, revision: str) -> None:
 async def test_a_task_of_one_shape_is_unknown_in_the_other(url: str) -> None:
     """TASKX-18."""
     async with connected(url, EXTENSION) as client, connected(url, CORE) as older:
-        ids = {client: await start(client, "wait"), older: await start(older, "wait")}
+        ids = {client: await client.begin("wait"), older: await older.begin("wait")}
         for each, other in ((client, older), (older, client)):
             with pytest.raises(InvalidParams, match="Unknown task"):
-                await each.request("tasks/get", {"taskId": ids[other]})
+                await each.state(ids[other])
             await each.request("tasks/cancel", {"taskId": ids[each]})
 
 
@@ -411,11 +375,11 @@ async def test_an_app_starts_tasks_itself() -> None:
         await app.tasks.start("ask")
     async with connected(app) as client:
         id = (await client.call_tool("begin")).text
-        await answered(client, id, "short")
-        assert text_of(await until_status(client, id, "completed")) == "rain: first short"
+        await client.reply(id, accept("short"))
+        assert text_of(await client.result(id)) == "rain: first short"
         nobodys = await app.tasks.start("ask", principal="cron")
         with pytest.raises(InvalidParams):
-            await client.request("tasks/get", {"taskId": nobodys})
+            await client.state(nobodys)
         for wrong, said in (("nothing", "no tool"), (plain, "does not run as a task")):
             with pytest.raises(ValueError, match=said):
                 await app.tasks.start(wrong)
@@ -441,20 +405,18 @@ async def test_an_unavailable_store_loses_nothing(caplog: pytest.LogCaptureFixtu
     store.away = True
     async with connected(make_app(lambda: store, go_on=go_on)) as client:
         with pytest.raises(InternalError, match="unavailable at the moment"):
-            await start(client, "wait")
+            await client.begin("wait")
         store.away = False
-        id = await start(client, "wait")
-        await until_status(client, id, "working")
+        id = await client.begin("wait")
+        await client.until(id, "working")
         store.away = True
         go_on.set()
         with pytest.raises(InternalError, match="unavailable"):
-            await start(client, "wait")
-        assert (await client.request("tasks/get", {"taskId": id}))["status"] == "working"
+            await client.begin("wait")
+        assert (await client.state(id))["status"] == "working"
         store.away = False
-        assert text_of(await until_status(client, id, "completed")) == "done"
-        assert (
-            text_of(await until_status(client, await start(client, "wait"), "completed")) == "done"
-        )
+        assert text_of(await client.result(id)) == "done"
+        assert text_of(await client.result(await client.begin("wait"))) == "done"
     assert "out to lunch" in caplog.text
 
 
@@ -472,9 +434,9 @@ async def test_middleware_is_around_each_attempt() -> None:
         return await call_next()
 
     async with connected(app) as client:
-        id = await start(client, "ask")
-        await answered(client, id, "so")
-        await until_status(client, id, "completed")
+        id = await client.begin("ask")
+        await client.reply(id, accept("so"))
+        await client.until(id, "completed")
     assert seen == [False, True, True]
 
 

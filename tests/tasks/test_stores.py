@@ -113,31 +113,17 @@ def new(id: str, owner: str = "o", ttl: float | None = 60) -> Task:
     return Task(id=id, owner=owner, call=b"call of " + id.encode(), ttl=ttl)
 
 
-async def test_an_added_task_is_stored(store: TaskStore, time: Time) -> None:
-    """TASKX-6."""
-    added = await add(store, new("a"), **MANY)
-    assert (added.created, added.updated, added.status) == (1000, 1000, "working")
-    assert await store.get("a") == added
-    assert await store.get("b") is None
-
-
-async def test_a_task_is_claimed_once(store: TaskStore, time: Time) -> None:
+async def test_tasks_are_claimed_once_until_their_leases_end(store: TaskStore, time: Time) -> None:
+    """The oldest first."""
     for id in ("b", "a", "c"):
         await add(store, new(id), **MANY)
         time.now += 1
-    first = await claim(store, 2, lease=10)
-    assert [(each.id, each.attempt, each.worker) for each in first] == [
+    assert [(each.id, each.attempt, each.worker) for each in await claim(store, 2, lease=10)] == [
         ("b", 1, "here"),
         ("a", 1, "here"),
     ]
-    assert [each.id for each in await claim(store, 5, lease=10)] == ["c"]
+    assert [each.id for each in await claim(store, 5, lease=100)] == ["c"]
     assert await claim(store, 5, lease=10) == []
-
-
-async def test_an_attempt_without_a_renewed_lease_is_lost(store: TaskStore, time: Time) -> None:
-    await add(store, new("a"), **MANY)
-    await add(store, new("b"), **MANY)
-    await claim(store, 2, lease=10)
     time.now += 9
     assert list(await keep(store, [("a", 1)], lease=10)) == [("a", 1)]
     time.now += 1
@@ -146,7 +132,18 @@ async def test_an_attempt_without_a_renewed_lease_is_lost(store: TaskStore, time
 
 
 async def test_a_change_applies_to_the_present_state(store: TaskStore, time: Time) -> None:
-    await add(store, new("a"), **MANY)
+    """TASKX-6: one that raises changes nothing."""
+    added = await add(store, new("a"), **MANY)
+    assert (added.created, added.updated, added.status) == (1000, 1000, "working")
+    assert await store.get("a") == added
+    assert await store.get("b") is None
+
+    def fail(task: Task, now: float) -> Task:
+        raise LookupError("no")
+
+    with pytest.raises(LookupError):
+        await store.change("a", fail)
+    assert await store.get("a") == added
     await claim(store, 1, lease=10)
     time.now += 5
     changed = await store.change("a", lambda task, now: record.note(task, now, 1, "half"))
@@ -159,17 +156,6 @@ async def test_a_change_applies_to_the_present_state(store: TaskStore, time: Tim
         await store.change("b", lambda task, now: task)
 
 
-async def test_a_change_that_raises_changes_nothing(store: TaskStore) -> None:
-    added = await add(store, new("a"), **MANY)
-
-    def fail(task: Task, now: float) -> Task:
-        raise LookupError("no")
-
-    with pytest.raises(LookupError):
-        await store.change("a", fail)
-    assert await store.get("a") == added
-
-
 async def test_a_task_that_waits_is_due_when_it_is_answered(store: TaskStore) -> None:
     await add(store, new("a"), **MANY)
     await claim(store, 1, lease=10)
@@ -180,24 +166,19 @@ async def test_a_task_that_waits_is_due_when_it_is_answered(store: TaskStore) ->
     assert (again.attempt, dict(again.answers)) == (2, {"q": b"!"})
 
 
-async def test_the_first_result_of_a_step_stays(store: TaskStore) -> None:
+async def test_the_first_result_of_a_step_stays(store: TaskStore, time: Time) -> None:
+    """An attempt that was lost stores none."""
     await add(store, new("a"), **MANY)
     await claim(store, 1, lease=10)
     assert await remember(store, "a", 1, "pay", b"first") == b"first"
     assert await remember(store, "a", 1, "pay", b"second") == b"first"
     assert await remember(store, "a", 1, "ship", b"\0\xff") == b"\0\xff"
-    assert dict(await store.values("a")) == {"pay": b"first", "ship": b"\0\xff"}
-    assert dict(await store.values("b")) == {}
-
-
-async def test_an_attempt_that_was_lost_stores_no_step(store: TaskStore, time: Time) -> None:
-    await add(store, new("a"), **MANY)
-    await claim(store, 1, lease=10)
     time.now += 10
     await claim(store, 1, lease=10)
-    assert await remember(store, "a", 1, "pay", b"late") is None
+    assert await remember(store, "a", 1, "late", b"late") is None
     assert await remember(store, "b", 1, "pay", b"of nothing") is None
-    assert dict(await store.values("a")) == {}
+    assert dict(await store.values("a")) == {"pay": b"first", "ship": b"\0\xff"}
+    assert dict(await store.values("b")) == {}
 
 
 async def test_unfinished_tasks_have_a_limit_per_owner_and_in_all(store: TaskStore) -> None:

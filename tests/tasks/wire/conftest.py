@@ -97,6 +97,10 @@ class Tasked(Asked):
                 await anyio.sleep(0.01)
 
 
+def text_of(result: Mapping[str, Any]) -> str:
+    return str(result["content"][0]["text"])
+
+
 def without_extension() -> dict[str, Any]:
     """The ``_meta`` of a request that does not know the extension, whatever others have said."""
     return {CAPABILITIES_KEY: {"elicitation": {}}}

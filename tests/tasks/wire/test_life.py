@@ -20,6 +20,7 @@ from tests.tasks.wire.conftest import (
     EXTENSIONS,
     Connect,
     Tasked,
+    text_of,
     without_extension,
 )
 
@@ -27,10 +28,6 @@ pytestmark = pytest.mark.anyio
 
 RELATED = "io.modelcontextprotocol/related-task"
 NOBODYS = "0123456789abcdef0123456789abcdef"
-
-
-def text_of(result: Any) -> str:
-    return str(result["content"][0]["text"])
 
 
 # --- capabilities ---------------------------------------------------------------------------------
@@ -94,15 +91,6 @@ async def test_ids_cannot_be_guessed(client: Tasked) -> None:
     ids = [await client.begin("add", a=1, b=number) for number in range(5)]
     assert len(set(ids)) == 5
     assert all(re.fullmatch("[0-9a-f]{48}", id) for id in ids)
-
-
-async def test_a_failure_of_the_tool_is_a_result(client: Tasked) -> None:
-    """TASKL-7, TASKX-8: the two shapes do not agree on what has failed."""
-    id = await client.begin("bad")
-    result = await client.result(id)
-    assert (text_of(result), result["isError"]) == ("no luck", True)
-    status = (await client.state(id))["status"]
-    assert status == ("failed" if client.spoken == CORE else "completed")
 
 
 async def test_a_protocol_error_is_the_outcome_of_a_task(client: Tasked) -> None:
@@ -231,20 +219,6 @@ async def test_an_invalid_answer_is_requested_again(client: Tasked, label: str) 
         await client.request("tasks/update", {"taskId": id, "inputResponses": {key: accept(value)}})
     assert len(set(keys)) == 2
     assert text_of(await client.result(id)) == "4, 1, 1"
-
-
-@pytest.mark.revisions(CORE)
-async def test_the_refusal_of_a_client_is_an_error_for_the_handler(
-    client: Tasked, label: str
-) -> None:
-    """TASKL-9."""
-    client.script(ProtocolError("no user is here", code=-1))
-    id = await client.begin("ask", label=label)
-    result = await client.result(id)
-    assert (text_of(result), result["isError"]) == (
-        "The client refused to answer: no user is here (-1)",
-        True,
-    )
 
 
 async def test_declared_questions_are_asked_before_the_task_begins(client: Tasked) -> None:
