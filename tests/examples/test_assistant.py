@@ -96,8 +96,10 @@ def test_a_model_without_tools_gets_the_passages(env: dict[str, str], revision: 
 def test_without_a_model_the_passages_are_the_answer(env: dict[str, str], revision: str) -> None:
     with TestClient(SERVER, revision=revision, env=env) as client:
         answer = call(client, "ask", question=QUESTION)
+        said = refused(client, "ask", question="Who discovered Saturn?")
     assert answer["by"] == "search"
     assert answer["text"] == "## birds.md: Penguins\nPenguins are counted from the air."
+    assert said == "Nothing is known about that; the files are birds.md, fish.md."
 
 
 def test_a_model_that_fails_is_done_without(env: dict[str, str]) -> None:
@@ -119,27 +121,15 @@ def test_a_model_that_fails_is_done_without(env: dict[str, str]) -> None:
     assert logs[0].startswith("without the model: ")
 
 
-def test_a_question_about_something_else_is_refused(env: dict[str, str]) -> None:
-    with TestClient(SERVER, env=env) as client:
-        said = refused(client, "ask", question="Who discovered Saturn?")
-    assert said == "Nothing is known about that; the files are birds.md, fish.md."
-
-
 @pytest.mark.parametrize("revision", ERAS)
 def test_a_document_is_labelled(env: dict[str, str], revision: str) -> None:
+    """The model is asked once more if its labels do not fit."""
     labels = {"topics": ["sharks"], "audience": "everybody"}
-    model = Model(says(f"Gladly:\n```json\n{json.dumps(labels)}\n```"))
+    model = Model(says('{"topics": 7}'), says(f"Gladly:\n```json\n{json.dumps(labels)}\n```"))
     with TestClient(SERVER, revision=revision, env=env, sampling=model) as client:
         assert call(client, "label", file="fish.md") == labels
     assert model.asked[0]["modelPreferences"]["hints"][0] == {"name": "small"}
     assert '"audience"' in model.asked[0]["systemPrompt"]
-
-
-def test_a_label_that_does_not_fit_is_asked_for_once_more(env: dict[str, str]) -> None:
-    labels = {"topics": [], "audience": "experts"}
-    model = Model(says('{"topics": 7}'), says(json.dumps(labels)))
-    with TestClient(SERVER, env=env, sampling=model) as client:
-        assert call(client, "label", file="fish.md") == labels
     assert "audience: required" in model.asked[1]["messages"][-1]["content"]["text"]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from mcpkit.tasks.options import STORE
 from mcpkit.testing import REVISIONS, AsyncTestClient, TestClient
-from tests.examples.host import PATIENCE, data_of, example
+from tests.examples.host import PATIENCE, data_of, example, refused
 
 SERVER = example("long_job.py")
 TASKS: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {}}
@@ -36,26 +36,20 @@ def client(request: pytest.FixtureRequest) -> Iterator[TestClient]:
 def test_files_with_the_same_content_are_found(client: TestClient, folder: Path) -> None:
     progress: list[tuple[float, float | None]] = []
     (folder / "gone").symlink_to(folder / "nowhere")
-    report = data_of(
-        client.call_tool(
-            "scan",
-            {"directory": str(folder)},
-            on_progress=lambda now: progress.append((now.progress, now.total)),
-        )
+    result = client.call_tool(
+        "scan",
+        {"directory": str(folder)},
+        on_progress=lambda now: progress.append((now.progress, now.total)),
     )
-    assert report == {
+    assert data_of(result) == {
         "directory": str(folder),
         "files": 5,
         "duplicates": [["a", "sub/c"], ["b", "sub/d"]],
     }
     # The last report may be lost together with the result.
     assert progress[:4] == [(1, 5), (2, 5), (3, 5), (4, 5)]
-
-
-def test_what_is_no_directory_is_refused(client: TestClient, folder: Path) -> None:
-    refused = client.call_tool("scan", {"directory": str(folder / "a")})
-    assert refused.is_error
-    assert refused.text.endswith("is not a directory; pass an absolute path.")
+    said = refused(client, "scan", directory=str(folder / "a"))
+    assert said.endswith("is not a directory; pass an absolute path.")
 
 
 async def begun(client: AsyncTestClient, tool: str, arguments: Mapping[str, Any]) -> str:

@@ -57,14 +57,11 @@ def test_notes_are_resources_that_tools_change(client: TestClient) -> None:
         client.read_resource("notes://shopping")
 
 
-def test_notes_are_searched_up_to_a_limit(client: TestClient) -> None:
+def test_notes_are_searched_and_names_are_completed(client: TestClient) -> None:
     found = call(client, "search_notes", text="milk")
     assert found == [{"uri": "notes://shopping", "line": "Milk"}]
     found = call(client, "search_notes", text="a", limit=1)
     assert [each["line"] for each in found] == ["tea"]
-
-
-def test_names_are_completed_and_prompts_have_the_note(client: TestClient) -> None:
     assert list(client.complete("name", "so", template="notes://{name}").values) == ["songs"]
     assert list(client.complete("name", "sh", prompt="summarize").values) == ["shopping"]
     content = client.get_prompt("summarize", {"name": "songs"}).messages[1].content
@@ -88,31 +85,21 @@ def test_a_name_is_no_path(client: TestClient, name: str) -> None:
 
 @pytest.mark.parametrize("revision", ERAS)
 @pytest.mark.anyio
-async def test_who_watches_a_note_is_told(revision: str) -> None:
+async def test_clients_are_notified_of_notes_they_watch_and_of_the_list(revision: str) -> None:
     heard = Heard()
     async with AsyncTestClient(SERVER, revision=revision, on_notification=heard) as client:
         await client.call_tool("write_note", {"name": "mine", "text": "one"})
         await client.call_tool("write_note", {"name": "other", "text": "one"})
         async with watching(client, "notes://mine"):
+            before = len(heard.of(LIST_CHANGED))
             await client.call_tool("append_note", {"name": "other", "text": "two"})
             await client.call_tool("append_note", {"name": "mine", "text": "two"})
             (told,) = await heard.until(UPDATED)
+            await client.call_tool("write_note", {"name": "new", "text": "x"})
+            await heard.until(LIST_CHANGED, before + 1)
+            await client.call_tool("delete_note", {"name": "new"})
+            await heard.until(LIST_CHANGED, before + 2)
     assert told["uri"] == "notes://mine"
-
-
-@pytest.mark.parametrize("revision", ERAS)
-@pytest.mark.anyio
-async def test_clients_hear_of_new_and_deleted_notes(revision: str) -> None:
-    heard = Heard()
-    async with (
-        AsyncTestClient(SERVER, revision=revision, on_notification=heard) as client,
-        watching(client),
-    ):
-        await client.call_tool("write_note", {"name": "new", "text": "x"})
-        await heard.until(LIST_CHANGED, 1)
-        await client.call_tool("delete_note", {"name": "new"})
-        await heard.until(LIST_CHANGED, 2)
-        assert await client.list_resources() == []
 
 
 def test_notes_survive_the_server(tmp_path: Path) -> None:

@@ -136,6 +136,8 @@ def test_nothing_is_booked_without_consent(desk: Desk, part: str, action: str, s
 def test_a_booking_stands_without_a_reminder(desk: Desk) -> None:
     desk.user.will_say(Remind="cancel")
     assert [data_of(desk.book())] == desk.bookings()
+    said = refused(desk.client, "cancel", number=0)
+    assert said.startswith("There is no booking 0; there are: ")
 
 
 def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
@@ -182,9 +184,3 @@ def test_a_booking_is_cancelled_if_the_user_agrees(desk: Desk, answer: Any, left
     desk.client.call_tool("cancel", {"number": number})
     assert desk.user.asked[-1] == f"Cancel booking {number} for good?"
     assert len(desk.bookings()) == left
-
-
-def test_an_unknown_booking_is_refused_with_the_known_ones(desk: Desk) -> None:
-    said = refused(desk.client, "cancel", number=0)
-    assert said == "There is no booking 0; there are: none."
-    assert desk.user.asked == []

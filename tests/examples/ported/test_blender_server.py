@@ -147,16 +147,13 @@ def test_the_tools_have_their_old_names_and_arguments(client: TestClient) -> Non
     assert strategy.name == "asset_creation_strategy"
 
 
-def test_the_scene_is_told(client: TestClient) -> None:
+def test_the_scene_is_described_and_refusals_of_blender_are_errors(client: TestClient) -> None:
     found = data_of(client.call_tool("get_scene_info", {"user_prompt": "a house"}))
     assert [each["name"] for each in found["objects"]] == ["Cube", "Light"]
-
-
-def test_what_blender_refuses_is_an_error(client: TestClient) -> None:
-    told = refused(client, "get_object_info", object_name="Cone")
-    assert told == "Blender: Object not found: Cone"
-    assert refused(client, "search_polyhaven_assets") == "Blender: Poly Haven is resting"
     assert data_of(client.call_tool("get_object_info", {"object_name": "Cube"}))
+    said = refused(client, "get_object_info", object_name="Cone")
+    assert said == "Blender: Object not found: Cone"
+    assert refused(client, "search_polyhaven_assets") == "Blender: Poly Haven is resting"
 
 
 def test_a_screenshot_is_a_picture_and_leaves_no_file(
@@ -168,18 +165,15 @@ def test_a_screenshot_is_a_picture_and_leaves_no_file(
     assert not Path(add_on.commands[-1][1]["filepath"]).parent.exists()
 
 
-def test_code_runs_and_says_what_it_printed(client: TestClient) -> None:
-    done = client.call_tool("execute_blender_code", {"code": "print(1)"})
-    assert done.text == "Done. It printed: ran print(1)"
-
-
-def test_assets_are_searched_and_shown(client: TestClient) -> None:
+def test_assets_are_searched_and_shown_and_code_runs(client: TestClient) -> None:
     counts = data_of(client.call_tool("get_polyhaven_categories"))
     assert list(counts.items()) == [("outdoor", 8), ("indoor", 3)]
     found = data_of(client.call_tool("search_sketchfab_models", {"query": "chair"}))
     assert found == [{"uid": "u1", "name": "Chair"}]
     (picture,) = client.call_tool("get_sketchfab_model_preview", {"uid": "u1"}).content
     assert isinstance(picture, ImageContent)
+    done = client.call_tool("execute_blender_code", {"code": "print(1)"})
+    assert done.text == "Done. It printed: ran print(1)"
 
 
 def test_models_are_generated(client: TestClient, add_on: FakeAddOn, tmp_path: Path) -> None:
@@ -219,17 +213,14 @@ def test_a_connection_serves_many_commands_until_blender_leaves(
     assert add_on.connections == before + 1
 
 
-def test_blender_that_does_not_run_is_explained() -> None:
+def test_blender_that_does_not_run_is_explained_and_code_can_be_left_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
-    with ported("blender_server.py", "stdio", "--host", "127.0.0.1", "--port", port) as client:
-        told = refused(client, "get_scene_info")
-    assert told.startswith(f"No connection to Blender at 127.0.0.1:{port}")
-
-
-def test_code_can_be_left_out() -> None:
-    with ported("blender_server.py", "stdio", "--no-code") as client:
+    flags = ("--host", "127.0.0.1", "--port", port, "--no-code")
+    with ported("blender_server.py", "stdio", *flags) as client:
         assert "execute_blender_code" not in arguments_of(client)
+        said = refused(client, "get_scene_info")
+    assert said.startswith(f"No connection to Blender at 127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize(

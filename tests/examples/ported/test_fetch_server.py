@@ -5,14 +5,14 @@ from __future__ import annotations
 import runpy
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
 from mcpkit.errors import ProtocolError
 from mcpkit.testing import TestClient
-from tests.examples.host import PATIENCE
+from tests.examples.host import PATIENCE, call, refused
 from tests.examples.ported.serving import OVER, PORTED, arguments_of, ported
 
 PAGE = """<!doctype html><html><head><title>T</title><script>evil()</script></head><body>
@@ -82,10 +82,14 @@ def client(request: pytest.FixtureRequest) -> Iterator[TestClient]:
         yield client
 
 
+def fetched(client: TestClient, url: str, **arguments: object) -> str:
+    """The contents without the line about their source."""
+    found: str = call(client, "fetch", url=url, **arguments)
+    return found.partition(":\n")[2]
+
+
 def refusal(client: TestClient, url: str, **arguments: object) -> str:
-    refused = client.call_tool("fetch", {"url": url, **arguments})
-    assert refused.is_error
-    return refused.text
+    return refused(client, "fetch", url=url, **arguments)
 
 
 def test_the_tool_and_the_prompt_have_their_old_names_and_arguments(client: TestClient) -> None:
@@ -94,52 +98,42 @@ def test_the_tool_and_the_prompt_have_their_old_names_and_arguments(client: Test
     assert (prompt.name, [each.name for each in prompt.arguments]) == ("fetch", ["url"])
 
 
-def test_a_page_is_markdown(client: TestClient, site: str) -> None:
-    assert client.call_tool("fetch", {"url": site}).text == (
-        f"Contents of {site}:\n# Tea\n\nGreen **or** black, "
-        f"[buy it]({site}/shop?kind=tea).\n\n- Sencha\n- Assam"
+def test_a_page_is_markdown_or_html(client: TestClient, site: str) -> None:
+    assert fetched(client, site) == (
+        f"# Tea\n\nGreen **or** black, [buy it]({site}/shop?kind=tea).\n\n- Sencha\n- Assam"
     )
-
-
-def test_a_page_is_html_if_that_is_asked_for(client: TestClient, site: str) -> None:
-    assert client.call_tool("fetch", {"url": site, "raw": True}).text.endswith(PAGE)
+    assert fetched(client, site, raw=True) == PAGE
+    assert fetched(client, f"{site}/latin") == "für", "decoded as the site says"
 
 
 def test_a_long_page_comes_in_parts(client: TestClient, site: str) -> None:
-    whole = client.call_tool("fetch", {"url": site}).text
-    first = client.call_tool("fetch", {"url": site, "max_length": 10}).text
+    whole = fetched(client, site)
+    first = fetched(client, site, max_length=10)
+    assert first.startswith(whole[:10])
     assert first.endswith("characters follow: go on with start_index=10]")
-    rest = client.call_tool("fetch", {"url": site, "start_index": 10}).text
-    text = whole.partition(":\n")[2]
-    assert first.partition(":\n")[2].startswith(text[:10])
-    assert rest.partition(":\n")[2] == text[10:]
+    assert fetched(client, site, start_index=10) == whole[10:]
     assert "all of them were read" in refusal(client, site, start_index=1000)
 
 
 def test_redirects_are_followed(client: TestClient, site: str) -> None:
-    assert "# Tea" in client.call_tool("fetch", {"url": f"{site}/moved"}).text
+    assert "# Tea" in fetched(client, f"{site}/moved")
     assert "redirects more than 10 times" in refusal(client, f"{site}/round")
 
 
-def test_text_is_decoded_as_the_site_says(client: TestClient, site: str) -> None:
-    assert client.call_tool("fetch", {"url": f"{site}/latin"}).text.endswith("\nfür")
-
-
-def test_robots_txt_decides_for_the_model(client: TestClient, site: str) -> None:
+def test_robots_txt_decides_for_the_model_and_not_for_the_user(
+    client: TestClient, site: str
+) -> None:
     assert "does not let programs read" in refusal(client, f"{site}/closed/page")
     assert "does not let programs read" in refusal(client, f"{site}/a.secret")
-    assert "# Tea" in client.call_tool("fetch", {"url": f"{site}/closed/but-open"}).text
-
-
-def test_robots_txt_does_not_decide_for_the_user(client: TestClient, site: str) -> None:
+    assert "# Tea" in fetched(client, f"{site}/closed/but-open")
     (message,) = client.get_prompt("fetch", {"url": f"{site}/closed/page"}).messages
     assert message.text.startswith("# Tea")
 
 
-def test_sites_are_told_who_asks(client: TestClient, site: str) -> None:
-    text = client.call_tool("fetch", {"url": f"{site}/agent"}).text
-    assert text.endswith("ModelContextProtocol/1.0 (autonomous; mcpkit)")
-    (message,) = client.get_prompt("fetch", {"url": f"{site}/agent"}).messages
+def test_sites_get_the_name_of_the_program(client: TestClient, site: str) -> None:
+    agent = f"{site}/agent"
+    assert fetched(client, agent) == "ModelContextProtocol/1.0 (autonomous; mcpkit)"
+    (message,) = client.get_prompt("fetch", {"url": agent}).messages
     assert message.text == "ModelContextProtocol/1.0 (user; mcpkit)"
 
 
@@ -159,27 +153,17 @@ def test_what_cannot_be_had_is_explained(client: TestClient, site: str) -> None:
         ({"url": "http://example.com/", "max_length": 0}, "max_length: expected greater than 0"),
     ],
 )
-def test_a_bad_argument_is_refused(
-    client: TestClient, arguments: dict[str, object], problem: str
-) -> None:
-    refused = client.call_tool("fetch", arguments)
-    assert refused.is_error
-    assert problem in refused.text
-
-
-@contextmanager
-def careful(over: str, *flags: str) -> Iterator[TestClient]:
-    with ported("fetch_server.py", over, *flags) as client:
-        yield client
+def test_a_bad_argument_is_refused(client: TestClient, arguments: Any, problem: str) -> None:
+    assert problem in refused(client, "fetch", **arguments)
 
 
 @pytest.mark.parametrize("over", OVER)
 def test_private_addresses_are_refused_unless_they_are_allowed(over: str, site: str) -> None:
     port = site.rpartition(":")[2]
-    with careful(over, "--ignore-robots-txt") as client:
+    with ported("fetch_server.py", over, "--ignore-robots-txt") as client:
         for host in ("localhost", "127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "2130706433"):
-            told = refusal(client, f"http://{host}:{port}/")
-            assert "has an address that is not public" in told
+            said = refusal(client, f"http://{host}:{port}/")
+            assert "has an address that is not public" in said
         assert "not public" in refusal(client, "http://169.254.169.254/latest/meta-data")
         with pytest.raises(ProtocolError, match="not public"):
             client.get_prompt("fetch", {"url": site})
@@ -193,16 +177,13 @@ def test_a_redirect_does_not_lead_to_a_private_address(
     monkeypatch.setitem(found["is_public"].__globals__, "is_public", "127.0.0.1".__eq__)
     here = site.replace("localhost", "127.0.0.1")
     with TestClient(found["make_app"](ignore_robots_txt=True)) as client:
-        assert "# Tea" in client.call_tool("fetch", {"url": f"{here}/moved"}).text
+        assert "# Tea" in fetched(client, f"{here}/moved")
         told = refusal(client, f"{here}/inwards")
     assert told == "127.0.0.2 has an address that is not public."
 
 
-def test_robots_txt_may_be_ignored(site: str) -> None:
-    with careful("stdio", "--allow-private", "--ignore-robots-txt") as client:
-        assert "# Tea" in client.call_tool("fetch", {"url": f"{site}/closed/page"}).text
-
-
-def test_the_name_for_sites_may_be_chosen(site: str) -> None:
-    with careful("stdio", "--allow-private", "--user-agent", "ada/1.0") as client:
-        assert client.call_tool("fetch", {"url": f"{site}/agent"}).text.endswith("\nada/1.0")
+def test_robots_txt_may_be_ignored_and_the_name_for_sites_chosen(site: str) -> None:
+    flags = ("--allow-private", "--ignore-robots-txt", "--user-agent", "ada/1.0")
+    with ported("fetch_server.py", "stdio", *flags) as client:
+        assert "# Tea" in fetched(client, f"{site}/closed/page")
+        assert fetched(client, f"{site}/agent") == "ada/1.0"

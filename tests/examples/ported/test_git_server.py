@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from mcpkit.testing import REVISIONS
+from tests.examples.host import refused
 from tests.examples.ported.serving import OVER, Host, arguments_of, ported
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs the program git")
@@ -113,6 +114,11 @@ def test_a_change_becomes_a_commit(host: Host) -> None:
     assert made == f"Committed as {newest['hash']}."
     assert (newest["author"], newest["message"]) == ("Ada", "Plant tulips\n\nThey are red.")
     assert "nothing to commit" in host.refused("git_commit", message="Again")
+    shown = host.call("git_show", revision="main")
+    assert "Author: Ada <ada@example.com>" in shown
+    assert "-lilies\n+tulips" in shown
+    assert host.call("git_log", start_timestamp="1 hour ago", max_count=5)
+    assert host.call("git_log", end_timestamp="2001-01-01") == []
 
 
 def test_branches_are_made_and_visited(host: Host, repository: Path) -> None:
@@ -124,17 +130,6 @@ def test_branches_are_made_and_visited(host: Host, repository: Path) -> None:
     host.call("git_checkout", branch_name="new")
     assert "-lilies\n+violets" in host.call("git_diff", target="main")
     assert [each["message"] for each in host.call("git_log")] == ["Begin"]
-
-
-def test_a_commit_is_shown(host: Host) -> None:
-    shown = host.call("git_show", revision="main")
-    assert "Author: Ada <ada@example.com>" in shown
-    assert "-violets\n+lilies" in shown
-
-
-def test_the_log_has_an_end_and_a_beginning(host: Host) -> None:
-    assert host.call("git_log", start_timestamp="1 hour ago", max_count=5)
-    assert host.call("git_log", end_timestamp="2001-01-01") == []
 
 
 def test_a_user_is_asked_before_everything_is_unstaged(host: Host) -> None:
@@ -187,9 +182,8 @@ def test_a_repository_above_the_allowed_folder_is_out_of_reach(repository: Path)
     inner = repository / "inner"
     inner.mkdir()
     with ported("git_server.py", "stdio", "--repository", str(inner)) as client:
-        refused = client.call_tool("git_log", {"repo_path": str(inner)})
-    assert refused.is_error
-    assert "not a git repository" in refused.text
+        said = refused(client, "git_log", repo_path=str(inner))
+    assert "not a git repository" in said
 
 
 @pytest.mark.parametrize("revision", REVISIONS[-2:])
@@ -205,9 +199,7 @@ def test_a_host_on_stdio_allows_folders_by_its_roots(repository: Path, revision:
 
 def test_roots_of_others_allow_nothing_over_http(repository: Path) -> None:
     with ported("git_server.py", "http", roots=[repository]) as client:
-        refused = client.call_tool("git_log", {"repo_path": str(repository)})
-    assert refused.is_error
-    assert "all that is allowed" in refused.text
+        assert "all that is allowed" in refused(client, "git_log", repo_path=str(repository))
 
 
 @pytest.mark.parametrize(("flags", "runs"), [((), False), (("--hooks",), True)])

@@ -15,7 +15,7 @@ import pytest
 
 from mcpkit.errors import ConnectionClosed
 from mcpkit.testing import TestClient
-from tests.examples.host import data_of
+from tests.examples.host import data_of, refused
 from tests.examples.ported.serving import OVER, arguments_of, ported
 
 HAS_CLIENT = importlib.util.find_spec("qdrant_client") is not None
@@ -70,12 +70,10 @@ def test_the_tools_have_their_old_names_and_arguments(client: TestClient) -> Non
     }
 
 
-def test_the_best_match_comes_first(client: TestClient) -> None:
+def test_the_best_match_comes_first_with_its_metadata(client: TestClient) -> None:
     assert found(client, "Who drinks tea?", collection_name="notes")[:2] == ["Ada", "Bob"]
     assert found(client, "the harbour", collection_name="notes")[0] == "The"
-
-
-def test_metadata_come_back(client: TestClient) -> None:
+    assert found(client, "tea", collection_name="other") == []
     arguments = {"query": "coffee for Bob", "collection_name": "notes"}
     assert data_of(client.call_tool("qdrant-find", arguments))[0] == {
         "content": "Bob drinks coffee",
@@ -83,15 +81,10 @@ def test_metadata_come_back(client: TestClient) -> None:
     }
 
 
-def test_a_collection_knows_nothing_of_another_one(client: TestClient) -> None:
-    assert found(client, "tea", collection_name="other") == []
-
-
 def test_a_bad_argument_is_refused(client: TestClient) -> None:
-    refused = client.call_tool("qdrant-store", {"information": "", "metadata": "none"})
-    assert refused.is_error
+    said = refused(client, "qdrant-store", information="", metadata="none")
     for problem in ("information: expected", "metadata: expected", "collection_name: required"):
-        assert problem in refused.text
+        assert problem in said
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -121,9 +114,7 @@ def test_settings_decide_what_may_be_asked(store: str, tmp_path: Path) -> None:
         assert found(client, "drinks", city="Oslo") == ["Ada"]
         assert found(client, "drinks", year=2025) == ["Bob"]
         assert found(client, "drinks", tags=["tea"]) == []
-        refused = client.call_tool("qdrant-find", {"query": "x", "year": "last"})
-    assert refused.is_error
-    assert "year: expected an integer" in refused.text
+        assert "year: expected an integer" in refused(client, "qdrant-find", query="x", year="last")
 
 
 @pytest.mark.parametrize("store", STORES)

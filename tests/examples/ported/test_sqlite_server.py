@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit.types import TextResourceContents
 from tests.examples.ported.serving import OVER, Host, arguments_of, ported
 
 ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT n FROM t"
@@ -56,16 +55,12 @@ def test_everything_has_its_old_name_and_arguments(host: Host) -> None:
     assert (prompt.name, [each.name for each in prompt.arguments]) == ("mcp-demo", ["topic"])
 
 
-def test_rows_are_read(host: Host) -> None:
-    assert host.call("read_query", query="SELECT * FROM tea WHERE cents > 500") == [
-        {"name": "Sencha", "cents": 600}
-    ]
-
-
-def test_rows_are_inserted_without_a_question(host: Host) -> None:
+def test_rows_are_read_and_inserted_without_a_question(host: Host) -> None:
     query = "INSERT INTO tea VALUES ('Mate', 300)"
     assert host.call("write_query", query=query) == {"affected_rows": 1}
     assert names(host) == ["Assam", "Mate", "Sencha"]
+    query = "SELECT * FROM tea WHERE cents > 500"
+    assert host.call("read_query", query=query) == [{"name": "Sencha", "cents": 600}]
     assert host.asked == []
 
 
@@ -139,14 +134,10 @@ def test_tables_are_described(host: Host) -> None:
     )
 
 
-def test_insights_are_in_the_memo(host: Host) -> None:
+def test_insights_are_in_the_memo_and_the_prompt_is_about_a_topic(host: Host) -> None:
     host.call("append_insight", insight="Sencha is dear.")
     (memo,) = host.client.read_resource("memo://insights")
-    assert isinstance(memo, TextResourceContents)
     assert memo.text == "Insights\n\n- Sencha is dear."
-
-
-def test_the_prompt_is_about_a_topic(host: Host) -> None:
     (message,) = host.client.get_prompt("mcp-demo", {"topic": "a bakery"}).messages
     assert "The topic: a bakery." in message.text
 

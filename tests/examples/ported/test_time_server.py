@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from mcpkit.testing import TestClient
-from tests.examples.host import data_of
+from tests.examples.host import call, refused
 from tests.examples.ported.serving import OVER, arguments_of, ported
 
 
@@ -19,12 +19,6 @@ def client(request: pytest.FixtureRequest) -> Iterator[TestClient]:
         yield client
 
 
-def converted(client: TestClient, source: str, time: str, target: str) -> tuple[str, str]:
-    arguments = {"source_timezone": source, "time": time, "target_timezone": target}
-    found = data_of(client.call_tool("convert_time", arguments))
-    return found["target"]["datetime"][11:], found["time_difference"]
-
-
 def test_the_tools_have_their_old_names_and_arguments(client: TestClient) -> None:
     assert arguments_of(client) == {
         "get_current_time": ["timezone"],
@@ -33,16 +27,14 @@ def test_the_tools_have_their_old_names_and_arguments(client: TestClient) -> Non
 
 
 def test_the_current_time_of_a_zone(client: TestClient) -> None:
-    found = data_of(client.call_tool("get_current_time", {"timezone": "Asia/Tokyo"}))
+    """Of the user's own zone if none is named."""
+    found = call(client, "get_current_time", timezone="Asia/Tokyo")
     told = datetime.fromisoformat(found["datetime"])
     assert told.utcoffset() == timedelta(hours=9)
     assert abs(told - datetime.now(timezone.utc)) < timedelta(minutes=2)
     assert found["day_of_week"] == f"{told:%A}"
     assert (found["timezone"], found["is_dst"]) == ("Asia/Tokyo", False)
-
-
-def test_a_user_who_names_no_zone_is_at_home(client: TestClient) -> None:
-    assert data_of(client.call_tool("get_current_time"))["timezone"] == "Asia/Kathmandu"
+    assert call(client, "get_current_time")["timezone"] == "Asia/Kathmandu"
 
 
 @pytest.mark.parametrize(
@@ -56,18 +48,18 @@ def test_a_user_who_names_no_zone_is_at_home(client: TestClient) -> None:
 def test_a_time_is_another_one_elsewhere(
     client: TestClient, source: str, time: str, target: str, expected: tuple[str, str]
 ) -> None:
-    assert converted(client, source, time, target) == expected
+    zones = {"source_timezone": source, "target_timezone": target}
+    found = call(client, "convert_time", time=time, **zones)
+    assert (found["target"]["datetime"][11:], found["time_difference"]) == expected
 
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "../../etc/passwd", "", "/etc/localtime"])
 def test_what_is_no_time_zone_is_refused(client: TestClient, zone: str) -> None:
-    refused = client.call_tool("get_current_time", {"timezone": zone})
-    assert refused.is_error
-    assert refused.text.startswith("timezone: is not an IANA time zone")
+    said = refused(client, "get_current_time", timezone=zone)
+    assert said.startswith("timezone: is not an IANA time zone")
 
 
 @pytest.mark.parametrize("time", ["24:00", "4 pm", "16:30:00"])
 def test_what_is_no_time_is_refused(client: TestClient, time: str) -> None:
-    refused = client.call_tool("convert_time", {"time": time})
-    assert refused.is_error
-    assert refused.text.startswith("time: expected to match pattern")
+    said = refused(client, "convert_time", time=time)
+    assert said.startswith("time: expected to match pattern")
