@@ -50,8 +50,7 @@ class Application:
     """The ASGI application of an app.
 
     Args:
-        server: The server of the app, with its name, entries and limits.
-        lifespans: The lifespans of the app, which all its applications share.
+        server, lifespans: Of the app; all its applications share them.
         options: The options of the endpoint.
         routes: Routes beside the endpoint; they may grow until the first request for one.
         loopback: True if the server listens on loopback addresses only; None if that is not known.
@@ -112,12 +111,7 @@ class Application:
         return {_normalized_path(self._base or "/"): self._endpoint.start}
 
     def find(self, scope: Scope, path: str) -> Asgi | None:
-        """Return the ASGI application at a path, custom routes aside; None if there is none.
-
-        Args:
-            scope: Of the request.
-            path: Below the prefix that the app is mounted at.
-        """
+        """Return the ASGI application at a path of `route_path`, custom routes aside."""
         found = self._paths.get(path)
         if found is None and self._authorization is not None:
             found = self._authorization.metadata_at(path, scope.get("root_path", ""))
@@ -218,9 +212,7 @@ def _with_cors(answer: Asgi, settings: HttpSettings) -> Asgi:
 def make_route(application: Application, path: str) -> BaseRoute:
     """Return a Starlette route that answers at exactly ``path`` and ``path/``, without redirects.
 
-    Args:
-        application: The application, made with ``path`` as its prefix.
-        path: The path as a host's router sees it.
+    The application has been made with this path as its prefix.
     """
 
     def find(scope: Scope) -> Asgi | None:
@@ -232,12 +224,7 @@ def make_route(application: Application, path: str) -> BaseRoute:
 
 
 def _route(find: Callable[[Scope], Asgi | None], path: str | None = None) -> BaseRoute:
-    """Return a Starlette route to the application that a function finds for a scope.
-
-    Args:
-        find: The function; None is for other routes.
-        path: The path for ``request.url_for("mcp")``.
-    """
+    """Return a Starlette route to the application that a function finds for a scope."""
     from starlette.datastructures import URLPath
     from starlette.routing import BaseRoute, Match, NoMatchFound
 
@@ -273,11 +260,7 @@ def make_metadata_route(server: Server, options: HttpOptions, path: str) -> Base
     """Return a Starlette route with all metadata of an endpoint that is mounted elsewhere.
 
     They are those of the resource, and those of an authorization server beside it (RFC 8414, 3.1).
-
-    Args:
-        server: The server of the app.
-        options: The options of the endpoint.
-        path: Of the endpoint, from the root of the host.
+    The path is that of the endpoint, from the root of the host.
 
     Raises:
         ValueError: There is no ``auth``, or no authorization server that the metadata could name.

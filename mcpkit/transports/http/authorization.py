@@ -56,7 +56,7 @@ class Authorization:
     Args:
         settings: Of the endpoint; its ``auth`` is given.
         path: Of the endpoint, below the path that the app is mounted at.
-        server: Its name and entries.
+        server: The server of the app.
         loopback: True if only this machine can reach it; None if that is not known.
 
     Raises:
@@ -228,11 +228,8 @@ class Authorization:
     def metadata_at(self, path: str, root: str) -> Asgi | None:
         """Return the application for metadata, of the endpoint or of its authorization server.
 
-        A proxy may pass on the URL that follows from the one that clients know.
-
-        Args:
-            path: Below the path that the app is mounted at.
-            root: That path.
+        The path is below the root that the app is mounted at. A proxy may pass on the URL that
+        follows from the one that clients know.
         """
         root, known = root.rstrip("/"), self._resource_path
         if path.startswith(WELL_KNOWN):

@@ -42,8 +42,7 @@ class Endpoint:
     """The ASGI applications of an endpoint: its own, and the two of HTTP+SSE.
 
     Args:
-        lifespans: The lifespans of the app.
-        settings: The settings of this endpoint.
+        lifespans, settings: Of the app, and of this endpoint.
         loopback: True if the server listens on loopback addresses only; None if that is not known.
         authorization: The verification of tokens, if the server takes tokens.
         messages: The path for messages of HTTP+SSE.
@@ -81,12 +80,7 @@ class Endpoint:
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send, part: Literal["", "sse", "messages"] = ""
     ) -> None:
-        """Answer one HTTP request.
-
-        Args:
-            scope, receive, send: As for every ASGI application.
-            part: One of the two endpoints of HTTP+SSE, instead of the one of Streamable HTTP.
-        """
+        """Answer one HTTP request; `part` is one of the two endpoints of HTTP+SSE."""
         method, state = scope["method"], self._state
         try:
             started: Exchange | None = scope.pop(STARTED, None)  # which refers to the scope
@@ -137,11 +131,6 @@ class Endpoint:
         self, scope: Scope, body: bytes, loop: asyncio.AbstractEventLoop
     ) -> Responded | Exchange | None:
         """Start to serve a POST that has arrived whole, up to where it has to wait.
-
-        Args:
-            scope: The scope of the request.
-            body: The whole body.
-            loop: The running event loop.
 
         Returns:
             The response, if it is ready; the exchange that has started, for `__call__` to find in

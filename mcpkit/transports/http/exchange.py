@@ -41,13 +41,7 @@ _MODERN_STATUS: Final = {
 
 
 def error_status(error: ProtocolError, *, modern: bool, served: bool) -> int:
-    """Return the HTTP status of a response that is an error.
-
-    Args:
-        error: The error.
-        modern: True if the request belongs to a revision without handshake.
-        served: True if a handler had started; otherwise the request was refused.
-    """
+    """Return the HTTP status of an error, which a handler has raised if `served` is True."""
     if isinstance(error, Forbidden):
         return error.status
     if modern:
@@ -112,9 +106,7 @@ class Exchange(OpenRequest):
     """A POST whose message is being served.
 
     Args:
-        http: The POST.
-        session: The session that serves it.
-        open_requests: The requests of the endpoint.
+        http, session, open_requests: As for every `OpenRequest`.
         count: The number of responses that it wants: one, or one for each request of a batch.
         modern: True if the client cancels the request by disconnecting.
     """
@@ -307,7 +299,8 @@ class Exchange(OpenRequest):
     async def write_stream(self, send: Send, receive: Receive) -> None:
         """Respond with the stream."""
         assert self.stream is not None
-        response = self._response = self.open_requests.make_response(self.stream)
+        of = self.open_requests
+        response = self._response = StreamResponse(self.stream, of.loop, of.settings)
         if self.disconnected:
             response.close()
         self._start_watching(receive)

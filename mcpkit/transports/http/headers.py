@@ -53,11 +53,7 @@ def strip_values(pairs: list[tuple[bytes, bytes]]) -> bool:
 
 
 class VerdictCache(dict[bytes, bool]):
-    """Verdicts on values of one header, cached within bounds.
-
-    Args:
-        judge: Judges a value by nothing but itself.
-    """
+    """Verdicts on values of one header, each by nothing but itself, cached within bounds."""
 
     def __init__(self, judge: Callable[[bytes], bool]) -> None:
         super().__init__()
@@ -139,10 +135,7 @@ def is_announced(message: Mapping[str, Any]) -> bool:
 def is_modern(message: dict[str, Any] | list[Any], raw: Mapping[bytes, bytes]) -> bool:
     """Return True if a POST belongs to a revision without sessions (PROTOCOL §3.3).
 
-    Args:
-        message: The message in its body, or a batch of them. One that is announced is modern, and
-            does not come here.
-        raw: Its headers by lower-case name.
+    A message that is announced does: it does not come here.
 
     Raises:
         HttpError: A session is asked for in a version that is unknown (HTTPL-18).
@@ -178,10 +171,7 @@ def has_session_version(raw: Mapping[bytes, bytes]) -> bool:
 def check_request(raw: Mapping[bytes, bytes], request: Request, catalog: Catalog) -> None:
     """Compare the headers of a request of 2026-07-28 with its body (HTTPM-2, SEC-14).
 
-    Args:
-        raw: The headers by lower-case name.
-        request: As its session has read it.
-        catalog: The catalog of the tools, whose schemas declare headers.
+    The schemas of the tools, which are in the catalog, declare headers.
 
     Raises:
         HttpError: They disagree, or a header is missing.
@@ -219,11 +209,6 @@ def check_repeated(
 
     Faults of the body alone are left to the session that serves it. The fault that is reported does
     not depend on who finds it: the order is that of §8.4.
-
-    Args:
-        raw: The headers by lower-case name.
-        message: The message.
-        catalog: The catalog of the tools, whose schemas declare headers.
 
     Raises:
         HttpError: They disagree, or a header is missing.

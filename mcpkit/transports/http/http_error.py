@@ -18,19 +18,10 @@ JSON: Final = (b"content-type", b"application/json")
 
 
 class HttpError(Exception):
-    """A request that is answered with a status and an error, and not served.
-
-    Args:
-        status: The HTTP status.
-        error: The error in the body.
-        headers: Headers of the response, in addition.
-    """
+    """A request that is answered with a status, an error and more headers, and not served."""
 
     def __init__(
-        self,
-        status: int,
-        error: ProtocolError | str,
-        headers: Sequence[tuple[bytes, bytes]] = (),
+        self, status: int, error: ProtocolError | str, headers: Sequence[tuple[bytes, bytes]] = ()
     ) -> None:
         if isinstance(error, str):
             error = InvalidRequest(error) if status < 500 else InternalError(error)

@@ -37,13 +37,7 @@ MAX_STREAM_TIME: Final = 30 * 24 * 3600.0
 
 
 class OpenRequest:
-    """A request, or a stream, that holds a place at the endpoint until it is over.
-
-    Args:
-        http: The HTTP request.
-        open_requests: The requests of the endpoint.
-        session: The session that serves it; None for a stream that belongs to no request.
-    """
+    """A request, or a stream without a session, that is counted until it is over."""
 
     # Class attributes, because most requests never change them.
     place: Reservation | None = None
@@ -133,14 +127,7 @@ class OpenRequest:
 
 
 class OpenRequests:
-    """The requests and streams that clients wait for, and what it takes to serve them.
-
-    Args:
-        settings: The settings of the endpoint.
-        server: The server that answers.
-        loop: The event loop.
-        threads: The worker threads that all sessions share.
-    """
+    """The requests and streams that clients wait for, and what it takes to serve them."""
 
     def __init__(
         self, settings: HttpSettings, server: Server, loop: Loop, threads: Threads
@@ -176,7 +163,7 @@ class OpenRequests:
         self, stream: Stream, http: HttpRequest, receive: Receive, send: Send
     ) -> None:
         """Respond with a stream that belongs to no request, for as long as its client wants."""
-        response = self.make_response(stream)
+        response = StreamResponse(stream, self.loop, self.settings)
         place = OpenRequest(http, self)
         place.occupy(self.quotas.streams)
         place.end_on_expiry(response.close)
@@ -186,15 +173,6 @@ class OpenRequests:
         finally:
             self.responses.remove(response)
             place.close()
-
-    def make_response(self, stream: Stream) -> StreamResponse:
-        """Return a response that carries a stream."""
-        return StreamResponse(
-            stream,
-            self.loop,
-            keep_alive=self.settings.keep_alive,
-            write_timeout=self.limits.write_timeout,
-        )
 
     def add(self, request: OpenRequest) -> None:
         """Count a request for as long as it continues."""

@@ -171,10 +171,6 @@ def _names_loopback(name: str) -> bool:
 def authenticate(http: HttpRequest, find: FindPrincipal) -> Awaitable[Any] | None:
     """Find the principal of a request, and note it there.
 
-    Args:
-        http: The request.
-        find: The function that finds the principal.
-
     Returns:
         The result of the function for `finish_authentication`, if it has to be awaited.
 

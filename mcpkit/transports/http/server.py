@@ -49,9 +49,9 @@ class Server(uvicorn.Server):
     Args:
         config: The configuration of uvicorn.
         announce: Called when it listens.
-        numbers: The signals that stop it; None for all that there are.
+        numbers: The signals that stop it; None for all that there are, and an empty list if the
+            event loop, and so the process, is the caller's.
         is_last: False if another server takes over the socket, with the connections that wait.
-        is_guest: True if the event loop, and so the process, is the caller's.
     """
 
     def __init__(
@@ -61,14 +61,12 @@ class Server(uvicorn.Server):
         numbers: Sequence[signal.Signals] | None = None,
         *,
         is_last: bool = True,
-        is_guest: bool = False,
     ) -> None:
         super().__init__(config)
         self.signals: list[int] = []
         """The signals that it has received."""
         self._announce = announce
         self._is_last = is_last
-        self._is_guest = is_guest
         self._numbers = stop_signals() if numbers is None else numbers
         self._threads = set(threading.enumerate())
         self._watchdog: threading.Timer | None = None
@@ -87,7 +85,7 @@ class Server(uvicorn.Server):
         if self.started and not self._shut_down:
             # Older versions of uvicorn just return if they are told to stop while they start.
             await self.shutdown(sockets)
-        if self._is_guest:
+        if not self._numbers:
             return
         # An event loop does not close while a handler refuses to be cancelled, or waits for a
         # thread of its own.
@@ -279,7 +277,7 @@ async def serve_here(
     """
     application, bound, url = _open(served, host, port, options)
     announce = partial(log.info, "%s listens on %s", served.name, url)
-    server = Server(_config_for(application), announce, [], is_guest=True)
+    server = Server(_config_for(application), announce, [])
 
     async def serve() -> None:
         with suppress(SystemExit):  # of uvicorn, if the app cannot be started

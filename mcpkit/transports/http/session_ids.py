@@ -49,12 +49,7 @@ class SessionId(NamedTuple):
 
 
 class SessionIds:
-    """A maker and reader of session ids.
-
-    Args:
-        sealer: Seals them, so that they cannot be forged.
-        lifetime: Seconds for which one is valid.
-    """
+    """A maker and reader of session ids, which are sealed, and valid for a lifetime in seconds."""
 
     def __init__(self, sealer: Sealer, lifetime: float) -> None:
         self._sealer = sealer

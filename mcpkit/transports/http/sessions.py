@@ -72,12 +72,7 @@ class LocalStore:
         """Bytes of the states, about."""
 
     def end(self, key: str, expires: float, owner: str) -> None:
-        """Remember for as long as its id is valid that a session has ended, and drop its state.
-
-        Args:
-            key: The key of the session.
-            expires: The time until which its id is valid, in seconds since the epoch.
-            owner: The owner who ends it; the ends of one owner are bounded.
+        """Remember until its id expires that an owner has ended a session, and drop its state.
 
         Raises:
             HttpError: The end cannot be remembered, so the session has not ended.
@@ -129,14 +124,7 @@ class LocalStore:
 
 
 class LiveSession(ExchangeChannel):
-    """A session that is in use or has state.
-
-    Args:
-        id: The content of its id.
-        token: The id itself, as the client sends it.
-        table: The table that it is in.
-        owner: The owner that it is counted to.
-    """
+    """A session that is in use or has state; `token` is its id, and `id` the content of that."""
 
     def __init__(self, id: SessionId, token: str, table: SessionTable, owner: str) -> None:
         self.id = id
@@ -212,10 +200,7 @@ class LiveSession(ExchangeChannel):
         return self.standalone
 
     def resume(self, last: str) -> Stream:
-        """Return the stream of an event, set back to what followed the event (HTTPL-13).
-
-        Args:
-            last: The id of the event.
+        """Return the stream of the last event, set back to what followed it (HTTPL-13).
 
         Raises:
             HttpError: The event is not, or no longer, known here.

@@ -17,6 +17,7 @@ from mcpkit._concurrency.loop import Loop
 from mcpkit._server.channel import do_nothing
 from mcpkit._utils.quota import ANONYMOUS, Quota
 from mcpkit.http import Receive, Send
+from mcpkit.transports.http.options import HttpSettings
 
 HEADERS: Final = (
     (b"content-type", b"text/event-stream"),
@@ -279,24 +280,15 @@ class Stream:
 
 
 class StreamResponse:
-    """A response that a stream is written to.
+    """A response that a stream is written to."""
 
-    Args:
-        stream: The stream.
-        loop: The event loop.
-        keep_alive: Silent seconds after which a comment is written.
-        write_timeout: Seconds for which the client may take nothing.
-    """
-
-    def __init__(
-        self, stream: Stream, loop: Loop, *, keep_alive: float, write_timeout: float
-    ) -> None:
+    def __init__(self, stream: Stream, loop: Loop, settings: HttpSettings) -> None:
         self.stream = stream
         self.disconnected = False
         """True if the client disconnected before the stream or our side ended it."""
         self._loop = loop
-        self._keep_alive = keep_alive
-        self._write_timeout = write_timeout
+        self._keep_alive = settings.keep_alive
+        self._write_timeout = settings.limits.write_timeout
         self._closing = False
         self._writing = False
         self._scope = anyio.CancelScope()
@@ -336,11 +328,7 @@ class StreamResponse:
     ) -> None:
         """Respond with the stream, until it ends, the client disconnects, or it is closed.
 
-        Args:
-            send: The send function of the ASGI application.
-            headers: Headers of the response, in addition to those of every stream.
-            receive: The receive function, to notice that the client disconnects; None if the caller
-                notices that.
+        Without `receive`, it is the caller who notices that the client disconnects.
         """
         stream = self.stream
         unwatch: Callable[[], object] = do_nothing
