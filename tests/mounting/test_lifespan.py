@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from mcpkit import MCPKit
 from tests.messages import announced, called, initialize, request
 from tests.mounting.serving import Diary, attached, make_app, served, variable
-from tests.transports.http.wire import JSON, Stage
+from tests.transports.http.wire import JSON, Stage, headers_of
 
 Build = Callable[[MCPKit[Any]], Any]
 
@@ -148,9 +148,7 @@ def test_httpx2_in_process_enters_it_once(way: str, backend: str) -> None:
         async with in_process(application) as client:
             for _ in range(3):
                 message = announced(1, "tools/call", **called("who", {}))
-                headers = {"Mcp-Method": "tools/call", "Mcp-Name": "who"}
-                headers["MCP-Protocol-Version"] = "2026-07-28"
-                answer = await client.post("/mcp", json=message, headers=headers)
+                answer = await client.post("/mcp", json=message, headers=headers_of(message))
                 assert answer.json()["result"]["content"][0]["text"] == "mounted"
         assert diary.entries == ["entered"]
 

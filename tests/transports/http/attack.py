@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 import time
@@ -24,6 +25,12 @@ def head(method: str, path: str, headers: Mapping[str, str] | None = None) -> by
 def post_head(path: str, headers: Mapping[str, str] | None = None) -> bytes:
     """The head of a POST of JSON."""
     return head("POST", path, {"Content-Type": JSON, "Accept": _ACCEPT, **(headers or {})})
+
+
+def post(path: str, message: Any, headers: Mapping[str, str] | None = None) -> bytes:
+    """A whole POST, as it is sent."""
+    body = json.dumps(message).encode()
+    return post_head(path, {"Content-Length": str(len(body)), **(headers or {})}) + body
 
 
 def hostile_headers(size: int) -> dict[str, str]:

@@ -14,15 +14,13 @@ from mcpkit import Context, MCPKit
 from mcpkit.transports.http.uvicorn import connection_class
 from tests.messages import announced
 from tests.transports.http.attack import Raw, connect, post_head
+from tests.transports.http.wire import headers_of
 from tests.uvicorns import listen, running
 
 SERVERS: Final = ("own", "own, the long way", "own on h11", "uvicorn", "uvicorn on h11")
-MODERN: Final = {
-    "MCP-Protocol-Version": "2026-07-28",
-    "Mcp-Method": "tools/call",
-    "Mcp-Name": "who",
-}
-BODY: Final = json.dumps(announced(1, "tools/call", name="who", arguments={})).encode()
+CALL: Final = announced(1, "tools/call", name="who", arguments={})
+MODERN: Final = headers_of(CALL)
+BODY: Final = json.dumps(CALL).encode()
 CHUNKED: Final = {"Transfer-Encoding": "chunked"}
 CHUNK: Final = b"%x\r\n%b\r\n0\r\n" % (len(BODY), BODY)
 HEAD: Final = post_head("/mcp", {**MODERN, **CHUNKED})

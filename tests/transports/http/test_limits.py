@@ -29,7 +29,7 @@ from tests.messages import (
 )
 from tests.transports.http.attack import connect, head, post_head
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import EVENTS, JSON, Exchange, OldTalk, Site, Talk
+from tests.transports.http.wire import EVENTS, Exchange, OldTalk, Site
 
 
 def error(answer: Exchange) -> str:
@@ -107,25 +107,18 @@ def test_a_large_message_has_no_long_numbers(site: Site, long: bool) -> None:
 
 @pytest.mark.parametrize("begun", [b"", b'{"jsonrpc"'])
 def test_a_body_that_does_not_arrive_is_408(serve: Serve, begun: bytes) -> None:
-    """SEC-17."""
-    site = serve(body_timeout=0.1)
-    with connect(site.host.port) as raw:
-        raw.send(post_head(site.path, {"Content-Length": "100"}) + begun)
-        assert raw.status() == 408
-
-
-def test_a_body_that_arrives_byte_by_byte_does_not_get_more_time(serve: Serve) -> None:
-    """SEC-17: the limit is for all of it, not for each byte."""
+    """SEC-17: and bytes that go on arriving get no more time."""
     site = serve(body_timeout=0.2)
-    with connect(site.host.port) as raw:
-        raw.send(post_head(site.path, {"Content-Length": "100000"}))
+    with connect(site.host.port) as silent, connect(site.host.port) as slow:
+        for raw in (silent, slow):
+            raw.send(post_head(site.path, {"Content-Length": "100000"}) + begun)
 
         def is_answered() -> bool:
-            raw.send(b" ")
-            return bool(select.select([raw.socket], [], [], 0.02)[0])
+            slow.send(b" ")
+            return bool(select.select([slow.socket], [], [], 0.02)[0])
 
-        assert eventually(is_answered), "while bytes go on arriving"
-        assert raw.status() == 408
+        assert eventually(is_answered)
+        assert (silent.status(), slow.status()) == (408, 408)
 
 
 # --- max_requests ---------------------------------------------------------------------------------
@@ -166,10 +159,15 @@ def test_a_request_that_takes_too_long_is_cancelled_and_answered(serve: Serve) -
     """SEC-17: total time per request; in every revision, all at once."""
     site = serve(request_timeout=0.3)
     calls = [(each, site.speaking(each).call("hold", name=each)) for each in (*LEGACY, MODERN)]
+    batch = [request(id, "tools/call", called("hold", {"name": f"b{id}"})) for id in (1, 2)]
+    batched = site.begin(BATCHES).post([*batch, request(3, "ping")])
     for version, answer in calls:
         assert (version, *answer.refusal) == (version, 200, -32603)
         assert "longer than 0.3 seconds" in error(answer)
         site.stage.expect("been cancelled", version)
+    answers = {each["id"]: each for each in batched.json}
+    assert answers[1]["error"]["code"] == answers[2]["error"]["code"] == -32603
+    assert answers[3]["result"] == {}
 
 
 def test_the_same_goes_for_one_that_streams(serve: Serve) -> None:
@@ -184,15 +182,6 @@ def test_the_same_goes_for_one_that_streams(serve: Serve) -> None:
         assert (name, answer.kind) == (name, EVENTS)
         assert (name, answer.messages()[-1]["error"]["code"]) == (name, -32603)
         site.stage.expect("been cancelled", name)
-
-
-def test_the_same_goes_for_each_request_of_a_batch(serve: Serve) -> None:
-    site = serve(request_timeout=0.3)
-    batch = [request(id, "tools/call", called("hold", {"name": f"b{id}"})) for id in (1, 2)]
-    quick = request(3, "ping")
-    answers = {each["id"]: each for each in site.begin(BATCHES).post([*batch, quick]).json}
-    assert answers[1]["error"]["code"] == answers[2]["error"]["code"] == -32603
-    assert answers[3]["result"] == {}
 
 
 def test_subscriptions_may_take_as_long_as_they_like(serve: Serve) -> None:
@@ -262,17 +251,6 @@ def test_one_more_stream_than_may_be_open_is_503_until_a_client_leaves(
 # --- sessions -------------------------------------------------------------------------------------
 
 
-def quiet(talk: Talk) -> Talk:
-    """A session that holds state: it wants errors only."""
-    assert talk.request("logging/setLevel", level="error").status == 200
-    return talk
-
-
-def is_quiet(talk: Talk) -> bool:
-    """Whether the state is still there."""
-    return talk.call("tell", texts=["one"]).kind == JSON
-
-
 def test_if_all_sessions_are_in_use_one_more_is_503(serve: Serve) -> None:
     """SEC-17."""
     site = serve(max_sessions=2, max_each=10**6)
@@ -284,17 +262,6 @@ def test_if_all_sessions_are_in_use_one_more_is_503(serve: Serve) -> None:
     assert site.call("add", a=1, b=2).status == 200, "which needs none"
     streams[0].drop()
     assert eventually(lambda: third.call("add", a=1, b=2).status == 200)
-
-
-def test_state_that_nobody_uses_is_given_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "_SWEEP", 0.05)
-    site = serve(session_idle=0.5)
-    talk = quiet(site.begin())
-    assert is_quiet(talk)
-    site.stage.signal("idle", "session")
-    held = site.state.legacy.table
-    assert eventually(lambda: not held._known)
-    assert not is_quiet(talk)
 
 
 def test_thousands_of_sessions_are_not_looked_through_for_each_request(serve: Serve) -> None:

@@ -15,7 +15,7 @@ from mcpkit import MCPKit
 from mcpkit.transports.http.headers import VerdictCache
 from mcpkit.transports.http.requests import Shortcut
 from tests.messages import LEGACY, MODERN, announced, called, initialize, request
-from tests.transports.http.wire import EVENTS, JSON
+from tests.transports.http.wire import EVENTS, JSON, headers_of
 
 VALUES = {
     "authorization": b"Bearer s3cret",
@@ -46,22 +46,17 @@ def held_by(root: object) -> set[bytes]:
 
 
 def call(begin: Shortcut, version: str, token: str) -> None:
-    """Call a tool, with headers that nobody else sends."""
+    """Call a tool, with headers that no other client sends."""
     params = called("add", {"a": 1, "b": 2})
     if version == MODERN:
         message = announced(1, "tools/call", **params)
-        headers = {"mcp-method": b"tools/call", "mcp-name": b"add"}
+        own = headers_of(message)
     else:
         message = request(1, "tools/call", params)
-        headers = {"mcp-session-id": token.encode()}
-    headers |= {
-        "host": b"127.0.0.1",
-        "content-type": JSON.encode(),
-        "accept": f"{JSON}, {EVENTS}".encode(),
-        "mcp-protocol-version": version.encode(),
-        **VALUES,
-    }
-    pairs = [(name.encode(), value) for name, value in headers.items()]
+        own = {"Mcp-Session-Id": token, "MCP-Protocol-Version": version}
+    headers = {"Host": "127.0.0.1", "Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}", **own}
+    pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    pairs += [(name.encode(), value) for name, value in VALUES.items()]
     scope = {"headers": pairs, "server": None}
     answer = begin(scope, json.dumps(message).encode(), asyncio.get_running_loop())
     assert isinstance(answer, tuple)

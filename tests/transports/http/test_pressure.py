@@ -10,12 +10,11 @@ import json
 import os
 import re
 import signal
-import socket
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
@@ -23,16 +22,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import uvicorn
 
 from mcpkit import MCPKit
 from mcpkit.transports.http.uvicorn import connection_class
 from tests.kit import eventually
-from tests.messages import MODERN, NEWEST, announced, called, initialize, request
-from tests.transports.http.attack import Raw, connect, head, hostile_headers, post_head
+from tests.messages import NEWEST, announced, called, initialize, request
+from tests.transports.http.attack import Raw, connect, head, hostile_headers, post, post_head
 from tests.transports.http.plain import RUN
-from tests.transports.http.wire import EVENTS, PATIENCE
+from tests.transports.http.wire import EVENTS, JSON, PATIENCE, headers_of
 from tests.transports.processes import Command, Process
+from tests.uvicorns import listen, running
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
@@ -113,23 +112,14 @@ def tool_call(tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 def headers_for(message: Mapping[str, Any], session: str | None = None) -> dict[str, str]:
-    usual = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    usual = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
     if session is not None:
         return {**usual, "Mcp-Session-Id": session, "MCP-Protocol-Version": NEWEST}
-    if message["method"] == "initialize":
-        return usual
-    found = {**usual, "MCP-Protocol-Version": MODERN, "Mcp-Method": message["method"]}
-    name = message["params"].get("name")
-    return found if name is None else {**found, "Mcp-Name": name}
+    return usual if message["method"] == "initialize" else {**usual, **headers_of(message)}
 
 
 def posted(message: Mapping[str, Any], session: str | None = None) -> bytes:
-    """A whole POST, as it is sent."""
-    body = json.dumps(message).encode()
-    return (
-        head("POST", "/mcp", {**headers_for(message, session), "Content-Length": str(len(body))})
-        + body
-    )
+    return post("/mcp", message, headers_for(message, session))
 
 
 @contextmanager
@@ -420,47 +410,40 @@ def test_a_flood_of_streams_is_bounded_and_released(victim: Victim) -> None:
 # --- who vanishes ---------------------------------------------------------------------------------
 
 
-def test_whoever_half_closes_is_forgotten(victim: Victim) -> None:
+@pytest.mark.parametrize("leave", [Raw.half_close, Raw.vanish])
+def test_whoever_leaves_is_forgotten(victim: Victim, leave: Callable[[Raw], None]) -> None:
+    """CANC-5: also after several requests at once."""
+    listen = posted(announced(1, "subscriptions/listen", notifications={}))
     with others_are_served(victim), crowd(victim, 50) as clients:
         for number, each in enumerate(clients):
-            message = tool_call("wait", seconds=600)
-            if number % 2:
-                message = announced(1, "subscriptions/listen", notifications={})
-            each.send(posted(message))
+            each.send(listen * 3 if number % 2 else posted(tool_call("wait", seconds=600)))
         assert eventually(lambda: victim.holds()["exchanges"] >= 25)
         assert eventually(lambda: victim.holds()["streams"] == 25)
         for each in clients:
-            each.half_close()
+            leave(each)
         assert eventually(lambda: victim.holds()["exchanges"] <= 1)
         assert eventually(lambda: victim.holds()["streams"] == 0)
 
 
-@pytest.mark.parametrize("at", ["head", "body", "call", "stream"])
+@pytest.mark.parametrize("at", ["head", "body", "stream", "question", "thread"])
 def test_whoever_vanishes_is_forgotten(victim: Victim, at: str) -> None:
-    """CANC-5."""
-    data = {
-        "head": post_head("/mcp")[:40],
-        "body": post_head("/mcp", {"Content-Length": "1000"}) + b'{"jsonrpc"',
-        "call": posted(tool_call("wait", seconds=600)),
-        "stream": posted(tool_call("advance", steps=10**6, pause=0.05)),
+    """CANC-5: whatever was sent, and whatever came back."""
+    data, back = {
+        "head": (post_head("/mcp")[:40], b""),
+        "body": (post_head("/mcp", {"Content-Length": "1000"}) + b'{"jsonrpc"', b""),
+        "stream": (posted(tool_call("advance", steps=10**6, pause=0.05)), b"data: "),
+        "question": (b"", b"elicitation/create"),
+        "thread": (posted(tool_call("work", steps=1000, pause=0.02)), b"data: "),
     }[at]
-    with others_are_served(victim), crowd(victim, 50, saying=data) as clients:
-        for each in clients:
-            if at == "stream":
-                each.until(b"data: ")
-        for each in clients:
-            each.vanish()
-
-
-def test_whoever_vanishes_after_several_requests_at_once_is_forgotten(victim: Victim) -> None:
-    listen = posted(announced(1, "subscriptions/listen", notifications={}))
+    asking = request(1, "tools/call", called("user", {}))
     with others_are_served(victim), crowd(victim, 20) as clients:
         for each in clients:
-            each.send(listen * 3)
-        assert eventually(lambda: victim.holds()["streams"] == 20)
+            each.send(data or posted(asking, victim.begin()))
+            each.until(back)
         for each in clients:
             each.vanish()
-        assert eventually(lambda: victim.holds()["streams"] == 0)
+        assert eventually(lambda: victim.holds()["exchanges"] <= 1)
+    assert victim.holds()["threads"] <= 45
 
 
 def test_what_a_client_with_a_session_began_goes_on_and_is_then_forgotten(victim: Victim) -> None:
@@ -478,26 +461,6 @@ def test_what_a_client_with_a_session_began_goes_on_and_is_then_forgotten(victim
         victim.call("release")
         assert eventually(lambda: victim.holds()["passed"] == 20)
         assert eventually(lambda: victim.holds()["exchanges"] <= 1)
-
-
-def test_questions_to_clients_that_have_vanished_are_given_up(victim: Victim) -> None:
-    message = request(1, "tools/call", called("user", {}))
-    with others_are_served(victim), crowd(victim, 20) as clients:
-        for each in clients:
-            each.send(posted(message, victim.begin()))
-            each.until(b"elicitation/create")
-            each.vanish()
-
-
-def test_threads_end_when_their_clients_have_vanished(victim: Victim) -> None:
-    with others_are_served(victim), crowd(victim, 20) as clients:
-        for each in clients:
-            each.send(posted(tool_call("work", steps=1000, pause=0.02)))
-            each.until(b"data: ")
-        for each in clients:
-            each.vanish()
-        assert eventually(lambda: victim.holds()["exchanges"] <= 1)
-    assert victim.holds()["threads"] <= 45
 
 
 # --- the end --------------------------------------------------------------------------------------
@@ -525,40 +488,19 @@ def test_none_of_them_keeps_the_server_from_stopping() -> None:
 
 
 @contextmanager
-def on_h11(*, read_timeout: float = 60, write_timeout: float = 60) -> Iterator[int]:
+def on_h11(read_timeout: float) -> Iterator[int]:
     """The port of a server on h11, which must keep to the same bounds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "uvicorn.protocols.http.httptools_impl", None)
-        protocol: Any = connection_class(
-            read_timeout=read_timeout, write_timeout=write_timeout, grace=0.1
-        )
-    app = MCPKit("pure")
-
-    @app.tool
-    async def large(size: int) -> str:
-        return "x" * size
-
-    config = uvicorn.Config(app, http=protocol, ws="none", lifespan="off", log_level="critical")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            server.should_exit = True
-            thread.join(PATIENCE)
-            assert not thread.is_alive()
+        http: Any = connection_class(read_timeout=read_timeout, write_timeout=60, grace=0.1)
+    with listen() as listener, running(MCPKit("pure"), listener, http=http, lifespan="off"):
+        yield listener.getsockname()[1]
 
 
-def test_h11_drops_whoever_does_not_end_the_headers() -> None:
-    with on_h11(read_timeout=0.1) as port, connect(port) as client:
-        client.send(post_head("/mcp")[:-2])
-        assert client.is_closed_within()
-
-
-def test_h11_drops_whoever_goes_on_sending_what_was_refused() -> None:
-    with on_h11(read_timeout=0.5) as port, connect(port) as client:
+def test_h11_drops_whoever_does_not_end_the_headers_or_goes_on_sending_what_was_refused() -> None:
+    with on_h11(read_timeout=0.5) as port, connect(port) as silent, connect(port) as client:
+        silent.send(post_head("/mcp")[:-2])
         client.send(post_head("/mcp", {"Content-Length": str(10**9)}))
         assert client.status() == 413
         assert client.trickle(b" " * 400, 0.05)
+        assert silent.is_closed_within()

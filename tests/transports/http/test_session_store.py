@@ -14,6 +14,7 @@ from mcpkit.transports.http.http_error import HttpError
 from mcpkit.transports.http.options import HttpSettings
 from mcpkit.transports.http.quotas import owner_of
 from mcpkit.transports.http.sessions import LocalStore
+from tests.kit import eventually
 from tests.messages import request
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import JSON, Site, Talk
@@ -154,11 +155,15 @@ def test_an_end_that_expires_makes_room(clock: Clock, monkeypatch: pytest.Monkey
 # --- state that is put away -----------------------------------------------------------------------
 
 
-def test_state_is_kept_for_a_limited_time(store: LocalStore, clock: Clock) -> None:
-    store.put("a", QUIET, 1100)
-    store.put("b", QUIET, 1200)
+def test_state_is_kept_for_a_limited_time_and_no_longer_than_its_session(
+    store: LocalStore, clock: Clock
+) -> None:
+    for key, until in (("a", 1100), ("b", 1200), ("ended", 1200)):
+        store.put(key, QUIET, until)
+    store.end("ended", 1200, "ann")
     clock.now = 1101
     assert store.take("a") is NO_STATE
+    assert store.take("ended") is NO_STATE
     store.put("a", QUIET, 1100)
     store.drop_expired()
     assert len(store._states) == 1
@@ -170,12 +175,6 @@ def test_the_state_that_was_put_away_first_makes_room(store: LocalStore, clock: 
     for key in "abcd":
         store.put(key, QUIET, 1100)
     assert [bool(store.take(key)) for key in "abcd"] == [False, True, True, True]
-
-
-def test_the_state_of_an_ended_session_is_dropped(store: LocalStore, clock: Clock) -> None:
-    store.put("a", QUIET, 1100)
-    store.end("a", 1100, "ann")
-    assert store.take("a") is NO_STATE
 
 
 def is_quiet(talk: Talk) -> bool:
@@ -214,3 +213,16 @@ def test_a_session_that_made_room_goes_on_with_its_log_level_and_subscriptions(
     site.call("touch", uri="wire://b")
     site.call("touch", uri="wire://a")
     assert stream.message()["params"] == {"uri": "wire://a"}
+
+
+def test_the_state_of_a_session_that_is_not_used_is_dropped(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_SWEEP", 0.05)
+    site = serve(session_idle=0.5)
+    talk = site.begin()
+    assert talk.request("logging/setLevel", level="error").status == 200
+    assert is_quiet(talk)
+    held = site.state.legacy.table
+    assert eventually(lambda: not held._known)
+    assert not is_quiet(talk)

@@ -21,9 +21,18 @@ from mcpkit.http import HttpRequest
 from mcpkit.transports.http import streams
 from tests.kit import eventually
 from tests.messages import BATCHES, announced, called, initialize, request
-from tests.transports.http.attack import connect, head, post_head
+from tests.transports.http.attack import connect, head, post, post_head
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import EVENTS, Exchange, Headers, Host, OldTalk, Site, Talk
+from tests.transports.http.wire import (
+    EVENTS,
+    Exchange,
+    Headers,
+    Host,
+    OldTalk,
+    Site,
+    Talk,
+    headers_of,
+)
 
 MALLORY = {"X-User": "mallory"}
 ALICE = {"X-User": "alice"}
@@ -323,18 +332,11 @@ def test_large_answers_that_nobody_reads_leave_room_for_others(
     size = 4_000_000
     site = shared(max_unread=FEW * size + 8000)
     assert adds(site, ALICE)
-    asking = json.dumps(announced(1, "tools/call", **called("large", {"size": size}))).encode()
-    headers = {
-        "Content-Length": str(len(asking)),
-        "MCP-Protocol-Version": "2026-07-28",
-        "Mcp-Method": "tools/call",
-        "Mcp-Name": "large",
-        **MALLORY,
-    }
+    asking = announced(1, "tools/call", **called("large", {"size": size}))
     with ExitStack() as stack:
         for number in range(FEW // 2):
             raw = stack.enter_context(connect(site.host.port, receive_buffer=4096))
-            raw.send(post_head(site.path, headers) + asking)
+            raw.send(post(site.path, asking, {**headers_of(asking), **MALLORY}))
             assert holds(site, "unread", (number + 1) * size)
         refused = call(site, MALLORY, "large", size=size)
         assert refused.status == 503

@@ -23,7 +23,7 @@ from tests.kit import eventually
 from tests.messages import LEGACY, MODERN, VERSIONS, announced, called, initialize, request
 from tests.transports.http.attack import Raw, post_head
 from tests.transports.http.server import make_app
-from tests.transports.http.wire import JSON, Host, Site, Stage, hosting
+from tests.transports.http.wire import JSON, Host, Site, Stage, headers_of, hosting
 
 taken = pytest.mark.skipif(
     sys.version_info < (3, 11), reason="needs handlers that begin where they are called"
@@ -46,14 +46,9 @@ class Line:
             }
 
     def head(self, message: Any, **more: str) -> bytes:
-        body = json.dumps(message).encode()
-        headers = {**self.session, "Content-Length": str(len(body)), **more}
-        params = message.get("params", {})
-        if self.version == MODERN:
-            headers |= {"MCP-Protocol-Version": MODERN, "Mcp-Method": message["method"]}
-            if named := params.get("name", params.get("uri")):
-                headers["Mcp-Name"] = named
-        return post_head(self.site.path, headers)
+        own = headers_of(message) if self.version == MODERN else self.session
+        length = str(len(json.dumps(message)))
+        return post_head(self.site.path, {**own, "Content-Length": length, **more})
 
     def text(self, message: Any, **more: str) -> bytes:
         return self.head(message, **more) + json.dumps(message).encode()
@@ -366,12 +361,7 @@ def test_what_is_begun_counts_at_once_among_the_requests() -> None:
 
     asgi = app.asgi(loopback=True, limits=Limits(max_requests=2, max_each=2))
     message = announced(1, "tools/call", name="wait", arguments={})
-    headers = {
-        "content-type": JSON,
-        "mcp-protocol-version": MODERN,
-        "mcp-method": "tools/call",
-        "mcp-name": "wait",
-    }
+    headers = {"Content-Type": JSON, **headers_of(message)}
 
     async def main() -> list[int | None]:
         transport = httpx2.ASGITransport(asgi)
@@ -381,10 +371,8 @@ def test_what_is_begun_counts_at_once_among_the_requests() -> None:
             assert first.status_code == 400
         answer = asgi.shortcuts[b"/mcp"]
         body = json.dumps(message).encode()
-        scope = {
-            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-            "server": None,
-        }
+        pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        scope = {"headers": pairs, "server": None}
         loop = asyncio.get_running_loop()
         begun = [answer(scope, body, loop) for _ in range(3)]
         return [each[0] if isinstance(each, tuple) else None for each in begun]

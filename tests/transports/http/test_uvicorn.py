@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import types
@@ -16,10 +15,10 @@ import uvicorn
 from uvicorn.protocols import http as protocols
 from uvicorn.protocols.http import httptools_impl
 
-from tests.messages import LEGACY, MODERN, announced, called
-from tests.transports.http.attack import connect, post_head
+from tests.messages import LEGACY, announced, called
+from tests.transports.http.attack import connect, post
 from tests.transports.http.server import make_app
-from tests.transports.http.wire import Host, Site, Stage, hosting
+from tests.transports.http.wire import Host, Site, Stage, headers_of, hosting
 
 RENAMED = ("expect_100_continue", "pipeline", "message_event", "timeout_keep_alive_task")
 """Names of uvicorn's own, of its connections and of their cycles."""
@@ -48,15 +47,8 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 def call_at_once(site: Site) -> None:
     """Call a tool in a request that arrives whole."""
     message = announced(1, "tools/call", **called("add", {"a": 1, "b": 2}))
-    body = json.dumps(message).encode()
-    headers = {
-        "MCP-Protocol-Version": MODERN,
-        "Mcp-Method": "tools/call",
-        "Mcp-Name": "add",
-        "Content-Length": str(len(body)),
-    }
     with connect(site.host.port) as raw:
-        raw.send(post_head(site.path, headers) + body)
+        raw.send(post(site.path, message, headers_of(message)))
         assert raw.status() == 200
         assert b'"3"' in raw.until(b"}}}")
 

@@ -24,6 +24,7 @@ from mcpkit import Limits, MCPKit
 from mcpkit.transports.http.endpoint import EndpointState
 from mcpkit.transports.http.requests import Shortcut
 from mcpkit.transports.http.uvicorn import connection_class
+from tests.kit import eventually
 from tests.messages import (
     BATCHES,
     MODERN,
@@ -45,6 +46,15 @@ _NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": 
 
 Headers = Mapping[str, "str | bytes | Sequence[str] | None"]
 """Values by name: None leaves a header out, several send it several times."""
+
+
+def headers_of(message: Mapping[str, Any]) -> dict[str, str]:
+    """The headers that belong to a request of 2026-07-28."""
+    method = message["method"]
+    found = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+    if method in _NAMED:
+        found["Mcp-Name"] = message["params"].get(_NAMED[method], "")
+    return found
 
 
 # --- what comes back ------------------------------------------------------------------------------
@@ -326,8 +336,9 @@ class Site:
     @property
     def state(self) -> EndpointState:
         """What serves it; the first request begins it."""
-        found: EndpointState | None = self.host.application(self)._endpoint._state
-        assert found is not None
+        endpoint = self.host.application(self)._endpoint
+        assert eventually(lambda: endpoint._state is not None)
+        found: EndpointState = endpoint._state
         return found
 
     def beside(self, name: str) -> str:
@@ -374,11 +385,7 @@ class Site:
 
     def modern(self, message: Any, headers: Headers | None = None) -> Exchange:
         """Send a request of 2026-07-28 with the headers that belong to it."""
-        method = message["method"]
-        usual = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
-        if method in _NAMED:
-            usual["Mcp-Name"] = message["params"].get(_NAMED[method], "")
-        return self.post(message, _merged(usual, headers))
+        return self.post(message, _merged(headers_of(message), headers))
 
     def ask(self, method: str, _headers: Headers | None = None, **params: Any) -> Exchange:
         """Ask something in 2026-07-28."""
