@@ -17,10 +17,10 @@ import anyio.lowlevel
 import pytest
 
 from mcpkit._concurrency.loop import AsyncioLoop, Loop, open_loop, run_loop
+from tests.kit import PATIENCE, until
 
 pytestmark = pytest.mark.anyio
 
-TIMEOUT = 30
 EAGER = sys.version_info >= (3, 11)
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
@@ -28,7 +28,7 @@ variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", defau
 
 @pytest.fixture
 async def loop(anyio_backend: str) -> AsyncIterator[Loop]:
-    with anyio.fail_after(TIMEOUT):
+    with anyio.fail_after(PATIENCE):
         async with open_loop() as opened:
             yield opened
 
@@ -42,22 +42,13 @@ async def turns(count: int = 5) -> None:
         await anyio.lowlevel.checkpoint()
 
 
-class Probe:
-    """Collects what work says, and waits until it has said it."""
+class Probe(list[Any]):
+    """Collects the words of work, and waits for them."""
 
-    def __init__(self) -> None:
-        self.said: list[Any] = []
-        self._more = anyio.Event()
-
-    def say(self, word: Any) -> None:
-        self.said.append(word)
-        self._more.set()
-        self._more = anyio.Event()
+    say = list.append
 
     async def has(self, *words: Any) -> None:
-        with anyio.fail_after(TIMEOUT):
-            while not all(word in self.said for word in words):
-                await self._more.wait()
+        await until(lambda: all(word in self for word in words))
 
 
 @pytest.fixture
@@ -66,25 +57,18 @@ async def probe() -> Probe:
 
 
 class TestStart:
-    async def test_runs_to_the_end(self, loop: Loop, probe: Probe) -> None:
+    async def test_takes_the_first_step_at_once_and_runs_to_the_end(
+        self, loop: Loop, probe: Probe, anyio_backend: str
+    ) -> None:
         async def work() -> None:
-            probe.say("begun")
+            probe.say("started")
             await anyio.lowlevel.checkpoint()
             probe.say("done")
 
         loop.start(work())
+        if EAGER and anyio_backend == "asyncio":
+            assert probe == ["started"]
         await probe.has("done")
-
-    @only_asyncio
-    @pytest.mark.skipif(not EAGER, reason="eager from Python 3.11 on")
-    async def test_takes_the_first_step_at_once(self, loop: Loop, probe: Probe) -> None:
-        async def work() -> None:
-            probe.say("begun")
-            await anyio.lowlevel.checkpoint()
-            probe.say("done")
-
-        loop.start(work())
-        assert probe.said == ["begun"]
 
     async def test_work_may_start_work(self, loop: Loop, probe: Probe) -> None:
         """Also in its first step, where it ends as well."""
@@ -101,7 +85,7 @@ class TestStart:
             loop.start(outer())
         await probe.has("outer", "inner")
         await turns()
-        assert sorted(probe.said) == ["inner"] * 6 + ["outer"] * 3
+        assert sorted(probe) == ["inner"] * 6 + ["outer"] * 3
 
     @only_asyncio
     async def test_a_task_that_waits_is_not_collected(self, loop: Loop, probe: Probe) -> None:
@@ -125,26 +109,18 @@ class TestCurrentTask:
 
     pytestmark = only_asyncio
 
-    async def test_it_stays_the_same_over_a_wait(self, loop: Loop, probe: Probe) -> None:
-        async def work() -> None:
-            before = asyncio.current_task()
-            await asyncio.sleep(0)
-            probe.say(before is asyncio.current_task() is not None)
-
-        loop.start(work())
-        await probe.has(True)
-
-    async def test_two_that_wait_have_different_ones(self, loop: Loop, probe: Probe) -> None:
+    async def test_each_work_keeps_its_own_over_a_wait(self, loop: Loop, probe: Probe) -> None:
         found: set[int] = set()
 
         async def work() -> None:
-            found.add(id(asyncio.current_task()))
+            before = asyncio.current_task()
+            found.add(id(before))
             await asyncio.sleep(0.01)
-            probe.say(len(found))
+            probe.say((before is asyncio.current_task() is not None, len(found)))
 
         loop.start(work())
         loop.start(work())
-        await probe.has(2)
+        await probe.has((True, 2))
 
     if sys.version_info >= (3, 11):
 
@@ -153,7 +129,7 @@ class TestCurrentTask:
             async def work() -> None:
                 try:
                     async with asyncio.timeout(delay):
-                        await asyncio.sleep(TIMEOUT)
+                        await asyncio.sleep(PATIENCE)
                 except TimeoutError:
                     probe.say("timed out")
 
@@ -168,7 +144,7 @@ class TestCurrentTask:
                 try:
                     async with asyncio.TaskGroup() as group:
                         group.create_task(fail())
-                        await asyncio.sleep(TIMEOUT)
+                        await asyncio.sleep(PATIENCE)
                 except BaseException as error:
                     probe.say(type(error).__name__)
 
@@ -177,36 +153,33 @@ class TestCurrentTask:
 
     @pytest.mark.parametrize("waits", [True, False])
     async def test_work_that_cancels_itself(self, loop: Loop, probe: Probe, waits: bool) -> None:
-        """The next work is not touched by it, wherever it runs."""
+        """The next work is not affected by it, wherever it runs."""
 
-        async def suicidal() -> None:
+        async def cancels_itself() -> None:
             task = asyncio.current_task()
             assert task is not None
             task.cancel()
             if waits:
-                await asyncio.sleep(TIMEOUT)
+                await asyncio.sleep(PATIENCE)
 
         async def work() -> None:
             await asyncio.sleep(0)
             probe.say("done")
 
-        loop.start(suicidal())
+        loop.start(cancels_itself())
         loop.start(work())
         await probe.has("done")
 
 
-class TestInside:
-    """What anyio offers works inside, from the first step on."""
+async def test_a_cancel_scope_with_a_deadline_works_inside(loop: Loop, probe: Probe) -> None:
+    async def work() -> None:
+        with anyio.move_on_after(0.01):
+            await anyio.sleep(PATIENCE)
+        await anyio.lowlevel.checkpoint()
+        probe.say("moved on")
 
-    async def test_a_cancel_scope_with_a_deadline(self, loop: Loop, probe: Probe) -> None:
-        async def work() -> None:
-            with anyio.move_on_after(0.01):
-                await anyio.sleep(TIMEOUT)
-            await anyio.lowlevel.checkpoint()
-            probe.say("moved on")
-
-        loop.start(work())
-        await probe.has("moved on")
+    loop.start(work())
+    await probe.has("moved on")
 
 
 class TestContextVariables:
@@ -242,7 +215,7 @@ class TestContextVariables:
         loop.start(look())
         await probe.has("A, still", "B, still")
         await turns()
-        assert sorted(probe.said) == sorted(
+        assert sorted(probe) == sorted(
             ["A", "A, still", "B", "B, still", *["unset", "unset, still"] * 2]
         )
 
@@ -277,13 +250,15 @@ class TestCancel:
             raise
 
     async def test_at_once(self, loop: Loop, probe: Probe) -> None:
-        """It begins all the same, and is cancelled where it first waits."""
+        """It starts all the same, and is cancelled where it first waits."""
         loop.start(self.wait(probe))()
         await probe.has("cleaned up")
 
     @only_asyncio
     @pytest.mark.parametrize("later", [False, True])
-    async def test_reaches_what_is_awaited(self, loop: Loop, probe: Probe, later: bool) -> None:
+    async def test_reaches_the_task_that_is_awaited(
+        self, loop: Loop, probe: Probe, later: bool
+    ) -> None:
         """As `asyncio.Task.cancel` does: a task that is awaited is cancelled itself."""
 
         async def work() -> None:
@@ -295,7 +270,7 @@ class TestCancel:
         await probe.has("cleaned up")
 
     @only_asyncio
-    async def test_reaches_what_is_awaited_in_the_same_turn(self, loop: Loop, probe: Probe) -> None:
+    async def test_reaches_a_future_in_the_same_turn(self, loop: Loop, probe: Probe) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def work() -> None:
@@ -305,7 +280,7 @@ class TestCancel:
         await turns()
         assert future.cancelled()
 
-    async def test_what_has_ended(self, loop: Loop, probe: Probe) -> None:
+    async def test_work_that_has_ended(self, loop: Loop, probe: Probe) -> None:
         async def work() -> None:
             probe.say("done")
 
@@ -314,33 +289,35 @@ class TestCancel:
         cancel()
         loop.start(work())
         await turns()
-        assert probe.said == ["done", "done"]
+        assert probe == ["done", "done"]
 
 
 class TestEnd:
-    async def test_what_still_runs_is_cancelled_and_awaited(self, anyio_backend: str) -> None:
+    async def test_work_that_still_runs_is_cancelled_and_awaited(self, anyio_backend: str) -> None:
         probe = Probe()
+
+        async def work(loop: Loop) -> None:
+            probe.say(loop.is_ending)
+            try:
+                await TestCancel.wait(probe)
+            finally:
+                probe.say(loop.is_ending)
+
         async with open_loop() as loop:
-            loop.start(TestCancel.wait(probe))
+            loop.start(work(loop))
             await turns()
-        assert probe.said == ["cleaned up"]
+        assert probe == [False, "cleaned up", True]
 
     @only_asyncio
     async def test_nothing_is_left_behind(self, anyio_backend: str) -> None:
-        before = asyncio.all_tasks()
-        async with open_loop() as loop:
-            loop.start(asyncio.sleep(0))
-            loop.start(anyio.lowlevel.checkpoint())
-            await turns()
-        assert asyncio.all_tasks() == before
+        """Also if work was started with other context variables."""
 
-    @only_asyncio
-    async def test_work_of_another_place_leaves_nothing_behind(self, anyio_backend: str) -> None:
         async def do_nothing() -> None:
             pass
 
         before = asyncio.all_tasks()
         async with open_loop() as loop:
+            loop.start(asyncio.sleep(0))
             loop.start(do_nothing())
             contextvars.copy_context().run(lambda: (variable.set("A"), loop.start(do_nothing())))
             await turns()
@@ -360,11 +337,11 @@ class TestSoon:
 
         for backend in ("asyncio", "trio"):
             loop = anyio.run(main, backend=backend)
-            told: list[bool] = []
-            thread = threading.Thread(target=lambda: told.append(loop.soon(lambda: None)))  # noqa: B023
+            found: list[bool] = []
+            thread = threading.Thread(target=lambda: found.append(loop.soon(lambda: None)))  # noqa: B023
             thread.start()
-            thread.join(TIMEOUT)
-            assert told == [False]
+            thread.join(PATIENCE)
+            assert found == [False]
 
 
 class TestFuture:
@@ -378,27 +355,11 @@ class TestFuture:
         loop.start(work())
         await turns()
         assert not future.done()
-        assert probe.said == []
+        assert probe == []
         future.set_result(None)
         assert future.done()
         await probe.has("done")
         await future  # again, and at once
-
-
-async def test_the_end_is_told(anyio_backend: str) -> None:
-    seen: list[bool] = []
-
-    async def work(loop: Loop) -> None:
-        try:
-            seen.append(loop.is_ending)
-            await anyio.sleep_forever()
-        finally:
-            seen.append(loop.is_ending)
-
-    async with open_loop() as loop:
-        loop.start(work(loop))
-        await turns()
-    assert seen == [False, True]
 
 
 @pytest.mark.parametrize("eager", [False, True])
@@ -427,7 +388,7 @@ def test_an_event_loop_in_debug_mode(eager: bool) -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_what_the_function_returns_is_returned(backend: str) -> None:
+def test_the_result_of_the_function_is_returned(backend: str) -> None:
     async def add(one: int, two: int) -> int:
         await anyio.sleep(0)
         return one + two

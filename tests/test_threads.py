@@ -1,4 +1,4 @@
-"""Worker threads: what a function that blocks, and whoever waits for it, can rely on."""
+"""Worker threads: what a function that blocks, and its caller, can rely on."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ from mcpkit.errors import ConnectionClosed
 from tests.kit import PATIENCE, ThreadGate, until
 
 pytestmark = pytest.mark.anyio
-
-"""Seconds to wait for what must happen."""
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
@@ -86,17 +84,6 @@ async def is_unharmed(threads: Threads, most: int) -> bool:
 
 
 class TestOutcome:
-    @pytest.mark.parametrize("kind", [KeyboardInterrupt, StopIteration])
-    async def test_an_exception_with_a_meaning_for_the_loop_is_an_error(
-        self, threads: Threads, kind: type[BaseException]
-    ) -> None:
-        def fail() -> None:
-            raise kind
-
-        with pytest.raises(RuntimeError) as caught:
-            await threads.run(fail)
-        assert isinstance(caught.value.__cause__, kind)
-
     @pytest.mark.parametrize("kind", [ValueError, SystemExit, GeneratorExit])
     async def test_an_exception_reaches_the_caller(
         self, threads: Threads, kind: type[BaseException]
@@ -108,6 +95,17 @@ class TestOutcome:
             await threads.run(fail)
         assert caught.traceback[-1].name == "fail"
         assert await threads.run(lambda: 1) == 1
+
+    @pytest.mark.parametrize("kind", [KeyboardInterrupt, StopIteration])
+    async def test_an_exception_with_a_meaning_for_the_loop_is_an_error(
+        self, threads: Threads, kind: type[BaseException]
+    ) -> None:
+        def fail() -> None:
+            raise kind
+
+        with pytest.raises(RuntimeError) as caught:
+            await threads.run(fail)
+        assert isinstance(caught.value.__cause__, kind)
 
     async def test_an_exception_is_gone_with_its_last_reference(self, threads: Threads) -> None:
         class FaultError(Exception):
@@ -134,12 +132,6 @@ class TestOutcome:
 
 
 class TestContext:
-    async def test_a_function_sees_the_context_variables_of_the_caller(
-        self, threads: Threads
-    ) -> None:
-        variable.set("of the caller")
-        assert await threads.run(variable.get) == "of the caller"
-
     async def test_a_worker_is_started_in_no_context_of_a_caller(self, threads: Threads) -> None:
         """A worker outlives the call, and would keep what its variables hold."""
 
@@ -175,18 +167,22 @@ class TestContext:
         assert await threads.run(library) == "none"
         assert sniffio.current_async_library() == anyio_backend
 
-    async def test_anyio_finds_the_way_back_to_the_loop(self, threads: Threads) -> None:
+    async def test_context_variables_pass_in_both_directions(self, threads: Threads) -> None:
+        """By `anyio.from_thread`, and by `run_on_loop`."""
+
         async def on_loop(name: str) -> tuple[str, int]:
             await anyio.lowlevel.checkpoint()
             return variable.get() + name, threading.get_ident()
 
-        def work() -> tuple[str, int, int]:
-            ran_sync = anyio.from_thread.run_sync(threading.get_ident)
-            return (*anyio.from_thread.run(on_loop, "!"), ran_sync)
+        def work() -> list[Any]:
+            found = [anyio.from_thread.run(on_loop, "!")]
+            variable.set("of the thread")
+            found.append(threads.run_on_loop(on_loop, "?"))
+            return [*found, anyio.from_thread.run_sync(threading.get_ident)]
 
         variable.set("here")
         loop = threading.get_ident()
-        assert await threads.run(work) == ("here!", loop, loop)
+        assert await threads.run(work) == [("here!", loop), ("of the thread?", loop), loop]
 
 
 class TestPlaces:
@@ -209,14 +205,12 @@ class TestPlaces:
 
     async def test_as_many_calls_as_may_run_at_once_do(self, loop: Loop) -> None:
         """Each is in the queue behind another that blocks."""
+        with pytest.raises(ValueError, match="max_threads must be at least 1"):
+            Threads(loop, 0)
         threads = Threads(loop, 16)
         assert await is_unharmed(threads, 16)
         assert await is_unharmed(threads, 16)
         assert threads.size == 16
-
-    async def test_there_is_at_least_one_place(self, loop: Loop) -> None:
-        with pytest.raises(ValueError, match="max_threads must be at least 1"):
-            Threads(loop, 0)
 
 
 class TestOwners:
@@ -284,7 +278,7 @@ class TestGivingUp:
         assert ran == ["next"]
         assert threads.busy == 0
 
-    async def test_what_follows_a_function_happens_in_its_place(self, loop: Loop) -> None:
+    async def test_a_function_may_follow_another_in_its_place(self, loop: Loop) -> None:
         threads = Threads(loop, 1)
         gate = ThreadGate(threading.get_ident)
         call: ThreadCall[Any] = ThreadCall(gate)
@@ -308,6 +302,9 @@ class TestGivingUp:
     ) -> None:
         gate = ThreadGate()
         call: ThreadCall[Any] = ThreadCall(gate)
+        assert ThreadCall(lambda: 1)() == 1
+        await call.ended()  # since it has not begun
+        assert not call.then(lambda: None)
         seen: list[bool] = []
         async with anyio.create_task_group() as group:
 
@@ -328,12 +325,6 @@ class TestGivingUp:
         assert seen == [True]
         await call.ended()
 
-    async def test_a_function_that_was_never_run_has_ended(self) -> None:
-        call = ThreadCall(lambda: 1)
-        await call.ended()
-        assert not call.then(lambda: None)
-        assert call() == 1
-
 
 class TestOnLoop:
     @pytest.mark.parametrize("kind", [KeyError, SystemExit, KeyboardInterrupt])
@@ -350,18 +341,6 @@ class TestOnLoop:
             return "seen"
 
         assert await threads.run(work) == "seen"
-
-    async def test_a_coroutine_sees_the_context_variables_of_the_thread(
-        self, threads: Threads
-    ) -> None:
-        async def read() -> str:
-            return variable.get()
-
-        def work() -> str:
-            variable.set("of the thread")
-            return threads.run_on_loop(read)
-
-        assert await threads.run(work) == "of the thread"
 
     async def test_a_thread_that_waits_for_another_needs_no_second_place(self, loop: Loop) -> None:
         threads = Threads(loop, 1)
@@ -493,7 +472,7 @@ class TestTheEnd:
             assert seen == ["cleaned"] * 3
             await until(lambda: threads.size == 0)
 
-    async def test_a_thread_that_waits_is_told_of_the_end(self) -> None:
+    async def test_a_thread_that_waits_learns_of_the_end(self) -> None:
         seen: list[type[BaseException]] = []
         begun = anyio.Event()
 
@@ -521,7 +500,7 @@ class TestTheEnd:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_thread_that_outlives_the_loop_is_told(backend: str) -> None:
+def test_a_thread_that_outlives_the_loop_gets_an_error(backend: str) -> None:
     gate = ThreadGate()
     seen: list[type[BaseException]] = []
 
@@ -545,7 +524,7 @@ def test_a_thread_that_outlives_the_loop_is_told(backend: str) -> None:
     assert seen == [ConnectionClosed]
 
 
-async def test_a_thread_is_told_if_its_coroutine_is_thrown_away() -> None:
+async def test_a_thread_gets_an_error_if_its_coroutine_is_closed() -> None:
     wait = module._Wait(anyio.sleep_forever)
     work = wait.run()
     work.send(None)

@@ -34,15 +34,7 @@ from tests.messages import (
     notification,
     request,
 )
-from tests.protocol.talk import (
-    MODERN,
-    one,
-    opened,
-    receive,
-    refusal,
-    revision,
-    started,
-)
+from tests.protocol.talk import MODERN, one, opened, receive, refusal, revision, started
 from tests.schemas import check
 
 NEW = "no handshake"

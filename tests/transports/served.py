@@ -7,6 +7,8 @@ import os
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -15,12 +17,22 @@ from mcpkit import Context, MCPKit, SyncContext
 from mcpkit.transports.stdio import server as serve
 
 settings = os.environ
-app = MCPKit("served", max_in_flight=int(settings.get("MAX_IN_FLIGHT", "1000")))
 variable = contextvars.ContextVar("variable", default="unset")
 
 
 def tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+@asynccontextmanager
+async def lifespan(_: MCPKit) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        tell("the lifespan is left")
+
+
+app = MCPKit("served", lifespan=lifespan, max_in_flight=int(settings.get("MAX_IN_FLIGHT", "1000")))
 
 
 @app.tool

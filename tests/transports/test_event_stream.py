@@ -25,70 +25,55 @@ def test_lines_end_in_three_ways(end: bytes) -> None:
     assert read(b"data: a" + end + b"data: b" + end + end) == [message(b"a\nb")]
 
 
-def test_an_event_that_ends_in_a_return_does_not_wait_for_more() -> None:
-    assert read(b"data: a\r\n\r") == [message(b"a")]
+@pytest.mark.parametrize(
+    ("chunks", "data"),
+    [
+        ([b"data: a\r\n\r"], b"a"),  # it does not wait for more
+        ([b"data: a\n\n"], b"a"),
+        ([b"data:a\n\n"], b"a"),
+        ([b"data:  a\n\n"], b" a"),
+        ([b"data: a: b\n\n"], b"a: b"),
+        ([b"data\n\n"], b""),
+        ([b"data:\n\n"], b""),
+        ([b": hello\nhint: x\ndata: a\n: more\n\n"], b"a"),  # comments and unknown fields
+        ([b"event: ping\n\n\n\ndata: a\n\n"], b"a"),  # without data there is no event
+        ([b"\xef\xbb", b"\xbfdata: a\n\n"], b"a"),  # a byte order mark
+    ],
+)
+def test_the_data_of_an_event(chunks: list[bytes], data: bytes) -> None:
+    assert read(*chunks) == [message(data)]
 
 
 @pytest.mark.parametrize(
-    ("line", "data"),
+    ("text", "last_id"),
     [
-        (b"data: a", b"a"),
-        (b"data:a", b"a"),
-        (b"data:  a", b" a"),
-        (b"data: a: b", b"a: b"),
-        (b"data", b""),
-        (b"data:", b""),
+        (b"id: 1\ndata: a\n\ndata: b\n\nid: 2\ndata: c\n", b"1"),  # of a complete event
+        (b"id: 1\n\nid\n\n", b""),
+        (b"id: 1\n\nid: 2\0\n\n", b"1"),
+        (b"id: 1\ndata: a\n\nid: " + b"x" * 10_000 + b"\ndata: b\n\n", b"1"),  # no header has it
     ],
 )
-def test_one_blank_after_the_colon_is_no_data(line: bytes, data: bytes) -> None:
-    assert read(line + b"\n\n") == [message(data)]
-
-
-def test_comments_and_unknown_fields_say_nothing() -> None:
-    assert read(b": hello\nhint: x\ndata: a\n: more\n\n") == [message(b"a")]
-
-
-def test_what_has_no_data_is_no_event() -> None:
-    assert read(b"event: ping\n\n\n\ndata: a\n\n") == [message(b"a")]
-
-
-def test_a_byte_order_mark_is_passed_over() -> None:
-    assert read(b"\xef\xbb", b"\xbfdata: a\n\n") == [message(b"a")]
-
-
-def test_the_last_id_is_that_of_the_last_complete_event() -> None:
+def test_the_last_id(text: bytes, last_id: bytes) -> None:
     stream = EventStream()
-    list(stream.feed(b"id: 1\ndata: a\n\ndata: b\n\nid: 2\ndata: c\n"))
-    assert stream.last_id == b"1"
+    list(stream.feed(text))
+    assert stream.last_id == last_id
 
 
-def test_an_empty_id_takes_the_last_one_back() -> None:
-    stream = EventStream()
-    list(stream.feed(b"id: 1\n\nid\n\n"))
-    assert stream.last_id == b""
-
-
-def test_an_id_with_a_null_is_none() -> None:
-    stream = EventStream()
-    list(stream.feed(b"id: 1\n\nid: 2\0\n\n"))
-    assert stream.last_id == b"1"
-
-
-def test_a_second_apart_unless_the_stream_says_otherwise() -> None:
+@pytest.mark.parametrize(
+    ("value", "retry"),
+    [
+        (b"250", 250),
+        *((wrong, 1000) for wrong in (b"", b"soon", b"-1", b"1.5", "٣".encode(), b"9" * 5000)),
+    ],
+)
+def test_the_time_to_the_next_connection(value: bytes, retry: int) -> None:
     stream = EventStream()
     assert stream.retry == 1000
-    list(stream.feed(b"retry: 250\n"))
-    assert stream.retry == 250
-
-
-@pytest.mark.parametrize("value", [b"", b"soon", b"-1", b"1.5", "٣".encode(), b"9" * 5000])
-def test_a_wait_that_is_no_number_is_passed_over(value: bytes) -> None:
-    stream = EventStream()
     list(stream.feed(b"retry: " + value + b"\n"))
-    assert stream.retry == 1000
+    assert stream.retry == retry
 
 
-def test_another_connection_begins_anew_but_remembers() -> None:
+def test_another_connection_starts_again_with_the_last_id() -> None:
     stream = EventStream()
     list(stream.feed(b"id: 1\nretry: 5\ndata: a\n\nid: 2\nevent: x\ndata: lost\r"))
     stream.connect()
@@ -107,7 +92,7 @@ def test_an_event_has_a_limit(endless: bytes) -> None:
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r", b"\n\r"])
-def test_blank_lines_are_not_looked_at_one_by_one(end: bytes) -> None:
+def test_blank_lines_are_not_parsed_one_by_one(end: bytes) -> None:
     looked_at: list[bytes] = []
 
     class Watched(EventStream):
@@ -120,12 +105,6 @@ def test_blank_lines_are_not_looked_at_one_by_one(end: bytes) -> None:
         assert list(stream.feed(end * 100_000)) == []
     assert list(stream.feed(b"data: a" + end * 3)) == [message(b"a")]
     assert len(looked_at) < 30
-
-
-def test_an_id_that_no_header_carries_is_none() -> None:
-    stream = EventStream()
-    list(stream.feed(b"id: 1\ndata: a\n\nid: " + b"x" * 10_000 + b"\ndata: b\n\n"))
-    assert stream.last_id == b"1"
 
 
 @given(

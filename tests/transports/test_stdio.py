@@ -14,16 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 from tests.kit import eventually
-from tests.messages import (
-    MODERN,
-    cancelled,
-    request,
-)
+from tests.messages import LEGACY, NEWEST, cancelled, request
 from tests.transports.processes import TIMEOUT, Process, call, modern, served, sockets, started
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX descriptors and signals")
@@ -48,31 +44,6 @@ def server(backend: str) -> Iterator[Process]:
         yield process
 
 
-@pytest.fixture(scope="module")
-def all_shared() -> Iterator[contextlib.ExitStack]:
-    with contextlib.ExitStack() as stack:
-        yield stack
-
-
-@pytest.fixture(scope="module")
-def fine() -> dict[str, Process]:
-    """The servers in which nothing has gone wrong so far, by their event loops."""
-    return {}
-
-
-@pytest.fixture
-def shared(
-    backend: str, all_shared: contextlib.ExitStack, fine: dict[str, Process]
-) -> Iterator[Process]:
-    """A server that others use as well, one after the other, and that has nothing left to say."""
-    process = fine.pop(backend, None) or all_shared.enter_context(served(backend))
-    yield process
-    process.send(call("after", "echo", text="nothing"))
-    assert process.receive()["id"] == "after"
-    assert process.others == []
-    fine[backend] = process
-
-
 def echo(id: int | str = 1) -> dict[str, Any]:
     return call(id, "echo", text="hello")
 
@@ -90,63 +61,50 @@ def ends_promptly(server: Process) -> int:
 
 
 class TestLines:
-    def test_a_character_cut_in_two(self, shared: Process) -> None:
-        line = json.dumps(call(1, "echo", text="né€😀"), ensure_ascii=False).encode()
+    def test_a_line_ends_with_a_newline_and_nothing_else(self, server: Process) -> None:
+        """U+2028, U+0085 and a carriage return in a string stay where they are."""
+        text = "né€😀a\u2028b\u0085c\rd\x0be"
+        assert server.text(call(1, "echo", text=text)) == text
+        line = json.dumps(call(1, "echo", text=text), ensure_ascii=False).encode()
         for at in range(len(line)):
             if line[at] & 0xC0 == 0x80:  # in the middle of a character
-                shared.send_bytes(line[:at])
-                shared.send_bytes(line[at:] + b"\n")
-                assert shared.answer(1)["result"]["content"][0]["text"] == "né€😀"
+                server.send_bytes(line[:at])
+                server.send_bytes(line[at:] + b"\n")
+                assert server.answer(1)["result"]["content"][0]["text"] == text
+        server.send_bytes(b"\n\r\n  \t\n\n" + encoded(echo(2)) + b"\r\n\n")
+        assert server.receive()["id"] == 2
+        for size in (8 * 1024 * 1024, 64 * 1024, 64 * 1024 - 1):
+            assert server.text(call(3, "echo", text="x" * size)) == "x" * size
 
-    def test_blank_lines_and_returns_mean_nothing(self, shared: Process) -> None:
-        shared.send_bytes(b"\n\r\n  \t\n\n" + encoded(echo()) + b"\r\n\n")
-        assert shared.receive()["id"] == 1
-
-    def test_a_line_separator_inside_a_string_ends_no_line(self, shared: Process) -> None:
-        """Only the newline does; U+2028, U+0085 and a carriage return stay where they are."""
-        text = "a\u2028b\u0085c\rd\x0be"
-        assert shared.text(call(1, "echo", text=text)) == text
-
-    def test_a_last_line_without_its_end_is_served(self, server: Process) -> None:
+    @pytest.mark.parametrize(("end", "code"), [(None, None), (-5, -32700)], ids=["whole", "cut"])
+    def test_the_last_line_needs_no_end(
+        self, server: Process, end: int | None, code: int | None
+    ) -> None:
         """JSON text tells by itself where it ends; a shell's ``printf`` writes just this."""
-        server.send_bytes(encoded(echo()))
+        server.send_bytes(encoded(echo())[:end])
         server.close_stdin()
-        assert [each["id"] for each in server.rest()] == [1]
+        (answer,) = server.rest()
+        assert answer.get("error", {}).get("code") == code
+        assert ("id" in answer) == (code is None)
         assert ends_promptly(server) == 0
 
-    def test_a_last_line_that_was_cut_off_is_refused(self, server: Process) -> None:
-        server.send_bytes(encoded(echo())[:-5])
-        server.close_stdin()
-        (refusal,) = server.rest()
-        assert (refusal["error"]["code"], "id" in refusal) == (-32700, False)
-        assert ends_promptly(server) == 0
-
-    @pytest.mark.parametrize("size", [8 * 1024 * 1024, 64 * 1024, 64 * 1024 - 1])
-    def test_a_large_message_arrives_whole(self, shared: Process, size: int) -> None:
-        text = shared.text(call(1, "echo", text="x" * size))
-        assert text == "x" * size
-
-    def test_a_line_above_the_bound_is_refused_once_and_skipped(self, backend: str) -> None:
-        with served(backend, env={"MAX_LINE": "100000"}) as server:
-            server.send(call(1, "length", text="x" * 500_000), echo(2))
-            refusal, answer = server.receive(), server.receive()
-            assert (refusal["error"]["code"], "id" in refusal) == (-32600, False)
-            assert "100000 bytes" in refusal["error"]["message"]
-            assert answer["id"] == 2
-
-    def test_a_line_of_exactly_the_bound_is_served(self, backend: str) -> None:
-        line = encoded(echo())
+    def test_a_line_above_the_bound_is_rejected_once_and_skipped(self, backend: str) -> None:
+        line = encoded(echo(2))
         with served(backend, env={"MAX_LINE": str(len(line))}) as server:
-            server.send(line)
-            assert server.receive()["id"] == 1
+            for length in (500_000, len(line) + 1):
+                server.send(b"x" * length, line)
+                rejection, answer = server.receive(), server.receive()
+                assert (rejection["error"]["code"], "id" in rejection) == (-32600, False)
+                assert f"{len(line)} bytes" in rejection["error"]["message"]
+                assert answer["id"] == 2
 
-    def test_a_line_of_too_many_values_is_refused(self, backend: str) -> None:
+    def test_a_line_of_too_many_values_is_rejected(self, backend: str) -> None:
         """Each takes many times the bytes that it was written in."""
         with served(backend) as server:
             server.send(call(1, "length", text="x", more=[0] * 1_000_001), echo(2))
-            refusal, answer = server.receive(), server.receive()
-            assert (refusal["error"]["code"], "id" in refusal) == (-32600, False)
-            assert "more than 1,000,000 values" in refusal["error"]["message"]
+            rejection, answer = server.receive(), server.receive()
+            assert (rejection["error"]["code"], "id" in rejection) == (-32600, False)
+            assert "more than 1,000,000 values" in rejection["error"]["message"]
             assert answer["id"] == 2
 
     @needs_proc
@@ -160,31 +118,21 @@ class TestLines:
             server.answer(2)
             assert server.status("VmHWM") - before < 8_000
 
-
-BROKEN = {
-    "no JSON": b"hello",
-    "cut off": b'{"jsonrpc": "2.0", "id": 1',
-    "not UTF-8": b'{"jsonrpc": "2.0", "id": 1, "method": "\xff"}',
-    "NaN": b'{"jsonrpc": "2.0", "id": NaN, "method": "ping"}',
-}
-
-
-@pytest.mark.parametrize("line", BROKEN.values(), ids=BROKEN.keys())
-class TestBrokenLines:
-    """MSG-8: answered without an id where the revision has a shape for that, else dropped."""
-
-    def test_answered_after_a_handshake(self, server: Process, line: bytes) -> None:
-        server.shake_hands("2025-11-25")
-        server.send(line, request(1, "ping"))
-        refusal = server.receive()
-        assert (refusal["error"]["code"], "id" in refusal) == (-32700, False)
-        assert server.receive()["id"] == 1
-
-    @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18"])
-    def test_dropped_where_errors_have_ids(self, line: bytes, version: str) -> None:
+    @pytest.mark.parametrize("version", LEGACY)
+    def test_broken_lines_have_a_response_where_errors_need_no_id(self, version: str) -> None:
+        """MSG-8."""
+        broken = (
+            b"hello",
+            b'{"jsonrpc": "2.0", "id": 1',
+            b'{"jsonrpc": "2.0", "id": 1, "method": "\xff"}',
+            b'{"jsonrpc": "2.0", "id": NaN, "method": "ping"}',
+        )
         with served() as server:
             server.shake_hands(version)
-            server.send(line, request(1, "ping"))
+            server.send(*broken, request(1, "ping"))
+            for _ in broken if version == NEWEST else ():
+                rejection = server.receive()
+                assert (rejection["error"]["code"], "id" in rejection) == (-32700, False)
             assert server.receive()["id"] == 1
 
 
@@ -251,15 +199,41 @@ class TestStreams:
 # --- the end (STDIO-4) ----------------------------------------------------------------------------
 
 
+ENDS = pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        (Process.close_stdin, 0),
+        (lambda server: server.signal(signal.SIGTERM), 0),
+        (lambda server: server.signal(signal.SIGINT), 130),
+    ],
+    ids=["EOF", "TERM", "INT"],
+)
+End: TypeAlias = Callable[[Process], None]
+
+
 class TestEnd:
-    def test_calls_that_run_are_cancelled_and_clean_up(self, server: Process) -> None:
-        server.send(call(1, "forever", name="A"), call(2, "forever", name="B"))
-        server.wait_for_stderr("B waits")
-        server.close_stdin()
-        assert ends_promptly(server) == 0
-        assert server.rest() == []
-        server.wait_for_stderr("A has cleaned up")
-        server.wait_for_stderr("B has cleaned up")
+    @ENDS
+    def test_calls_are_cancelled_and_streams_of_changes_end(
+        self, server: Process, end: End, code: int
+    ) -> None:
+        """SUB-6, SUB-7: handlers and the lifespan clean up."""
+        for id, wanted in (("A", {"toolsListChanged": True}), (2, {})):
+            server.send(modern(id, "subscriptions/listen", notifications=wanted))
+            server.receive()
+        server.send(call(3, "forever", name="B"), call(4, "forever", name="C"))
+        server.wait_for_stderr("C waits")
+        end(server)
+        assert ends_promptly(server) == code
+        rest = server.rest()
+        notices = [each["params"] for each in rest if "method" in each]
+        assert {each["requestId"] for each in notices} == {"A", 2}
+        results = {each["id"]: each["result"] for each in rest if "id" in each}
+        assert results.keys() == {"A", 2}
+        for id, result in results.items():
+            assert (result["resultType"], result["_meta"][SUBSCRIPTION]) == ("complete", id)
+        for line in ("B has cleaned up", "C has cleaned up", "the lifespan is left"):
+            server.wait_for_stderr(line)
+        assert "Traceback" not in server.stderr
 
     def test_calls_that_are_about_to_finish_are_answered(self, backend: str) -> None:
         with served(backend, env={"GRACE": "10"}) as server:
@@ -268,31 +242,9 @@ class TestEnd:
             assert [each["id"] for each in server.rest()] == [1]
             assert ends_promptly(server) == 0
 
-    @pytest.mark.parametrize(
-        ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=["TERM", "INT"]
-    )
-    def test_a_signal_ends_the_process(
-        self, server: Process, number: signal.Signals, code: int
-    ) -> None:
-        server.send(call(1, "forever", name="A"))
-        server.wait_for_stderr("A waits")
-        server.signal(number)
-        assert ends_promptly(server) == code
-        assert server.rest() == []
-        server.wait_for_stderr("A has cleaned up")
-        assert "Traceback" not in server.stderr
-
-    @pytest.mark.parametrize(
-        ("end", "code"),
-        [
-            (Process.close_stdin, 0),
-            (lambda server: server.signal(signal.SIGTERM), 0),
-            (lambda server: server.signal(signal.SIGINT), 130),
-        ],
-        ids=["EOF", "TERM", "INT"],
-    )
-    def test_a_blocked_thread_keeps_nobody(
-        self, server: Process, end: Callable[[Process], None], code: int
+    @ENDS
+    def test_it_does_not_wait_for_a_blocked_thread(
+        self, server: Process, end: End, code: int
     ) -> None:
         server.send(call(1, "block"))
         server.wait_for_stderr("a thread blocks")
@@ -300,31 +252,15 @@ class TestEnd:
         assert ends_promptly(server) == code
         server.wait_for_stderr("1 handlers still run in threads")
 
-    def test_a_handler_that_refuses_to_be_cancelled_keeps_nobody(self, backend: str) -> None:
+    def test_it_does_not_wait_for_a_handler_that_ignores_its_cancellation(
+        self, backend: str
+    ) -> None:
         with served(backend, env={"_CLEAN_UP_S": "0.1"}) as server:
             server.send(call(1, "stubborn"), echo(2))
             server.answer(2)
             server.close_stdin()
             assert ends_promptly(server) == 0
             server.wait_for_stderr("a handler does not let itself be cancelled")
-
-    def test_the_lifespan_is_left(self, backend: str, tmp_path: Path) -> None:
-        (tmp_path / "server.py").write_text(
-            "import contextlib, sys\n"
-            "from mcpkit import MCPKit\n"
-            "@contextlib.asynccontextmanager\n"
-            "async def lifespan(app):\n"
-            "    try:\n"
-            "        yield\n"
-            "    finally:\n"
-            "        print('left', file=sys.stderr)\n"
-            f"MCPKit('x', lifespan=lifespan).run(backend={backend!r})\n"
-        )
-        with started([sys.executable, "server.py"], cwd=tmp_path) as server:
-            server.ask(modern(1, "server/discover"))
-            server.signal(signal.SIGTERM)
-            assert ends_promptly(server) == 0
-            server.wait_for_stderr("left")
 
     def test_a_client_that_no_longer_reads_ends_the_server(self, backend: str) -> None:
         with served(backend, reading=False) as server:
@@ -405,8 +341,7 @@ def comes_to_rest(server: Process) -> Callable[[], bool]:
 class TestBackPressure:
     IN_FLIGHT = 50
     COUNT = 1800
-    """So many that they do not fit into a pipe and what is read at once, nor their answers into
-    the bound."""
+    """They do not fit into a pipe and one read, nor their responses into the bound."""
 
     SIZE = 100_000
     BOUND = 40_000
@@ -495,7 +430,7 @@ class TestCancellation:
     def test_in_the_same_write_as_the_request(self, server: Process) -> None:
         server.send(call(1, "forever", name="A"), cancelled(1), echo(2))
         server.wait_for_stderr("A has cleaned up")
-        assert "reference" not in server.stderr, "that was no failure"
+        assert "reference" not in server.stderr, "a cancellation is not a failure"
         server.close_stdin()
         assert [each["id"] for each in server.rest()] == [2]
         assert ends_promptly(server) == 0
@@ -514,46 +449,6 @@ class TestCancellation:
         server.wait_for_stderr("a thread saw the cancellation")
         server.close_stdin()
         assert server.rest() == []
-        assert ends_promptly(server) == 0
-
-
-# --- both eras ------------------------------------------------------------------------------------
-
-
-# --- streams of changes ---------------------------------------------------------------------------
-
-
-class TestListening:
-    @staticmethod
-    def listen(server: Process, id: int | str, **wanted: Any) -> dict[str, Any]:
-        server.version = MODERN
-        server.send(modern(id, "subscriptions/listen", notifications=wanted))
-        return server.receive()
-
-    @pytest.mark.parametrize(
-        "end",
-        [Process.close_stdin, lambda server: server.signal(signal.SIGTERM)],
-        ids=["EOF", "TERM"],
-    )
-    def test_at_the_end_each_is_cancelled_and_answered(
-        self, server: Process, end: Callable[[Process], None]
-    ) -> None:
-        """SUB-6, SUB-7."""
-        self.listen(server, "A", toolsListChanged=True)
-        self.listen(server, 2)
-        end(server)
-        rest = server.rest()
-        for id in ("A", 2):
-            notice, result = (
-                each
-                for each in rest
-                if id in (each.get("id"), each.get("params", {}).get("requestId"))
-            )
-            assert notice["method"] == "notifications/cancelled"
-            assert notice["params"]["requestId"] == id
-            assert result["id"] == id
-            assert result["result"]["resultType"] == "complete"
-            assert result["result"]["_meta"][SUBSCRIPTION] == id
         assert ends_promptly(server) == 0
 
 

@@ -13,17 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.messages import (
-    MODERN,
-    request,
-)
-from tests.transports.processes import (
-    LEGACY,
-    TIMEOUT,
-    Process,
-    modern,
-    served,
-)
+from tests.messages import MODERN, request
+from tests.transports.processes import LEGACY, TIMEOUT, Process, modern, served
 
 pytestmark = pytest.mark.timeout(120)
 

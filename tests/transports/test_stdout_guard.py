@@ -1,8 +1,7 @@
 """On stdio, nothing but protocol messages reaches stdout (STDIO-1, STDIO-2).
 
-Every test starts a process of its own and looks at what really arrives on its descriptors. Most of
-them import the guard by itself, which needs nothing else of mcpkit: everything else takes longer to
-import than Python takes to start.
+Every test starts a process and looks at its descriptors. Most import the guard by itself: the rest
+of mcpkit takes longer to import than Python takes to start.
 """
 
 from __future__ import annotations
@@ -10,8 +9,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 import pytest
 
@@ -27,10 +27,7 @@ ANSWER = 'os.write(streams.writer, b"answer\\n")\n'
 needs_posix = pytest.mark.skipif(os.name == "nt", reason="uses a POSIX shell or C library")
 
 
-class Run(Protocol):
-    def __call__(
-        self, program: str, *, stdin: str = "", closed: str = "", encoding: str = "utf-8"
-    ) -> subprocess.CompletedProcess[str]: ...
+Run: TypeAlias = "Callable[..., subprocess.CompletedProcess[str]]"
 
 
 @pytest.fixture
@@ -93,7 +90,7 @@ WAYS_TO_PRINT = {
 
 
 @pytest.mark.parametrize("statement", WAYS_TO_PRINT.values(), ids=WAYS_TO_PRINT.keys())
-def test_whatever_is_printed_arrives_on_stderr_only(run: Run, statement: str) -> None:
+def test_a_print_arrives_on_stderr_only(run: Run, statement: str) -> None:
     """STDIO-2."""
     guarded = TAKE_OVER.replace("streams = ", "streams = __name__ == '__main__' and ")
     answer = "if __name__ == '__main__': " + ANSWER
@@ -105,18 +102,12 @@ def test_whatever_is_printed_arrives_on_stderr_only(run: Run, statement: str) ->
 
 
 @needs_posix
-def test_a_c_library_prints_to_stderr(run: Run) -> None:
+def test_a_c_library_and_text_buffered_before_go_to_stderr(run: Run) -> None:
     """STDIO-2."""
     puts = "import ctypes; c = ctypes.CDLL(None); c.puts(b'stray'); c.fflush(None)\n"
-    outcome = run(TAKE_OVER + puts + ANSWER)
+    outcome = run("print('early ', end='')\n" + TAKE_OVER + puts + ANSWER + "os._exit(0)\n")
 
-    assert (outcome.stdout, outcome.stderr) == ("answer\n", "stray\n")
-
-
-def test_text_buffered_before_goes_to_stderr(run: Run) -> None:
-    outcome = run("print('early', end='')\n" + TAKE_OVER + ANSWER + "os._exit(0)\n")
-
-    assert (outcome.stdout, outcome.stderr) == ("answer\n", "early")
+    assert (outcome.stdout, outcome.stderr) == ("answer\n", "early stray\n")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +123,7 @@ def test_text_buffered_before_goes_to_stderr(run: Run) -> None:
     ],
     ids=["sys.stdin", "sys.__stdin__", "descriptor 0", "a child process"],
 )
-def test_nobody_else_can_read_what_the_client_sends(run: Run, statement: str) -> None:
+def test_the_input_is_hidden_from_the_program(run: Run, statement: str) -> None:
     outcome = run(TAKE_OVER + statement, stdin="ping")
 
     assert outcome.stderr == "''\n"
@@ -153,31 +144,20 @@ def test_input_raises_instead_of_waiting(run: Run) -> None:
         pytest.param("<&- 2>&-", marks=needs_posix),
     ],
 )
-def test_the_private_descriptors_are_above_2_and_not_inheritable(run: Run, closed: str) -> None:
-    look = (
-        "both = streams.reader, streams.writer\n"
-        "report = [(d > 2, os.get_inheritable(d)) for d in both]\n"
-    )
-    outcome = run(
-        TAKE_OVER + look + "os.write(streams.writer, repr(report).encode())", closed=closed
-    )
-
-    assert outcome.stdout == "[(True, False), (True, False)]"
-
-
-@pytest.mark.parametrize("closed", ["", pytest.param("<&- 2>&-", marks=needs_posix)])
-def test_only_the_two_private_descriptors_are_added(run: Run, closed: str) -> None:
+def test_only_two_private_descriptors_are_added(run: Run, closed: str) -> None:
+    """Above 2, and not inheritable."""
     program = (
-        "import os\n" + IMPORT + "def in_use(): return [d for d in range(64) if is_open(d)]\n"
+        "import os\n" + IMPORT + "def in_use(): return {d for d in range(64) if is_open(d)}\n"
         "def is_open(d):\n"
         "    try: os.fstat(d)\n"
         "    except OSError: return False\n"
         "    return True\n"
-        "before = {0, 1, 2, *in_use()}; streams = take_over()\n"
-        "added = set(in_use()) - before\n"
-        "os.write(streams.writer, repr(added == {streams.reader, streams.writer}).encode())\n"
+        "before = {0, 1, 2} | in_use(); streams = take_over()\n"
+        "both = {streams.reader, streams.writer}\n"
+        "report = [in_use() - before == both, *(os.get_inheritable(d) for d in both)]\n"
+        "os.write(streams.writer, repr(report).encode())\n"
     )
-    assert run(program, closed=closed).stdout == "True"
+    assert run(program, closed=closed).stdout == "[True, False, False]"
 
 
 def test_a_second_call_returns_the_same_and_changes_nothing(run: Run) -> None:
@@ -239,13 +219,13 @@ def test_the_line_named_is_not_in_the_standard_library(run: Run, statement: str)
     assert outcome.stderr.startswith(f"mcpkit: server.py:{FIRST_LINE_AFTER} ")
 
 
-def test_a_print_that_no_line_of_python_made_is_put_down_to_native_code(run: Run) -> None:
+def test_a_print_without_a_line_of_python_is_put_down_to_native_code(run: Run) -> None:
     outcome = run(TAKE_OVER + WAYS_TO_PRINT["an exit handler"])
 
     assert outcome.stderr.startswith("mcpkit: native code printed")
 
 
-def test_an_empty_write_names_nobody(run: Run) -> None:
+def test_an_empty_write_is_not_logged(run: Run) -> None:
     outcome = run(TAKE_OVER + "print('', end='', flush=True)\nsys.stdout.buffer.write(b'')\n")
 
     assert outcome.stderr == ""
@@ -288,11 +268,8 @@ FACTS = [
 
 
 def test_the_new_streams_behave_like_the_usual_ones(run: Run) -> None:
-    look = "for fact in facts:\n    if not eval(fact): wrong.append(fact)\n"
-    outcome = run(
-        TAKE_OVER + f"facts = {FACTS!r}; wrong = []\n{look}"
-        "os.write(streams.writer, repr(wrong).encode())\n"
-    )
+    look = f"wrong = [fact for fact in {FACTS!r} if not eval(fact)]\n"
+    outcome = run(TAKE_OVER + look + "os.write(streams.writer, repr(wrong).encode())\n")
     assert (outcome.stdout, outcome.returncode) == ("[]", 0), outcome.stderr
 
 
@@ -329,40 +306,25 @@ def test_a_closed_stdin_is_at_its_end(run: Run) -> None:
 
 @needs_posix
 @pytest.mark.parametrize("closed", [">&-", "<&- >&-"])
-def test_a_closed_stdout_is_an_error_of_one_line(run: Run, closed: str) -> None:
-    outcome = run(TAKE_OVER, closed=closed)
+@pytest.mark.parametrize(
+    "before", ["", "import os\nassert os.open('data', os.O_CREAT | os.O_WRONLY) <= 1\n"]
+)
+def test_a_closed_stdout_is_an_error_of_one_line(run: Run, closed: str, before: str) -> None:
+    """Also if a file has taken its number."""
+    outcome = run(before + TAKE_OVER, closed=closed)
 
     assert outcome.stderr.splitlines()[-1].startswith("RuntimeError: stdout is closed, so ")
 
 
 @needs_posix
-def test_a_file_that_took_the_number_of_a_closed_stdout_is_not_taken_for_it(run: Run) -> None:
-    program = (
-        "import os, sys\n" + IMPORT + "assert os.open('data', os.O_CREAT | os.O_WRONLY) == 1\n"
-        "take_over()\n"
-    )
-    assert "RuntimeError: stdout is closed" in run(program, closed=">&-").stderr
-
-
-@needs_posix
 @pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-"])
-def test_with_stderr_closed_a_print_goes_nowhere(run: Run, closed: str) -> None:
-    outcome = run(
-        TAKE_OVER + "print('stray', flush=True)\nos.write(1, b'stray')\n" + ANSWER, closed=closed
-    )
-
-    assert (outcome.stdout, outcome.returncode) == ("answer\n", 0)
-
-
-@needs_posix
-def test_a_file_that_took_the_number_of_a_closed_stderr_is_not_printed_to(
-    run: Run, tmp_path: Path
-) -> None:
-    program = (
-        "import os, sys\n" + IMPORT + "assert os.open('data', os.O_CREAT | os.O_WRONLY) == 2\n"
-        "take_over()\nprint('stray', flush=True)\n"
-    )
-    assert run(program, closed="2>&-").returncode == 0
+def test_with_stderr_closed_a_print_goes_nowhere(run: Run, closed: str, tmp_path: Path) -> None:
+    """Nor to a file that has taken its number."""
+    program = TAKE_OVER + "print('stray', flush=True)\nos.write(1, b'stray')\n" + ANSWER
+    opened = "import os\nos.open('data', os.O_CREAT | os.O_WRONLY)\n"
+    for before in ("", opened):
+        outcome = run(before + program, closed=closed)
+        assert (outcome.stdout, outcome.returncode) == ("answer\n", 0)
     assert (tmp_path / "data").read_bytes() == b""
 
 
