@@ -10,7 +10,6 @@ import threading
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -26,11 +25,8 @@ from mcpkit._utils.text import summarize
 from mcpkit.errors import InvalidArguments
 from tests.authoring import accepted, arguments_of, handler
 from tests.models import (
-    Box,
     Color,
-    Dog,
     Guest,
-    Json,
     Level,
     Movie,
     Pair,
@@ -40,50 +36,29 @@ from tests.models import (
     Spot,
     Strict,
     Tree,
-    UserId,
-    Words,
 )
 
-ACCEPTED: list[tuple[Any, Any, Any]] = [
-    (int, 3, 3),
+ACCEPTED: list[tuple[Any, Any, Any]] = [  # beside the values in `test_output`
     (int, 3.0, 3),
     (int, "3", 3),
     (float, 3, 3.0),
     (str, "3", "3"),
-    (bool, True, True),
     (bool, "true", True),
     (Any, [1, {"a": None}], [1, {"a": None}]),
-    (int | None, None, None),
     (bytes, "aGk=", b"hi"),
     (bytes, "-_8=", b"\xfb\xff"),
     (bytes, "+/8=", b"\xfb\xff"),
-    (dt.date, "2026-07-28", dt.date(2026, 7, 28)),
     (dt.datetime, "2026-07-28T10:00:00Z", dt.datetime(2026, 7, 28, 10, tzinfo=dt.timezone.utc)),
     (dt.time, "10:30", dt.time(10, 30)),
     (dt.timedelta, "PT90S", dt.timedelta(seconds=90)),
     (uuid.UUID, f"{0x12345678:032x}", uuid.UUID(int=0x12345678)),
-    (Decimal, "0.10", Decimal("0.10")),
-    (Path, "a/b", Path("a/b")),
     (set[int], [1, 1, 2], {1, 2}),
     (frozenset[str], ["a"], frozenset("a")),
-    (tuple[int, str], [1, "a"], (1, "a")),
     (tuple[int, ...], [1, 2], (1, 2)),
-    (dict[str, list[int]], {"a": [1]}, {"a": [1]}),
     (Literal["a", 1], 1, 1),
-    (Color, "red", Color.RED),
     (Level, 2, Level.HIGH),
     (Point, {"x": 1}, Point(x=1)),
-    (list[Point], [{"x": 1, "y": 2}], [Point(x=1, y=2)]),
-    (Tree, {"value": 1, "children": [{"value": 2}]}, Tree(value=1, children=[Tree(value=2)])),
-    (Box[int], {"inside": 1}, Box[int](inside=1)),
-    (Spot, {"x": 1, "tags": ["a"]}, Spot(1, ["a"])),
-    (Movie, {"name": "M", "year": 1931}, {"name": "M", "year": 1931}),
     (Pair, [1], Pair(1)),
-    (Pet, {"kind": "dog"}, Dog(kind="dog")),
-    (UserId, 3, 3),
-    (Words, ["a"], ["a"]),
-    (Json, {"a": ["b", None]}, {"a": ["b", None]}),
-    (Renamed, {"theX": 1}, Renamed(theX=1)),
     (dt.date | str, "2026-07-28", dt.date(2026, 7, 28)),
     (str | dt.date, "2026-07-28", "2026-07-28"),
 ]

@@ -215,27 +215,6 @@ def test_types_that_tools_have_are_read(annotation: Any) -> None:
     assert read_built_in(annotation) is not None
 
 
-@pytest.mark.parametrize(
-    "annotation",
-    [
-        *(bytes, Point, complex, set[int], tuple[int, str], dict[int, str]),
-        Literal[b"a"],
-        list[Point],
-        Annotated[str, Header("Region")],
-        Annotated[str, Field(pattern="a")],
-        Annotated[str, Field(alias="b")],
-        Annotated[int, Field(default_factory=int)],
-        Annotated[int, Field(ge=1.5)],
-        Annotated[bool, Field(ge=1)],
-        Annotated[list[int], Field(min_length=-1)],
-        list[Annotated[int, Field(3)]],
-    ],
-    ids=str,
-)
-def test_other_types_are_left_to_pydantic(annotation: Any) -> None:
-    assert read_built_in(annotation) is None
-
-
 def test_a_validator_is_made_when_it_is_first_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """And pydantic's generators are not asked for one."""
     monkeypatch.setattr("mcpkit._signature.schema.SchemaValidator", None)

@@ -15,6 +15,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final
 
+from mcpkit._signature.converters import BUILT_IN_CONVERTERS
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGE: Final = ROOT / "mcpkit"
 
@@ -221,6 +223,7 @@ HEAVY: Final = {
     "anyio",
     "asyncio",
     "click",
+    *(module for module, _ in BUILT_IN_CONVERTERS if module not in sys.builtin_module_names),
     "docstring_parser",
     "httptools",
     "httpx2",

@@ -7,10 +7,8 @@ import os
 import re
 import socket
 import ssl
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta, timezone
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
@@ -22,11 +20,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from starlette.responses import JSONResponse
 
 from mcpkit import Client
 from mcpkit._utils import fetch as fetch_module
 from mcpkit._utils.fetch import fetch_json, reason_of, tls_for
 from mcpkit.client.auth.base import request
+from tests.uvicorns import listen, running
 
 # --- whom they trust ------------------------------------------------------------------------------
 
@@ -36,30 +36,6 @@ class Encrypted(NamedTuple):
 
     port: int
     certificate: Path
-
-
-class _Answers(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        body = b'{"told": "yes"}'
-        self.rfile.read(int(self.headers.get("Content-Length", "0")))
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def log_message(self, format: str, *args: object) -> None:
-        del format, args
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of clients that do not trust it."""
 
 
 @pytest.fixture(scope="module")
@@ -84,60 +60,50 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
     certificate, private = folder / "certificate.pem", folder / "key.pem"
     certificate.write_bytes(made.public_bytes(Encoding.PEM))
     private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, private)
-    server = _Server(("127.0.0.1", 0), _Answers)
-    server.socket = context.wrap_socket(
-        server.socket, server_side=True, do_handshake_on_connect=False
-    )
-    thread = threading.Thread(target=server.serve_forever, args=[0.01])
-    thread.start()
-    yield Encrypted(server.server_port, certificate)
-    server.shutdown()
-    thread.join(20)
-    server.server_close()
+    listener = listen()
+    options = {"ssl_certfile": certificate, "ssl_keyfile": private, "lifespan": "off"}
+    with running(JSONResponse({"told": "yes"}), listener, **options):
+        yield Encrypted(listener.getsockname()[1], certificate)
 
 
-async def of_clients(url: str) -> str:
+async def of_clients(url: str) -> object:
+    return await Client(url).__aenter__()
+
+
+async def of_issuers(url: str) -> object:
+    return (await request(url, "the metadata", "")).document
+
+
+async def of_servers(url: str) -> object:
+    return await fetch_json(url)
+
+
+def asked(ask: Callable[[str], Awaitable[object]], url: str) -> str:
+    """What a part of this library got from a URL, or why it got nothing."""
     try:
-        await Client(url).__aenter__()
-    except Exception as error:
-        return str(error)
-    return ""
-
-
-async def of_issuers(url: str) -> str:
-    try:
-        return str((await request(url, "the metadata", "")).document)
-    except Exception as error:
-        return str(error)
-
-
-async def of_servers(url: str) -> str:
-    try:
-        return str(await fetch_json(url))
+        return str(anyio.run(ask, url))
     except Exception as error:
         return str(error)
 
 
 @pytest.mark.parametrize("scheme", ["https", "HTTPS"])
 @pytest.mark.parametrize("ask", [of_clients, of_issuers, of_servers])
-def test_who_is_not_trusted_is_not_asked(
+def test_a_server_that_is_not_trusted_gets_no_request(
     encrypted: Encrypted,
-    ask: Callable[[str], Awaitable[str]],
+    ask: Callable[[str], Awaitable[object]],
     scheme: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """SEC-16: by whatever part of this library, and however the URL is written."""
     url = f"{scheme}://127.0.0.1:{encrypted.port}/x"
-    assert "told" not in anyio.run(ask, url)
+    assert "told" not in asked(ask, url)
     monkeypatch.setenv("SSL_CERT_FILE", str(encrypted.certificate))
-    assert "told" in anyio.run(ask, url)
+    assert "told" in asked(ask, url)
     monkeypatch.delenv("SSL_CERT_FILE")
-    assert "told" not in anyio.run(ask, url)
+    assert "told" not in asked(ask, url)
 
 
-def test_whoever_does_not_say_the_truth_about_encryption_is_trusted_by_nobody(
+def test_a_client_for_http_trusts_no_certificate(
     encrypted: Encrypted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client for http that is made to speak https all the same, as by a redirect."""
@@ -191,7 +157,7 @@ def test_clients_share_what_they_trust(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(httpx2.AsyncClient, "__init__", noted)
     for ask in (of_clients, of_issuers, of_servers):
-        anyio.run(ask, "https://127.0.0.1:1")
+        asked(ask, "https://127.0.0.1:1")
     assert given == [tls_for("https://127.0.0.1")] * 3
 
 

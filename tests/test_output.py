@@ -125,6 +125,7 @@ def test_structured_content_fits_its_schema(annotation: Any, value: Any, text: s
     assert output.schema is not None
     assert "$ref" not in output.schema
     Draft202012Validator(output.schema).validate(json.loads(text))
+    assert accepted(annotation, json.loads(text)) == value
     wrapped = wrapped_schema(output.schema)
     Draft202012Validator.check_schema(wrapped)
     assert wrapped["type"] == "object"
