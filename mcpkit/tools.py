@@ -186,7 +186,7 @@ def make_tool(
         raise RegistrationError(f"{signature.place}: {error}") from None
     output = Output(signature, options.get("structured_output"), defaults.converters)
     if not options.get("description") and _repeats(signature, output.schema):
-        fields["description"] = signature.docs.without("returns")
+        fields["description"] = signature.docs.without_returns
     fields.update(
         call_fields(fn, signature, options.get("inline", False)),
         accepts=arguments,

@@ -64,7 +64,7 @@ Only where there is room.
 
 def plain(text: str) -> Docs:
     """A docstring without sections."""
-    return Docs((Part("text", text),), {})
+    return Docs((Part(text),), {})
 
 
 def described(text: str, *names: str) -> str | None:
@@ -92,7 +92,7 @@ class TestDescriptions:
         assert docs.description == f"Book a hotel.\n\nOnly where there is room.\n\n{kept}"
         assert docs.parameters["city"] == "Where to stay, or near it."
         assert "A booking." in docs.returns
-        assert "A booking." not in (docs.without("returns") or "")
+        assert "A booking." not in (docs.without_returns or "")
 
     @pytest.mark.parametrize(
         "section",
@@ -210,7 +210,7 @@ class TestParameters:
             assert parameter(f"Book.\n\n{title}:\n    x: An x.") == "An x."
 
     LISTS: Final = (
-        ("An x:\n  - a: one,\n    or so\n  - b: two", "An x:\n- a: one, or so\n- b: two"),
+        ("An x:\n  - a: one,\n    or so\n  - b: two", "An x:\n- a: one,\n  or so\n- b: two"),
         ("One of\n  fast: quick\n  slow: thorough", "One of\nfast: quick\nslow: thorough"),
         ("An x.\n\n  Another\n  paragraph.", "An x.\n\nAnother paragraph."),
         ("Steps:\n  1. go\n  2. stay", "Steps:\n1. go\n2. stay"),

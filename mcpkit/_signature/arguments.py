@@ -256,11 +256,11 @@ class Arguments:
         schemas = [field.form.schema("validation") for field in self.fields]
         if not any("$defs" in schema for schema in schemas):
             return schemas
-        forms = enumerate([field.form for field in self.fields])
-        dependent = [(place, form) for place, form in forms if isinstance(form, PydanticForm)]
+        forms = {at: each.form for at, each in enumerate(self.fields)}
+        dependent = {at: each for at, each in forms.items() if isinstance(each, PydanticForm)}
         try:
             together, shared = pydantic.TypeAdapter.json_schemas(
-                [(place, "validation", form.adapter) for place, form in dependent],
+                [(at, "validation", each.adapter) for at, each in dependent.items()],
                 schema_generator=schema_generator(),
             )
         except Exception as error:
@@ -268,8 +268,8 @@ class Arguments:
                 f"{self._signature.place}: a parameter has no JSON Schema: {first_line(error)}"
             ) from error
         definitions.update(shared.get("$defs", {}))
-        for place, _ in dependent:
-            schemas[place] = together[place, "validation"]
+        for at in dependent:
+            schemas[at] = together[at, "validation"]
         return schemas
 
 

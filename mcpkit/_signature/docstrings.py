@@ -10,17 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
-
-PartKind: TypeAlias = Literal["text", "section", "returns"]
-"""Text as it was written, a section of a known name, and the section about the result."""
+from typing import Any, Final, NamedTuple
 
 
 class Part(NamedTuple):
     """A part of a docstring, as it is shown."""
 
-    kind: PartKind
     text: str  # with its heading, without the indentation of the source
+    is_result: bool = False  # True for a section about the result
 
 
 class Docs(NamedTuple):
@@ -32,16 +29,17 @@ class Docs(NamedTuple):
     @property
     def description(self) -> str | None:
         """All parts; None if there are none."""
-        return self.without()
+        return "\n\n".join(each.text for each in self.parts) or None
 
     @property
     def returns(self) -> str:
-        """The section about the result, with its heading; empty if there is none."""
-        return "\n".join(each.text for each in self.parts if each.kind == "returns")
+        """The sections about the result, with their headings; empty if there are none."""
+        return "\n".join(each.text for each in self.parts if each.is_result)
 
-    def without(self, *omitted: PartKind) -> str | None:
-        """Return the text of all parts except those of some kinds; None if it is empty."""
-        return "\n\n".join(text for kind, text in self.parts if kind not in omitted) or None
+    @property
+    def without_returns(self) -> str | None:
+        """All other parts; None if there are none."""
+        return "\n\n".join(each.text for each in self.parts if not each.is_result) or None
 
 
 def parse_docstring(text: str, names: Collection[str] | None = None) -> Docs:
@@ -56,7 +54,7 @@ def parse_docstring(text: str, names: Collection[str] | None = None) -> Docs:
     if not text:
         return Docs((), {})
     if _MARK.search(f"\n{text}") is None:
-        return Docs((Part("text", text),), {})
+        return Docs((Part(text),), {})
     return _Reader(text, names).read()
 
 
@@ -97,11 +95,11 @@ _GOOGLE: Final = re.compile(r"(?:\(([^:]*?)(?:, optional)?\)[ ]*)?(?::|[-–—]
 _NAMING: Final = _RETURNING | _RAISING | _YIELDING | {"exceptions", "warns"}
 """Sections whose items have a name or a type, and below it a description."""
 
-_FIELD_TITLES: Final[Mapping[str, Part]] = {
-    **dict.fromkeys(_RETURNING, Part("returns", "Returns")),
-    **dict.fromkeys(_RAISING, Part("section", "Raises")),
-    **dict.fromkeys(_YIELDING, Part("section", "Yields")),
-    "rtype": Part("returns", "Return type"),
+_FIELD_TITLES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_RETURNING, "Returns"),
+    **dict.fromkeys(_RAISING, "Raises"),
+    **dict.fromkeys(_YIELDING, "Yields"),
+    "rtype": "Return type",
 }
 """The titles of the fields of reST that do not describe parameters."""
 
@@ -165,12 +163,13 @@ class _Reader:
         text = "\n".join(self._plain).strip("\n")
         self._plain = []
         if text:
-            self._parts.append(Part("text", text))
+            self._parts.append(Part(text))
 
-    def _add(self, kind: PartKind, title: str, text: str) -> None:
+    def _add(self, title: str, text: str) -> None:
         self._end_text()
-        gap = "\n" if kind == "text" or "\n" in text else " "
-        self._parts.append(Part(kind, f"{title}:{gap}{text}" if text else f"{title}:"))
+        gap = "\n" if "\n" in text else " "
+        is_result = title.lower().startswith("return")
+        self._parts.append(Part(f"{title}:{gap}{text}".rstrip(), is_result))
 
     def _titled(self, title: str, body: list[str], *, underlined: bool = False) -> None:
         kind = title.lower()
@@ -182,7 +181,7 @@ class _Reader:
                 text = "\n".join(": ".join(filter(None, item)) for item in items)
             else:
                 text = _folded("", body)
-            self._add("returns" if kind in _RETURNING else "section", title, text)
+            self._add(title, text)
             return
         self._end_text()
         others: list[str] = []
@@ -194,7 +193,7 @@ class _Reader:
             # Text that follows parameters in the style of NumPy is not indented.
             (prose if underlined and match is None else others).extend(item)
         if others:
-            self._add("text", title, "\n".join(_dedented(_without_blanks(others))))
+            self._add(title, "\n".join(_dedented(_without_blanks(others))))
         self._plain += [*prose, ""] if prose else prose
 
     def _item(self, match: re.Match[str], more: Sequence[str], underlined: bool) -> bool:
@@ -241,8 +240,7 @@ class _Reader:
                 self._found[about] = text
             self._end_text()
         elif kind in _FIELD_TITLES:
-            part, title = _FIELD_TITLES[kind]
-            self._add(part, f"{title} {about}".strip(), _folded(first, lines[1:]))
+            self._add(f"{_FIELD_TITLES[kind]} {about}".strip(), _folded(first, lines[1:]))
         else:
             return False
         return True
@@ -297,42 +295,20 @@ def _items(body: Sequence[str]) -> Iterator[list[str]]:
         yield item
 
 
-_BEGINS: Final = re.compile(
-    r"(?:[-+*•][ ]|\d+[.)][ ]|>>>|[|]"
-    r"|[`\"']?[\w./-]+[`\"']?(?:[ ]*\([^)]*\))?(?:[ ]*[:=]|[ ]+[-–—])(?:[ ]|\Z))"
+_LAID_OUT: Final = re.compile(
+    r"\n[ ]*(?:[-+*•][ ]|\d+[.)][ ]|>>>|[|]"
+    r"|[`\"']?[\w./-]+[`\"']?(?:[ ]*\([^)]*\))?(?:[ ]*[:=]|[ ]+[-–—])(?:[ ]|$))",
+    re.MULTILINE,
 )
-"""The beginning of an item of a list, of a row of a table, or of ``name: what it means``."""
+"""A line with an item of a list, a row of a table, code, or ``name: what it means``."""
 
 
 def _folded(first: str, more: Sequence[str]) -> str:
-    """Return lines as text: sentences on one line, lists, tables and paragraphs as they were."""
-    if not more:
-        return first.strip()
-    made: list[str] = []
-    fenced = False
-    indent = -1  # that of the last row if more may be added to it
-    for row in _without_blanks([first.strip(), *_dedented(more)]):
-        text = row.strip()
-        before = made[-1] if made else ""
-        is_fence = _FENCE.match(row) is not None
-        if fenced or is_fence:
-            fenced ^= is_fence
-            made.append(row)
-            indent = -1
-        elif not text:
-            if before:
-                made.append("")
-        elif (
-            before
-            and indent >= 0
-            and _BEGINS.match(text) is None
-            and not before.endswith(":")
-            and (
-                _indent(row) == indent or (_indent(row) > indent and _BEGINS.match(before.strip()))
-            )
-        ):
-            made[-1] += f" {text}"
-        else:
-            made.append(row)
-            indent = _indent(row)
-    return "\n".join(made)
+    """Return lines as text: a paragraph on one line, unless its lines have a meaning."""
+    text = "\n".join([first.strip(), *_dedented(more)]).strip("\n")
+    if _FENCE.search(text) is not None:
+        return text
+    paragraphs = re.split(r"\n{2,}", text)
+    return "\n\n".join(
+        each if _LAID_OUT.search(each) else " ".join(each.split()) for each in paragraphs
+    )

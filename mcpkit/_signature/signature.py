@@ -97,7 +97,7 @@ def inspect_function(
     docs = parse_docstring(_docstring(fn, target), {*names, *filled})
     returned = _text_in(hints.get("return"))
     if returned is not None and not docs.returns:
-        docs = docs._replace(parts=(*docs.parts, Part("returns", f"Returns: {returned}")))
+        docs = docs._replace(parts=(*docs.parts, Part(f"Returns: {returned}", is_result=True)))
     parameters = tuple([_parameter(each, hints, docs, place, contexts) for each in raw])
     returns = hints.get("return", UNSET)
     return Signature(function_name(fn), is_async(fn), parameters, returns, docs, place, is_open)
