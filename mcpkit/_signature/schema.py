@@ -247,9 +247,6 @@ def is_finite(value: Any) -> bool:
     return next(infinities(value), None) is None
 
 
-_forms: dict[Any, TypeForm] = {}
-
-
 def form_of(annotation: Any) -> TypeForm:
     """Return the form of a type, cached if the type is hashable.
 
@@ -261,24 +258,18 @@ def form_of(annotation: Any) -> TypeForm:
         read = read_built_in(annotation)
         if read is not None:
             return TypeForm(read)
-    key = annotation if type(annotation) is type else _key(annotation)
     try:
-        found = _forms.get(key)
+        return _cached_form(annotation, None if type(annotation) is type else _key(annotation))
     except TypeError:  # metadata that cannot be hashed
         return _make_form(annotation)
-    if found is None:
-        found = _make_form(annotation)
-        if len(_forms) < _MAX_FORMS:
-            _forms[key] = found
-    return found
 
 
-_MAX_FORMS: Final = 4096
-
-
-def _make_form(annotation: Any) -> TypeForm:
+def _make_form(annotation: Any, key: Any = None) -> TypeForm:
     read = read_built_in(annotation)
     return PydanticForm(annotation) if read is None else TypeForm(read)
+
+
+_cached_form: Final = functools.lru_cache(maxsize=4096)(_make_form)
 
 
 def _key(annotation: Any) -> Any:
