@@ -58,22 +58,25 @@ def read(directory: Directory, uri: str) -> bytes:
 
 
 class TestDirectory:
-    def test_lists_and_describes_its_files_as_they_are_at_the_moment(self, root: Path) -> None:
+    def test_lists_and_reads_its_files_as_they_are_at_the_moment(self, root: Path) -> None:
         directory = Directory(root)
         first, second = directory.files()
         assert [first.uri, second.uri] == ["files://docs/a.txt", "files://docs/deep/er/b.json"]
         assert (first.name, first.mime_type, first.size) == ("a.txt", "text/plain", 1)
         assert (second.name, second.mime_type) == ("deep/er/b.json", "application/json")
+        assert [read(directory, each.uri) for each in (first, second)] == [b"a", b"{}"]
         (root / "c.txt").write_text("c")
         (root / "a.txt").unlink()
         assert listed(directory) == ["files://docs/c.txt", "files://docs/deep/er/b.json"]
-
-    def test_reads_them(self, root: Path) -> None:
-        assert read(Directory(root), "files://docs/a.txt") == b"a"
-        assert read(Directory(root), "files://docs/deep/er/b.json") == b"{}"
+        with pytest.raises(ResourceNotFound, match="Resource not found: files://docs/no%20such"):
+            directory.read("no such")
 
     @pytest.mark.parametrize(
-        "name", ["a b.txt", "ü.txt", "50%.txt", "%41.txt", "%2e%2e", "a#b.txt", "a?b", "a+b", "{x}"]
+        "name",
+        [
+            *("a b.txt", "ü.txt", "50%.txt", "%41.txt", "%2e%2e", "a#b.txt", "a?b", "a+b", "{x}"),
+            "a\nb.txt",
+        ],
     )
     def test_reads_what_it_lists_whatever_the_name(self, root: Path, name: str) -> None:
         directory = Directory(root, pattern="new/*")
@@ -82,30 +85,28 @@ class TestDirectory:
         (uri,) = listed(directory)
         assert read(directory, uri) == name.encode()
 
-    def test_may_have_a_name_that_a_uri_cannot(self, tmp_path: Path) -> None:
-        (tmp_path / "my {docs}").mkdir()
-        (tmp_path / "my {docs}" / "a.txt").write_text("a")
-        directory = Directory(tmp_path / "my {docs}")
-        (uri,) = listed(directory)
-        assert uri == "files://my%20%7Bdocs%7D/a.txt"
-        assert read(directory, uri) == b"a"
-
-    def test_may_have_another_uri(self, root: Path) -> None:
-        assert listed(Directory(root, "notes://all/"))[0] == "notes://all/a.txt"
+    def test_has_the_uri_of_its_name_or_another(self, tmp_path: Path) -> None:
+        folder = tmp_path / "my {docs}"
+        folder.mkdir()
+        (folder / "a.txt").write_text("a")
+        for uri, found in (
+            (None, "files://my%20%7Bdocs%7D/a.txt"),
+            ("notes://all/", "notes://all/a.txt"),
+        ):
+            directory = Directory(folder, uri)
+            assert listed(directory) == [found]
+            assert read(directory, found) == b"a"
         with pytest.raises(RegistrationError, match="never closed"):
-            Directory(root, "notes://{all")
+            Directory(folder, "notes://{all")
 
-    def test_may_have_one_type(self, root: Path) -> None:
-        directory = Directory(root, mime_type="text/x-own")
+    def test_may_have_one_type_and_hidden_files(self, root: Path) -> None:
+        directory = Directory(root, mime_type="text/x-own", hidden=True)
         assert {each.mime_type for each in directory.files()} == {"text/x-own"}
         assert directory.read("a.txt").mime_type == "text/x-own"
-        (root / "odd.zzz").write_text("?")
-        assert Directory(root).read("odd.zzz").mime_type == "application/octet-stream"
-
-    def test_may_offer_hidden_files(self, root: Path) -> None:
-        directory = Directory(root, hidden=True)
         assert "files://docs/.env" in listed(directory)
         assert read(directory, "files://docs/.env") == SECRET
+        (root / "odd.zzz").write_text("?")
+        assert Directory(root).read("odd.zzz").mime_type == "application/octet-stream"
 
     def test_a_pattern_selects(self, root: Path) -> None:
         directory = Directory(root, pattern="*.txt")
@@ -113,10 +114,6 @@ class TestDirectory:
         assert listed(Directory(root, pattern="../*.txt")) == []
         with pytest.raises(ResourceNotFound):
             directory.read("deep/er/b.json")
-
-    def test_a_missing_file_is_named_by_its_uri(self, root: Path) -> None:
-        with pytest.raises(ResourceNotFound, match="Resource not found: files://docs/no%20such"):
-            Directory(root).read("no such")
 
 
 OUTSIDE = [
@@ -374,12 +371,6 @@ class TestTraversal:
             pytest.skip("this file system has names in UTF-8 only")
         os.mkdir(os.fsencode(root) + b"/\xfe")
         assert listed(Directory(root)) == before
-
-    def test_a_name_may_have_lines(self, root: Path) -> None:
-        (root / "a\nb.txt").write_text("lines")
-        directory = Directory(root, pattern="a?b.txt")
-        assert listed(directory) == ["files://docs/a%0Ab.txt"]
-        assert read(directory, "files://docs/a%0Ab.txt") == b"lines"
 
     def test_a_file_that_vanishes_meanwhile_is_left_out(
         self, root: Path, monkeypatch: pytest.MonkeyPatch
