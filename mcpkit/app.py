@@ -305,8 +305,7 @@ class MCPKit(Generic[StateT]):
         """Add a function as a tool, and notify connected clients.
 
         Args:
-            fn: A function, method, partial, or any callable with a signature.
-            options: See `ToolOptions`.
+            fn, options: As for `tool`; a method, a partial, or any callable with a signature.
 
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.
@@ -320,8 +319,7 @@ class MCPKit(Generic[StateT]):
 
         Args:
             fn: Returns text, bytes, a JSON value, an `Image` or `File`, or contents.
-            uri: A URI or an RFC 6570 template.
-            options: By keyword; see `ResourceOptions`.
+            uri, options: As for `resource`.
 
         Raises:
             RegistrationError: The function does not match the URI, or the URI is taken.
@@ -332,8 +330,7 @@ class MCPKit(Generic[StateT]):
         """Add a function as a prompt, and notify connected clients.
 
         Args:
-            fn: A function, method, partial, or any callable with a signature.
-            options: By keyword; see `PromptOptions`.
+            fn, options: As for `prompt`; a method, a partial, or any callable with a signature.
 
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.
@@ -543,14 +540,9 @@ class MCPKit(Generic[StateT]):
         overrides: Mapping[Callable[..., Any], Callable[..., Any]] | None = None,
         lifespan: Any = UNSET,
     ) -> AsyncGenerator[Server, None]:
-        """Enter the lifespan while the app is served. Used by transports.
+        """Enter the lifespan while the app is served, and yield the server. For transports.
 
-        Args:
-            overrides: Replacements for the functions of dependencies, for tests.
-            lifespan: Replaces the app's own; None for none.
-
-        Yields:
-            The server, with the state that the lifespan yields.
+        Tests pass replacements for the functions of dependencies, and for the lifespan.
         """
         server = self._server.replace(overrides=overrides) if overrides else self._server
         enter = self._lifespan if lifespan is UNSET else lifespan
@@ -570,12 +562,7 @@ class MCPKit(Generic[StateT]):
         on_exception: Callable[[Request, BaseException], None] | None = None,
         **options: Any,
     ) -> AbstractAsyncContextManager[MemoryLink]:
-        """Serve one client in this process; used by `mcpkit.Client`.
-
-        Args:
-            loop, on_text, on_exception: As for `mcpkit.transports.memory.connect`.
-            options: As for `running`.
-        """
+        """Serve one client in this process, as `mcpkit.Client` does, with options of `running`."""
         from mcpkit.transports.memory import connect
 
         return connect(self.running(**options), loop, on_text, on_exception)
@@ -628,12 +615,10 @@ class MCPKit(Generic[StateT]):
         Over HTTP the event loop must be asyncio's.
 
         Args:
-            transport: ``"stdio"``, ``"http"``, or ``"sse"`` for clients of 2024-11-05 as well.
-            options: As for `run`.
+            transport, options: As for `run`.
 
         Raises:
-            ValueError: There is no such transport.
-            TypeError: The transport has no such option.
+            ValueError, TypeError, MissingEnvironment: As for `run`.
             OSError: The address is in use or not available; the message names it.
             RuntimeError: The app could not be started; the log has the reason.
         """

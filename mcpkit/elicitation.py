@@ -341,8 +341,7 @@ class Elicit(InputRequest[Elicitation[T]]):
     ) -> None:
         self.message = message
         self.schema = schema
-        self.key = key
-        self.timeout = timeout
+        super().__init__(key=key, timeout=timeout)
         self.form: Form[T] = Form(None if schema is UNSET else schema)
 
     def params(self, revision: Revision) -> dict[str, Any]:
@@ -396,8 +395,7 @@ class ElicitUrl(InputRequest[Elicitation[None]]):
         self.message = message
         self.url = url
         self.elicitation_id = elicitation_id
-        self.key = key
-        self.timeout = timeout
+        super().__init__(key=key, timeout=timeout)
 
     def params(self, revision: Revision) -> dict[str, Any]:
         """Return the ``params`` of the request."""

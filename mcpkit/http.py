@@ -102,14 +102,12 @@ class HttpRequest:
     @property
     def method(self) -> str:
         """The method, such as ``POST``."""
-        method: str = self.scope["method"]
-        return method
+        return str(self.scope["method"])
 
     @property
     def path(self) -> str:
         """The path as the server gives it: decoded, with the prefix that the app is mounted at."""
-        path: str = self.scope["path"]
-        return path
+        return str(self.scope["path"])
 
     @property
     def client(self) -> tuple[str, int] | None:

@@ -72,10 +72,6 @@ class Roots(InputRequest[list[Root]]):
     # On 2026-07-28 each answer runs the handler again: asking twice would repeat its side effects.
     IS_ASKED_AGAIN = False
 
-    def __init__(self, *, key: str | None = None, timeout: float | None = None) -> None:
-        self.key = key
-        self.timeout = timeout
-
     def params(self, revision: Revision) -> dict[str, Any]:
         """Return an empty object, because the request has no params."""
         return {}

@@ -159,8 +159,7 @@ class Sample(InputRequest[SampleResult]):
             stopSequences=None if stop is None else list(stop),
             metadata=None if metadata is None else dict(metadata),
         )
-        self.key = key
-        self.timeout = timeout
+        super().__init__(key=key, timeout=timeout)
 
     def continued(self, messages: Sequence[SampleMessage], suffix: str) -> Sample:
         """Return the same request with another conversation, and a suffix to its key."""

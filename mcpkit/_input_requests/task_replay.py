@@ -6,6 +6,7 @@ when every request is answered, any process may start the next one.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -149,9 +150,8 @@ def _read(ask: InputRequest[Any], answer: bytes) -> Any:
 class RelayedRequest(InputRequest[Mapping[str, Any]]):
     """A request of a task, sent to its client as it is in the record; see `question_id`."""
 
-    timeout = float("inf")
-
     def __init__(self, request: Mapping[str, Any], meta: Mapping[str, Any], id: str) -> None:
+        super().__init__(timeout=math.inf)
         self.request_id = id
         self.METHOD = request["method"]  # type: ignore[misc]
         self._params = {**request["params"], "_meta": meta}

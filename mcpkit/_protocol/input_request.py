@@ -35,8 +35,9 @@ class InputRequest(InputMarker, Generic[T]):
     request_id: str | None = None
     """The id of the message, if that has to carry information."""
 
-    key: str | None = None
-    timeout: float | None = None
+    def __init__(self, *, key: str | None = None, timeout: float | None = None) -> None:
+        self.key = key
+        self.timeout = timeout
 
     def params(self, revision: Revision) -> dict[str, Any]:
         """Return the ``params``.
