@@ -305,7 +305,7 @@ async def test_a_missing_library_is_named_by_what_to_install(
         await Client("http://127.0.0.1:1/mcp").__aenter__()
 
 
-def test_nobody_else_loads_the_library() -> None:
+def test_a_client_alone_does_not_load_the_library() -> None:
     code = "from mcpkit import Client; import sys; print('httpx2' in sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
@@ -699,7 +699,9 @@ async def test_what_is_sent_after_leaving_is_refused(legacy: FakeSite) -> None:
         await link.send_text(b'{"jsonrpc":"2.0","id":"late","result":{}}')
 
 
-async def test_leaving_waits_for_nobody(legacy: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_leaving_does_not_wait_for_the_server(
+    legacy: FakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither for the end of the session, nor for the server's own stream."""
     monkeypatch.setattr(http_client, "_CLOSE_S", 0.1)
 
@@ -856,7 +858,7 @@ async def test_a_server_needs_neither_a_stream_of_its_own_nor_an_end_of_sessions
     assert legacy.methods()[-1] == "DELETE"
 
 
-async def test_a_timeout_is_told_in_a_notification(legacy: FakeSite) -> None:
+async def test_a_timeout_sends_a_notification(legacy: FakeSite) -> None:
     """CANC-6: a response that is closed means nothing here."""
     legacy.on("tools/call")(lambda it: it.gone())
     async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:

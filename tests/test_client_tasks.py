@@ -158,7 +158,7 @@ QUESTIONS = {str(number): {"method": "roots/list"} for number in range(3)}
     ("found", "said"),
     [
         (task("failed", statusMessage="no disk"), "no disk"),
-        (task("input_required", inputRequests=QUESTIONS), "3 questions at once; it gets 2"),
+        (task("input_required", inputRequests=QUESTIONS), "3 inputs at once; it gets 2"),
     ],
 )
 async def test_a_failure_without_an_error_and_too_many_questions(

@@ -237,12 +237,7 @@ class Client(ClientConnection):
             if kind != "input_required":
                 raise ValueError(f"The server's answer to {method} has the unknown type {kind!r}")
             again = dict(params)
-            requests = input_requests_in(result, method)
-            if len(requests) > self._max_input_requests:
-                raise ProtocolError(
-                    f"The server asks for {len(requests)} inputs at once; "
-                    f"it gets {self._max_input_requests} at most (max_input_requests)"
-                )
+            requests = input_requests_in(result, method, self._max_input_requests)
             if self._on_round is not None:
                 self._on_round(number + 1, result)
             if requests:

@@ -560,7 +560,7 @@ class ClientConnection:
 
         Raises:
             ProtocolError: The server's error, as the class that owns its code.
-            TimeoutError: There was no response in time; the server has been told to stop.
+            TimeoutError: There was no response in time; the request is cancelled at the server.
             ConnectionClosed: The server is gone, sends more than 64 MiB at once, or answers over
                 HTTP with something else than MCP.
             ValueError: The result is not an object.

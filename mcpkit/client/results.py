@@ -11,6 +11,7 @@ from pydantic_core import SchemaValidator, core_schema
 
 from mcpkit._protocol import wire
 from mcpkit._utils.json import UNSET, is_object, value_at
+from mcpkit.errors import ProtocolError
 from mcpkit.types import (
     Annotations,
     ContentBlock,
@@ -350,8 +351,11 @@ def parse(make: Callable[[Params], T], raw: Params, what: str) -> T:
         raise ValueError(f"The server's answer to {what} is malformed: {error!r}") from error
 
 
-def input_requests_in(raw: Params, method: str) -> dict[str, TaskQuestion]:
-    """Return the input requests of a result, by key; raises ValueError if one is malformed."""
+def input_requests_in(raw: Params, method: str, limit: int) -> dict[str, TaskQuestion]:
+    """Return the input requests of a result, by key.
+
+    Raises ValueError if one is malformed, and ProtocolError if there are more than `limit`.
+    """
 
     def make(raw: Params) -> dict[str, TaskQuestion]:
         requests: Params = raw.get("inputRequests") or {}
@@ -363,4 +367,10 @@ def input_requests_in(raw: Params, method: str) -> dict[str, TaskQuestion]:
             found[key] = TaskQuestion(wire.text_in(request, "method"), params or {})
         return found
 
-    return parse(make, raw, method)
+    requests = parse(make, raw, method)
+    if len(requests) > limit:
+        raise ProtocolError(
+            f"The server asks for {len(requests)} inputs at once; "
+            f"it gets {limit} at most (max_input_requests)"
+        )
+    return requests

@@ -279,13 +279,9 @@ class TaskHandle:
         ):
             return known
         if not requests_tasks(self._connection):
-            asked = input_requests_in(raw, method) if now.status == "input_required" else {}
-            limit = self._connection._max_input_requests
-            if len(asked) > limit:
-                raise ProtocolError(
-                    f"The task asks {len(asked)} questions at once; "
-                    f"it gets {limit} answers at most (max_input_requests)"
-                )
+            asked: Mapping[str, TaskQuestion] = {}
+            if now.status == "input_required":
+                asked = input_requests_in(raw, method, self._connection._max_input_requests)
             self._questions = {
                 key: each for key, each in asked.items() if key not in self._answered
             }

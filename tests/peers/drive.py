@@ -1,6 +1,6 @@
 """What both official Python clients do, once they are connected.
 
-It needs the standard library alone: whoever imports it from beside it has a Python with one client,
+It needs the standard library alone: its importers run on a Python with one client,
 and without anything of ours.
 """
 
@@ -201,7 +201,7 @@ class Driver:
         return await self.call("new")
 
     async def _hears(self) -> bool:
-        """Whether its stream is there at some time; what is announced before that is lost."""
+        """Whether its stream opens at some time; announcements before that are lost."""
         while not self._listed.empty():
             self._listed.get_nowait()
         heard = asyncio.create_task(self._listed.get())
@@ -214,6 +214,6 @@ class Driver:
     async def _come_back(self) -> dict[str, Any]:
         assert await self._hears()
         print("connected", flush=True)
-        await asyncio.to_thread(sys.stdin.readline)  # the server has been started anew
+        await asyncio.to_thread(sys.stdin.readline)  # the server has been restarted
         added = await self.call("add", a=2, b=40)
         return {"answer": added["content"][0]["text"], "heard": await self._hears()}

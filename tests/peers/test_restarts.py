@@ -1,4 +1,4 @@
-"""Other people's clients go on with their session when a server has been started anew."""
+"""Other clients continue their session when a server has been restarted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def children_of(pid: int) -> set[str]:
 
 
 def come_back(client: str, url: str, connected: Barrier, restarted: Event) -> Any:
-    """What a client says that is there before a server is started anew, and afterwards."""
+    """What a client reports that is connected before a restart and after it."""
     with subprocess.Popen(
         [*command_of(client), HANDSHAKES[-1], url],
         env={**os.environ, "COME_BACK": "1"},
@@ -54,7 +54,7 @@ def come_back(client: str, url: str, connected: Barrier, restarted: Event) -> An
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Any]]]:
-    """What all clients of one server say that is started anew once."""
+    """The reports of all clients of one server that is restarted once."""
     require(*FOLDERS)
     copy_scripts()
     folder = tmp_path_factory.mktemp("restarts")
@@ -72,7 +72,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Futu
         before = children_of(server.process.pid)
         os.utime(copy)
         server.process.wait_for_stderr("server.py changed: reloading")
-        # What is sent on a connection that is just being closed is lost, whoever the server is.
+        # A message on a connection that is being closed is lost, with any server.
         eventually(lambda: not before <= children_of(server.process.pid))
         restarted.set()
         yield reports

@@ -1,4 +1,4 @@
-"""Users come from somebody else's identity provider, a certified one."""
+"""Users come from another, certified identity provider."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ METHODS: Final = ["client_secret_basic", "client_secret_post", "none"]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_somebody_elses_users_log_in(method: str) -> None:
+def test_users_of_another_provider_log_in(method: str) -> None:
     """Discovery, PKCE, ID token and its keys, and the tokens of the provider for a handler."""
     require(NODE)
     with at_others() as issuer:

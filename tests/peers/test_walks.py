@@ -288,7 +288,7 @@ def test_it_begins_with_a_challenge_that_leads_to_the_metadata(walk: Walked) -> 
 
 
 def test_the_server_knows_who_has_logged_in(client: str, walk: Walked) -> None:
-    """AUTH-8, AUTH-17: the token is for this server, and about somebody of that issuer."""
+    """AUTH-8, AUTH-17: the token is for this server, and about a user of that issuer."""
     assert walk.report["who"] == f"{walk.issuer}|ada"
     if client != "typescript_2":  # which does not tell
         assert walk.report["revision"] == REVISIONS[client]

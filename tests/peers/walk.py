@@ -6,7 +6,7 @@ NAME is its own; BROWSER follows the address that is added to it; URL is a serve
 to before the token, which is good for LIFETIME seconds, has run out. It walks to all servers at a
 time; prints what it saw at each as JSON, a list.
 
-It needs the standard library alone: whoever imports it from beside it has a Python with one client.
+It needs the standard library alone: its importers run on a Python with one client.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def walk_to_all(walk_to: Callable[[str, str], Awaitable[dict[str, Any]]]) -> Non
 
 
 class Walk:
-    """A walk to one server, with the client's library of HTTP; `rotate` is what is posted to."""
+    """A walk to one server, with the client's library of HTTP; `rotate` is posted to."""
 
     def __init__(self, http: Any, rotate: str) -> None:
         self.report: dict[str, Any] = {"asked": []}

@@ -1,4 +1,4 @@
-"""What servers, issuers and whoever stands between try on a client, each with how it ends."""
+"""Attacks of servers, issuers and others on a client, each with the error in which it ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ATTACKS: Final[dict[str, Attack]] = {}
 def attack(
     name: str, says: str, prepare: Prepare, logins: int = 0, asks: int = 0, timeout: float = 20
 ) -> None:
-    """Register what is tried."""
+    """Register an attack."""
     assert name not in ATTACKS
     ATTACKS[name] = Attack(name, prepare, says, logins, asks, timeout)
 
@@ -78,7 +78,7 @@ for name, says, prepare in (
         lambda world, evil: back(world, iss=f"{world.origin}/"),
     ),
     (
-        "mix-up: nobody says who answers, though it was announced",
+        "mix-up: the redirect does not name its issuer, as it was announced",
         "RFC 9207",
         lambda world, evil: back(world, iss=None),
     ),
@@ -109,7 +109,7 @@ def twice(name: str) -> Prepare:
 
 
 for name, prepare in (
-    ("the state of somebody else", lambda world, evil: back(world, state="s" * 43)),
+    ("the state of another login", lambda world, evil: back(world, state="s" * 43)),
     ("no state", lambda world, evil: back(world, state=None)),
     (
         "an error without state",
@@ -379,7 +379,7 @@ for name, says, prepare, count in (
         1,
     ),
     (
-        "a scope is missing, and nobody says which",
+        "a scope is missing, and the server does not say which",
         "answered 403",
         refusing(lambda world, evil, seen: Reply(403, b"", NO_SCOPE)),
         1,

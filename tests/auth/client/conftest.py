@@ -30,7 +30,7 @@ def world(host: Host) -> Iterator[World]:
 
 @pytest.fixture
 def elsewhere(another_host: Host) -> Iterator[World]:
-    """Another world, which is no part of the first."""
+    """Another world, which does not belong to the first."""
     with another_host.world() as found:
         yield found
 

@@ -1,4 +1,4 @@
-"""What processes do with credentials that they share, until somebody kills them.
+"""What processes do with credentials that they share, until a test kills them.
 
 python -m tests.auth.client.killed write FOLDER
 python -m tests.auth.client.killed hold FOLDER URL

@@ -1,4 +1,4 @@
-"""What is tried on a client, and that it comes to nothing; and that the user notices little."""
+"""Attacks on a client fail, and the user notices little of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 # The rest of a body that is not read to its end is httpx2's to close; trio tells if it does not.
 @pytest.mark.filterwarnings("ignore:Async generator 'httpcore2")
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=str)
-async def test_it_comes_to_nothing(
+async def test_an_attack_fails(
     world: World,
     elsewhere: World,
     user: User,
@@ -101,10 +101,10 @@ PUBLIC, LOCAL, INSIDE = (
     ],
 )
 def test_addresses_that_a_server_may_name(server: str, url: str, is_allowed: bool) -> None:
-    """SEC-16, and SSRF: nobody elsewhere reaches this machine, or its network, through a client.
+    """SEC-16, and SSRF: no remote server reaches this machine, or its network, through a client.
 
     A server on this machine can have its issuer anywhere; so can one in a private network, but
-    here. Whoever configures an address knows why.
+    here. An address that was configured is trusted.
     """
     if is_allowed:
         check_named(url, "the address", server)
@@ -163,7 +163,7 @@ async def test_a_token_goes_in_one_header_to_one_server(world: World, user: User
 
 @pytest.mark.parametrize("url", ["http://mcp.example.com/mcp", "http://10.0.0.1/mcp"])
 async def test_no_token_travels_in_the_open(url: str) -> None:
-    """SEC-16: whoever is on the way would have it."""
+    """SEC-16: the network could read it."""
     store = MemoryTokenStore()
 
     def answer(request: httpx2.Request) -> httpx2.Response:
@@ -211,7 +211,7 @@ def test_nothing_but_web_addresses_is_opened(monkeypatch: pytest.MonkeyPatch) ->
             open_browser(url)
 
 
-async def test_a_browser_that_stays_open_holds_nobody_up(
+async def test_a_login_does_not_wait_until_the_browser_is_closed(
     world: World, user: User, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Some, those of terminals among them, return only when they are closed."""

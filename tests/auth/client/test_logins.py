@@ -231,7 +231,7 @@ def test_options_that_make_no_sense_are_rejected_at_once(make: Callable[[], Http
         make()
 
 
-async def test_an_issuer_that_registers_nobody_is_told_apart(world: World, user: User) -> None:
+async def test_an_issuer_without_registration_needs_a_client_id(world: World, user: User) -> None:
     del world.metadata["registration_endpoint"]
     with pytest.raises(AuthorizationFailed, match="pass the client_id="):
         await call(world.url, OAuth(show=user.show))
@@ -260,7 +260,7 @@ async def test_a_registration_is_kept_for_the_next_login(world: World, user: Use
 
 
 async def test_a_forgotten_registration_is_repeated(world: World, user: User) -> None:
-    """It says so itself; or it tells the user, who does not come back, and nobody else."""
+    """The issuer says so in its response, or only to the user, who does not come back."""
     store = MemoryTokenStore()
     await call(world.url, OAuth(show=user.show, store=store))
     world.end_tokens()
@@ -320,7 +320,7 @@ async def test_offline_access_is_requested_of_the_issuer(world: World, user: Use
     assert user.asked()["prompt"] == "consent"
 
 
-async def test_nobody_is_asked_where_that_is_not_wanted(world: World, user: User) -> None:
+async def test_a_client_that_is_not_interactive_asks_no_user(world: World, user: User) -> None:
     store = MemoryTokenStore()
     quiet = OAuth(show=user.show, store=store, interactive=False)
     with pytest.raises(AuthorizationFailed, match=f"mcpkit login {world.url}"):

@@ -218,7 +218,7 @@ async def test_a_program_has_one_issuer(
     assert elsewhere.at("/token") == []
 
 
-async def test_nothing_secret_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_secret_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """SEC-13, AUTH-16."""
     caplog.set_level(logging.DEBUG)
     provider(world)

@@ -1,4 +1,4 @@
-"""Scopes that are missing: the user is asked once more, for what was there and what is needed."""
+"""Missing scopes: the user logs in once more, for the scopes that were there and the new ones."""
 
 from __future__ import annotations
 

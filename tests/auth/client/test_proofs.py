@@ -48,7 +48,7 @@ async def test_every_request_has_a_proof(world: World, user: User) -> None:
 
 @pytest.mark.parametrize("there", [True, False])
 async def test_a_nonce_is_repeated_in_the_next_proof(world: World, user: User, there: bool) -> None:
-    """RFC 9449, 8 and 9: no token is lost, and nobody logs in again."""
+    """RFC 9449, 8 and 9: no token is lost, and there is no second login."""
     wants_proof(world)
     world.nonce = "one" if there else ""
     async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
@@ -121,7 +121,7 @@ async def test_proofs_are_made_on_request_and_by_programs_too(world: World, user
 
 
 async def test_who_wants_proofs_takes_no_token_without(world: World, user: User) -> None:
-    """RFC 9449, 5: whoever steals such a token can use it."""
+    """RFC 9449, 5: a thief could use such a token."""
     with pytest.raises(AuthorizationFailed, match="bind tokens to a key"):
         await call(world.url, OAuth(show=user.show, proof=True))
     assert [each.token for each in world.at("/mcp")] == [""]

@@ -1,4 +1,4 @@
-"""Tokens that end: they are renewed once, whoever asks, and nobody is asked unless they must be."""
+"""Tokens that end: they are refreshed once for all callers, and users log in only if they must."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ async def test_calls_share_a_refresh(
 
 @pytest.mark.parametrize("fails", [True, False])
 async def test_calls_share_one_login(world: World, user: User, fails: bool) -> None:
-    """Whoever says no is not asked by every call that has waited."""
+    """A user who refuses is not asked again by every call that has waited."""
     async with connected(world, OAuth(show=user.show)) as client:
         world.end_logins()
         if fails:
@@ -213,7 +213,7 @@ async def test_calls_share_one_login(world: World, user: User, fails: bool) -> N
 
 
 async def test_no_time_of_a_call_is_used_while_the_user_logs_in(world: World, user: User) -> None:
-    """Whoever was calling before, and whoever calls meanwhile."""
+    """Neither of calls that were running before, nor of those that begin meanwhile."""
     slow = anyio.Event()
 
     async def show(url: str) -> None:
@@ -278,7 +278,7 @@ async def test_a_cancelled_login_leaves_nothing(world: World, tmp_path: Any, use
 
 
 async def test_a_cancelled_refresh_is_stored(world: World, tmp_path: Any, user: User) -> None:
-    """The refresh token has been used: nobody could log in with it once more."""
+    """The refresh token has been used, and cannot be used again."""
     store = FileTokenStore(tmp_path)
     await log_in(world, user, store, expires_at=0.0)
     begun, go_on = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""The place on this machine that a browser comes back to: whoever else comes along is harmless."""
+"""The redirect of the browser to this machine: other requests are harmless."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_who_connects_does_no_harm() -> None:
 
 
 async def test_the_user_sees_a_page_before_anybody_goes_on() -> None:
-    """Also if whoever waits leaves as soon as the answer is there."""
+    """Also if the login ends as soon as the answer is there."""
     pages: list[bytes] = []
 
     async def visit(back: Callback) -> None:
@@ -124,7 +124,7 @@ async def test_the_page_has_nothing_of_the_request_in_it_and_no_script_runs() ->
 
 
 async def test_it_is_on_this_machine_alone() -> None:
-    """SEC-2: nobody in the network can bring a code."""
+    """SEC-2: no other machine can bring a code."""
     async with listening() as back:
         assert back.redirect_uri.startswith("http://127.0.0.1:")
         with pytest.raises(OSError, match=r"."):

@@ -1,4 +1,4 @@
-"""Tokens that somebody else has got, and what any source of tokens may rely on."""
+"""Tokens from elsewhere, and what any source of tokens may rely on."""
 
 from __future__ import annotations
 

@@ -224,10 +224,10 @@ def is_whole(found: Credentials | None) -> bool:
 
 @posix
 @pytest.mark.timeout(300)
-def test_credentials_are_whole_whoever_is_killed(
+def test_credentials_are_whole_when_a_process_is_killed(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that writes without pause is killed; nobody ever reads a half."""
+    """A process that writes without pause is killed; readers see whole credentials only."""
     kills = 100 if request.config.getoption("--deep") else 5
     store = FileTokenStore(tmp_path)
     read = 0
@@ -250,7 +250,7 @@ def test_credentials_are_whole_whoever_is_killed(
 
 @posix
 def test_the_lock_of_a_dead_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However it has died. Nobody takes it from one that lives, or waits for ever (SEC-17)."""
+    """It is free however the process has died, and held as long as it lives (SEC-17)."""
     store = FileTokenStore(tmp_path)
 
     async def take() -> None:

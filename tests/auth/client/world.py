@@ -348,7 +348,7 @@ def hosting() -> Iterator[Host]:
 
 @dataclass
 class User:
-    """Somebody before a browser, who says yes to everything."""
+    """A user before a browser, who agrees to everything."""
 
     shown: list[str] = field(default_factory=list)
     page: Page | None = None
@@ -386,7 +386,7 @@ async def kept(store: TokenStore, world: World) -> Credentials:
 
 
 async def log_in(world: World, user: User, store: TokenStore, **changed: Any) -> Credentials:
-    """Log in, and change what is kept; nobody remembers that."""
+    """Log in, change the stored credentials, and forget the requests so far."""
     await call(world.url, OAuth(show=user.show, store=store))
     found = replace(await kept(store, world), **changed)
     await store.set(world.url, found)
