@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from mcpkit._utils.json import is_array, is_object
-from mcpkit.cli._schema_text import compact, in_words, kinds_of, properties_of, resolved
+from mcpkit._utils.json import is_object
+from mcpkit.cli._schema_text import KINDS, compact, in_words, kinds_of, properties_of, resolved
 from mcpkit.cli._terminal import fail
 
 Schema = Mapping[str, Any]
@@ -92,9 +92,8 @@ def tool_arguments(words: Iterable[str], schema: Schema, whole: str | None) -> d
         if is_item:
             described = resolved(described, schema).get("items", {})
         try:
-            value = _json(word, each.text) if each.is_json else None
-            if not each.is_json:
-                value = converted(each.text, described, schema)
+            text = each.text
+            value = _json(word, text) if each.is_json else converted(text, described, schema)
         except ValueError as error:
             fail(f"{each.name}: {error}")
         before: list[Any] = inside[path[-1]] if path in typed else []
@@ -134,12 +133,8 @@ def converted(text: str, schema: object, root: Schema) -> Any:
         value = text
     if isinstance(value, float) and value.is_integer() and "number" not in kinds:
         value = int(value)
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if (
-        (is_number and ("number" in kinds or (isinstance(value, int) and "integer" in kinds)))
-        or (is_array(value) and "array" in kinds)
-        or (is_object(value) and "object" in kinds)
-    ):
+    kind = KINDS[type(value)]
+    if kind in kinds or (kind == "integer" and "number" in kinds):
         return value
     raise ValueError(f"expected {in_words(schema, root)}, got {compact(text)}")
 

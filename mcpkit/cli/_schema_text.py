@@ -109,9 +109,9 @@ def kinds_of(
     if is_array(kind):
         return {each for each in kind if isinstance(each, str)}
     if is_array(shape.get("enum")):
-        return {_KINDS[type(each)] for each in shape["enum"] if effort.take()}
+        return {KINDS[type(each)] for each in shape["enum"] if effort.take()}
     if "const" in shape:
-        return {_KINDS[type(shape["const"])]}
+        return {KINDS[type(shape["const"])]}
     found: set[str] = set()
     for union in _UNIONS if depth < _MAX_DEPTH else ():
         branches = shape.get(union)
@@ -123,7 +123,7 @@ def kinds_of(
     return found
 
 
-_KINDS: Final[dict[type, str]] = {
+KINDS: Final[dict[type, str]] = {
     bool: "boolean",
     int: "integer",
     float: "number",

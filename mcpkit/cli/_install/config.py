@@ -61,7 +61,7 @@ class InFile:
                 f"{file} has more than {MAX_CHARS_EDITED} characters, so nothing was changed: "
                 "edit it by hand"
             )
-        self._data, self.entries = _entries(host, file, host.format.load, self._before or "")
+        self._data, self.entries = _entries(host, file, self._before)
 
     def change(self, name: str, entry: Entry | None) -> Change:
         """Set an entry, or remove it if None; everything else is unchanged."""
@@ -121,9 +121,7 @@ class ThroughProgram:
         self.host = host
         self._program = str(host.program)
         self.file = file
-        text = _read(file)
-        # `Json` would be slow, because the file has much else in it.
-        _, self.entries = _entries(host, file, json.loads, (text or "").strip() or "{}")
+        _, self.entries = _entries(host, file, _read(file))
 
     def change(self, name: str, entry: Entry | None) -> Change:
         """Set an entry, or remove it if None."""
@@ -169,10 +167,10 @@ class ThroughProgram:
 Config: TypeAlias = InFile | ThroughProgram
 
 
-def _entries(host: Host, file: Path, load: Callable[[str], Any], text: str) -> tuple[Entry, Entry]:
+def _entries(host: Host, file: Path, text: str | None) -> tuple[Entry, Entry]:
     try:
-        data: Any = load(text)
-        entries: Any = data.get(host.key, {}) if is_object(data) else {}
+        data = host.format.load(text or "")
+        entries: Any = data.get(host.key, {})
         if not is_object(entries):
             raise ValueError(f'"{host.key}" is not an object')
     except ValueError as error:
