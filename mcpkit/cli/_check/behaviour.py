@@ -33,8 +33,7 @@ def _is_destructive(tool: Entry) -> bool:
 
 @rule(
     "HINT001 warning: destructive tool, by its name, without destructiveHint",
-    reason="Hosts ask the user before they call a tool marked as destructive. Some treat an "
-    "unmarked tool like any other.",
+    reason="Hosts ask before they call a tool marked as destructive. Some trust unmarked ones.",
     fix="set destructiveHint to true or false (in mcpkit: @app.tool(destructive=True))",
     source="https://github.com/pdogra1299/bitbucket-mcp-server/issues/18",
 )
@@ -47,8 +46,7 @@ def undeclared_destruction(listing: Listing) -> Iterator[Match]:
 
 @rule(
     "HINT003 error: annotations that contradict each other or the name",
-    reason="Hosts call tools marked as read-only without asking. A destructive tool must not be "
-    "among them.",
+    reason="Hosts call tools marked as read-only without asking, so none may be destructive.",
     fix="set readOnlyHint to false, or rename the tool",
     source="https://github.com/daintreehq/daintree/issues/6630",
 )
@@ -92,8 +90,7 @@ def short_lived_task(listing: Listing) -> Iterator[Match]:
 
 @rule(
     "MOVE001 error: context of another library",
-    reason="The function uses its context as in FastMCP or the official SDK, so it fails at that "
-    "line.",
+    reason="The function uses its context as in FastMCP or the official SDK, and fails there.",
     fix="apply the advice; `mcpkit migrate server.py` does so",
     source="https://gofastmcp.com/servers/context",
 )

@@ -45,8 +45,7 @@ def heavy_server(listing: Listing) -> Iterator[Match]:
 
 @rule(
     "COST003 error: more tools than a request may have",
-    reason="GitHub Copilot in VS Code rejects requests with more than 128 tools, counting all "
-    "servers.",
+    reason="GitHub Copilot in VS Code rejects requests with more than 128 tools of all servers.",
     fix="combine tools, or split the server",
     source="https://github.com/microsoft/vscode-copilot-release/issues/11653",
 )

@@ -20,8 +20,7 @@ _MAX_CHARS_READ: Final = 10_000
 
 @rule(
     "DESC001 warning: tool without a description",
-    reason="A model chooses a tool by its description. Some hosts have failed on a tool without "
-    "one.",
+    reason="A model chooses a tool by its description. Some hosts have failed without one.",
     fix="say what it does, when to use it and what it returns (in mcpkit: the docstring)",
     source="https://github.com/Amazon-Q-Developer/language-servers/pull/1612",
 )
@@ -141,8 +140,7 @@ def placeholder(listing: Listing) -> Iterator[Match]:
 
 @rule(
     "DESC011 warning: docstring that describes an unknown parameter",
-    reason="The text stays in the description, so a model reads about an argument that it cannot "
-    "pass. Often the parameter was renamed.",
+    reason="A model reads about an argument that it cannot pass. It may have been renamed.",
     fix="rename it in the docstring, or delete it there",
     source=_CLAUDE,
 )

@@ -29,8 +29,7 @@ def unusable_characters(listing: Listing) -> Iterator[Match]:
 
 @rule(
     "NAME002 warning: dot in a tool's name",
-    reason="The protocol allows a dot, but model APIs do not: if a host passes the name on "
-    "unchanged, every request fails.",
+    reason="The protocol allows a dot, but model APIs reject every request with it.",
     fix="replace '.' with '_'",
     source="https://github.com/github/copilot-cli/issues/1879",
 )
@@ -40,8 +39,7 @@ def dotted(listing: Listing) -> Iterator[Match]:
 
 @rule(
     "NAME003 error: tool name too long for model APIs",
-    reason="Model APIs accept names of at most 64 characters and reject the whole request over a "
-    "longer one.",
+    reason="Model APIs reject the whole request over a name of more than 64 characters.",
     fix="use a shorter name",
     source="https://github.com/microsoft/vscode/issues/243602",
 )
@@ -53,9 +51,8 @@ def too_long(listing: Listing) -> Iterator[Match]:
 
 @rule(
     "NAME004 warning: tool name too long with the prefix of a host",
-    reason="Hosts prefix the tool's name with the server's, as in mcp__server__tool. Names of more "
-    "than 64 characters are then rejected, and Cursor omits tools whose two names together have 60 "
-    "characters or more. Users may configure a longer name for the server.",
+    reason="Hosts prefix the tool's name with the server's, as in mcp__server__tool, and then "
+    "reject more than 64 characters. Users may configure a longer name for the server.",
     fix="use a shorter name for the tool or the server",
     source="https://github.com/ComposioHQ/composio/issues/2788",
 )
@@ -85,8 +82,7 @@ def nearly_the_same(listing: Listing) -> Iterator[Match]:
 
 @rule(
     "NAME006 error: the same name or URI twice",
-    reason="A client cannot address one of them. The OpenAI Agents SDK rejects servers whose tools "
-    "share a name.",
+    reason="A client cannot address one of them. The OpenAI Agents SDK rejects such servers.",
     fix="rename or remove one of them",
     source="https://github.com/openai/openai-agents-python/pull/3136",
 )
@@ -101,8 +97,7 @@ def duplicate(listing: Listing) -> Iterator[Match]:
 
 @rule(
     "NAME008 warning: tool name that does not begin with a letter",
-    reason="Gemini accepts names that begin with a letter or an underscore, and rejects the whole "
-    "request over any other.",
+    reason="Gemini rejects the whole request over a name that begins with a digit, '.' or '-'.",
     fix="begin the name with a letter",
     source="https://googleapis.github.io/java-genai/javadoc/google-genai/"
     "com.google.genai.types/-function-declaration/-builder/name.html",

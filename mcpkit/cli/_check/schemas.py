@@ -41,8 +41,7 @@ def no_object(listing: Listing) -> Iterator[Match]:
 
 @rule(
     "SCHEMA002 error: anyOf, oneOf, allOf, enum or not at the root",
-    reason="The APIs of Anthropic and OpenAI reject the whole request over it; Claude Code "
-    "silently omits the tool.",
+    reason="The APIs of Anthropic and OpenAI reject the whole request; Claude Code omits the tool.",
     fix="make the alternatives optional parameters, or one parameter, and check them in the tool",
     source="https://github.com/anthropics/claude-code/issues/95504",
 )
@@ -66,8 +65,7 @@ def array_without_items(node: Node) -> bool:
 
 @rule(
     "SCHEMA004 warning: tuple",
-    reason="VS Code, Gemini and several bridges to other APIs reject or drop arrays with a schema "
-    "for each position.",
+    reason="VS Code, Gemini and bridges to other APIs reject or drop schemas for each position.",
     fix="use an object with named fields, or a list of one type",
     source="https://github.com/microsoft/vscode/issues/244467",
 )
@@ -105,8 +103,7 @@ def list_of_types(node: Node) -> bool:
 
 @rule(
     "SCHEMA007 note: references to definitions",
-    reason="Some hosts drop $defs on the way to Gemini, so the model does not see the definitions. "
-    "Others resolve them.",
+    reason="Some hosts drop $defs on the way to Gemini, so the model does not see them.",
     fix="inline short definitions (mcpkit does so for those used once)",
     source="https://github.com/NousResearch/hermes-agent/issues/99438",
 )
@@ -119,8 +116,7 @@ def references(listing: Listing) -> Iterator[Match]:
 
 @rule(
     "SCHEMA008 warning: recursive schema",
-    reason="Frameworks that inline references have crashed on schemas that contain themselves; "
-    "others replace them with an undescribed object.",
+    reason="Frameworks that inline references have crashed on it; others drop its description.",
     fix="accept a flat list with parent ids, or text that the tool parses",
     source="https://github.com/mastra-ai/mastra/issues/15341",
 )
@@ -130,8 +126,7 @@ def recursive(listing: Listing) -> Iterator[Match]:
 
 @rule(
     "SCHEMA009 error: reference that cannot be resolved",
-    reason="A client does not fetch references from the network, and rejects a schema that it "
-    "cannot resolve.",
+    reason="A client fetches nothing from the network, and rejects what it cannot resolve.",
     fix="move the definition to $defs of the same schema",
     source="https://github.com/modelcontextprotocol/python-sdk/pull/2924",
 )
@@ -218,8 +213,7 @@ _DESCRIBING: Final = frozenset(
 
 @rule(
     "SCHEMA012 note: object without any properties",
-    reason="Bridges to OpenAI's strict mode have treated it as an object that must be empty, so "
-    "the model could only send {}.",
+    reason="Bridges to OpenAI's strict mode have taken it for an object that must be empty.",
     fix="declare the properties, or set additionalProperties to true",
     source="https://github.com/openai/openai-agents-python/pull/4277",
 )
@@ -252,8 +246,7 @@ _SILENT: Final = frozenset(
 
 @rule(
     "SCHEMA015 warning: parameter of any type",
-    reason="A schema without a type tells a model nothing, and Gemini CLI has omitted tools with "
-    "one.",
+    reason="It tells a model nothing, and Gemini CLI has omitted tools with such a parameter.",
     fix="declare a type (in mcpkit: annotate the parameter with something other than Any)",
     source="https://github.com/google/mcp-security/issues/148",
 )
@@ -314,8 +307,7 @@ def unions(node: Node) -> bool:
 
 @rule(
     "SCHEMA019 warning: true or false as a schema",
-    reason="It is allowed, but Gemini rejects the whole request over it, unless the host rewrites "
-    "it.",
+    reason="It is allowed, but Gemini rejects the whole request, unless the host rewrites it.",
     fix="write {} instead of true, or better a type",
     source="https://github.com/github/copilot-cli/issues/4623",
 )

@@ -16,8 +16,7 @@ _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:[^\s<>\"{}|\\^`\x00-\x1f]+")
 
 @rule(
     "RES003 error: invalid URI",
-    reason="A URI has a scheme of letters, digits, '+', '-' and '.', and no spaces. Clients that "
-    "parse it fail.",
+    reason="Clients that parse it fail: a URI begins with a scheme, and has no spaces.",
     fix="write it as scheme://path, with other characters percent-encoded",
     source=f"{SPEC}/server/resources#custom-uri-schemes",
 )
@@ -29,8 +28,7 @@ def bad_uri(listing: Listing) -> Iterator[Match]:
 
 @rule(
     "RES004 note: web address as the URI of a resource",
-    reason="A client may fetch http and https URIs from the web itself, bypassing the server, with "
-    "its own credentials or none.",
+    reason="A client may fetch it from the web itself, with its own credentials or none.",
     fix="use a scheme of your own, unless every client can fetch it",
     source=f"{SPEC}/server/resources#common-uri-schemes",
 )
@@ -59,8 +57,7 @@ def bad_template(listing: Listing) -> Iterator[Match]:
 
 @rule(
     "RES006 error: template among the resources",
-    reason="resources/list is for URIs that can be read as they are. A client would request this "
-    "one with its braces.",
+    reason="resources/list is for URIs that can be read as they are, without braces to fill in.",
     fix="list it in resources/templates/list",
     source=f"{SPEC}/server/resources#resource-templates",
 )
@@ -82,8 +79,7 @@ def long_instructions(listing: Listing) -> Iterator[Match]:
 
 @rule(
     "SERVER004 error: list that cannot be read",
-    reason="A host that gets an error, or an entry without a name, ignores the whole list, or the "
-    "server.",
+    reason="A host that gets an error or a nameless entry ignores the whole list, or the server.",
     fix="implement the method, or do not declare the capability",
     source=f"{SPEC}/basic/lifecycle#capability-negotiation",
 )

@@ -70,6 +70,18 @@ class Platform:
         return self.folder("XDG_CONFIG_HOME", ".config")
 
 
+def _command_entry(server: ServerCommand, **first: Any) -> Entry:
+    entry = {**first, "command": server.command, "args": server.args}
+    return {**entry, "env": server.env} if server.env else entry
+
+
+def _url_entry(
+    server: ServerUrl, *, url: str = "url", headers: str = "headers", **first: Any
+) -> Entry:
+    entry = {**first, url: server.url}
+    return {**entry, headers: server.headers} if server.headers else entry
+
+
 @dataclass(frozen=True, kw_only=True)
 class Host:
     """A program that uses MCP servers."""
@@ -80,8 +92,8 @@ class Host:
     after: str  # the user's next step, as one sentence
     key: str = "mcpServers"  # of the object with an entry for each server
     project_file: str | None = None  # relative to the project
-    command: Callable[[ServerCommand], Entry]
-    url: Callable[[ServerUrl], Entry] | str  # a message: it does not support URLs
+    command: Callable[[ServerCommand], Entry] = _command_entry
+    url: Callable[[ServerUrl], Entry] | str = _url_entry  # a message: it does not support URLs
     format: Json | Toml = field(default_factory=Json)
     program: str | None = None  # edits the user's file, so mcpkit only reads it
     underscores: bool = True  # whether names of servers may have them
@@ -101,18 +113,6 @@ class Host:
 
 
 # --- entries --------------------------------------------------------------------------------------
-
-
-def _command_entry(server: ServerCommand, **first: Any) -> Entry:
-    entry = {**first, "command": server.command, "args": server.args}
-    return {**entry, "env": server.env} if server.env else entry
-
-
-def _url_entry(
-    server: ServerUrl, *, url: str = "url", headers: str = "headers", **first: Any
-) -> Entry:
-    entry = {**first, url: server.url}
-    return {**entry, headers: server.headers} if server.headers else entry
 
 
 _CONNECTION_KEYS: Final = {"type", "command", "args", "url", "httpUrl", "serverUrl"}
@@ -164,7 +164,6 @@ _TABLE: Final = (
         name="claude-desktop",
         title="Claude Desktop",
         user_file=_claude_desktop_file,
-        command=_command_entry,
         url=(
             "Claude Desktop does not read URLs from its file: add it under Settings > Connectors, "
             "or install a server that it starts"
@@ -193,7 +192,6 @@ _TABLE: Final = (
         user_file=lambda platform: platform.home / ".cursor" / "mcp.json",
         project_file=".cursor/mcp.json",
         command=partial(_command_entry, type="stdio"),
-        url=_url_entry,
         after="Restart Cursor; its settings list the server, and can switch it on.",
     ),
     Host(
@@ -216,7 +214,6 @@ _TABLE: Final = (
         name="windsurf",
         title="Windsurf",
         user_file=lambda platform: platform.home / ".codeium" / "windsurf" / "mcp_config.json",
-        command=_command_entry,
         url=partial(_url_entry, url="serverUrl"),
         after="Press refresh in Windsurf's list of MCP servers, or restart it.",
     ),
@@ -227,7 +224,6 @@ _TABLE: Final = (
         title="Gemini CLI",
         user_file=lambda platform: platform.home / ".gemini" / "settings.json",
         project_file=".gemini/settings.json",
-        command=_command_entry,
         url=partial(_url_entry, url="httpUrl"),
         underscores=False,
         after="Restart gemini; /mcp shows the server.",
@@ -242,7 +238,6 @@ _TABLE: Final = (
         key="mcp_servers",
         user_file=lambda platform: platform.folder("CODEX_HOME", ".codex") / "config.toml",
         project_file=".codex/config.toml",
-        command=_command_entry,
         url=partial(_url_entry, headers="http_headers"),
         format=Toml(),
         after="Restart codex; /mcp shows the server.",
@@ -258,8 +253,6 @@ _TABLE: Final = (
         key="context_servers",
         user_file=_zed_file,
         project_file=".zed/settings.json",
-        command=_command_entry,
-        url=_url_entry,
         after="The settings of Zed's agent panel show the server, with a green dot when it runs.",
     ),
     Host(
@@ -272,7 +265,6 @@ _TABLE: Final = (
         user_file=lambda platform: (
             platform.home / ".cline" / "data" / "settings" / "cline_mcp_settings.json"
         ),
-        command=_command_entry,
         url=partial(_url_entry, type="streamableHttp"),
         after="Cline's MCP Servers panel shows the server; restart it if it does not.",
     ),
@@ -292,7 +284,6 @@ _TABLE: Final = (
         name="json",
         title="JSON",
         user_file=lambda platform: None,
-        command=_command_entry,
         url=partial(_url_entry, type="http"),
         after="Add it to the configuration of your host.",
     ),
