@@ -344,7 +344,8 @@ class Field:
         self.title = texts.get("title", name)
         self.description = texts.get("description", "")
         self.has_default, self.default = "default" in schema, schema.get("default")
-        self._kind = texts.get("type", "string")
+        kind = texts.get("type", "string")
+        self._kind = kind if kind in _KINDS else "string"
         items = schema.get("items")
         choice = items if self._kind == "array" and is_object(items) else schema
         self.choices = _choices(choice)
@@ -362,9 +363,7 @@ class Field:
             return self.checked([self._chosen(each) for each in word.split(",") if each.strip()])
         if self.choices and self._kind != "array":
             return self._chosen(word)
-        if self._kind in ("array", "boolean", "integer", "number"):
-            return self.checked(converted(word, {"type": self._kind}, {}))
-        return self.checked(text)
+        return self.checked(converted(text, {"type": self._kind}, {}))
 
     def read_json(self, text: str) -> Any:
         """As `read`, for a JSON text."""
@@ -384,7 +383,7 @@ class Field:
 
     def checked(self, value: Any) -> Any:
         """Return a value, or raise a ValueError that names the valid ones."""
-        wanted, end = _KINDS.get(self._kind, _KINDS["string"])
+        wanted, end = _KINDS[self._kind]
         least, most = (number_or_none(self._schema.get(f"{each}{end}")) for each in ("min", "max"))
         is_valid = isinstance(value, wanted) and isinstance(value, bool) is (wanted is bool)
         if is_valid and wanted is not bool:

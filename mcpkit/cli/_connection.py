@@ -91,11 +91,11 @@ def headers_from(lines: Sequence[str] | None) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def variables_from(lines: Sequence[str] | None, form: str) -> dict[str, str]:
+def variables_from(lines: Sequence[str] | None) -> dict[str, str]:
     """Return the variables in ``--env NAME=VALUE``; the last one of a name counts."""
     for line in lines or ():
         if line.find("=") < 1:
-            fail(f"--env {line!r}: write it as {form}")
+            fail(f"--env {line!r}: write it as NAME=VALUE")
     return {name: value for name, _, value in (line.partition("=") for line in lines or ())}
 
 
@@ -167,7 +167,7 @@ class ConnectionOptions:
                 fail(f"{option} is for URLs, not for {target!r}; see --env")
         # Credentials are for servers at URLs: hide them from a process.
         variables = {name: "" for name in (TOKEN, SECRET) if os.environ.get(name)}
-        variables |= variables_from(env, "NAME=VALUE")
+        variables |= variables_from(env)
         self._options["env"] = variables or None
 
     @property

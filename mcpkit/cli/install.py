@@ -93,7 +93,7 @@ def install(
         if remove and file is not None:
             opened = _open(host, file, is_usual, project)
             return _remove(opened, target, name, dry_run=dry_run)
-        variables, headers = variables_from(env, "KEY=VALUE"), headers_from(header)
+        variables, headers = variables_from(env), headers_from(header)
         for header_name, value in headers.items():
             # Credentials are rejected, unless the host fills them in from a variable.
             if header_name.lower() == "authorization" and _PLACEHOLDER.fullmatch(value) is None:

@@ -335,7 +335,7 @@ REFUSED = {
     "nothing -c json": "'nothing' is not a file, module, command or URL",
     "weather.py:other -c json": "weather.py has nothing named 'other' (--force installs it",
     "wrong.py -c json": "wrong.py cannot be imported: ZeroDivisionError: division by zero",
-    "weather.py -c json --env A": "--env 'A': write it as KEY=VALUE",
+    "weather.py -c json --env A": "--env 'A': write it as NAME=VALUE",
     "weather.py -c json --header A": "--header 'A': write it as 'Name: value'",
     "weather.py -c json --header A:b": "--header is for a URL",
     "http://x/mcp -c json --env A=b": "--env is for servers that the host starts",

@@ -126,11 +126,11 @@ def is_recursive(root: Mapping[str, Any]) -> bool:
     return False
 
 
-def listed(names: Sequence[str], limit: int = 3) -> str:
+def listed(names: Sequence[str]) -> str:
     """Return names for a message: ``'a', 'b' and 2 more``."""
-    shown = [repr(truncate(each, MAX_PATH_CHARS)) for each in names[:limit]]
-    if len(names) > limit:
-        return f"{', '.join(shown)} and {len(names) - limit} more"
+    shown = [repr(truncate(each, MAX_PATH_CHARS)) for each in names[:3]]
+    if len(names) > 3:
+        return f"{', '.join(shown)} and {len(names) - 3} more"
     return enumerated(shown)
 
 

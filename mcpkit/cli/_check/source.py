@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import functools
 import inspect
 import os
 import re
 import textwrap
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mcpkit._signature.docstrings import parse_docstring
+from mcpkit._signature.hints import underlying
 from mcpkit._utils.names import peer_name
 from mcpkit._utils.targets import is_remote
 from mcpkit.cli._check.listing import Entry, Kind, Listing, Location
@@ -59,8 +59,8 @@ def _known(entry: Entry, registered: Any, settings: TaskSettings) -> Entry:
     if registered is None:
         return entry
     entry = replace(entry, task_times=_task_times(registered, settings))
-    fn = None if registered.function is None else _function(registered.function)
-    if fn is None:
+    fn = None if registered.function is None else underlying(registered.function)
+    if not isinstance(fn, types.FunctionType):
         return entry
     return replace(
         entry,
@@ -75,20 +75,6 @@ def _task_times(registered: Any, settings: TaskSettings) -> tuple[float, float] 
         return None
     ttl = settings.ttl if registered.task_ttl is None else registered.task_ttl
     return None if ttl is None else (ttl, settings.poll_interval)
-
-
-def _function(fn: Callable[..., Any]) -> types.FunctionType | None:
-    """Return the function that the author wrote; None if it is not written in Python."""
-    found: Any = fn
-    while isinstance(found, functools.partial):
-        found = found.func
-    found = inspect.unwrap(found)
-    if isinstance(found, types.MethodType):
-        found = found.__func__
-    if not isinstance(found, types.FunctionType):
-        found = getattr(found, "__call__", None)  # noqa: B004
-        found = getattr(found, "__func__", found)
-    return found if isinstance(found, types.FunctionType) else None
 
 
 def _location(fn: types.FunctionType) -> Location | None:
