@@ -25,7 +25,14 @@ from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.text import escape_control, single_line
 from mcpkit.cli._arguments import Assignment, converted, parse_assignment
 from mcpkit.cli._connection import Refused, command_line
-from mcpkit.cli._schema_text import compact, in_words, number_or_none, required_of
+from mcpkit.cli._schema_text import (
+    array_or_empty,
+    compact,
+    in_words,
+    number_or_none,
+    object_or_empty,
+    required_of,
+)
 from mcpkit.cli._terminal import fail, is_interactive, note, on_stderr
 
 Params = Mapping[str, Any]
@@ -113,7 +120,7 @@ class Answers:
     # --- forms ------------------------------------------------------------------------------------
 
     async def _form(self, message: str, schema: object) -> Params:
-        fields = fields_of(schema if is_object(schema) else {})
+        fields = fields_of(object_or_empty(schema))
         values: dict[str, Any] = {}
         problems: list[str] = []
         for each in fields:
@@ -237,8 +244,7 @@ def transcript(params: Params) -> str:
     parts: list[tuple[object, str]] = []
     if isinstance(system := params.get("systemPrompt"), str) and system:
         parts.append(("system", system))
-    messages = params.get("messages")
-    for message in messages if is_array(messages) else ():
+    for message in array_or_empty(params.get("messages")):
         content = message.get("content") if is_object(message) else None
         texts: list[str] = []
         for block in content if is_array(content) else [content]:
@@ -327,12 +333,8 @@ _KINDS: Final[dict[str, tuple[Any, str]]] = {
 
 def fields_of(schema: Mapping[str, Any]) -> list[Field]:
     """Return the fields of a requested schema, in their order."""
-    properties = schema.get("properties")
-    needed = required_of(schema)
-    return [
-        Field(name, each if is_object(each) else {}, name in needed)
-        for name, each in (properties if is_object(properties) else {}).items()
-    ]
+    needed, properties = required_of(schema), object_or_empty(schema.get("properties"))
+    return [Field(name, object_or_empty(each), name in needed) for name, each in properties.items()]
 
 
 class Field:
@@ -346,9 +348,8 @@ class Field:
         self.has_default, self.default = "default" in schema, schema.get("default")
         kind = texts.get("type", "string")
         self._kind = kind if kind in _KINDS else "string"
-        items = schema.get("items")
-        choice = items if self._kind == "array" and is_object(items) else schema
-        self.choices = _choices(choice)
+        is_list = self._kind == "array"
+        self.choices = _choices(object_or_empty(schema.get("items")) if is_list else schema)
         """The values of a choice, with their titles."""
         self._pattern, example = _FORMATS.get(texts.get("format", ""), ("", ""))
         self.about = "yes or no" if self._kind == "boolean" else in_words(schema, schema)

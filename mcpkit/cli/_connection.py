@@ -20,7 +20,7 @@ import typer
 
 from mcpkit._concurrency.loop import run_loop
 from mcpkit._protocol.revisions import BY_VERSION
-from mcpkit._utils.json import is_object
+from mcpkit._utils.json import value_at
 from mcpkit._utils.targets import is_url, names_file, run_command, split
 from mcpkit._utils.text import single_line
 from mcpkit.cli._terminal import BAD_NEWS, FAILED, SECRET, TOKEN, fail, note, relayed_stderr, say
@@ -197,8 +197,8 @@ class ConnectionOptions:
         except ProtocolError as error:
             message = single_line(error.message) or "no message"
             data = error.data if isinstance(error, MissingClientCapability) else None
-            missing: Any = data.get("requiredCapabilities") if is_object(data) else None
-            wanted = [_OPTION_FOR[each] for each in missing or () if each in _OPTION_FOR]
+            missing = value_at(data, "requiredCapabilities") or ()
+            wanted = [_OPTION_FOR[each] for each in missing if each in _OPTION_FOR]
             hint = f"; add {' '.join(wanted)}" if wanted else ""
             note(f"the server answered with error {error.code}: {message}{hint}")
             raise typer.Exit(BAD_NEWS) from None

@@ -60,10 +60,19 @@ def number_or_none(value: object) -> float | None:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
+def object_or_empty(value: object) -> dict[str, Any]:
+    """Return a value if it is an object, or else an empty one."""
+    return value if is_object(value) else {}
+
+
+def array_or_empty(value: object) -> list[Any]:
+    """Return a value if it is an array, or else an empty one."""
+    return value if is_array(value) else []
+
+
 def required_of(schema: Schema) -> set[str]:
     """Return the names of the required members of a schema."""
-    names = schema.get("required")
-    return {each for each in names if isinstance(each, str)} if is_array(names) else set()
+    return {each for each in array_or_empty(schema.get("required")) if isinstance(each, str)}
 
 
 def compact(value: Any) -> str:
@@ -91,8 +100,7 @@ def resolved(schema: object, root: Schema, effort: Effort | None = None) -> Sche
 
 def properties_of(schema: Schema, root: Schema, effort: Effort | None = None) -> Mapping[str, Any]:
     """Return the members of an object schema, with their schemas."""
-    found = resolved(schema, root, effort).get("properties")
-    return found if is_object(found) else {}
+    return object_or_empty(resolved(schema, root, effort).get("properties"))
 
 
 def kinds_of(
@@ -114,8 +122,7 @@ def kinds_of(
         return {KINDS[type(shape["const"])]}
     found: set[str] = set()
     for union in _UNIONS if depth < _MAX_DEPTH else ():
-        branches = shape.get(union)
-        for branch in branches if is_array(branches) else ():
+        for branch in array_or_empty(shape.get(union)):
             kinds = kinds_of(branch, root, effort, depth + 1)
             if (not kinds and union != "allOf") or not effort.take(0):
                 return set()  # it allows anything, or is too large

@@ -122,17 +122,7 @@ async def call(
 
 
 def show_result(result: CallResult, tool: str, saver: Saver, *, as_json: bool) -> None:
-    """Print a result.
-
-    Args:
-        result: The result.
-        tool: The name of the tool.
-        saver: Saves binary content.
-        as_json: True to print the whole result as JSON.
-
-    Raises:
-        typer.Exit: The tool has failed.
-    """
+    """Print the result of a tool; exit if the tool has failed."""
     if as_json:
         put_json(result.raw)
     else:

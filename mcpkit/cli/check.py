@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 from pydantic import BaseModel, Field, ValidationError
 
-from mcpkit._utils.json import is_object
+from mcpkit._utils.json import value_at
 from mcpkit._utils.targets import TargetError, is_remote, split
 from mcpkit.cli._check import apply, choose, unknown
 from mcpkit.cli._check.listing import Listing, fetch_listing
@@ -148,10 +148,8 @@ def _read_settings(path: Path) -> CheckSettings:
         return CheckSettings()
     tomllib: Any = import_module("tomllib")  # by name, for type checkers set to Python 3.10
     try:
-        found: Any = tomllib.loads(text)
-        for name in ("tool", "mcpkit", "check"):
-            found = found.get(name, {}) if is_object(found) else {}
-        return CheckSettings.model_validate(found)
+        found = value_at(tomllib.loads(text), "tool", "mcpkit", "check")
+        return CheckSettings.model_validate(found or {})
     except tomllib.TOMLDecodeError as error:
         fail(f"{path} is not valid TOML: {error}")
     except ValidationError as error:

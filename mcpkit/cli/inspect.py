@@ -15,7 +15,7 @@ from rich.text import Text
 
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE
 from mcpkit._protocol.wire import implementation_to_wire
-from mcpkit._utils.json import is_object
+from mcpkit._utils.json import is_object, value_at
 from mcpkit._utils.targets import TargetError
 from mcpkit._utils.text import escape_control, single_line, summarize
 from mcpkit.cli._arguments import suggest
@@ -277,9 +277,8 @@ class _Page:
         if not is_alone:
             about = f"  {len(costs)}, together about {_tokens(sum(costs.values()))}"
             self._put(Text.assemble(("Tools", "bold cyan"), (about, "dim")))
-        extensions = offer.capabilities.get("extensions")
         is_extension = BY_VERSION[offer.revision].tasks == "extension"
-        if is_extension and is_object(extensions) and EXTENSION in extensions:
+        if is_extension and value_at(offer.capabilities, "extensions", EXTENSION) is not None:
             older = next(each.version for each in HANDSHAKE if each.tasks == "wished")
             note = f"Some may run as tasks; --revision {older} shows which."
             self._put(Text(note, style="dim"), 2)

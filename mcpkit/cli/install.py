@@ -10,12 +10,12 @@ from typing import Annotated, Final
 
 import typer
 
-from mcpkit._utils.json import is_object
 from mcpkit.cli._connection import headers_from, variables_from
 from mcpkit.cli._install.config import Change, Config, EditByHand, InFile, ThroughProgram
 from mcpkit.cli._install.hosts import HOSTS, Entry, Host, Platform, Unsupported, merge_entry
 from mcpkit.cli._install.launch import name_of, server_at
 from mcpkit.cli._options import SERVER, option
+from mcpkit.cli._schema_text import object_or_empty
 from mcpkit.cli._terminal import FAILED, confirm, fail, is_interactive, note, print_difference, say
 
 __all__ = ["install"]
@@ -236,8 +236,9 @@ def _warn_of_secrets(values: Mapping[str, str], file: Path, *, shared: bool) -> 
 
 def _warn_of_arguments(host: Host, entry: Entry) -> None:
     """Name the values that the host's program takes as an argument, visible to other users."""
-    tables = [each for each in (entry.get("env"), entry.get("headers")) if is_object(each)]
-    names = [name for table in tables for name in _secrets(table) if name != "PYTHONPATH"]
+    tables = object_or_empty(entry.get("env")), object_or_empty(entry.get("headers"))
+    values = {name: value for table in tables for name, value in table.items()}
+    names = [name for name in _secrets(values) if name != "PYTHONPATH"]
     if names:
         note(
             f"{host.program} takes {' and '.join(names)} on its command line only, where other "

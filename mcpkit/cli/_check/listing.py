@@ -13,7 +13,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from mcpkit._protocol.revisions import BY_VERSION, Revision
 from mcpkit._protocol.wire import implementation_to_wire
-from mcpkit._utils.json import is_array, is_object
+from mcpkit._utils.json import is_array, is_object, value_at
+from mcpkit.cli._schema_text import array_or_empty, object_or_empty
 from mcpkit.client.client import Client
 from mcpkit.client.connection import Pending
 from mcpkit.errors import MethodNotFound, ProtocolError
@@ -77,37 +78,30 @@ class Entry:
     @property
     def hints(self) -> Raw:
         """The annotations of a tool; empty if there are none."""
-        found = self.raw.get("annotations")
-        return found if is_object(found) else {}
+        return object_or_empty(self.raw.get("annotations"))
 
     @property
     def schema(self) -> Raw:
         """The input schema of a tool; empty if it is missing or not an object."""
-        found = self.raw.get("inputSchema")
-        return found if is_object(found) else {}
+        return object_or_empty(self.raw.get("inputSchema"))
 
     @property
     def properties(self) -> dict[str, Raw]:
         """The parameters of a tool and their schemas."""
-        found = self.schema.get("properties")
-        if not is_object(found):
-            return {}
-        return {name: each if is_object(each) else {} for name, each in found.items()}
+        found = object_or_empty(self.schema.get("properties"))
+        return {name: object_or_empty(each) for name, each in found.items()}
 
     @property
     def arguments(self) -> list[Raw]:
         """The arguments of a prompt."""
-        found = self.raw.get("arguments")
-        return [each for each in found if is_object(each)] if is_array(found) else []
+        return [each for each in array_or_empty(self.raw.get("arguments")) if is_object(each)]
 
     @property
     def ignored(self) -> tuple[str, ...]:
         """The ids of rules, or their prefixes, that the author has silenced for this entry."""
-        meta = self.raw.get("_meta")
-        found: Any = meta.get(IGNORE) if is_object(meta) else None
-        if isinstance(found, str):
-            return (found,)
-        return tuple(each for each in found if isinstance(each, str)) if is_array(found) else ()
+        found = value_at(self.raw, "_meta", IGNORE)
+        ids = [found] if isinstance(found, str) else array_or_empty(found)
+        return tuple(each for each in ids if isinstance(each, str))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, NamedTuple
 
 from mcpkit._utils import json as json_schema
-from mcpkit._utils.json import DEFINITIONS, References, Step, is_array, is_object, unescaped
+from mcpkit._utils.json import DEFINITIONS, References, Step, is_object, unescaped
 from mcpkit._utils.text import truncate
+from mcpkit.cli._schema_text import array_or_empty
 
 _KEYWORD_IN_PATH: Final = {
     "additionalItems": "[]",
@@ -97,9 +98,8 @@ def _definition(reference: str) -> str:
 def types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the types that a schema names."""
     found = schema.get("type")
-    if isinstance(found, str):
-        return (found,)
-    return tuple(each for each in found if isinstance(each, str)) if is_array(found) else ()
+    types = [found] if isinstance(found, str) else array_or_empty(found)
+    return tuple(each for each in types if isinstance(each, str))
 
 
 def is_recursive(root: Mapping[str, Any]) -> bool:

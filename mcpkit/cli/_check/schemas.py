@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from mcpkit._utils.json import References, Step, is_array, is_object
 from mcpkit.cli._check.listing import Entry, Listing
 from mcpkit.cli._check.rules import SPEC, Find, Match, rule
 from mcpkit.cli._check.schema_walk import Node, is_recursive, listed, path_to, types_of, walk
+from mcpkit.cli._schema_text import array_or_empty, object_or_empty
 
 
 def _schemas(is_fault: Callable[[Node], bool]) -> Find:
@@ -83,10 +84,8 @@ def tuples(node: Node) -> bool:
 )
 @_schemas
 def numbers_in_enum(node: Node) -> bool:
-    values = node.schema.get("enum")
-    return is_array(values) and any(
-        each is not None and not isinstance(each, str) for each in values
-    )
+    values = array_or_empty(node.schema.get("enum"))
+    return any(each is not None and not isinstance(each, str) for each in values)
 
 
 @rule(
@@ -297,9 +296,8 @@ def required_but_missing(listing: Listing) -> Iterator[Match]:
 @_schemas
 def unions(node: Node) -> bool:
     for keyword in ("anyOf", "oneOf"):
-        found: Any = node.schema.get(keyword)
-        each = [one for one in found if is_object(one)] if is_array(found) else []
-        real = [one for one in each if one.get("type") != "null" and "const" not in one]
+        found = filter(is_object, array_or_empty(node.schema.get(keyword)))
+        real = [one for one in found if one.get("type") != "null" and "const" not in one]
         if node.path and len(real) > 1:
             return True
     return False
@@ -320,8 +318,7 @@ def boolean_schema(listing: Listing) -> Iterator[Match]:
 
 def _booleans(tool: Entry) -> Iterator[str]:
     for node in walk(tool.schema):
-        inner = node.schema.get("properties")
-        for name, each in inner.items() if is_object(inner) else ():
+        for name, each in object_or_empty(node.schema.get("properties")).items():
             if isinstance(each, bool):
                 yield path_to(node.path, name)
         if isinstance(node.schema.get("items"), bool) and "prefixItems" not in node.schema:
