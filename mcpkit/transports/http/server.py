@@ -310,9 +310,7 @@ def serve_on(
     Args:
         application: The ASGI application of an app.
         bound: The socket, which listens already.
-        announce: Called when the server listens.
-        numbers: The signals that stop it; None for all that there are.
-        is_last: False if another server takes over the socket, with the connections that wait.
+        announce, numbers, is_last: As for `Server`.
 
     Raises:
         SystemExit: With 130 after SIGINT, 3 if the app could not be started.
@@ -348,10 +346,5 @@ def _config_for(application: Any) -> uvicorn.Config:
         lifespan="on",
         timeout_graceful_shutdown=math.ceil(limits.grace) + MARGIN,
         backlog=_BACKLOG,
-        http=connection_class(
-            read_timeout=limits.body_timeout,
-            write_timeout=limits.write_timeout,
-            grace=limits.grace,
-            shortcuts=application.shortcuts,
-        ),
+        http=connection_class(limits, application.shortcuts),
     )

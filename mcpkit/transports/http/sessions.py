@@ -6,7 +6,6 @@ is known of it, but for its end and the state that was stored when it had been i
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import time
@@ -137,8 +136,7 @@ class LiveSession(ExchangeChannel):
         )
         self.standalone: Stream | None = None
         self.used = time.monotonic()
-        self.ordered = -math.inf
-        """The time at which it was put behind all that were used before it."""
+        """The time of its last use, about; it is put behind all others then."""
         self._streams: dict[str | None, Stream] = {}
         self._stop_waiting: Callable[[], object] = do_nothing
         """Ends the wait for a client that has disconnected from its standalone stream."""
@@ -270,8 +268,9 @@ class LiveSession(ExchangeChannel):
 
     def finish(self) -> None:
         """Note that a use of the session has ended."""
-        now = self.used = time.monotonic()
-        if now - self.ordered >= _FINE:
+        now = time.monotonic()
+        if now - self.used >= _FINE:
+            self.used = now
             self._table.put_last(self)
 
     def discard(self) -> None:
@@ -413,7 +412,6 @@ class SessionTable:
         token = live.token
         if self._known.get(token) is not live:
             return
-        live.ordered = live.used
         self._known.move_to_end(token)
         if live.is_needed:
             self._idle.pop(token, None)

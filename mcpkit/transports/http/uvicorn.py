@@ -25,6 +25,7 @@ from urllib.parse import quote, unquote
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from mcpkit._utils.logs import log
+from mcpkit.limits import Limits
 from mcpkit.transports.http.headers import strip_values
 from mcpkit.transports.http.requests import STARTED, OpenRequest, Shortcut
 
@@ -82,24 +83,12 @@ _USED: Final = {
 _USED_OF_CYCLE: Final = {"disconnected", "keep_alive", "message_event", "response_complete"}
 
 
-def connection_class(
-    *,
-    read_timeout: float,
-    write_timeout: float,
-    grace: float,
-    shortcuts: Mapping[bytes, Shortcut] | None = None,
-) -> Any:
+def connection_class(limits: Limits, shortcuts: Mapping[bytes, Shortcut] | None = None) -> Any:
     """Return the value of uvicorn's option ``http``: a `Connection`, or uvicorn's own class.
 
     If this version of uvicorn lacks an attribute that `Connection` relies on, uvicorn serves by
-    itself, and the log says so.
-
-    Args:
-        read_timeout: Seconds for the head of a request to arrive, and for the rest of a request
-            that was answered before all of it had.
-        write_timeout: Seconds for which a client may take nothing of its response.
-        grace: Seconds that a request may continue when the server is told to stop.
-        shortcuts: The functions that start POSTs, by their URLs, as in the first line of a request.
+    itself, and the log says so. The shortcuts are the functions that start POSTs, by their URLs, as
+    in the first line of a request.
     """
     plain: Any
     try:
@@ -123,12 +112,9 @@ def connection_class(
                 ", ".join(sorted(missing)),
             )
             return plain
-    members: dict[str, object] = {
-        "read_timeout": read_timeout,
-        "write_timeout": write_timeout,
-        "grace": grace,
-        "shortcuts": {} if shortcuts is None or not _STARTS_AT_ONCE else shortcuts,
-    }
+    members: dict[str, object] = {"limits": limits, "shortcuts": {}}
+    if shortcuts is not None and _STARTS_AT_ONCE:
+        members["shortcuts"] = shortcuts
     return type("BoundedConnection", (Connection, plain), members)
 
 
@@ -160,9 +146,7 @@ class Connection(Base):
     and every request continues in a task.
     """
 
-    read_timeout: float
-    write_timeout: float
-    grace: float
+    limits: Limits
     shortcuts: Mapping[bytes, Shortcut]
 
     stopping = False
@@ -198,7 +182,7 @@ class Connection(Base):
     def connection_made(self, transport: Any) -> None:
         """Start to wait for the first head."""
         super().connection_made(transport)
-        self._read_timer = self.loop.call_later(self.read_timeout, self._close_slow)
+        self._read_timer = self.loop.call_later(self.limits.body_timeout, self._close_slow)
         client: Any = self.client
         proxy = cast("Any", self.app)  # pyright: ignore[reportUnknownMemberType]
         is_proxied = isinstance(proxy, ProxyHeadersMiddleware) and client
@@ -254,7 +238,7 @@ class Connection(Base):
                 self._read_timer = None
         elif self._read_timer is None and (before is None or before.response_complete):
             # Uvicorn has just cancelled its own timer, which is for silence.
-            self._read_timer = self.loop.call_later(self.read_timeout, self._close_slow)
+            self._read_timer = self.loop.call_later(self.limits.body_timeout, self._close_slow)
         if self.transport.is_closing():
             self._watch_output()
 
@@ -414,7 +398,7 @@ class Connection(Base):
             self.loop.call_later(_LAST_REQUEST, super().shutdown),
             # The last responses are written when the grace ends; a client that has not read them
             # a little later does not read.
-            self.loop.call_later(self.grace + _LAST_WORDS, self.transport.abort),
+            self.loop.call_later(self.limits.grace + _LAST_WORDS, self.transport.abort),
         )
 
     def pause_writing(self) -> None:
@@ -433,7 +417,9 @@ class Connection(Base):
         if self._write_timer is None:
             self._unwritten = self.transport.get_write_buffer_size()
             if self._unwritten:
-                self._write_timer = self.loop.call_later(self.write_timeout, self._check_output)
+                self._write_timer = self.loop.call_later(
+                    self.limits.write_timeout, self._check_output
+                )
 
     def _check_output(self) -> None:
         self._write_timer = None

@@ -18,7 +18,7 @@ import httpx2
 import pytest
 import uvicorn
 
-from mcpkit import MCPKit
+from mcpkit import Limits, MCPKit
 from mcpkit.transports.http import server as serve
 from mcpkit.transports.http.uvicorn import connection_class
 from tests.kit import eventually
@@ -248,9 +248,7 @@ class TestConnections:
             if request.param == "h11":
                 patch.setitem(sys.modules, "uvicorn.protocols.http.httptools_impl", None)
             asgi = MCPKit("ending").asgi(health=True)
-            http = connection_class(
-                read_timeout=60, write_timeout=60, grace=5, shortcuts=asgi.shortcuts
-            )
+            http = connection_class(Limits(), asgi.shortcuts)
             config = uvicorn.Config(asgi, http=http, ws="none", log_config=None, lifespan="on")
             server = Crowded(config)
             server.should_exit = True

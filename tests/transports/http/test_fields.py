@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from mcpkit import Context, MCPKit
+from mcpkit import Context, Limits, MCPKit
 from mcpkit.transports.http.uvicorn import connection_class
 from tests.messages import announced
 from tests.transports.http.attack import Raw, connect, post_head
@@ -55,7 +55,7 @@ def served(server: str, path: str) -> Iterator[int]:
             patch.setitem(sys.modules, "uvicorn.protocols.http.httptools_impl", None)
         if http is None:
             shortcuts = asgi.shortcuts if server == "own" else {}
-            http = connection_class(read_timeout=60, write_timeout=60, grace=5, shortcuts=shortcuts)
+            http = connection_class(Limits(), shortcuts)
         with running(asgi, listener, http=http, lifespan="off", timeout_graceful_shutdown=1):
             yield listener.getsockname()[1]
 

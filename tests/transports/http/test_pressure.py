@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import pytest
 
-from mcpkit import MCPKit
+from mcpkit import Limits, MCPKit
 from mcpkit.transports.http.uvicorn import connection_class
 from tests.kit import eventually
 from tests.messages import NEWEST, announced, called, initialize, request
@@ -492,7 +492,7 @@ def on_h11(read_timeout: float) -> Iterator[int]:
     """The port of a server on h11, which must keep to the same bounds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "uvicorn.protocols.http.httptools_impl", None)
-        http: Any = connection_class(read_timeout=read_timeout, write_timeout=60, grace=0.1)
+        http: Any = connection_class(Limits(body_timeout=read_timeout, grace=0.1))
     with listen() as listener, running(MCPKit("pure"), listener, http=http, lifespan="off"):
         yield listener.getsockname()[1]
 

@@ -489,9 +489,7 @@ def hosting(*, silence: float = 5) -> Iterator[Host]:
     with listen() as listener:
         host = Host(listener.getsockname()[1])
         # As `mcpkit run` serves, but without its limits: they have tests of their own.
-        protocol = connection_class(
-            read_timeout=60, write_timeout=60, grace=5, shortcuts=host.shortcuts
-        )
+        protocol = connection_class(Limits(body_timeout=60), host.shortcuts)
         with running(
             host,
             listener,
