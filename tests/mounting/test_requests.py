@@ -42,19 +42,6 @@ def within(app: MCPKit[Any], *middleware: Any) -> Any:
     return Starlette(routes=[app.route("/x"), Mount("/m", app)], middleware=middleware)
 
 
-# --- the request itself ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("handler", HANDLERS)
-@pytest.mark.parametrize("path", ["/x", "/m/"])
-def test_handlers_see_path_headers_and_the_address_of_the_client(path: str, handler: str) -> None:
-    with served(within(make_app())) as address:
-        found = seen(address.site(path), handler, **{"X-Agent": "tests"})
-    assert found["path"] == path
-    assert found["client"] == "127.0.0.1"
-    assert found["agent"] == "tests"
-
-
 # --- middleware -----------------------------------------------------------------------------------
 
 
@@ -103,21 +90,15 @@ def test_what_one_request_has_set_is_not_seen_by_the_next() -> None:
 
 
 @pytest.mark.parametrize("middleware", [Pure, Based])
-def test_streams_pass_through_middleware(middleware: Any) -> None:
-    with served(within(make_app(), Middleware(middleware))) as address:
+def test_streams_and_cancellations_pass_through_middleware(middleware: Any) -> None:
+    """CANC-5."""
+    stage = Stage()
+    with served(within(make_app(stage=stage), Middleware(middleware))) as address:
         site = address.site("/x")
         assert site.call("tell").text == "told"
         stream = site.begin().get()
         assert (stream.status, stream.kind) == (200, EVENTS)
-
-
-@pytest.mark.parametrize("middleware", [Pure, Based])
-def test_a_client_that_leaves_cancels_its_call_through_middleware(middleware: Any) -> None:
-    """CANC-5."""
-    stage = Stage()
-    app = make_app(stage=stage)
-    with served(within(app, Middleware(middleware))) as address:
-        call = address.site("/x").call("wait", name="call")
+        call = site.call("wait", name="call")
         stage.expect("begun", "call")
         call.drop()
         stage.expect("been cancelled", "call")
@@ -145,16 +126,14 @@ class Named(AuthenticationBackend):
         return None if name is None else (AuthCredentials(), SimpleUser(name))
 
 
-def authenticated(**options: Any) -> Any:
-    return within(make_app(**options), Middleware(AuthenticationMiddleware, backend=Named()))
-
-
 @pytest.mark.parametrize("handler", HANDLERS)
 @pytest.mark.parametrize("path", ["/x", "/m/"])
-def test_whom_the_host_has_found_is_the_principal(path: str, handler: str) -> None:
-    with served(authenticated()) as address:
-        found = seen(address.site(path), handler, **{"X-User": "ada"})
-    assert found["principal"] == "ada"
+def test_handlers_see_the_request_and_whom_the_host_has_found(path: str, handler: str) -> None:
+    host = within(make_app(), Middleware(AuthenticationMiddleware, backend=Named()))
+    with served(host) as address:
+        found = seen(address.site(path), handler, **{"X-Agent": "tests", "X-User": "ada"})
+    assert (found["path"], found["client"]) == (path, "127.0.0.1")
+    assert (found["agent"], found["principal"]) == ("tests", "ada")
 
 
 # --- dependencies of FastAPI ----------------------------------------------------------------------

@@ -29,7 +29,7 @@ from tests.messages import (
 )
 from tests.transports.http.attack import connect, head, post_head
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import EVENTS, Exchange, OldTalk, Site
+from tests.transports.http.wire import EVENTS, STREAMS, Exchange, OldTalk, Site
 
 
 def error(answer: Exchange) -> str:
@@ -223,29 +223,17 @@ async def test_two_a_second_are_enough_for_a_call(serve: Serve, revision: str) -
 # --- max_streams ----------------------------------------------------------------------------------
 
 
-def opened(site: Site, kind: str) -> Exchange:
-    """A stream that a client holds open, or a refusal."""
-    if kind == "GET":
-        return site.begin().get()
-    if kind == "listen":
-        return site.ask("subscriptions/listen", notifications={"toolsListChanged": True})
-    return site.get(path=site.beside("sse"))
-
-
-KINDS = ["GET", "listen", "/sse"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STREAMS)
 def test_one_more_stream_than_may_be_open_is_503_until_a_client_leaves(
     serve: Serve, kind: str
 ) -> None:
     """SEC-17."""
     site = serve(max_streams=3, max_each=10**6, sse=True)
-    streams = {each: opened(site, each) for each in KINDS}
+    streams = {each: site.open_stream(each) for each in STREAMS}
     assert {each.status for each in streams.values()} == {200}
-    assert is_unavailable(opened(site, kind), "max_streams")
+    assert is_unavailable(site.open_stream(kind), "max_streams")
     streams[kind].drop()
-    assert eventually(lambda: opened(site, kind).status == 200)
+    assert eventually(lambda: site.open_stream(kind).status == 200)
 
 
 # --- sessions -------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from tests.transports.http.attack import connect, head, post, post_head
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import (
     EVENTS,
+    STREAMS,
     Exchange,
     Headers,
     Host,
@@ -196,25 +197,13 @@ def test_an_answer_brings_a_call_back_among_the_calls(shared: Callable[..., Site
 # --- streams --------------------------------------------------------------------------------------
 
 
-def listens(site: Site, who: Headers) -> Exchange:
-    return site.ask("subscriptions/listen", who, notifications={"toolsListChanged": True})
-
-
-def reads(site: Site, who: Headers) -> Exchange:
-    return begin(site, who).get(headers=who)
-
-
-def reads_old(site: Site, who: Headers) -> Exchange:
-    return site.get(who, path=site.beside("sse"))
-
-
-@pytest.mark.parametrize("opened", [listens, reads, reads_old])
+@pytest.mark.parametrize("kind", STREAMS)
 def test_streams_of_one_client_leave_room_for_another(
-    shared: Callable[..., Site], opened: Callable[[Site, Headers], Exchange]
+    shared: Callable[..., Site], kind: str
 ) -> None:
     site = shared(max_streams=FEW, sse=True)
-    assert taken(lambda _: opened(site, MALLORY)) == FEW // 2
-    assert opened(site, ALICE).status == 200
+    assert taken(lambda _: site.open_stream(kind, MALLORY)) == FEW // 2
+    assert site.open_stream(kind, ALICE).status == 200
 
 
 # --- bodies ---------------------------------------------------------------------------------------

@@ -44,6 +44,8 @@ JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 _NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
+STREAMS: Final = ["GET", "listen", "/sse"]
+
 Headers = Mapping[str, "str | bytes | Sequence[str] | None"]
 """Values by name: None leaves a header out, several send it several times."""
 
@@ -382,6 +384,15 @@ class Site:
 
     def get(self, headers: Headers | None = None, path: str | None = None) -> Exchange:
         return self.send("GET", _merged({"Accept": EVENTS}, headers), path=path)
+
+    def open_stream(self, kind: str, headers: Headers | None = None) -> Exchange:
+        """One of the `STREAMS` that clients hold open, or a refusal."""
+        if kind == "GET":
+            return self.begin(headers=headers).get(headers=headers)
+        if kind == "listen":
+            wanted = {"toolsListChanged": True}
+            return self.ask("subscriptions/listen", headers, notifications=wanted)
+        return self.get(headers, self.beside("sse"))
 
     def modern(self, message: Any, headers: Headers | None = None) -> Exchange:
         """Send a request of 2026-07-28 with the headers that belong to it."""
