@@ -220,15 +220,6 @@ def errors_of(errors: object, at: str) -> tuple[type[Exception], ...]:
     )
 
 
-_WIRE_NAMES: Final = {
-    "readOnlyHint": "read_only",
-    "destructiveHint": "destructive",
-    "idempotentHint": "idempotent",
-    "openWorldHint": "open_world",
-    "lastModified": "last_modified",
-}
-"""Members of annotations in the protocol → ours, where they differ."""
-
 AnnotationsT = TypeVar("AnnotationsT", ToolAnnotations, Annotations)
 
 
@@ -237,28 +228,27 @@ def annotations_from(
 ) -> AnnotationsT | None:
     """Return the annotations of an entry, from the option of this name and from single members."""
     given = options.get("annotations")
-    known: Mapping[str, Any] = kind.__dataclass_fields__
+    names = wire.HINTS if kind is ToolAnnotations else wire.ANNOTATIONS
     at = f"{at}: annotations"
     members: dict[str, Any] = {}
     if isinstance(given, Mapping):
         for name, value in cast("Mapping[str, Any]", given).items():
-            ours = _WIRE_NAMES.get(name, name)
-            if ours not in known:
-                to_wire = {ours: name for name, ours in _WIRE_NAMES.items()}
-                advice = suggest("annotations", name, [to_wire.get(each, each) for each in known])
+            attribute = names.get(name, name)
+            if attribute not in names.values():
+                advice = suggest("annotations", name, names)
                 raise RegistrationError(f"{at} has no member {name!r}; {advice}")
-            members[ours] = value
+            members[attribute] = value
     elif isinstance(given, kind):
-        members = {name: getattr(given, name) for name in known}
+        members = {attribute: getattr(given, attribute) for attribute in names.values()}
     elif given is not None:
         library = library_of(given)
         of = f" of {library}" if library else ""
         raise RegistrationError(
             f"{at} is a {type(given).__name__}{of}; write a mcpkit.{kind.__name__}, or a dict"
         )
-    for name in known:
-        if name != "title" and options.get(name) is not None:
-            members[name] = options[name]
+    for attribute in names.values():
+        if attribute != "title" and options.get(attribute) is not None:
+            members[attribute] = options[attribute]
     made = kind(**members)
     return made if made != kind() else None
 

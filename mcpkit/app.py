@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeGuard, overload
 
@@ -13,6 +14,7 @@ from typing_extensions import TypeVar, Unpack
 
 from mcpkit._entries import Defaults, Errors, decorated, errors_of, marked_in
 from mcpkit._injection import check_lifespan, not_a_manager
+from mcpkit._protocol.wire import some
 from mcpkit._server.registry import Registry
 from mcpkit._server.server import Server, Settings
 from mcpkit._signature.hints import location
@@ -138,7 +140,7 @@ class MCPKit(Generic[StateT]):
         if lifespan is not None:
             check_lifespan(lifespan)
         self._lifespan = lifespan
-        limits = limits or Limits()
+        own_limits: dict[str, Any] = some(max_threads=max_threads, max_in_flight=max_in_flight)
         self._http: HttpOptions = http or {}
         if auth is not None:
             from mcpkit.transports.http.options import with_auth  # loaded only if used
@@ -165,10 +167,7 @@ class MCPKit(Generic[StateT]):
                 ttl,
                 cache_scope,
                 log_level,
-                limits.max_threads if max_threads is None else max_threads,
-                limits.max_in_flight if max_in_flight is None else max_in_flight,
-                limits.max_subscriptions,
-                limits=limits,
+                limits=replace(limits or Limits(), **own_limits),
                 secrets=read_secrets(secret),
                 state_lifetime=state_lifetime,
                 ask_timeout=ask_timeout,

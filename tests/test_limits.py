@@ -81,9 +81,9 @@ def test_an_endpoint_has_the_limits_of_its_app_unless_it_has_its_own() -> None:
     app: MCPKit[None] = MCPKit("limited", limits=Limits(max_body=1000, max_threads=2))
     assert app.asgi().settings.limits.max_body == 1000
     assert app.asgi(limits=Limits(max_body=2000)).settings.limits.max_body == 2000
-    assert app.server.settings.max_threads == 2
+    assert app.server.settings.limits.max_threads == 2
     app = MCPKit("limited", limits=Limits(max_in_flight=5), max_in_flight=3)
-    assert app.server.settings.max_in_flight == 3
+    assert app.server.settings.limits.max_in_flight == 3
     assert MCPKit("less", http={"limits": Limits(grace=1)}).asgi().settings.limits.grace == 1
 
 

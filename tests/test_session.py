@@ -17,7 +17,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from mcpkit import Context, MCPKit, SyncContext, ToolError
+from mcpkit import Context, Limits, MCPKit, SyncContext, ToolError
 from mcpkit._concurrency.loop import open_loop
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import notification_text
@@ -249,8 +249,7 @@ async def test_the_server_ends_a_stream(announce: bool) -> None:
 
 async def test_the_number_of_streams_is_bounded() -> None:
     """SEC-17."""
-    app = bare()
-    app.server.settings = app.server.settings._replace(max_subscriptions=2)
+    app = bare(limits=Limits(max_subscriptions=2))
     async with talking_to(app) as talk:
         talk.send(*map(listen_to, range(3)))
         assert talk.ears.messages[-1]["error"]["code"] == InvalidRequest.CODE
@@ -546,7 +545,7 @@ def test_an_app_and_its_settings_have_the_same_defaults() -> None:
     given = inspect.signature(MCPKit).parameters
     shared = given.keys() & set(Settings._fields)
     assert len(shared) >= 8
-    shared -= {"tasks", "scopes", "limits", "max_threads", "max_in_flight"}  # None stands for them
+    shared -= {"tasks", "scopes", "limits"}  # None stands for them
     assert {name: given[name].default for name in shared} == {
         name: Settings._field_defaults[name] for name in shared
     }

@@ -41,12 +41,12 @@ def some(**members: Any) -> Wire:
 # --- parts of descriptions ------------------------------------------------------------------------
 
 # Member of a message → attribute.
-_ANNOTATIONS: Final = {
+ANNOTATIONS: Final = {
     "audience": "audience",
     "priority": "priority",
     "lastModified": "last_modified",
 }
-_HINTS: Final = {
+HINTS: Final = {
     "title": "title",
     "readOnlyHint": "read_only",
     "destructiveHint": "destructive",
@@ -88,22 +88,22 @@ def annotations_to_wire(value: Annotations | None, revision: Revision) -> Wire |
     """Return the ``annotations`` of a block or resource; None if there are none."""
     if value is None:
         return None
-    return revision.keep(revision.annotation_members, _to_wire(value, _ANNOTATIONS)) or None
+    return revision.keep(revision.annotation_members, _to_wire(value, ANNOTATIONS)) or None
 
 
 def annotations_from_wire(value: Mapping[str, Any] | None) -> Annotations | None:
     """Read the ``annotations`` of a block or resource."""
-    return None if value is None else Annotations(**_from_wire(value, _ANNOTATIONS))
+    return None if value is None else Annotations(**_from_wire(value, ANNOTATIONS))
 
 
 def hints_to_wire(value: ToolAnnotations) -> Wire:
     """Return the ``annotations`` of a tool."""
-    return _to_wire(value, _HINTS)
+    return _to_wire(value, HINTS)
 
 
 def hints_from_wire(value: Mapping[str, Any]) -> ToolAnnotations:
     """Read the ``annotations`` of a tool."""
-    return ToolAnnotations(**_from_wire(value, _HINTS))
+    return ToolAnnotations(**_from_wire(value, HINTS))
 
 
 def icons_to_wire(icons: Sequence[Icon] | None) -> list[Wire] | None:

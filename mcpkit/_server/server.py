@@ -44,10 +44,6 @@ class Settings(NamedTuple):
     ttl: float = 0
     cache_scope: CacheScope = "private"
     log_level: LogLevel = "info"
-    max_threads: int = 40
-    max_in_flight: int = 1000
-    max_subscriptions: int = 1000
-    """Resources, or streams of changes, that one connection may watch."""
     secrets: tuple[str, ...] = ()
     """Keys that seal values that travel through the client, the current one first; none: a random
     one for the lifetime of the process."""
@@ -57,7 +53,7 @@ class Settings(NamedTuple):
     tasks: TaskSettings = TaskSettings()
     scopes: Hierarchy = Hierarchy({})
     limits: Limits = Limits()
-    """The limits of every HTTP endpoint that has none of its own."""
+    """The limits, also of every HTTP endpoint that has none of its own."""
 
 
 @dataclass(slots=True)

@@ -89,9 +89,9 @@ class Session(RunHost):
         self._channel = channel
         self._loop = loop
         self._connection = connection or Connection()
-        self.threads = threads or Threads(loop, server.settings.max_threads)
+        self.threads = threads or Threads(loop, server.settings.limits.max_threads)
         self._handlers = server.handlers()
-        self._max_running = server.settings.max_in_flight
+        self._max_running = server.settings.limits.max_in_flight
         self._running: dict[Request, Run] = {}
         self._waiting: dict[Request, tuple[contextvars.Context, int]] = {}
         self._bytes_waiting = 0

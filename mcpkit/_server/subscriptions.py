@@ -147,7 +147,7 @@ class Subscriptions:
             raise not_found(ResourceNotFound(uri), uri, request.revision)
         if uri in self._watched:
             return {}
-        if len(self._watched) >= self._server.settings.max_subscriptions:
+        if len(self._watched) >= self._server.settings.limits.max_subscriptions:
             raise InvalidRequest(f"More than {len(self._watched)} subscriptions; end one first")
         self._reserve(size_of([uri]), request)
         self.watch(frozenset({uri}))
@@ -176,7 +176,7 @@ class Subscriptions:
         wanted = request.params.get("notifications")
         if not is_object(wanted):
             raise InvalidParams('subscriptions/listen needs "notifications", an object')
-        if len(self._streams) >= self._server.settings.max_subscriptions:
+        if len(self._streams) >= self._server.settings.limits.max_subscriptions:
             raise InvalidRequest(f"More than {len(self._streams)} subscriptions; end one first")
         uris = self._strings(wanted, "resourceSubscriptions")
         accepted: dict[str, Any] = {
@@ -213,7 +213,7 @@ class Subscriptions:
 
     def _strings(self, wanted: Mapping[str, Any], name: str) -> list[str]:
         found = wanted.get(name, [])
-        limit = self._server.settings.max_subscriptions
+        limit = self._server.settings.limits.max_subscriptions
         if not is_array(found) or not all(isinstance(each, str) for each in found):
             raise InvalidParams(f'"{name}" must be an array of strings')
         if len(found) > limit:
@@ -246,8 +246,9 @@ class Subscriptions:
     ) -> Any:
         """Act at once, or when the predicates of the resources have allowed it."""
         checks: list[Callable[[], Awaitable[None]]] = []
+        limit = self._server.settings.limits.max_subscriptions
         for uri in uris if context.request.origin is not None else ():
-            if not isinstance(uri, str) or len(checks) > self._server.settings.max_subscriptions:
+            if not isinstance(uri, str) or len(checks) > limit:
                 break  # the request is invalid, as `act` will say
             check_uri(uri)
             found = catalog.resource(uri)

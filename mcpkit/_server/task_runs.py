@@ -335,7 +335,7 @@ async def serving_tasks(
     tasks = TaskService(
         settings.tasks,
         loop,
-        Threads(loop, settings.max_threads),
+        Threads(loop, settings.limits.max_threads),
         make_store=_store_maker(server),
         seal=seal,
         open=open,

@@ -77,7 +77,7 @@ class Lifespan:
                 serving_tasks(server, loop) as (served, tasks),
             ):
                 self.server, self.loop = served, loop
-                self.threads = Threads(loop, served.settings.max_threads)
+                self.threads = Threads(loop, served.settings.limits.max_threads)
                 self.started = True
                 self._decided.set()
                 self._chain_signals()
