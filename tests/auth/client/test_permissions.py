@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
 import pytest
 
 from mcpkit import Client
 from mcpkit.client.auth import AuthorizationFailed, ClientCredentials, MemoryTokenStore, OAuth
 from mcpkit.client.auth import tokens as base_module
 from mcpkit.errors import ConnectionClosed
-from tests.auth.client.world import READ, WRITE, Reply, User, World, call
+from tests.auth.client.world import READ, WRITE, Reply, User, World, call, herd
 
 pytestmark = pytest.mark.anyio
 
@@ -69,15 +68,7 @@ async def test_a_step_up_that_the_user_refuses_leaves_the_token(world: World, us
 
 async def test_many_calls_that_need_more_have_one_login(world: World, user: User) -> None:
     async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
-        found: list[str] = []
-
-        async def one() -> None:
-            found.append((await client.call_tool("write")).text)
-
-        async with anyio.create_task_group() as group:
-            for _ in range(10):
-                group.start_soon(one)
-    assert found == [f"{READ} {WRITE}"] * 10
+        assert await herd(client, "write") == [f"{READ} {WRITE}"] * 20
     assert len(user.shown) == 2
 
 

@@ -29,6 +29,7 @@ from tests.auth.client.world import (
     User,
     World,
     call,
+    herd,
     kept,
     log_in,
 )
@@ -156,22 +157,6 @@ async def test_a_server_with_another_issuer_is_believed_when_the_old_one_is_gone
 
 
 # --- several at once ------------------------------------------------------------------------------
-
-
-async def herd(client: Client) -> list[str | Exception]:
-    """Call a tool many times at once."""
-    found: list[str | Exception] = []
-
-    async def one() -> None:
-        try:
-            found.append((await client.call_tool("read")).text)
-        except Exception as error:
-            found.append(error)
-
-    async with anyio.create_task_group() as group:
-        for _ in range(20):
-            group.start_soon(one)
-    return found
 
 
 @pytest.mark.parametrize("lifetime", [3600, 5])

@@ -400,3 +400,19 @@ async def call(url: str, auth: HttpAuth, tool: str = "read", **options: Any) -> 
     with anyio.fail_after(PATIENCE):
         async with Client(url, auth=auth, revision="2026-07-28", **options) as client:
             return (await client.call_tool(tool)).text
+
+
+async def herd(client: Client, tool: str = "read") -> list[str | Exception]:
+    """Call a tool many times at once; return the texts and errors."""
+    found: list[str | Exception] = []
+
+    async def one() -> None:
+        try:
+            found.append((await client.call_tool(tool)).text)
+        except Exception as error:
+            found.append(error)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(20):
+            group.start_soon(one)
+    return found
