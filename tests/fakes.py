@@ -17,10 +17,8 @@ from typing import Any
 
 import anyio.to_thread
 
+from tests.kit import PATIENCE
 from tests.uvicorns import listen, running
-
-PATIENCE = 10.0
-"""Seconds to wait for what must happen."""
 
 EVENTS = "text/event-stream"
 

@@ -25,14 +25,14 @@ from mcpkit.errors import (
     ProtocolError,
     UnsupportedProtocolVersion,
 )
-from mcpkit.testing import REVISIONS, TestClient
+from mcpkit.testing import TestClient
 from mcpkit.types import Implementation
+from tests.kit import PATIENCE
+from tests.messages import LEGACY, MODERN, NEWEST
 
 pytestmark = pytest.mark.anyio
 
-PATIENCE = 10.0
 ROOT = Path(__file__).resolve().parents[1]
-HANDSHAKE, MODERN = REVISIONS[:-1], REVISIONS[-1]
 
 PRELUDE = """
 import json, os, signal, sys, time
@@ -119,12 +119,12 @@ NEGOTIATED = {
     "an error with a shared version": (discovering(*ONCE.strip().splitlines()), MODERN),
     "an error with older versions": (
         discovering('error(message, -32022, data={"supported": ["2025-11-25"], "requested": "x"})'),
-        HANDSHAKE[-1],
+        NEWEST,
     ),
-    "nonsense": (discovering('send(id=message["id"], result="hello")'), HANDSHAKE[-1]),
-    "silence": (HANDSHAKES, HANDSHAKE[-1]),
+    "nonsense": (discovering('send(id=message["id"], result="hello")'), NEWEST),
+    "silence": (HANDSHAKES, NEWEST),
     **{
-        f"error {code}": (discovering(f"error(message, {code})"), HANDSHAKE[-1])
+        f"error {code}": (discovering(f"error(message, {code})"), NEWEST)
         for code in (-32601, -32602, -32600, -32000, -32603, 1)
     },
 }
@@ -140,12 +140,12 @@ async def test_the_first_response_decides_about_the_handshake(
         assert client.revision == revision
 
 
-@pytest.mark.parametrize("version", HANDSHAKE)
+@pytest.mark.parametrize("version", LEGACY)
 async def test_the_server_decides_the_version_of_a_handshake(fake: Fake, version: str) -> None:
     """LIFE-3."""
     first = HANDSHAKES.replace("(message)", f'(message, "{version}")')
     body = when("tools/call", "report(message)", first=first)
-    async with Client(fake(body), revision=HANDSHAKE[-1]) as client:
+    async with Client(fake(body), revision=NEWEST) as client:
         assert client.revision == version
         assert client.server_info == Implementation("fake", "1")
         seen = json.loads((await client.call_tool("report")).text)
@@ -157,7 +157,7 @@ async def test_the_server_decides_the_version_of_a_handshake(fake: Fake, version
     [
         (
             HANDSHAKES.replace("(message)", '(message, "2031-01-01")'),
-            HANDSHAKE[-1],
+            NEWEST,
             UnsupportedProtocolVersion,
         ),
         (when("server/discover", "error(message, -32601)", first=""), MODERN, MethodNotFound),
@@ -590,7 +590,7 @@ async def test_a_handshake_that_times_out_is_not_cancelled(fake: Fake, tmp_path:
     notes = tmp_path / "notes"
     body = f'open({str(notes)!r}, "a").write(str(method) + "\\n")'
     with pytest.raises(TimeoutError):
-        await Client(fake(body), revision=HANDSHAKE[-1], timeout=1).__aenter__()
+        await Client(fake(body), revision=NEWEST, timeout=1).__aenter__()
     assert notes.read_text() == "initialize\n"
 
 
@@ -644,14 +644,14 @@ async def test_a_request_of_the_server_is_answered(
     fake: Fake, method: str, options: Any, answer: Any
 ) -> None:
     """PING-1, and an error for what was not declared or is refused."""
-    async with Client(fake(ASKS), revision=HANDSHAKE[-1], **options) as client:
+    async with Client(fake(ASKS), revision=NEWEST, **options) as client:
         found = await ask(client, method, {"message": "Who?"})
     assert found.get("result", found.get("error", {}).get("code")) == answer
 
 
 async def test_roots_are_paths_or_uris(fake: Fake, tmp_path: Path) -> None:
     roots: list[str | os.PathLike[str]] = [tmp_path, "https://example.com/a"]
-    async with Client(fake(ASKS), revision=HANDSHAKE[-1], roots=roots) as client:
+    async with Client(fake(ASKS), revision=NEWEST, roots=roots) as client:
         answer = await ask(client, "roots/list", {})
     uris = [each["uri"] for each in answer["result"]["roots"]]
     assert uris == [tmp_path.as_uri(), "https://example.com/a"]
@@ -661,13 +661,13 @@ async def test_a_handler_that_fails_is_an_error(fake: Fake) -> None:
     def handler(params: Any) -> Any:
         raise LookupError("no model for the key sk-secret")
 
-    async with Client(fake(ASKS), revision=HANDSHAKE[-1], sampling=handler) as client:
+    async with Client(fake(ASKS), revision=NEWEST, sampling=handler) as client:
         answer = await ask(client, "sampling/createMessage", {})
     assert answer["error"]["code"] == InternalError.CODE
     assert "secret" not in str(answer), "which is for this side to read"
 
 
-@pytest.mark.parametrize("revision", [HANDSHAKE[-1], MODERN])
+@pytest.mark.parametrize("revision", [NEWEST, MODERN])
 async def test_capabilities_are_declared_for_what_is_answered(fake: Fake, revision: str) -> None:
     """META-1."""
     body = when("tools/call", "report(message)", first=HANDSHAKES + DISCOVERS)

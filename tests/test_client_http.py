@@ -32,13 +32,12 @@ from mcpkit.errors import (
     ProtocolError,
     UnsupportedProtocolVersion,
 )
-from mcpkit.testing import REVISIONS
-from tests.fakes import PATIENCE, FakeHost, FakeSite, Handle, Incoming, hosting, until, within
-from tests.messages import notification, request
+from tests.fakes import FakeHost, FakeSite, Handle, Incoming, hosting, until, within
+from tests.kit import PATIENCE
+from tests.messages import LEGACY, MODERN, NEWEST, notification, request
 
 pytestmark = pytest.mark.anyio
 
-HANDSHAKE, MODERN = REVISIONS[:-1], REVISIONS[-1]
 TEXT = [{"type": "text", "text": "done"}]
 JSON_OR_EVENTS = "application/json, text/event-stream"
 
@@ -109,7 +108,7 @@ def refusal(status: int, body: str, kind: str | None = "application/json") -> Ha
         refusal(200, '{"jsonrpc": "2.0", "id": 1, "error": {"code": -32601}}'),
         refusal(200, '{"jsonrpc": "2.0", "id": 1, "result": {}}'),
         refusal(200, '{"jsonrpc": "2.0", "id": 1, "result": "hello"}'),
-        versions(HANDSHAKE[-1]),
+        versions(NEWEST),
         Incoming.gone,
     ],
 )
@@ -120,7 +119,7 @@ async def test_any_other_answer_and_silence_lead_to_the_handshake(
     legacy.on("server/discover")(answer)
     probe_timeout = 0.3 if answer is Incoming.gone else PATIENCE
     async with Client(legacy.url, probe_timeout=probe_timeout) as client:
-        assert client.revision == HANDSHAKE[-1]
+        assert client.revision == NEWEST
         assert (await client.call_tool("t")).text == "done"
 
 
@@ -611,7 +610,7 @@ def routed(modern: FakeSite) -> FakeSite:
     return modern
 
 
-@pytest.mark.parametrize("revision", [HANDSHAKE[-1], MODERN])
+@pytest.mark.parametrize("revision", [NEWEST, MODERN])
 @pytest.mark.parametrize(
     ("arguments", "header"),
     [
@@ -671,7 +670,7 @@ async def test_a_refusal_that_a_list_does_not_explain_is_raised(routed: FakeSite
 
 
 @pytest.mark.parametrize("session", [None, "s1"])
-@pytest.mark.parametrize("version", HANDSHAKE)
+@pytest.mark.parametrize("version", LEGACY)
 @pytest.mark.parametrize("wanted", ["2024-11-05", "2025-11-25"])
 async def test_everything_after_the_handshake_has_session_and_version(
     site: FakeSite, wanted: str, version: str, session: str | None
@@ -693,7 +692,7 @@ async def test_everything_after_the_handshake_has_session_and_version(
 
 async def test_what_is_sent_after_leaving_is_refused(legacy: FakeSite) -> None:
     """Such as the answer to a question that the server has put at the last moment."""
-    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+    async with Client(legacy.url, revision=NEWEST) as client:
         link = client.link
     with pytest.raises(ConnectionClosed, match="has left"):
         await link.send_text(b'{"jsonrpc":"2.0","id":"late","result":{}}')
@@ -711,7 +710,7 @@ async def test_leaving_does_not_wait_for_the_server(
             await incoming.stream()
         await incoming.gone()
 
-    async with Client(legacy.url, revision=HANDSHAKE[-1]):
+    async with Client(legacy.url, revision=NEWEST):
         began = time.monotonic()
     assert time.monotonic() - began < 2
     for each in legacy.of("GET") + legacy.of("DELETE"):
@@ -735,7 +734,7 @@ def lost(legacy: FakeSite) -> FakeSite:
 async def test_requests_wait_for_the_new_session(lost: FakeSite) -> None:
     """HTTPL-16: which a handshake without an id begins; a request is sent again."""
     arrived = threading.Event()
-    async with Client(lost.url, revision=HANDSHAKE[-1]) as client:
+    async with Client(lost.url, revision=NEWEST) as client:
         initialize = lost.legacy(session="s2").handler("initialize")
 
         @lost.on("initialize")
@@ -750,7 +749,7 @@ async def test_requests_wait_for_the_new_session(lost: FakeSite) -> None:
             await anyio.wait_all_tasks_blocked()
             arrived.set()
     assert "mcp-session-id" not in again.headers
-    assert again.params["protocolVersion"] == HANDSHAKE[-1]
+    assert again.params["protocolVersion"] == NEWEST
     calls = [(it.params["name"], it.headers["mcp-session-id"]) for it in lost.of("tools/call")]
     assert sorted(calls) == [("first", "s1"), ("first", "s2"), ("second", "s2")]
     notified = [it.headers["mcp-session-id"] for it in lost.of("notifications/initialized")]
@@ -759,7 +758,7 @@ async def test_requests_wait_for_the_new_session(lost: FakeSite) -> None:
 
 
 async def test_a_session_that_is_lost_again_is_an_error(lost: FakeSite) -> None:
-    async with Client(lost.url, revision=HANDSHAKE[-1]) as client:
+    async with Client(lost.url, revision=NEWEST) as client:
         with pytest.raises(ConnectionClosed, match="has forgotten the session"):
             await client.call_tool("t")
         assert len(lost.of("tools/call")) == 2
@@ -769,13 +768,13 @@ async def test_a_session_that_is_lost_again_is_an_error(lost: FakeSite) -> None:
             await client.call_tool("t")
         lost.legacy(session="s2")
         assert (await client.call_tool("t")).text == "done"
-        assert client.revision == HANDSHAKE[-1]
+        assert client.revision == NEWEST
 
 
 async def test_where_there_is_no_session_404_is_no_reason_for_a_handshake(site: FakeSite) -> None:
     site.legacy(session=None)
     site.on("tools/call")(lambda it: it.reply(404, b"gone", "text/plain"))
-    async with Client(site.url, revision=HANDSHAKE[-1]) as client:
+    async with Client(site.url, revision=NEWEST) as client:
         with pytest.raises(ConnectionClosed, match="404 Not Found: gone"):
             await client.call_tool("t")
     assert len(site.of("initialize")) == 1
@@ -811,7 +810,7 @@ async def test_the_server_may_ask_on_any_stream(legacy: FakeSite, where: str) ->
         await within(answered)
         await incoming.event(incoming.answer(content=TEXT))
 
-    async with Client(legacy.url, revision=HANDSHAKE[-1], roots=["file:///a"]) as client:
+    async with Client(legacy.url, revision=NEWEST, roots=["file:///a"]) as client:
         await client.call_tool("t")
     answer = legacy.of("answer")[0]
     assert answer.message == {
@@ -836,7 +835,7 @@ async def test_the_stream_of_the_server_is_opened_again(legacy: FakeSite) -> Non
     told: list[str] = []
     async with Client(
         legacy.url,
-        revision=HANDSHAKE[-1],
+        revision=NEWEST,
         on_notification=lambda method, params: told.append(method),
     ):
         again = await legacy.arrival("GET", 2)
@@ -852,7 +851,7 @@ async def test_a_server_needs_neither_a_stream_of_its_own_nor_an_end_of_sessions
 ) -> None:
     """HTTPL-8, HTTPL-17."""
     legacy.on("GET", "DELETE")(lambda it: it.reply(status))
-    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+    async with Client(legacy.url, revision=NEWEST) as client:
         assert (await client.call_tool("t")).text == "done"
     assert len(legacy.of("GET")) == 1
     assert legacy.methods()[-1] == "DELETE"
@@ -861,7 +860,7 @@ async def test_a_server_needs_neither_a_stream_of_its_own_nor_an_end_of_sessions
 async def test_a_timeout_sends_a_notification(legacy: FakeSite) -> None:
     """CANC-6: a response that is closed means nothing here."""
     legacy.on("tools/call")(lambda it: it.gone())
-    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+    async with Client(legacy.url, revision=NEWEST) as client:
         with pytest.raises(TimeoutError):
             await client.call_tool("t", timeout=0.5)
         told = await legacy.arrival("notifications/cancelled")
@@ -896,7 +895,7 @@ async def test_a_stream_is_taken_up_where_it_broke_off(
         await incoming.event(question.answer(content=TEXT), id="e3")
 
     told: list[Any] = []
-    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+    async with Client(legacy.url, revision=NEWEST) as client:
         result = await client.call_tool("t", on_progress=lambda now: told.append(now.progress))
     assert result.text == "done"
     assert told == [1, 2]
@@ -924,7 +923,7 @@ async def test_the_wait_that_the_server_wants_is_waited(legacy: FakeSite) -> Non
             await incoming.event(legacy.of("tools/call")[0].answer(content=TEXT))
         ended.append(time.monotonic())
 
-    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+    async with Client(legacy.url, revision=NEWEST) as client:
         assert (await client.call_tool("t")).text == "done"
     waits = [stop - start for start, stop in zip(ended, came, strict=False)]
     assert len(waits) == 3
@@ -963,7 +962,7 @@ async def test_a_stream_that_cannot_be_resumed_is_an_error(
     async def get(incoming: Incoming) -> None:
         await (answer if "last-event-id" in incoming.headers else refusal(405, ""))(incoming)
 
-    async with Client(broken.url, revision=HANDSHAKE[-1]) as client:
+    async with Client(broken.url, revision=NEWEST) as client:
         with pytest.raises(ConnectionClosed, match=said):
             await client.call_tool(tool)
     assert len(broken.of("tools/call")) == 1
@@ -999,7 +998,7 @@ async def test_a_stream_that_brings_nothing_but_ids_is_taken_up_less_and_less_of
     monkeypatch.setattr(http_client, "_MIN_BACK_OFF_S", 1)
     monkeypatch.setattr(anyio, "sleep", pause)
     async with (
-        Client(legacy.url, revision=HANDSHAKE[-1]) as client,
+        Client(legacy.url, revision=NEWEST) as client,
         anyio.create_task_group() as tg,
     ):
         if not own:
@@ -1029,7 +1028,7 @@ async def test_what_is_compressed_unasked_is_not_unpacked(
 
     monkeypatch.setattr(http_client.log, "warning", warning)
     legacy.on(where)(lambda it: it.reply(200, PACKED, kind, content_encoding="gzip"))
-    async with Client(legacy.url, revision=HANDSHAKE[-1]) as client:
+    async with Client(legacy.url, revision=NEWEST) as client:
         if where == "tools/call":
             with anyio.fail_after(PATIENCE), pytest.raises(ConnectionClosed, match=UNPACKED):
                 await client.call_tool("t")
@@ -1123,7 +1122,7 @@ async def test_a_path_that_looks_like_one_is_asked_first(host: FakeHost) -> None
     before = [each.method for each in old.site.seen if each.path == old.site.path]
     assert before == ["server/discover", "GET"]
     async with Client(host.site("/sse").legacy().url) as client:
-        assert client.revision == HANDSHAKE[-1]
+        assert client.revision == NEWEST
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1/messages", "http://[::1"])
@@ -1171,7 +1170,7 @@ async def test_the_session_ends_with_the_stream(host: FakeHost) -> None:
 async def test_headers_of_ones_own_are_sent_along(legacy: FakeSite) -> None:
     """What the protocol wants in them stays."""
     headers = {"Authorization": "Bearer x", "accept": "text/html"}
-    async with Client(legacy.url, revision=HANDSHAKE[-1], headers=headers):
+    async with Client(legacy.url, revision=NEWEST, headers=headers):
         pass
     assert legacy.methods()[-1] == "DELETE"
     assert {each.headers["authorization"] for each in legacy.seen} == {"Bearer x"}
@@ -1218,7 +1217,7 @@ async def test_an_http_client_may_fail_in_its_own_way(legacy: FakeSite, failing:
     transport = Mine()
     transport.fails = failing != "POST"
     async with httpx2.AsyncClient(transport=transport) as mine:
-        client = Client(legacy.url, revision=HANDSHAKE[-1], http_client=mine)
+        client = Client(legacy.url, revision=NEWEST, http_client=mine)
         async with client:
             assert (await client.call_tool("t")).text == "done"
             transport.fails = True
@@ -1270,7 +1269,7 @@ async def test_redirects_in_a_circle_end(site: FakeSite) -> None:
 
 
 @pytest.mark.parametrize("is_cancelled", [True, False])
-@pytest.mark.parametrize("revision", [MODERN, HANDSHAKE[-1]])
+@pytest.mark.parametrize("revision", [MODERN, NEWEST])
 async def test_leaving_ends_the_calls_that_run(
     site: FakeSite, revision: str, is_cancelled: bool
 ) -> None:

@@ -77,7 +77,6 @@ class HttpAuth(ABC):
         Raises:
             AuthorizationFailed: The client cannot get a token.
         """
-        del request, sent, status, answer
         return False
 
 

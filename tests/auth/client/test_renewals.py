@@ -20,7 +20,6 @@ from mcpkit.client.auth import (
     OAuth,
 )
 from tests.auth.client.world import (
-    PATIENCE,
     READ,
     SERVER,
     WRITE,
@@ -33,6 +32,7 @@ from tests.auth.client.world import (
     kept,
     log_in,
 )
+from tests.kit import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

@@ -31,7 +31,8 @@ from mcpkit.client.auth import storage as credentials_module
 from mcpkit.client.auth.storage import default_store
 from tests import warm
 from tests.auth.client.killed import SERVER, SIZES, credentials
-from tests.auth.client.world import PATIENCE, READ, User, World, call, kept
+from tests.auth.client.world import READ, User, World, call, kept
+from tests.kit import PATIENCE
 
 pytestmark = pytest.mark.anyio
 posix = pytest.mark.skipif(sys.platform == "win32", reason="has neither modes nor SIGKILL")

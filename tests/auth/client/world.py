@@ -26,9 +26,9 @@ from mcpkit import Client
 from mcpkit._utils.fetch import s256
 from mcpkit.client.auth import Credentials, HttpAuth, OAuth, TokenStore
 from tests.auth.browser import Browser, Page
+from tests.kit import PATIENCE
 from tests.uvicorns import listen, running
 
-PATIENCE: Final = 20.0
 READ, WRITE = "notes:read", "notes:write"
 RESOURCE: Final = "/.well-known/oauth-protected-resource"
 SERVER: Final = "/.well-known/oauth-authorization-server"
