@@ -87,12 +87,9 @@ class Entry(ABC):
         )
 
     async def check_allowed(self, arguments: Mapping[str, Any], context: Context[Any]) -> None:
-        """Ask the ``allow=`` predicate about a call with validated arguments.
+        """Raise `Forbidden` unless ``allow=`` permits a call with validated arguments.
 
         Like scopes, it applies to requests over HTTP and to the tasks that they start.
-
-        Raises:
-            Forbidden: The call is not allowed, or the caller is not authenticated.
         """
         request = context.request
         if self.allow is None or request.origin is None:
@@ -143,9 +140,8 @@ NO_APP: Final = Defaults()
 class CommonOptions(TypedDict, total=False):
     """The options that tools, resources and prompts share.
 
-    An option is declared here, or in a subclass for one kind of entry, and nowhere else: the
-    declaration is the keyword with its type and its documentation, and the value, unless None,
-    becomes the field of the same name of the entry. `entry_fields` has the exceptions.
+    An option is declared here or in a subclass, and nowhere else: its value, unless None, becomes
+    the field of the same name of the entry. `entry_fields` has the exceptions.
     """
 
     name: str | None
@@ -270,11 +266,7 @@ _MARK: Final = "__mcpkit_marks__"
 
 
 def decorated(add: Callable[..., object], fn: Any, *args: Any, **options: Any) -> Any:
-    """Apply a decorator that may be written with or without parentheses.
-
-    Calls `add` with the function, `args` and `options`. Returns the function itself, or a decorator
-    that returns it if `fn` is None.
-    """
+    """Call `add` with a function and return it, or return a decorator that does, without one."""
 
     def register(fn: Any) -> Any:
         add(fn, *args, **options)

@@ -164,12 +164,7 @@ _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 class Form(Generic[T]):
     """The fields of a form: the schema that each revision requests, and the value of an answer.
 
-    Args:
-        wanted: A model, dataclass or TypedDict with flat fields; a scalar type, Literal or Enum; a
-            list of choices, a mapping of choices to titles, or `Choices`; None for a confirmation.
-
-    Raises:
-        ElicitationError: A form cannot show one of the fields.
+    `wanted` is as for `Elicit`; raises `ElicitationError` if a form cannot show one of the fields.
     """
 
     __slots__ = ("_form", "_lone", "_properties", "_required")
@@ -204,11 +199,7 @@ class Form(Generic[T]):
             _check_field(name, field)
 
     def requested(self, revision: Revision) -> JsonSchema:
-        """Return the ``requestedSchema`` in the dialect of a revision (ELIC-11).
-
-        Raises:
-            ElicitationError: The revision cannot show a required field.
-        """
+        """Return the ``requestedSchema`` of a revision (ELIC-11); raises `ElicitationError`."""
         properties: dict[str, JsonSchema] = {}
         for name, field in self._properties.items():
             shown = _shown(field, revision)
@@ -225,11 +216,7 @@ class Form(Generic[T]):
         return schema
 
     def read(self, content: Mapping[str, Any] | None) -> Any:
-        """Return the value of an accepted answer.
-
-        Raises:
-            InvalidInputResponse: The answer does not match the form; the message says where.
-        """
+        """Return the value of an accepted answer; raises `InvalidInputResponse`."""
         if self._form is None:
             return None
         value: Any = content
@@ -321,8 +308,7 @@ class Elicit(InputRequest[Elicitation[T]]):
 
     Args:
         message: The question; for a parameter also a function of the handler's arguments.
-        schema: What to ask for: a model, dataclass or TypedDict with flat fields, a scalar type,
-            Literal, Enum, a list of choices, `Choices`, or None for a confirmation.
+        schema: As for `Context.elicit`.
         key, timeout: See `InputRequest`.
 
     Raises:

@@ -45,14 +45,7 @@ def needed_scopes(scopes: Iterable[str] | None, at: str) -> tuple[str, ...]:
 
 
 class Hierarchy:
-    """The scopes that imply others (AUTH-7).
-
-    Args:
-        implied: The scopes that each scope implies; those may imply others in turn.
-
-    Raises:
-        ValueError: Something in it is not a scope.
-    """
+    """The scopes that imply others, which may imply others in turn (AUTH-7)."""
 
     def __init__(self, implied: Mapping[str, Sequence[str]]) -> None:
         self._implied = {

@@ -139,11 +139,7 @@ def make_prompt(
     defaults: Defaults = NO_APP,
     **options: Unpack[PromptOptions],
 ) -> Prompt:
-    """Return a prompt that calls a function.
-
-    Raises:
-        RegistrationError: The function or an option cannot be served; the message has the fix.
-    """
+    """Return a prompt that calls a function; raises `RegistrationError`."""
     signature = inspect_handler(fn)
     fields = entry_fields(Prompt, PromptOptions, signature, options, prefix, defaults)
     arguments = Arguments(signature)

@@ -70,16 +70,7 @@ class Readable(Entry):
     async def read(
         self, uri: str, variables: Mapping[str, Any], context: Context[Any]
     ) -> ResourceResult:
-        """Call the function.
-
-        Args:
-            uri: The URI, as the client sent it.
-            variables: The values of the template's variables in the URI.
-            context: The context of the request.
-
-        Raises:
-            ResourceNotFound: There is nothing at this URI.
-        """
+        """Call the function; raises `ResourceNotFound` if there is nothing at this URI."""
         value = await self.plan.run(await self._admitted(uri, variables, context), context)
         if isinstance(value, ResourceResult):
             return value
@@ -246,9 +237,6 @@ def make_resource(
     """Return a resource that calls a function, or a resource template if the URI has variables.
 
     Without a URI it is ``resource://`` with the name of the function and its arguments as segments.
-
-    Raises:
-        RegistrationError: The function, the URI or an option cannot be served.
     """
     signature = inspect_handler(fn)
     at = signature.place

@@ -41,11 +41,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Tool(Entry):
-    """A function that a model may call.
-
-    Raises:
-        RegistrationError: Hosts do not accept the name.
-    """
+    """A function that a model may call."""
 
     listing = "tools"
 
@@ -76,9 +72,7 @@ class Tool(Entry):
     async def call(self, arguments: dict[str, Any], context: Context[Any]) -> Rendered:
         """Validate the arguments, call the function, and render its result.
 
-        Raises:
-            InvalidArguments: The arguments do not match the signature.
-            OutputMismatch: The returned value does not match the return annotation.
+        Raises `InvalidArguments` and `OutputMismatch` for values that do not fit the signature.
         """
         values = self.accepts.validate(arguments)
         if self.allow is not None and context.backend.task is None:
@@ -163,11 +157,7 @@ def make_tool(
     defaults: Defaults = NO_APP,
     **options: Unpack[ToolOptions],
 ) -> Tool:
-    """Return a tool that calls a function.
-
-    Raises:
-        RegistrationError: The function or an option cannot be served; the message has the fix.
-    """
+    """Return a tool that calls a function; raises `RegistrationError`."""
     given = options.get("input_schema")
     signature = inspect_handler(fn, allows_open=given is not None)
     fields = entry_fields(Tool, ToolOptions, signature, options, prefix, defaults)

@@ -186,11 +186,10 @@ class _StoredStep(NamedTuple):
 
 
 class StepMemory:
-    """Results of steps by call, so that a request sent twice does not repeat a side effect.
+    """Results of steps by call: a request that is sent twice does not repeat a side effect.
 
-    The sealed state carries the results of finished rounds; the memory also has those of rounds
-    whose response never arrived. It is bounded to `limit` steps with `max_bytes` of JSON: an owner
-    that exceeds its `share` of both loses its own oldest results, and never those of others.
+    Unlike the sealed state, it has the results of rounds whose response never arrived. An owner
+    that exceeds its `share` of the limits loses its own oldest results, never those of others.
     """
 
     def __init__(
@@ -222,10 +221,7 @@ class StepMemory:
         owner: str = ANONYMOUS,
         lifetime: float = math.inf,
     ) -> None:
-        """Store the result of a step that was started; without one it failed, and may run again.
-
-        It can be needed for `lifetime` seconds, and counts towards the share of its owner.
-        """
+        """Store the result of a step for some seconds; without one it failed, and may run again."""
         step = (call, key)
         if result is not UNSET:
             self._store(step, _StoredStep(to_json(result), owner, time.monotonic() + lifetime))

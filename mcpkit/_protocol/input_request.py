@@ -40,11 +40,7 @@ class InputRequest(InputMarker, Generic[T]):
         self.timeout = timeout
 
     def params(self, revision: Revision) -> dict[str, Any]:
-        """Return the ``params``.
-
-        Raises:
-            ElicitationError: The revision cannot carry the request.
-        """
+        """Return the ``params``; raises `ElicitationError` if the revision has no such request."""
         raise NotImplementedError
 
     def required_capabilities(self, revision: Revision) -> dict[str, Any]:
