@@ -9,6 +9,8 @@ import sys
 import types
 import typing
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import chain
 from typing import Any, Final, Generic, Protocol, cast
 
 from typing_extensions import TypeAliasType, get_type_hints
@@ -155,19 +157,16 @@ def _typing_only_import(fn: Callable[..., Any], wanted: str) -> Any:
         tree = ast.parse(inspect.getsource(cast("types.ModuleType", module)))
     except (OSError, TypeError, SyntaxError):
         return UNSET
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.If) or not ast.unparse(node.test).endswith("TYPE_CHECKING"):
+    tests = [node for node in ast.walk(tree) if isinstance(node, ast.If)]
+    blocks = [each.body for each in tests if ast.unparse(each.test).endswith("TYPE_CHECKING")]
+    for statement in chain.from_iterable(blocks):
+        if not isinstance(statement, (ast.Import, ast.ImportFrom)):
             continue
-        for statement in node.body:
-            if not isinstance(statement, (ast.Import, ast.ImportFrom)):
-                continue
-            if wanted in [each.asname or each.name.partition(".")[0] for each in statement.names]:
-                scope = {key: vars(module).get(key) for key in ("__name__", "__package__")}
-                try:
-                    exec(compile(ast.Module([statement], []), "<import>", "exec"), scope)
-                except (ImportError, AttributeError):
-                    return UNSET
-                return scope[wanted]
+        if wanted in [each.asname or each.name.partition(".")[0] for each in statement.names]:
+            scope = {key: vars(module).get(key) for key in ("__name__", "__package__")}
+            with suppress(ImportError, AttributeError):
+                exec(compile(ast.Module([statement], []), "<import>", "exec"), scope)
+            return scope.get(wanted, UNSET)
     return UNSET
 
 

@@ -181,9 +181,8 @@ class Output:
         blocks = [] if is_empty else blocks_of(content, self._converters)
         if not blocks and structured is not None:
             blocks = [TextContent(readable(structured))]
-        is_object = self.is_object
-        if self.schema is None:
-            is_object = structured is None or structured[:1] == b"{"
+        has_object = structured is None or structured[:1] == b"{"
+        is_object = has_object if self.schema is None else self.is_object
         return Rendered(blocks, structured, value.is_error, value.meta, is_object, self.is_raw)
 
     def _json_of(self, value: Any) -> bytes:

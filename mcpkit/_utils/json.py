@@ -72,8 +72,8 @@ _DIGITS: Final = bytes(b"0"[0] if chr(each).isdecimal() else b" "[0] for each in
 def count_values(text: bytes, most: int) -> int:
     """Return the number of values in a JSON text, or a number above `most` if it has more.
 
-    Members of arrays and objects are values, and so is the text as a whole; names of members are
-    not. In a text that is not JSON, the values before the first mistake are counted.
+    Names of members do not count. Of a text that is not JSON, at least the values before the first
+    mistake do.
     """
     plain = _without_escapes(text)
     if plain.count(b'"') > 4 * most:
@@ -98,11 +98,7 @@ def excess_of(text: bytes, most: int) -> str:
 
 
 def excess_of_digits(text: bytes) -> str:
-    """Return which limit on digits a JSON text of more than 64 KiB exceeds, in words.
-
-    In a shorter text, parsing the longest numbers that Python accepts (4,300 digits) takes at most
-    two milliseconds.
-    """
+    """Return which limit on digits a JSON text exceeds, in words; short ones are parsed in 2 ms."""
     if len(text) < _LARGE or not _long_numbers(text):
         return ""
     return _long_numbers(b" ".join(_without_escapes(text).split(b'"')[::2]))

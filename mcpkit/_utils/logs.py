@@ -58,7 +58,10 @@ class _Formatter(logging.Formatter):
 
 def _make_harmless(record: logging.LogRecord) -> bool:
     if isinstance(record.args, tuple):
-        record.args = tuple(map(_harmless, record.args))
+        is_text = (str, BaseException)
+        record.args = tuple(
+            [single_line(x, _MAX_ARGUMENT) if isinstance(x, is_text) else x for x in record.args]
+        )
     if record.exc_info and record.exc_info[1] is not None:
         written = logging.Formatter().formatException(record.exc_info)
         debugging = logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
@@ -67,12 +70,6 @@ def _make_harmless(record: logging.LogRecord) -> bool:
             # Formatters use this text instead of formatting the exception again.
             record.exc_text = harmless
     return True
-
-
-def _harmless(argument: object) -> object:
-    if isinstance(argument, (str, BaseException)):
-        return single_line(argument, _MAX_ARGUMENT)
-    return argument
 
 
 _OURS: Final = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
