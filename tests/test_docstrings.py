@@ -145,17 +145,13 @@ class TestDescriptions:
     def test_are_prose_as_it_is(self, text: str) -> None:
         assert parse_docstring(text) == plain(text)
 
-    def test_have_a_section_right_below_the_summary(self) -> None:
-        docs = parse_docstring("Book.\nArgs:\n    a: An a.")
-        assert (docs.description, docs.parameters) == ("Book.", {"a": "An a."})
-
     @pytest.mark.parametrize(
         "text",
         ["Args:\n    a: An a.", "Parameters\n----------\na : int\n    An a.", ":param a: An a."],
     )
-    def test_may_be_missing(self, text: str) -> None:
-        docs = parse_docstring(text)
-        assert (docs.description, docs.parameters) == (None, {"a": "An a."})
+    def test_may_be_missing_or_right_above_a_section(self, text: str) -> None:
+        assert parse_docstring(text) == Docs((), {"a": "An a."})
+        assert parse_docstring(f"Book.\n{text}") == Docs((Part("Book."),), {"a": "An a."})
 
     @pytest.mark.parametrize("said", ["{name}:", "{name} (int):", "{name} :", ":param {name}:"])
     def test_may_name_a_parameter_and_say_nothing_of_it(self, said: str) -> None:
@@ -164,9 +160,8 @@ class TestDescriptions:
         docs = parse_docstring(f"Do.\n\n{heading}{named}\n", {"empty", "last"})
         assert docs.parameters == {}
 
-    @pytest.mark.parametrize("text", ["", "   \n  "])
-    def test_of_nothing_at_all(self, text: str) -> None:
-        assert parse_docstring(text) == Docs((), {})
+    def test_of_nothing_at_all(self) -> None:
+        assert parse_docstring("") == parse_docstring("   \n  ") == Docs((), {})
 
 
 class TestParameters:
@@ -197,17 +192,14 @@ class TestParameters:
             *("x :An x.", "x:\n        An x.", "x (int,\n", "**x**: An x."),
         ],
     )
-    def test_ways_to_write_an_item(self, item: str) -> None:
-        text = f"Book.\n\nArgs:\n    {item}"
+    @pytest.mark.parametrize("title", ["Args", "Arguments", "Parameters", "Params", "args", "ARGS"])
+    def test_ways_to_write_an_item(self, item: str, title: str) -> None:
+        text = f"Book.\n\n{title}:\n    {item}"
         found = parse_docstring(text, ["x"])
         if item.endswith("\n"):  # a bracket that is never closed
             assert "x (int," in (found.description or "")
         else:
             assert found.parameters == {"x": "An x."}
-
-    def test_titles(self) -> None:
-        for title in ("Args", "Arguments", "Parameters", "Params", "args", "ARGS"):
-            assert parameter(f"Book.\n\n{title}:\n    x: An x.") == "An x."
 
     LISTS: Final = (
         ("An x:\n  - a: one,\n    or so\n  - b: two", "An x:\n- a: one,\n  or so\n- b: two"),

@@ -50,17 +50,13 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_variables_are_parameters(environment: pytest.MonkeyPatch) -> None:
+def test_variables_are_parameters_that_no_client_sees(environment: pytest.MonkeyPatch) -> None:
+    """SEC-13: they are in no schema, and no client sends them."""
     with TestClient(make_app()) as client:
         assert client.call_tool("show", {"text": "hi"}).text == "hi connected to db://x 5"
         environment.setenv("TEST_SIZE", "7")
         assert client.call_tool("show", {"text": "hi"}).text == "hi connected to db://x 7"
         assert getattr(client.read_resource("env://one")[0], "text", None) == str(len(SECRET))
-
-
-def test_they_are_in_no_schema_and_no_client_sends_them(environment: pytest.MonkeyPatch) -> None:
-    """SEC-13."""
-    with TestClient(make_app()) as client:
         [tool] = client.list_tools()
         assert list(tool.raw["inputSchema"]["properties"]) == ["text"]
         listed = f"{tool.raw} {[each.raw for each in client.list_prompts()]}"

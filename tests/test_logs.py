@@ -14,6 +14,7 @@ import pytest
 from mcpkit._utils import logs
 from mcpkit._utils.logs import get_logger
 from tests.cli.commands import mcpkit
+from tests.messages import announced, called, meta, notification
 
 FORGED = "x\r\nERROR mcpkit: forged \x1b[2J\u202e"
 SHOWN = r"x ERROR mcpkit: forged \x1b[2J\u202e"
@@ -100,17 +101,11 @@ async def fail(text: str) -> str:
 
 def test_a_server_shows_no_forged_line(tmp_path: Path) -> None:
     (tmp_path / "loud.py").write_text(SERVER)
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    params = {"name": "fail", "arguments": {"text": FORGED}, "_meta": meta}
     sent = [
-        {"method": f"notifications/{FORGED}", "params": {"_meta": meta}},
-        {"method": "tools/call", "id": "i" * 1000, "params": params},
+        notification(f"notifications/{FORGED}", _meta=meta()),
+        announced("i" * 1000, "tools/call", **called("fail", {"text": FORGED})),
     ]
-    lines = b"".join(json.dumps({"jsonrpc": "2.0", **each}).encode() + b"\n" for each in sent)
+    lines = b"".join(json.dumps(each).encode() + b"\n" for each in sent)
     ended = mcpkit("run", "loud.py", "--debug", input=lines, cwd=tmp_path)
     assert ended.code == 0
     assert f"DEBUG mcpkit: not served: Unknown notification: notifications/{SHOWN}" in ended.stderr

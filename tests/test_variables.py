@@ -39,11 +39,7 @@ HARMLESS = {
 
 
 def reading(names: Any = (), paths: Any = ()) -> MCPKit[None]:
-    """An app that reads what it is asked for.
-
-    Args:
-        names, paths: The variables of its templates that are not checked.
-    """
+    """An app with templates, and the variables of them that are not checked."""
     app = MCPKit("variables")
 
     @app.resource("notes://{name}", unchecked=names)
@@ -69,9 +65,10 @@ async def read(app: MCPKit[None], uri: str) -> str:
 
 @pytest.mark.parametrize("value", MISLEADING.values(), ids=list(MISLEADING))
 @pytest.mark.parametrize("uri", ["notes://", "tree://"])
-async def test_they_name_nothing(uri: str, value: str) -> None:
+async def test_they_name_nothing_unless_the_author_allows_it(uri: str, value: str) -> None:
     with pytest.raises(ProtocolError, match="Resource not found"):
         await read(reading(), uri + value)
+    assert (await read(reading(["name"], ["path"]), uri + value)).startswith("<")
 
 
 @pytest.mark.parametrize("value", HARMLESS.values(), ids=list(HARMLESS))
@@ -79,17 +76,9 @@ async def test_others_do(value: str) -> None:
     assert (await read(reading(), "notes://" + value)).startswith("<")
 
 
-@pytest.mark.parametrize("value", MISLEADING.values(), ids=list(MISLEADING))
-async def test_they_are_handed_over_where_the_author_says_so(value: str) -> None:
-    assert (await read(reading(names=["name"]), "notes://" + value)).startswith("<")
-
-
-async def test_a_plain_slash_makes_an_absolute_path_as_well() -> None:
+async def test_raw_slashes_and_each_of_several_parts_count() -> None:
     with pytest.raises(ProtocolError, match="absolute path"):
         await read(reading(), "tree:///etc/passwd")
-
-
-async def test_each_of_several_parts_is_looked_at() -> None:
     assert await read(reading(), "parts://x/a/b") == "a|b"
     with pytest.raises(ProtocolError, match="leads out of a directory"):
         await read(reading(), "parts://x/a/..")
