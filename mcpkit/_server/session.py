@@ -30,7 +30,7 @@ from mcpkit._protocol.connection import (
     Response,
 )
 from mcpkit._protocol.messages import Encoded, Id, notification_text, parse
-from mcpkit._protocol.revisions import ClientProfile, Notice, Revision
+from mcpkit._protocol.revisions import Notice
 from mcpkit._server.channel import Channel, SessionState, do_nothing
 from mcpkit._server.encoding import encode_result
 from mcpkit._server.run import ABANDONED, Failed, Outcome, Run, RunHost
@@ -88,7 +88,7 @@ class Session(RunHost):
         self.on_writable: Callable[[], None] = do_nothing
         self._channel = channel
         self._loop = loop
-        self._connection = connection or Connection()
+        self.connection = connection or Connection()
         self.threads = threads or Threads(loop, server.settings.limits.max_threads)
         self._handlers = server.handlers()
         self._max_running = server.settings.limits.max_in_flight
@@ -115,7 +115,7 @@ class Session(RunHost):
         try:
             message = parse(text)
         except ProtocolError as error:
-            self.act_on(self._connection.reject(error))
+            self.act_on(self.connection.reject(error))
             return
         self._size = len(text)
         self.take(message)
@@ -124,14 +124,10 @@ class Session(RunHost):
     def take(self, message: Any, origin: RequestSource | None = None) -> None:
         """Take one message that was parsed already, and its source; see `receive`."""
         if message.__class__ is dict:
-            self.act_on(self._connection.take_one(message, origin), origin)
+            self.act_on(self.connection.take_one(message, origin), origin)
         else:
-            for event in self._connection.take(message, origin):
+            for event in self.connection.take(message, origin):
                 self.act_on(event, origin)
-
-    def read(self, message: dict[str, Any], origin: RequestSource | None = None) -> Event:
-        """Return the meaning of one message, for a check before `act_on` serves it."""
-        return self._connection.take_one(message, origin)
 
     def act_on(self, event: Event, origin: RequestSource | None = None) -> None:
         """Act on one message: start a request, or note an event."""
@@ -182,7 +178,7 @@ class Session(RunHost):
     def refuse(self, error: ProtocolError) -> None:
         """Send an error response for a message that could not be read."""
         log.warning("rejected a message: %s", error)
-        self.act_on(self._connection.reject(error))
+        self.act_on(self.connection.reject(error))
 
     @property
     def is_full(self) -> bool:
@@ -219,11 +215,6 @@ class Session(RunHost):
         )
 
     @property
-    def is_unused(self) -> bool:
-        """True if the requests that it has served left no state."""
-        return not (self._running or self._waiting or self.has_state)
-
-    @property
     def state(self) -> SessionState:
         """The part of its state that another session object can restore."""
         level = LOG_LEVELS[self._log_rank]
@@ -244,16 +235,6 @@ class Session(RunHost):
         """True once the session ends."""
         return self._closing
 
-    @property
-    def revision(self) -> Revision | None:
-        """The negotiated revision; None before the handshake."""
-        return self._connection.revision
-
-    @property
-    def client(self) -> ClientProfile:
-        """The client's name and capabilities, as it declared them in the handshake."""
-        return self._connection.client
-
     def awaits(self, answer: Id) -> bool:
         """Return True if the request to the client with this id waits for its response."""
         return self._pending is not None and answer in self._pending
@@ -263,7 +244,7 @@ class Session(RunHost):
         # Most sessions never send a request.
         if self._pending is None:
             self._pending = PendingRequests(
-                self._connection,
+                self.connection,
                 self._channel.send,
                 self._channel.wait_for_client,
                 self.server.settings.ask_timeout,
@@ -340,26 +321,26 @@ class Session(RunHost):
             self._abandon(request)
         elif outcome is None:
             pass  # it is answered later
-        elif self._connection.is_in_flight(request):
+        elif self.connection.is_in_flight(request):
             used_input = run.asker is not None and run.asker.used_input
             try:
                 text = encode_result(self.server, request, outcome, private=used_input)
             except Exception as error:  # the value holds what JSON cannot carry
                 self._fail(request, run.failed(error).error)
             else:
-                self._channel.answer(request, self._connection.send_result(request, text))
+                self._channel.answer(request, self.connection.send_result(request, text))
         if self._running.pop(request, None) is not None:
             self.start_waiting()
         # Else the run ended in its first step, and was never counted.
 
     def cancel(self, request: Request) -> None:
         """Cancel a request; nothing more is sent for it (CANC-1, CANC-4)."""
-        self._channel.answer(request, self._connection.forget(request))
+        self._channel.answer(request, self.connection.forget(request))
         self._stop(request)
 
     def requests_in(self, origin: RequestSource) -> list[Request]:
         """Return the requests of one source that are not answered yet."""
-        return [each for each in self._connection.requests() if each.origin is origin]
+        return [each for each in self.connection.requests() if each.origin is origin]
 
     def end(self, request: Request, error: ProtocolError) -> None:
         """Cancel a request, and answer it with an error."""
@@ -376,12 +357,12 @@ class Session(RunHost):
             self._waits_no_more(request)
 
     def _fail(self, request: Request, error: ProtocolError) -> None:
-        if self._connection.is_in_flight(request):
-            self._channel.answer(request, self._connection.send_error(request, error), error)
+        if self.connection.is_in_flight(request):
+            self._channel.answer(request, self.connection.send_error(request, error), error)
 
     def _abandon(self, request: Request) -> None:
-        if self._connection.is_in_flight(request):
-            self._channel.answer(request, self._connection.forget(request))
+        if self.connection.is_in_flight(request):
+            self._channel.answer(request, self.connection.forget(request))
 
     # --- state of a session with a handshake ------------------------------------------------------
 
@@ -396,9 +377,9 @@ class Session(RunHost):
         """End every stream of changes (SUB-6), if `announce` with a notification too (SUB-7)."""
         if self._subscriptions is not None:
             for request, tag in self._subscriptions.end_listens(announce=announce):
-                if self._connection.is_in_flight(request):
+                if self.connection.is_in_flight(request):
                     text = encode_result(self.server, request, Encoded(b"", tag))
-                    self._channel.answer(request, self._connection.send_result(request, text))
+                    self._channel.answer(request, self.connection.send_result(request, text))
 
     @property
     def subscriptions(self) -> Subscriptions:
@@ -406,7 +387,7 @@ class Session(RunHost):
         # Most sessions never subscribe.
         if self._subscriptions is None:
             self._subscriptions = Subscriptions(
-                self.server, self._connection, self._loop, self._notify, self._channel.reserve
+                self.server, self.connection, self._loop, self._notify, self._channel.reserve
             )
         return self._subscriptions
 
@@ -442,10 +423,10 @@ class Session(RunHost):
     async def _read_roots(self) -> None:
         # A client may report changes faster than it answers; those that arrive meanwhile are one.
         try:
-            while self._roots_changed and (revision := self._connection.revision) is not None:
+            while self._roots_changed and (revision := self.connection.revision) is not None:
                 self._roots_changed = False
                 try:
-                    roots = await self._requests.ask(Roots(), revision, self._connection.client)
+                    roots = await self._requests.ask(Roots(), revision, self.connection.client)
                 except Exception:
                     log.exception("the changed roots could not be read")
                     continue
@@ -480,7 +461,7 @@ class Session(RunHost):
                 if self._takes_more(request):
                     self._channel.send(text, request)
             elif not self._closing:
-                live = request if self._connection.is_in_flight(request) else None
+                live = request if self.connection.is_in_flight(request) else None
                 self._channel.send(text, live)
 
         if not self._loop.on_loop():
@@ -492,7 +473,7 @@ class Session(RunHost):
 
     def _takes_more(self, request: Request) -> bool:
         """Return True if the request is not over and the client keeps up with its messages."""
-        if not self._connection.is_in_flight(request):
+        if not self.connection.is_in_flight(request):
             return False  # PROG-3, CANC-4
         if not self._channel.is_congested(request):
             return True

@@ -56,7 +56,6 @@ class LeaseEngine:
     """Claims due tasks from the store, and renews the leases of those that run.
 
     Args:
-        store: Has the tasks.
         settings: How many tasks run at once, and how long a lease is.
         reached: Called with None when the store answered, or with its error.
         swept: Called after expired tasks were deleted.
@@ -64,12 +63,10 @@ class LeaseEngine:
 
     def __init__(
         self,
-        store: TaskStore,
         settings: TaskSettings,
         reached: Callable[[StoreUnavailable | None], object],
         swept: Callable[[], Awaitable[object]],
     ) -> None:
-        self._store = store
         self._settings = settings
         self._reached = reached
         self._swept = swept
@@ -102,23 +99,23 @@ class LeaseEngine:
         if was_full:
             self._wake.set()
 
-    async def serve(self, run: Callable[[Task], RunningTask]) -> None:
-        """Run due tasks, until it is closed."""
+    async def serve(self, store: TaskStore, run: Callable[[Task], RunningTask]) -> None:
+        """Run the due tasks of a store, until it is closed."""
         self._served = anyio.Event()
         # In a store of this process, only a lease that runs out makes a task due unnoticed.
-        longest = POLL_S if self._store.is_shared else self._settings.lease
+        longest = POLL_S if store.is_shared else self._settings.lease
         try:
             while not self._is_closing:
                 self._wake = anyio.Event()
                 room = self._settings.max_running - len(self._running)
                 wait = longest
                 try:
-                    due = await claim(self._store, room, self._settings.lease) if room > 0 else ()
+                    due = await claim(store, room, self._settings.lease) if room > 0 else ()
                     self._reached(None)
                     for task in due:
                         if self._is_closing:
                             number = task.attempt
-                            await self._store.change(
+                            await store.change(
                                 task.id, lambda task, _, number=number: record.release(task, number)
                             )
                         else:
@@ -136,7 +133,7 @@ class LeaseEngine:
         finally:
             self._served.set()
 
-    async def keep(self) -> None:
+    async def keep(self, store: TaskStore) -> None:
         """Renew leases and delete expired tasks, until cancelled."""
         lease = self._settings.lease
         swept = reached = monotonic()
@@ -148,11 +145,11 @@ class LeaseEngine:
             kept: set[tuple[str, int]] = set()
             try:
                 if running:
-                    kept.update(await keep(self._store, [*running], lease))
+                    kept.update(await keep(store, [*running], lease))
                 reached = asked
                 if asked - swept > _SWEEP_S:
                     swept = asked
-                    await self._store.sweep()
+                    await store.sweep()
                     await self._swept()
             except Exception as error:
                 if isinstance(error, StoreUnavailable):

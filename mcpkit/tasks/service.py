@@ -125,7 +125,9 @@ class TaskService:
         self._opened: anyio.Event | None = None
         """Set when the store is open, or cannot be opened; None if it is not being opened."""
         self._open_error: Exception | None = None
-        self._engine: LeaseEngine | None = None
+        self._engine = LeaseEngine(
+            settings, self._note_reached, lambda: self._read_again([*self._listeners])
+        )
         self._cancel: list[Callable[[], object]] = []
         self._listeners: dict[str, list[TaskListener]] = {}
         """The listeners of each task, as often as they follow it."""
@@ -181,11 +183,8 @@ class TaskService:
         else:
             self._store = store
             self._note_reached(None)
-            engine = self._engine = LeaseEngine(
-                *(store, self.settings, self._note_reached),
-                lambda: self._read_again([*self._listeners]),
-            )
-            for work in (engine.serve(self._run_task), engine.keep(), self._refresh()):
+            engine = self._engine
+            for work in (engine.serve(store, self._run_task), engine.keep(store), self._refresh()):
                 self._cancel.append(self.loop.start(work))
         finally:
             self._opened = None
@@ -196,13 +195,12 @@ class TaskService:
         if self.is_closing:
             return
         with anyio.CancelScope(shield=True):
-            if self._engine is not None and grace > 0:
+            if grace > 0:
                 await self._engine.finish(grace)
             self.is_closing = True
             if self._opened is not None:
                 await self._opened.wait()
-            if self._engine is not None:
-                await self._engine.aclose()
+            await self._engine.aclose()
             for cancel in self._cancel:
                 cancel()
             if self._store is not None:
@@ -287,8 +285,7 @@ class TaskService:
                     if not await store.sweep():  # expired tasks count until then
                         error = InternalError("Too many tasks are unfinished; try again later")
                         raise error from None
-        if self._engine is not None:
-            self._engine.due()
+        self._engine.due()
         return task
 
     async def get(self, id: str, owner: str, *, polled: bool = False) -> Task:
@@ -395,10 +392,9 @@ class TaskService:
 
     def publish(self, task: Task) -> None:
         """Notify the engine, and the listeners of a task, that it has changed."""
-        if self._engine is not None:
-            self._engine.stop(task)
-            if task.due is not None and task.worker is None:
-                self._engine.due()
+        self._engine.stop(task)
+        if task.due is not None and task.worker is None:
+            self._engine.due()
         listeners = self._listeners.get(task.id)
         if listeners and _is_news(task, self._notified.get(task.id)):
             self._notified[task.id] = task
@@ -417,15 +413,14 @@ class TaskService:
         self.loop.soon(lambda: self._changed_elsewhere(id))
 
     def _changed_elsewhere(self, id: str | None) -> None:
-        if self._engine is not None:
-            self._engine.due()
+        self._engine.due()
         known = self._known()
         if known if id is None else id in known:
             self._changed.set()
 
     def _known(self) -> Collection[str]:
         """Return the tasks that have listeners, or run, in this process."""
-        return {*self._listeners, *(self._engine.ids if self._engine is not None else ())}
+        return {*self._listeners, *self._engine.ids}
 
     async def _refresh(self) -> None:
         """Read the tasks that other processes change, until cancelled."""
@@ -457,8 +452,7 @@ class TaskService:
 
     def ended(self, running: RunningTask) -> None:
         """Note that the run of a task has ended."""
-        if self._engine is not None:
-            self._engine.ended(running)
+        self._engine.ended(running)
 
 
 def _is_news(task: Task, known: Task | None) -> bool:

@@ -128,9 +128,9 @@ class LegacySessions:
         session = new_session(self._open_requests, CHANNEL)
         exchange = Exchange(http, session, self._open_requests, 1, modern=False)
         session.take(message, exchange)
-        revision = session.revision
+        revision = session.connection.revision
         if revision is not None and exchange.error is None and exchange.status == 200:
-            token = self._ids.mint(revision, session.client, principal_id(http))
+            token = self._ids.mint(revision, session.connection.client, principal_id(http))
             exchange.headers = ((b"mcp-session-id", token.encode("ascii")),)
         return exchange
 

@@ -36,7 +36,7 @@ class ModernRequests:
             session = stateless_session(open_requests)
         wants_answer = "id" in message
         exchange = Exchange(http, session, open_requests, 1 if wants_answer else 0, modern=True)
-        event = session.read(message, exchange)
+        event = session.connection.take_one(message, exchange)
         if type(event) is not Request:
             check_repeated(http.raw, message, self._registry)
         else:
@@ -48,6 +48,6 @@ class ModernRequests:
                 exchange.end_on_expiry(partial(session.end_listens, announce=False))
                 exchange.on_close(session.stop_notifying)
         session.act_on(event, exchange)
-        if wants_answer and exchange.done and session.is_unused:
+        if wants_answer and exchange.done and not (session.busy or session.has_state):
             self._idle_session = session
         return exchange
