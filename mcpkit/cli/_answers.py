@@ -385,15 +385,15 @@ class Field:
     def checked(self, value: Any) -> Any:
         """Return a value, or raise a ValueError that names the valid ones."""
         wanted, end = _KINDS[self._kind]
-        least, most = (number_or_none(self._schema.get(f"{each}{end}")) for each in ("min", "max"))
+        minimum, maximum = map(number_or_none, map(self._schema.get, (f"min{end}", f"max{end}")))
         is_valid = isinstance(value, wanted) and isinstance(value, bool) is (wanted is bool)
         if is_valid and wanted is not bool:
             size: float = value if isinstance(value, (int, float)) else len(value)
             values = [each for each, _ in self.choices]
             items: list[Any] = value if is_array(value) else [value]
             is_valid = (
-                (least is None or size >= least)
-                and (most is None or size <= most)
+                (minimum is None or size >= minimum)
+                and (maximum is None or size <= maximum)
                 and (not values or all(each in values for each in items))
                 and (not self._pattern or re.fullmatch(self._pattern, str(value)) is not None)
             )

@@ -46,16 +46,16 @@ def parse_assignment(word: str) -> Assignment:
     return Assignment(word, name, text, is_json)
 
 
-def _read(word: str, place: str) -> str:
-    if not place:
+def _read(word: str, path: str) -> str:
+    if not path:
         fail(f"{word}: name a file after the @; for the value '@', write key:='\"@\"'")
     try:
-        data = sys.stdin.buffer.read() if place == "-" else Path(place).expanduser().read_bytes()
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).expanduser().read_bytes()
         return data.decode("utf-8-sig")
     except OSError as error:
-        fail(f"{word}: {place} cannot be read: {error.strerror or error}")
+        fail(f"{word}: {path} cannot be read: {error.strerror or error}")
     except UnicodeDecodeError:
-        fail(f"{word}: {place} is not UTF-8 text")
+        fail(f"{word}: {path} is not UTF-8 text")
 
 
 def _json(word: str, text: str) -> Any:

@@ -46,25 +46,25 @@ def is_python(target: str) -> bool:
     """Return True if `mcpkit run` serves a target: a file or module, not a command or URL."""
     if is_url(target):
         return False
-    place, _ = split(target)
-    if place.endswith(".py"):
+    source, _ = split(target)
+    if source.endswith(".py"):
         return names_file(target)
-    if not all(part.isidentifier() for part in place.split(".")) or shutil.which(place):
+    if not all(part.isidentifier() for part in source.split(".")) or shutil.which(source):
         return False
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        return find_spec(place) is not None
+        return find_spec(source) is not None
     except (ImportError, ValueError):  # in its parent, which `mcpkit run` reports
-        return find_spec(place.partition(".")[0]) is not None
+        return find_spec(source.partition(".")[0]) is not None
 
 
 def command_for(target: str) -> list[str]:
     """Return the command that serves a target, other than a URL, on stdio."""
     if is_python(target):
-        place, _ = split(target)
-        if place.endswith(".py") and not Path(place).is_file():
-            fail(f"there is no file {place}")
+        source, _ = split(target)
+        if source.endswith(".py") and not Path(source).is_file():
+            fail(f"there is no file {source}")
         return run_command(target)
     return command_line(target, f"{target!r} is not a file, module, command or URL")
 

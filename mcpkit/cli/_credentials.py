@@ -75,17 +75,17 @@ class StoredLogin(OAuth):
         self, request: HttpRequest, sent: Mapping[str, str], status: int, answer: ResponseHeaders
     ) -> bool:
         """Get another token without a login, or raise an error that names the command to log in."""
-        place = server_key(request.server)
+        url = server_key(request.server)
         challenge = read_challenge(answer.get("www-authenticate", []))
-        stored = await self._store.get(place)
+        stored = await self._store.get(url)
         if status == 403 and challenge.error == _INSUFFICIENT and not _is_machine(stored):
             had = () if stored is None else stored.granted or stored.scopes or ()
             missing = [each for each in challenge.scopes or () if each not in had]
             if missing:
                 options = "".join(f" --scope {each}" for each in missing)
                 raise AuthorizationFailed(
-                    f"{place} needs scopes that your login lacks, {', '.join(missing)}: "
-                    f"run mcpkit login {place}{options}"
+                    f"{url} needs scopes that your login lacks, {', '.join(missing)}: "
+                    f"run mcpkit login {url}{options}"
                 )
         try:
             return await super().refused(request, sent, status, answer)
@@ -93,23 +93,23 @@ class StoredLogin(OAuth):
             raise
         except (AuthorizationFailed, ValueError) as error:
             raise AuthorizationFailed(
-                f"{place} requires a token ({error}): set it in {TOKEN}"
+                f"{url} requires a token ({error}): set it in {TOKEN}"
             ) from None
 
     async def obtain(self, resource: Resource, issuer: Issuer, scopes: Scopes) -> Credentials:
         """Get a token for a program, which needs no user."""
-        place = resource.server
-        stored = await self._store.get(place)
+        url = resource.server
+        stored = await self._store.get(url)
         if stored is None or not _is_machine(stored) or stored.issuer != issuer.id:
             if resource.is_described or issuer.is_described:
-                raise _NeedsLogin(f"a login is needed: run mcpkit login {place}")
+                raise _NeedsLogin(f"a login is needed: run mcpkit login {url}")
             raise AuthorizationFailed("it does not say who issues them")
         wanted = tuple(dict.fromkeys((*(scopes or ()), *(stored.scopes or ()))))
         machine = machine_for(stored.client_id, wanted, secret=stored.client_secret)
         if machine is None:
             raise _NeedsLogin(
-                f"the token for {place} has expired: set {KEY}, or run "
-                f"mcpkit login {place} --machine --client-id {stored.client_id}"
+                f"the token for {url} has expired: set {KEY}, or run "
+                f"mcpkit login {url} --machine --client-id {stored.client_id}"
             )
         return await machine.obtain(resource, issuer, wanted or None)
 

@@ -238,12 +238,14 @@ def _plural(inner: str) -> str:
     return f"{inner}s" if inner.isalpha() else f"({inner})"
 
 
-def _range(at_least: object, at_most: object, unit: str) -> list[str]:
+def _range(lower: object, upper: object, unit: str) -> list[str]:
     """Return the words for two limits, such as ``1 to 7 items``; empty if both are missing."""
-    least, most = number_or_none(at_least), number_or_none(at_most)
-    if least is not None and most is not None:
-        return [f"{least} to {most}{unit}" if least != most else f"exactly {least}{unit}"]
-    for words, number in (("at least", least), ("at most", most)):
+    minimum, maximum = number_or_none(lower), number_or_none(upper)
+    if minimum is not None and minimum == maximum:
+        return [f"exactly {minimum}{unit}"]
+    if minimum is not None and maximum is not None:
+        return [f"{minimum} to {maximum}{unit}"]
+    for words, number in (("at least", minimum), ("at most", maximum)):
         if number is not None:
             return [f"{words} {number}{unit.rstrip('s') if number == 1 else unit}"]
     return []

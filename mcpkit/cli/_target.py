@@ -52,12 +52,12 @@ def load_app(target: str, flags: Sequence[str] | None = None) -> MCPKit[Any]:
             imported. The cause is the exception of the module, if there is one.
         typer.Exit: The flags ask for help, which has been printed.
     """
-    place, name = split(target)
+    source, name = split(target)
     if flags is not None:
-        sys.argv = [place, *flags]
-    module = _import(place)
+        sys.argv = [source, *flags]
+    module = _import(source)
     if name is not None:
-        return _named(module, name, place, flags or ())
+        return _named(module, name, source, flags or ())
     apps: dict[str, MCPKit[Any]] = {
         key: each for key, each in vars(module).items() if isinstance(each, MCPKit)
     }
@@ -67,26 +67,26 @@ def load_app(target: str, flags: Sequence[str] | None = None) -> MCPKit[Any]:
     distinct = list({id(app): key for key, app in apps.items()}.values())
     if len(distinct) > 1:
         raise TargetError(
-            f"{place} has {len(distinct)} apps: {', '.join(distinct)}; say which, as in "
-            f"{place}:{distinct[0]}"
+            f"{source} has {len(distinct)} apps: {', '.join(distinct)}; say which, as in "
+            f"{source}:{distinct[0]}"
         )
-    return apps[distinct[0]] if distinct else _from_marks(module, place)
+    return apps[distinct[0]] if distinct else _from_marks(module, source)
 
 
-def _from_marks(module: ModuleType, place: str) -> MCPKit[Any]:
+def _from_marks(module: ModuleType, source: str) -> MCPKit[Any]:
     for key, value in vars(module).items():
         library = library_of(value)
         if type(value).__name__ in ("FastMCP", "MCPServer", "Server") and library is not None:
             raise TargetError(
-                f"{key!r} in {place} is a server of {library}; mcpkit migrate {place} rewrites it"
+                f"{key!r} in {source} is a server of {library}; mcpkit migrate {source} rewrites it"
             )
     name = module.__name__.rpartition(".")[2]
     if not marked_in(module):
         for each in FACTORIES:
             if inspect.isfunction(getattr(module, each, None)):
-                raise TargetError(f"{place} has no app, but makes one: say {place}:{each}")
+                raise TargetError(f"{source} has no app, but makes one: say {source}:{each}")
         raise TargetError(
-            f"{place} has no app: make one, app = MCPKit({name!r}), "
+            f"{source} has no app: make one, app = MCPKit({name!r}), "
             f"or mark functions with @mcpkit.tool"
         )
     app: MCPKit[Any] = MCPKit(name, instructions=module.__doc__)
@@ -100,17 +100,17 @@ def _from_marks(module: ModuleType, place: str) -> MCPKit[Any]:
 # --- importing ------------------------------------------------------------------------------------
 
 
-def _import(place: str) -> ModuleType:
-    path = Path(place)
-    is_module_name = all(part.isidentifier() for part in place.split("."))
+def _import(source: str) -> ModuleType:
+    path = Path(source)
+    is_module_name = all(part.isidentifier() for part in source.split("."))
     if not path.is_file() and (path.suffix == ".py" or not is_module_name):
-        raise TargetError(f"there is no file {place}")
+        raise TargetError(f"there is no file {source}")
     try:
         if path.is_file():
             return _import_file(path.resolve())
         if "" not in sys.path:
             sys.path.insert(0, "")
-        return importlib.import_module(place)
+        return importlib.import_module(source)
     except TargetError:
         raise
     except RegistrationError as error:
@@ -118,9 +118,9 @@ def _import(place: str) -> ModuleType:
         raise TargetError(text if _PLACE.match(text) else text + _where(error)) from error
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing is not None and f"{place}.".startswith(f"{missing}."):
-            raise TargetError(f"there is no module or file {place}") from error
-        raise TargetError(_failed(f"{place} cannot be imported", place, error)) from error
+        if missing is not None and f"{source}.".startswith(f"{missing}."):
+            raise TargetError(f"there is no module or file {source}") from error
+        raise TargetError(_failed(f"{source} cannot be imported", source, error)) from error
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -144,12 +144,12 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def _failed(what: str, place: str, error: BaseException) -> str:
+def _failed(what: str, source: str, error: BaseException) -> str:
     text = (str(error).strip().splitlines() or [""])[0]
     where = "" if _PLACE.match(text) else _where(error)
     if isinstance(error, SyntaxError):
         text = error.msg
-        where = f" ({Path(error.filename or place).name}:{error.lineno})"
+        where = f" ({Path(error.filename or source).name}:{error.lineno})"
     return f"{what}: {type(error).__name__}{': ' if text else ''}{text}{where}"
 
 
@@ -164,26 +164,26 @@ def _where(error: BaseException) -> str:
 # --- functions that make an app -------------------------------------------------------------------
 
 
-def _named(module: ModuleType, name: str, place: str, flags: Sequence[str]) -> MCPKit[Any]:
+def _named(module: ModuleType, name: str, source: str, flags: Sequence[str]) -> MCPKit[Any]:
     found: Any = getattr(module, name, None)
     if isinstance(found, MCPKit):
         return found  # pyright: ignore[reportUnknownVariableType]
     if found is None:
-        raise TargetError(f"{place} has nothing named {name!r}")
+        raise TargetError(f"{source} has nothing named {name!r}")
     if not inspect.isroutine(found):
-        raise TargetError(f"{name!r} in {place} is a {type(found).__name__}, not an MCPKit app")
+        raise TargetError(f"{name!r} in {source} is a {type(found).__name__}, not an MCPKit app")
     try:
-        made = _called_with(found, flags, f"mcpkit run {place}:{name} --")
+        made = _called_with(found, flags, f"mcpkit run {source}:{name} --")
     except typer.Exit:
         raise
     except _FlagError as error:
-        raise TargetError(f"{place}:{name}: {error}") from None
+        raise TargetError(f"{source}:{name}: {error}") from None
     except RegistrationError as error:
         raise TargetError(str(error)) from error
     except (Exception, SystemExit) as error:
-        raise TargetError(_failed(f"{place}:{name} failed", place, error)) from error
+        raise TargetError(_failed(f"{source}:{name} failed", source, error)) from error
     if not isinstance(made, MCPKit):
-        raise TargetError(f"{place}:{name} returned a {type(made).__name__}, not an MCPKit app")
+        raise TargetError(f"{source}:{name} returned a {type(made).__name__}, not an MCPKit app")
     return made  # pyright: ignore[reportUnknownVariableType]
 
 

@@ -129,9 +129,9 @@ def _settings(target: str | None) -> CheckSettings:
     """Return the settings of the target's project, or of the working directory's."""
     folder = Path.cwd()
     if target is not None:
-        place, _ = split(target)
-        if place.endswith(".py") and Path(place).is_file():
-            folder = Path(place).parent.resolve()
+        source, _ = split(target)
+        if source.endswith(".py") and Path(source).is_file():
+            folder = Path(source).parent.resolve()
     for each in (folder, *folder.parents):
         path = each / "pyproject.toml"
         if path.is_file():

@@ -169,9 +169,9 @@ def _reload_on_stdio(target: str, flags: list[str], debug: bool) -> int:
     from mcpkit.cli._run.files import FileWatcher
     from mcpkit.cli._run.reload import serve_with_reload
 
-    place, _ = split(target)
-    if place.endswith(".py") and not Path(place).is_file():
-        fail(f"there is no file {place}")  # the command would wait for a misspelt name
+    source, _ = split(target)
+    if source.endswith(".py") and not Path(source).is_file():
+        fail(f"there is no file {source}")  # the command would wait for a misspelt name
     _greet(
         f"{target} waits for a client on standard input, and reloads when a file changes; Ctrl-C "
         f"ends it."
@@ -203,11 +203,11 @@ def _supervise(
     if alone and workers > 1:
         fail("a MemoryAuthStore keeps logins in one process; give the server a file as store=")
     bound = bind(host, port)
-    place = where(bound, host, settings.path)
+    url = where(bound, host, settings.path)
     how = "and reloads when a file changes" if reload else f"with {workers} workers"
 
     def announce() -> None:
-        say(f"{app.name} listens on {place}, {how}  (Ctrl-C stops it)", err=True)
+        say(f"{app.name} listens on {url}, {how}  (Ctrl-C stops it)", err=True)
 
     supervisor = Supervisor(
         Order(options=options, loopback=is_loopback(host), reload=reload, **order),

@@ -73,11 +73,11 @@ async def tasks(
                 raise typer.Exit(BAD_NEWS)
         elif not session.as_json:
             kept = "for ever" if status.ttl is None else f"for {status.ttl:g} s"
-            begun, changed = (
+            started, changed = (
                 at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
                 for at in (status.created, status.updated)
             )
-            put(f"  begun {begun}, changed {changed}, kept {kept}")
+            put(f"  started {started}, changed {changed}, kept {kept}")
             if status.status == "input_required":
                 for question in (await task.questions()).values():
                     message: Any = question.params.get("message")
@@ -90,7 +90,7 @@ async def _list(client: Client, *, as_json: bool) -> None:
         older = next(each.version for each in HANDSHAKE if each.tasks == "wished")
         fail(
             f"{client.revision} has no list of tasks; --revision {older} lists those that were "
-            f"begun in it"
+            f"started in it"
         )
     found = [each.status for each in await client.tasks() if each.status is not None]
     if as_json:

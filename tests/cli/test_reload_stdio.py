@@ -214,7 +214,7 @@ class TestAChange:
         server.shake_hands()
         change(folder, SECOND + HINT, server)
         server.ask(request(1, "ping"))
-        server.wait_for_stderr("mcpkit: the server has prompts now, which its host was not told of")
+        server.wait_for_stderr("mcpkit: the server has prompts now, which its host does not know")
         assert server.others == []
 
     def test_a_module_of_the_same_second_and_size_is_read_anew(self, folder: Path) -> None:

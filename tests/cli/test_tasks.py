@@ -36,7 +36,7 @@ def url(stopped: Path) -> Iterator[str]:
 
 
 def detached(url: str, tool: str, revision: str) -> str:
-    """The id of a task that is begun and left."""
+    """The id of a task that is started and left."""
     ended = mcpkit("call", url, tool, "--detach", "--revision", revision)
     assert (ended.code, ended.stderr) == (0, "")
     return ended.stdout.strip()
@@ -111,7 +111,7 @@ def test_a_server_that_is_started_keeps_tasks_in_a_file(tmp_path: Path) -> None:
     assert (ended.code, ended.stdout) == (0, "booked 4\n")
 
 
-# --- what has been begun before -------------------------------------------------------------------
+# --- tasks that run already -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("revision", BOTH)
@@ -123,7 +123,7 @@ def test_a_task_is_left_and_looked_after(revision: str, url: str) -> None:
     assert (ended.code, ended.stderr) == (0, "")
     first, times, asks = ended.stdout.splitlines()
     assert first == f"{id}  input_required"
-    assert times.startswith("  begun 20")
+    assert times.startswith("  started 20")
     assert times.endswith(", kept for 86400 s")
     assert asks == "  asks: How many?"
     ended = tasks("result", url, id, "-a", "value=5", "--revision", revision)
@@ -141,8 +141,8 @@ def test_a_task_is_left_and_looked_after(revision: str, url: str) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
 def test_ctrl_c_ends_the_waiting_only(url: str) -> None:
-    begun = mcpkit("call", url, "hang", "--detach", "--json")
-    id = json.loads(begun.stdout)["taskId"]
+    started = mcpkit("call", url, "hang", "--detach", "--json")
+    id = json.loads(started.stdout)["taskId"]
     code, shown = at_terminal(
         *["tasks", "result", url, id], steps=[Step("hanging", done=interrupt)]
     )

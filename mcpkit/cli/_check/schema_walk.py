@@ -50,7 +50,7 @@ class Node(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The place of the values that it describes, such as ``people[].age``."""
+        """The path of the values that it describes, such as ``people[].age``."""
         path = self.base
         for step in self.way:
             path += _KEYWORD_IN_PATH.get(step.keyword, "")
@@ -75,10 +75,10 @@ def walk(root: Mapping[str, Any]) -> Iterator[Node]:
     while waiting:
         base, _, top = waiting.popleft()
         here: list[int] = []
-        for place in json_schema.walk(top, without=DEFINITIONS, deepest=MAX_DEPTH, seen=seen):
-            here.append(id(place.schema))
-            yield Node(base, *place)
-            reference = place.schema.get("$ref")
+        for found in json_schema.walk(top, without=DEFINITIONS, deepest=MAX_DEPTH, seen=seen):
+            here.append(id(found.schema))
+            yield Node(base, *found)
+            reference = found.schema.get("$ref")
             if not isinstance(reference, str) or reference in reached:
                 continue
             reached.add(reference)

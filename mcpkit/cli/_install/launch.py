@@ -50,22 +50,22 @@ def server_at(
         # Absolute, because hosts have another PATH.
         program = os.path.abspath(shutil.which(program) or program)
         return ServerCommand(command=program, args=[*map(_absolute, args)], env=env)
-    place, name = split(target)
-    if place.endswith(".py"):
-        place = os.path.abspath(place)
-    served = f"{place}:{name}" if name else place
+    source, name = split(target)
+    if source.endswith(".py"):
+        source = os.path.abspath(source)
+    served = f"{source}:{name}" if name else source
     if uv:
         found = shutil.which("uv")
         if found is None:
             raise Unsupported("--uv: there is no uv on PATH; see https://docs.astral.sh/uv")
-        args = [*_uv_args(place), "mcpkit", "run", served]
+        args = [*_uv_args(source), "mcpkit", "run", served]
         return ServerCommand(command=os.path.abspath(found), args=args, env=env)
     if any(map(_TEMPORARY.fullmatch, Path(sys.executable).parts)):
         raise Unsupported(
             "this Python is temporary, in uv's cache: add --uv, or run mcpkit from a permanent "
             "environment"
         )
-    folders = _folders_needed("mcpkit", *(() if place.endswith(".py") else [place]))
+    folders = _folders_needed("mcpkit", *(() if source.endswith(".py") else [source]))
     if folders:
         first = [env["PYTHONPATH"]] if "PYTHONPATH" in env else []
         env = {**env, "PYTHONPATH": os.pathsep.join([*first, *folders])}
@@ -100,14 +100,14 @@ def _absolute(argument: str) -> str:
     return os.path.abspath(argument) if is_path and Path(argument).is_file() else argument
 
 
-def _uv_args(place: str) -> list[str]:
+def _uv_args(source: str) -> list[str]:
     # https://docs.astral.sh/uv/reference/cli/#uv-run
-    if not place.endswith(".py"):
+    if not source.endswith(".py"):
         return ["run", "--directory", os.getcwd(), "--with", "mcpkit"]
-    file = Path(place)
+    file = Path(source)
     text = file.read_text(encoding="utf-8", errors="replace")
     if re.search(r"^# /// script\s*$", text, re.MULTILINE):
-        return ["run", "--no-project", "--with-requirements", place, "--with", "mcpkit"]
+        return ["run", "--no-project", "--with-requirements", source, "--with", "mcpkit"]
     for folder in file.parents:
         if (folder / "pyproject.toml").is_file():
             return ["run", "--project", str(folder), "--with", "mcpkit"]
@@ -167,7 +167,7 @@ def name_of(target: str, server: ServerCommand | ServerUrl, *, uv: bool, force: 
         if stem.lower() in _RUNNERS or re.fullmatch(r"python[\d.]+", stem):
             raise Unsupported(f"{stem} does not say the name of the server; add --name NAME")
         return stem
-    place = split(target)[0]
+    source = split(target)[0]
     answer: dict[str, str] = {}
     if not uv:
         with suppress(subprocess.TimeoutExpired, ValueError):
@@ -182,5 +182,5 @@ def name_of(target: str, server: ServerCommand | ServerUrl, *, uv: bool, force: 
             answer = json.loads(found.stdout)
     if "error" in answer and not force:
         raise Unsupported(f"{answer['error']} (--force installs it anyway)")
-    stem = Path(place).stem if place.endswith(".py") else place.rpartition(".")[2]
+    stem = Path(source).stem if source.endswith(".py") else source.rpartition(".")[2]
     return answer.get("name") or stem

@@ -118,30 +118,30 @@ def with_imports(module: cst.Module, needed: set[tuple[str, str]]) -> cst.Module
     body: list[Any] = list(module.body)
     imported = [_imported(each) for each in body]
     names: dict[str, set[str]] = {}
-    places: dict[str, int] = {}
-    for place, found in enumerate(imported):
+    indexes: dict[str, int] = {}
+    for index, found in enumerate(imported):
         home = found[0][0] if found else ""
         if not is_ours(home):
             continue
-        if home in places:
-            if body[place].leading_lines:
+        if home in indexes:
+            if body[index].leading_lines:
                 continue
-            body[place] = None
-        places.setdefault(home, place)
+            body[index] = None
+        indexes.setdefault(home, index)
         names.setdefault(home, set()).update(name for _, name in found)
     last = _last_import(body)
     for home, name in sorted(needed - {each for found in imported for each in found}):
         names.setdefault(home, set()).add(name)
     for home, found_names in names.items():
         made = import_line(home, sorted(found_names))
-        if home not in places:
+        if home not in indexes:
             body.insert(last + 1, made)
             continue
-        place = places[home]
-        if {name for _, name in imported[place]} != found_names:
-            body[place] = made.with_changes(
-                leading_lines=body[place].leading_lines,
-                trailing_whitespace=body[place].trailing_whitespace,
+        index = indexes[home]
+        if {name for _, name in imported[index]} != found_names:
+            body[index] = made.with_changes(
+                leading_lines=body[index].leading_lines,
+                trailing_whitespace=body[index].trailing_whitespace,
             )
     return module.with_changes(body=[each for each in body if each is not None])
 
@@ -161,13 +161,13 @@ def _imported(statement: Any) -> list[tuple[str, str]]:
 
 
 def _last_import(body: Sequence[Any]) -> int:
-    """Return the place of the last import at the top; of the docstring, or -1, if there is none."""
+    """Return the index of the last import at the top; of the docstring, or -1, if there is none."""
     last = -1
-    for place, statement in enumerate(body):
+    for index, statement in enumerate(body):
         inner = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
         if isinstance(inner, (cst.Import, cst.ImportFrom)):
-            last = place
-        elif last == -1 and place == 0 and isinstance(inner, cst.Expr):
+            last = index
+        elif last == -1 and index == 0 and isinstance(inner, cst.Expr):
             last = 0
         elif statement is not None and not isinstance(statement, cst.SimpleStatementLine):
             break

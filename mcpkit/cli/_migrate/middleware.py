@@ -72,10 +72,10 @@ class Middlewares(Names, cst.CSTTransformer):
     def _result(self, node: cst.ClassDef, block: cst.IndentedBlock) -> cst.ClassDef:
         """Mark the method of a result that the other library calls."""
         body = [*block.body]
-        for place, each in enumerate(body):
+        for index, each in enumerate(body):
             if isinstance(each, cst.FunctionDef) and each.name.value == "to_mcp_result":
                 mark = cst.EmptyLine(comment=cst.Comment(MARK + _NOT_CALLED))
-                body[place] = each.with_changes(leading_lines=[*each.leading_lines, mark])
+                body[index] = each.with_changes(leading_lines=[*each.leading_lines, mark])
                 self.changed = True
         return node.with_changes(body=block.with_changes(body=body))
 

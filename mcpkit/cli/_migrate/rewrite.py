@@ -74,13 +74,13 @@ def _remarks(text: str, source: str) -> list[Remark]:
     roots = {match[1] for match in re.finditer(r"^[ \t]*(?:from|import)[ \t]+(\w+)", source, re.M)}
     known: list[Library] = [name for root, name in LIBRARIES.items() if root in roots]
     page = GUIDES[known[0] if known else "FastMCP"]
-    places = {each.advice: each.guide for each in peer_names().values()}
+    sections = {each.advice: each.guide for each in peer_names().values()}
     found: list[Remark] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith(MARK):
             said = line.lstrip().removeprefix(MARK)
-            place = next((where for advice, where in places.items() if said.endswith(advice)), "")
-            found.append(Remark(number, said, page + (place or "#what-is-not-here")))
+            named = (section for advice, section in sections.items() if said.endswith(advice))
+            found.append(Remark(number, said, page + (next(named, "") or "#what-is-not-here")))
     return found
 
 

@@ -92,8 +92,8 @@ class Args:
             # The comma, the break and the comment behind it stay.
             kept = {"comma": found.comma, "whitespace_after_arg": found.whitespace_after_arg}
             made[-1] = made[-1].with_changes(**kept)
-        place = self.all.index(found)
-        self.all[place : place + 1] = made
+        index = self.all.index(found)
+        self.all[index : index + 1] = made
 
     def first(self, value: cst.BaseExpression) -> None:
         self.all.insert(0, cst.Arg(value))
@@ -107,10 +107,10 @@ class Args:
     def positional_as(self, names: Iterable[str], first: int = 1) -> None:
         """Give the values without a keyword their names, but for those before the `first`."""
         count = len(self.positional)
-        for place, name in enumerate(names, first):
-            if place < count:
-                self.all[place] = _keyword(name, self.all[place].value).with_changes(
-                    comma=self.all[place].comma
+        for index, name in enumerate(names, first):
+            if index < count:
+                self.all[index] = _keyword(name, self.all[index].value).with_changes(
+                    comma=self.all[index].comma
                 )
 
     def call(self, function: cst.BaseExpression | None = None) -> cst.Call:
@@ -122,9 +122,9 @@ class Args:
             space = _uncommented(self._call.whitespace_before_args)
             comma = cst.Comma(whitespace_after=space.with_changes(empty_lines=()))
         end = before[-1].comma if before else None
-        for place, each in enumerate(args[:-1]):
+        for index, each in enumerate(args[:-1]):
             if not isinstance(each.comma, cst.Comma) or each.comma is end:
-                args[place] = each.with_changes(comma=comma)
+                args[index] = each.with_changes(comma=comma)
         if args and before:
             last = before[-1]
             behind = last.comma

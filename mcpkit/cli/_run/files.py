@@ -51,14 +51,14 @@ class FileWatcher:
 
     def _look(self) -> Mapping[Path, tuple[int, int]]:
         found: dict[Path, tuple[int, int]] = {}
-        for place, folders, files in os.walk(self._folder):
+        for parent, folders, files in os.walk(self._folder):
             folders[:] = [
                 each
                 for each in folders
                 if not (each.startswith(".") or each in _SKIPPED)
-                and not os.path.exists(os.path.join(place, each, "pyvenv.cfg"))
+                and not os.path.exists(os.path.join(parent, each, "pyvenv.cfg"))
             ]
-            for path in (Path(place, each) for each in files if each.endswith(".py")):
+            for path in (Path(parent, each) for each in files if each.endswith(".py")):
                 try:
                     facts = path.stat()
                 except OSError:  # it was removed meanwhile

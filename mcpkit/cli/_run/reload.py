@@ -188,7 +188,7 @@ class _Reloaded:
         self._version.server.changes.forward_to = front.changes
         if new := sorted(self._registry.advertised - known):
             note(
-                f"the server has {' and '.join(new)} now, which its host was not told of; "
+                f"the server has {' and '.join(new)} now, which its host does not know; "
                 f"the host has to reconnect for that"
             )
 
