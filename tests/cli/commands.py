@@ -21,6 +21,15 @@ MCPKIT: Final = [sys.executable, "-m", "mcpkit"]
 OFFERING: Final = str(Path(__file__).with_name("offering.py"))
 """A server with every kind of tool."""
 
+SERVER: Final = (
+    "from mcpkit import MCPKit\n"
+    "app = MCPKit('hello')\n"
+    "@app.tool\n"
+    "def greet(name: str) -> str:\n"
+    "    return f'Hello, {name}'\n"
+)
+"""The source of a server with one tool."""
+
 ELICITING: Final = ("2025-06-18", "2025-11-25", "2026-07-28")
 """The revisions that can ask the user."""
 
@@ -161,6 +170,12 @@ def _converse(master: int, pid: int, steps: list[Step]) -> bytes:
             else:
                 os.write(master, step.typed.encode())
     raise AssertionError(f"not at its end after {TIMEOUT} s: {shown!r}")
+
+
+def change(folder: Path, source: str) -> None:
+    """Change a server, without a moment at which half of it is there."""
+    (folder / "server.new").write_text(source)
+    (folder / "server.new").replace(folder / "server.py")
 
 
 def interrupt(pid: int) -> None:

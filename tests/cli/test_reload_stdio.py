@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
+from tests.cli.commands import change
 from tests.cli.hurried import HURRIED, limits
 from tests.kit import eventually
 from tests.messages import (
@@ -100,16 +101,10 @@ WRONG = "def f(:"
 SLOW = "import time, pathlib\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)\n" + SECOND
 
 
-def write(folder: Path, source: str) -> None:
-    """Change the server, without a moment at which half of it is there."""
-    (folder / "server.new").write_text(source)
-    (folder / "server.new").replace(folder / "server.py")
-
-
-def change(folder: Path, source: str, server: Process) -> None:
+def changed(folder: Path, source: str, server: Process) -> None:
     """Change the server, and wait until that has been seen."""
     before = server.stderr.count("changed: reloading")
-    write(folder, source)
+    change(folder, source)
     eventually(lambda: server.stderr.count("changed: reloading") > before)
 
 
@@ -128,7 +123,7 @@ def reloading(folder: Path, seconds: Mapping[str, float] = {}) -> Iterator[Proce
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write(tmp_path, FIRST)
+    change(tmp_path, FIRST)
     return tmp_path
 
 
@@ -157,7 +152,7 @@ def test_a_client_that_stays_connected_calls_the_new_version(folder: Path, revis
         on_notification=lambda method, params: told.append(method),
     ) as client:
         assert "more" not in [tool.name for tool in client.list_tools()]
-        write(folder, MORE)
+        change(folder, MORE)
         eventually(lambda: "more" in [tool.name for tool in client.list_tools()])
         assert client.call_tool("greet", {"name": "you"}).text == "Second, you"
         client.call_tool("touch")
@@ -174,7 +169,7 @@ def test_a_session_keeps_what_it_has_agreed_on(server: Process, folder: Path) ->
     server.ask(request(3, "resources/subscribe", uri="notes://one"))
     server.ask(request(4, "resources/subscribe", uri="notes://two"))
     server.ask(request(5, "resources/unsubscribe", uri="notes://two"))
-    change(folder, SECOND, server)
+    changed(folder, SECOND, server)
     assert server.text(request(6, "tools/call", called("greet", {"name": "you"}))) == "Second, you"
     assert server.others == []
     assert server.stderr == "mcpkit: server.py changed: reloading\n"
@@ -190,7 +185,7 @@ def test_a_session_keeps_what_it_has_agreed_on(server: Process, folder: Path) ->
 class TestAChange:
     def test_a_list_that_is_as_before_is_not_announced(self, server: Process, folder: Path) -> None:
         server.shake_hands()
-        change(folder, MORE, server)
+        changed(folder, MORE, server)
         names = [each["name"] for each in server.ask(request(1, "tools/list"))["result"]["tools"]]
         assert "more" in names
         assert server.others == [{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}]
@@ -201,7 +196,7 @@ class TestAChange:
         """LIFE-6"""
         server.version = NEWEST
         server.ask(initialize(id=1))
-        change(folder, MORE, server)
+        changed(folder, MORE, server)
         server.ask(request(2, "tools/list"))
         assert server.others == []
         server.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -212,7 +207,7 @@ class TestAChange:
     ) -> None:
         """LIFE-8; the developer is told instead."""
         server.shake_hands()
-        change(folder, SECOND + HINT, server)
+        changed(folder, SECOND + HINT, server)
         server.ask(request(1, "ping"))
         server.wait_for_stderr("mcpkit: the server has prompts now, which its host does not know")
         assert server.others == []
@@ -225,7 +220,7 @@ class TestAChange:
             new.replace(folder / "beside.py")
 
         put("one", 1)
-        write(folder, FIRST + "\nfrom beside import version\n")
+        change(folder, FIRST + "\nfrom beside import version\n")
         with reloading(folder) as server:
             assert greet(server) == "one, you"
             put("two", 2)
@@ -246,7 +241,7 @@ def test_streams_of_changes_go_on(server: Process, folder: Path) -> None:
     listen(server, "one", resourceSubscriptions=["notes://one"])
     listen(server, "ended", toolsListChanged=True)
     server.send(cancelled("ended"))
-    change(folder, MORE + HINT, server)
+    changed(folder, MORE + HINT, server)
     server.ask(call(1, "touch"))
     assert greet(server) == "Second, you"
     for each in server.others:
@@ -276,7 +271,7 @@ def test_a_call_is_finished_by_the_version_that_began_it(server: Process, folder
     server.send(call(1, "wait_for", file="go"), call(2, "wait_for", file="go"))
     eventually(lambda: server.stderr.count("waits") == 2)
     server.send(cancelled(2))
-    change(folder, SECOND, server)
+    changed(folder, SECOND, server)
     assert greet(server) == "Second, you"
     (folder / "go").touch()
     assert server.answer(1)["result"]["content"][0]["text"] == "First"
@@ -291,7 +286,7 @@ def test_an_answer_reaches_the_version_that_asked(server: Process, folder: Path)
     server.send(request("asked", "tools/call", called("ask", {})))
     question = server.receive()
     assert question["method"] == "elicitation/create"
-    change(folder, SECOND, server)
+    changed(folder, SECOND, server)
     server.ask(request(3, "tools/list"))
     server.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
     assert server.answer("asked")["result"]["content"][0]["text"] == "First: Declined"
@@ -301,7 +296,7 @@ def test_the_next_version_takes_the_answer_in_a_request_that_is_continued(folder
     """MRTR-16, on 2026-07-28: the request state is sealed with a secret that both know."""
 
     def answer(params: Any) -> dict[str, Any]:
-        write(folder, SECOND)
+        change(folder, SECOND)
         eventually(lambda: "changed: reloading" in log.read_text())
         return {"action": "decline"}
 
@@ -326,7 +321,7 @@ class TestARequestThatArrivesInBetween:
     ) -> None:
         """PING-1"""
         server.shake_hands()
-        change(folder, SLOW, server)
+        changed(folder, SLOW, server)
         server.send(request(1, "tools/call", name="greet", arguments={"name": "you"}))
         assert server.ask(request(2, "ping"))["result"] == {}
         (folder / "go").touch()
@@ -335,7 +330,7 @@ class TestARequestThatArrivesInBetween:
     def test_if_that_takes_too_long_the_version_before_serves_it(self, folder: Path) -> None:
         with reloading(folder, {HOLD: SOON}) as server:
             greet(server)
-            change(folder, SLOW, server)
+            changed(folder, SLOW, server)
             assert greet(server, "again") == "First, you"
             (folder / "go").touch()  # or it would not notice that nobody needs it any more
 
@@ -347,20 +342,20 @@ def test_while_a_version_cannot_be_imported_the_one_before_it_goes_on(
     server: Process, folder: Path
 ) -> None:
     greet(server)
-    change(folder, WRONG, server)
+    changed(folder, WRONG, server)
     assert greet(server, "meanwhile") == "First, you"
     server.wait_for_stderr(
         "mcpkit: server.py cannot be imported: SyntaxError: invalid syntax (server.py:1)\n"
         "mcpkit: the version before it goes on\n"
     )
-    change(folder, SECOND, server)
+    changed(folder, SECOND, server)
     assert greet(server, "again") == "Second, you"
 
 
 class TestAFirstVersionThatCannotBeImported:
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
-        write(tmp_path, WRONG)
+        change(tmp_path, WRONG)
         return tmp_path
 
     def test_stderr_says_so_and_the_exit_code_is_that_of_the_server(self, server: Process) -> None:
@@ -377,9 +372,9 @@ class TestAFirstVersionThatCannotBeImported:
         server.version = NEWEST
         server.send(initialize(id=1), notification("notifications/initialized"))
         server.wait_for_stderr("it reloads when a file changes")
-        change(folder, SECOND, server)
+        changed(folder, SECOND, server)
         assert server.answer(1)["result"]["serverInfo"]["name"] == "first"
-        change(folder, MORE, server)
+        changed(folder, MORE, server)
         assert server.receive()["method"] == "notifications/tools/list_changed"
 
 
@@ -420,7 +415,7 @@ class TestTheEnd:
     @pytest.mark.skipif(sys.platform == "win32", reason="signals")
     def test_ctrl_c_while_a_version_starts(self, server: Process, folder: Path) -> None:
         greet(server)
-        change(folder, SLOW, server)
+        changed(folder, SLOW, server)
         server.signal(signal.SIGINT)
         assert server.exit_code() == 130
 

@@ -8,17 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import Ended, Step, at_terminal, interrupt, mcpkit
+from tests.cli.commands import SERVER, Ended, Step, at_terminal, interrupt, mcpkit
 from tests.transports.processes import TIMEOUT, call, environment, modern, started
 
 RUN = [sys.executable, "-m", "mcpkit", "run"]
-SERVER = (
-    "from mcpkit import MCPKit\n"
-    "app = MCPKit('hello')\n"
-    "@app.tool\n"
-    "def greet(name: str) -> str:\n"
-    "    return f'Hello, {name}'\n"
-)
 MARKED = "import mcpkit\n@mcpkit.tool\ndef greet(name: str) -> str:\n    return f'Hello, {name}'\n"
 
 

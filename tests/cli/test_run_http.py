@@ -17,19 +17,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests import warm
-from tests.cli.commands import Ended, mcpkit
+from tests.cli.commands import SERVER, Ended, change, mcpkit
 from tests.cli.hurried import HURRIED, SOON, WORKERS, hurried, limits
 from tests.kit import eventually
 from tests.transports.http.plain import RUN, Client, Server, serving
 from tests.transports.processes import TIMEOUT, call, environment, started
-
-SERVER = (
-    "from mcpkit import MCPKit\n"
-    "app = MCPKit('hello')\n"
-    "@app.tool\n"
-    "def greet(name: str) -> str:\n"
-    "    return f'Hello, {name}'\n"
-)
 
 
 def _has_ipv6() -> bool:
@@ -172,12 +164,6 @@ def reloading(tmp_path: Path) -> Iterator[Server]:
     (tmp_path / "server.py").write_text(FIRST)
     with hurried("--reload", cwd=tmp_path) as server:
         yield server
-
-
-def change(folder: Path, source: str) -> None:
-    """Change the server, without a moment at which half of it is there."""
-    (folder / "server.new").write_text(source)
-    (folder / "server.new").replace(folder / "server.py")
 
 
 class TestReload:

@@ -160,8 +160,6 @@ class Calls(Names, cst.CSTTransformer):
         if theirs in ("NotFoundError", "ResourceNotFoundError"):
             args.positional_as(["message"], first=0)
             return args.call()
-        if theirs in ("UserMessage", "AssistantMessage", "Message", "PromptMessage"):
-            return args.call()
         if theirs == "Client":
             return self._client(args)
         front, _, name = text_of(function).rpartition(".")
