@@ -51,7 +51,7 @@ _AGE: Final = 3600
 
 
 class Authorization:
-    """Verifies bearer tokens, and tells clients how to get one.
+    """Verifies bearer tokens, and says to clients how to get one.
 
     Args:
         settings: Of the endpoint; its ``auth`` is given.

@@ -73,12 +73,12 @@ class Bodies:
     ) -> bytes | None:
         """Read a body that has not arrived yet, or not all of it, within its time.
 
-        It takes the place of a request meanwhile. Its bytes are counted once they are many, so that
+        It takes the slot of a request meanwhile. Its bytes are counted once they are many, so that
         a small body is served whatever others send.
         """
         seconds = self._limits.body_timeout
         owner = owner_of(http)
-        place = self._quotas.requests.charge(owner, 1)
+        slot = self._quotas.requests.charge(owner, 1)
         size = self._quotas.bodies.charge(owner)
         self.arriving += 1
         try:
@@ -93,7 +93,7 @@ class Bodies:
             raise HttpError(408, "The body did not arrive in time") from None
         finally:
             self.arriving -= 1
-            place.release()
+            slot.release()
             size.release()
 
     async def _read_parts(

@@ -268,7 +268,7 @@ class EndpointState:
     async def finish(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         """Answer a POST that has been started."""
         if exchange.ready:
-            if exchange.place is None:
+            if exchange.slot is None:
                 exchange.close()
             else:  # it has started where it arrived, and was not ready there
                 self.open_requests.end(exchange)

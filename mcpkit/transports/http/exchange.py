@@ -131,7 +131,7 @@ class Exchange(OpenRequest):
         modern: bool,
     ) -> None:
         self.http = http
-        self.place = None
+        self.slot = None
         self._on_close = ()
         self.session = session
         self.open_requests = open_requests
@@ -348,7 +348,7 @@ class Exchange(OpenRequest):
 
     def close(self) -> None:
         """Give back everything that it holds."""
-        if self.place is not None or self._on_close:
+        if self.slot is not None or self._on_close:
             OpenRequest.close(self)
         if self.stream is not None and not self.outlasts:
             self.stream.discard()

@@ -46,10 +46,10 @@ class Lifespan:
         self.failure: BaseException | None = None
         self.draining = False
         self.grace = 0.0
-        """Seconds that requests may continue when the server is told to stop."""
+        """Seconds that requests may continue when the server is asked to stop."""
         self._drained_at = 0.0
         self.on_drain: list[Callable[[], object]] = []
-        """Functions to call once when the server is told to stop."""
+        """Functions to call once when the server is asked to stop."""
         self.busy: list[Callable[[], bool]] = []
         """Functions that return True while calls are running."""
         self.on_end: list[Callable[[], Any]] = []
@@ -102,7 +102,7 @@ class Lifespan:
     def _chain_signals(self) -> None:
         """Hear of SIGTERM, SIGINT and SIGHUP before the server does.
 
-        A server that is told to stop waits for its connections, and only then sends lifespan
+        A server that is asked to stop waits for its connections, and only then sends lifespan
         events: too late for streams that only the app can end.
         """
         if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":

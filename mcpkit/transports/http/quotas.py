@@ -3,7 +3,7 @@
 Everything that a client makes the server keep is counted to its owner: its principal, else the
 network of its address. Each kind has a total and a bound for each owner (`mcpkit._utils.quota`).
 Streams, open questions and abandoned calls have quotas of their own, so that they never take the
-place of calls.
+room of calls.
 """
 
 from __future__ import annotations

@@ -40,10 +40,10 @@ class OpenRequest:
     """A request, or a stream without a session, that is counted until it is over."""
 
     # Class attributes, because most requests never change them.
-    place: Reservation | None = None
-    """Its place in one of the quotas; None if it holds none."""
+    slot: Reservation | None = None
+    """Its part of one of the quotas; None if it holds none."""
     size = 1
-    """The number of places that it takes: one for each request of a batch."""
+    """The number of slots that it takes: one for each request of a batch."""
     done = False
     """True if its response is complete."""
     asking = 0
@@ -78,13 +78,13 @@ class OpenRequest:
         return self._owner
 
     def occupy(self, quota: Quota) -> None:
-        """Take a place in a quota, instead of the one it has, without asking for room."""
-        had = self.place
+        """Take a slot of a quota, instead of the one it has, without asking for room."""
+        had = self.slot
         if had is not None:
             if had.quota is quota:
                 return
             had.release()
-        self.place = quota.charge(self.owner, self.size)
+        self.slot = quota.charge(self.owner, self.size)
 
     def on_close(self, function: Callable[[], object]) -> None:
         """Call a function when its client has the response, or has disconnected."""
@@ -118,9 +118,9 @@ class OpenRequest:
 
     def close(self) -> None:
         """Give back everything that it holds: its client has the response, or has disconnected."""
-        if self.place is not None:
-            self.place.release()
-            self.place = None
+        if self.slot is not None:
+            self.slot.release()
+            self.slot = None
         functions, self._on_close = self._on_close, ()
         for function in functions:
             function()
@@ -164,22 +164,22 @@ class OpenRequests:
     ) -> None:
         """Respond with a stream that belongs to no request, for as long as its client wants."""
         response = StreamResponse(stream, self.loop, self.settings)
-        place = OpenRequest(http, self)
-        place.occupy(self.quotas.streams)
-        place.end_on_expiry(response.close)
+        request = OpenRequest(http, self)
+        request.occupy(self.quotas.streams)
+        request.end_on_expiry(response.close)
         self.responses.add(response)
         try:
             await response.serve(send, [], receive)
         finally:
             self.responses.remove(response)
-            place.close()
+            request.close()
 
     def add(self, request: OpenRequest) -> None:
         """Count a request for as long as it continues."""
         self.requests.add(request)
-        self._place(request)
+        self._assign_slot(request)
 
-    def _place(self, request: OpenRequest) -> None:
+    def _assign_slot(self, request: OpenRequest) -> None:
         quotas = self.quotas
         if request.lasts:
             request.occupy(quotas.streams)
@@ -199,15 +199,15 @@ class OpenRequests:
 
         def count(change: int) -> None:
             request.asking += change
-            if request.place is not None:
-                self._place(request)
+            if request.slot is not None:
+                self._assign_slot(request)
 
         count(1)
         return lambda: count(-1)
 
     def _may_wait(self, request: OpenRequest) -> bool:
         waiting = self.quotas.waiting
-        is_waiting = request.place is not None and request.place.quota is waiting
+        is_waiting = request.slot is not None and request.slot.quota is waiting
         return is_waiting or waiting.has_room(request.owner)
 
     def end(self, request: OpenRequest) -> None:
@@ -218,7 +218,7 @@ class OpenRequests:
         if not request.done and request.outlasts:
             request.is_detached = True
             if self._may_wait(request):
-                self._place(request)
+                self._assign_slot(request)
                 request.on_done = lambda: self.end(request)
             else:
                 request.time_out("Too many requests wait for clients that have disconnected")

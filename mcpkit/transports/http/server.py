@@ -1,4 +1,4 @@
-"""mcpkit's own server: uvicorn, its socket, its start, and its end when it is told to stop."""
+"""mcpkit's own server: uvicorn, its socket, its start, and its end when it is asked to stop."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ class Server(uvicorn.Server):
         return 0 if self.started or self.signals else _CANNOT_START
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until told to stop."""
+        """Serve until asked to stop."""
         await super().serve(sockets)
         if self.started and not self._shut_down:
-            # Older versions of uvicorn just return if they are told to stop while they start.
+            # Older versions of uvicorn just return if they are asked to stop while they start.
             await self.shutdown(sockets)
         if not self._numbers:
             return

@@ -110,9 +110,9 @@ class LocalStore:
     def drop_expired(self) -> None:
         """Forget ends whose ids are not valid any more, and states that were kept long enough."""
         now = time.time()
-        for key, (expires, place) in list(self.ends.items()):
+        for key, (expires, slot) in list(self.ends.items()):
             if expires < now:
-                place.release()
+                slot.release()
                 del self.ends[key]
         for key, (_, until) in list(self._states.items()):
             if until < now:
@@ -130,7 +130,7 @@ class LiveSession(ExchangeChannel):
         self.token = token
         self.owner = owner
         self.watched = table.quotas.watched.charge(owner)
-        self.place = table.quotas.sessions.charge(owner, 1)
+        self.slot = table.quotas.sessions.charge(owner, 1)
         self.session = new_session(
             table.open_requests, self, Connection(id.revision, id.client, ids=table.ids)
         )
@@ -352,7 +352,7 @@ class SessionTable:
 
     def _remove(self, live: LiveSession) -> None:
         self._known.pop(live.token, None)
-        live.place.release()
+        live.slot.release()
         self._idle.pop(live.token, None)
         if not live.is_needed:
             live.session.drop_channel()  # the two would keep each other until they are found

@@ -41,7 +41,7 @@ MAX_PIPELINED: Final = 1000
 """Requests that a client may send before the first of them is answered."""
 
 _LAST_REQUEST: Final = 0.05
-"""Seconds for a request to arrive that is on its way when the server is told to stop."""
+"""Seconds for a request to arrive that is on its way when the server is asked to stop."""
 
 _LAST_WORDS: Final = 0.5
 """Seconds to read the response to a request that has used up its grace."""
@@ -139,8 +139,8 @@ class Connection(Base):
 
     It is closed if its client does not write or read in time. It refuses heads and trailers that
     do not end, keeps trailers out of the headers (RFC 9110, 6.5.1) and blanks out of their values
-    (5.5), and tells each of several pipelined requests that the client has disconnected. Requests
-    that arrive whole are started, and answered if the response is ready.
+    (5.5), and notifies every pipelined request that the client has disconnected. Requests that
+    arrive whole are started, and answered if the response is ready.
 
     On h11, whose own checks of heads are enough, the methods that httptools calls are never called,
     and every request continues in a task.
@@ -150,7 +150,7 @@ class Connection(Base):
     shortcuts: Mapping[bytes, Shortcut]
 
     stopping = False
-    """True once the server is told to stop."""
+    """True once the server is asked to stop."""
 
     _answered = False
     """True if a request in the data that arrives just now was answered at once."""
@@ -191,7 +191,7 @@ class Connection(Base):
             self._proxy.app = _nothing
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop all timers, and tell each request that its client has disconnected."""
+        """Stop all timers, and notify each request that its client has disconnected."""
         super().connection_lost(exc)
         for timer in (
             self._read_timer,
@@ -389,7 +389,7 @@ class Connection(Base):
         self._watch_output()
 
     def shutdown(self) -> None:
-        """Give the last request and the last responses their time: the server is told to stop."""
+        """Give the last request and the last responses their time: the server is asked to stop."""
         self.stopping = True
         if self.cycle is not None:
             self.cycle.keep_alive = False

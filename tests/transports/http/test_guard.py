@@ -303,7 +303,7 @@ def test_a_user_has_the_name_that_is_theirs_alone() -> None:
 
 def test_a_name_that_two_users_may_share_is_nobodys(caplog: pytest.LogCaptureFixture) -> None:
     """SEC-6: they would share sessions, states and limits."""
-    with pytest.raises(HttpError, match="cannot tell who calls") as caught:
+    with pytest.raises(HttpError, match="does not know who calls") as caught:
         principal_of(by_user(Named(display_name="Ann Smith")))
     assert caught.value.status == 500
     assert "option principal=" in caplog.text
