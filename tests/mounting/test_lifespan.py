@@ -145,9 +145,9 @@ def test_httpx2_in_process_enters_it_once(way: str, backend: str) -> None:
     application = EVERY_WAY[way](make_app(diary=diary))
 
     async def main() -> None:
+        message = announced(1, "tools/call", **called("who", {}))
         async with in_process(application) as client:
             for _ in range(3):
-                message = announced(1, "tools/call", **called("who", {}))
                 answer = await client.post("/mcp", json=message, headers=headers_of(message))
                 assert answer.json()["result"]["content"][0]["text"] == "mounted"
         assert diary.entries == ["entered"]

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from typing import Annotated, Any
 
 import anyio
@@ -125,14 +125,6 @@ class Served:
             ctx.info("telling")
             return "told"
 
-        @app.resource("short://text")
-        async def text() -> str:
-            return "text"
-
-        @app.prompt
-        async def ask() -> str:
-            return "Why?"
-
         @app.tool
         async def wait(name: str) -> str:
             self.begun.append("wait")
@@ -171,20 +163,14 @@ class Served:
         self.lines.append(Line(self.site, version))
         return self.lines[-1]
 
-
-@contextmanager
-def serving(host: Host) -> Iterator[Served]:
-    served = Served(host)
-    try:
-        yield served
-    finally:
-        for line in served.lines:
-            line.raw.socket.close()
+    def close(self) -> None:
+        for line in self.lines:
+            line.raw.close()
 
 
 @pytest.fixture
 def served(host: Host) -> Iterator[Served]:
-    with serving(host) as served:
+    with closing(Served(host)) as served:
         yield served
 
 
@@ -312,7 +298,7 @@ SILENCE = 0.4
 @pytest.fixture
 def impatient() -> Iterator[Served]:
     """On a server that closes connections on which nothing is asked for a moment."""
-    with hosting(silence=SILENCE) as host, serving(host) as served:
+    with hosting(silence=SILENCE) as host, closing(Served(host)) as served:
         yield served
 
 
