@@ -9,6 +9,7 @@ and bound to this very call (MRTR-5, MRTR-7, MRTR-15). Tasks keep them in their 
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import time
@@ -25,7 +26,7 @@ from pydantic_core import from_json, to_json
 from mcpkit._input_requests.steps import Step, Suspended, unused_key
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import InputRequest
-from mcpkit._utils.json import UNSET, is_array, is_object
+from mcpkit._utils.json import UNSET, is_object
 from mcpkit._utils.quota import ANONYMOUS, Quota
 from mcpkit._utils.sealing import SealBroken, Sealer
 from mcpkit.elicitation import ElicitUrl
@@ -285,23 +286,21 @@ class StatelessReplay(Replay):
         bound = dict(self._request.params)
         for name in ("_meta", "inputResponses", "requestState"):
             bound.pop(name, None)
-        text = to_json([self._principal, self._request.method, _sorted(bound)])
+        text = json.dumps([self._principal, self._request.method, bound], sort_keys=True)
         from hashlib import sha256  # loaded when needed: it brings OpenSSL along
 
-        return sha256(text).hexdigest()
+        return sha256(text.encode()).hexdigest()
 
     def _open(self, state: Any) -> _Memory:
         if state is None:
             return _Memory(call=os.urandom(12).hex())
-        if not isinstance(state, str):
-            raise InvalidParams(_BAD_STATE)
         try:
-            opened = from_json(self._sealer.open(state))
-        except (SealBroken, ValueError):
+            layout, *opened = from_json(self._sealer.open(str(state)))
+        except (SealBroken, TypeError, ValueError):
             raise InvalidParams(_BAD_STATE) from None
-        if not is_array(opened) or opened[:1] != [_LAYOUT]:
+        if layout != _LAYOUT:
             raise InvalidParams(_BAD_STATE)
-        _, binding, expires, *memory = opened
+        binding, expires, *memory = opened
         if binding != self._binding() or expires < self._now:
             raise InvalidParams(_BAD_STATE)
         return _Memory(*memory)
@@ -372,12 +371,3 @@ class StatelessReplay(Replay):
         ]
         sealed = self._sealer.seal(to_json(state))
         return InputRequired({"inputRequests": requests, "requestState": sealed})
-
-
-def _sorted(value: Any) -> Any:
-    """Return a JSON value with its members sorted: equal values then have equal texts."""
-    if is_object(value):
-        return {name: _sorted(value[name]) for name in sorted(value)}
-    if is_array(value):
-        return [_sorted(each) for each in value]
-    return value
