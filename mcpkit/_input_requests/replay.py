@@ -9,7 +9,6 @@ and bound to this very call (MRTR-5, MRTR-7, MRTR-15). Tasks keep them in their 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -283,12 +282,13 @@ class StatelessReplay(Replay):
 
     def _binding(self) -> str:
         """Return the digest of the call that the state belongs to, and of its caller."""
+        import json  # loaded when needed, as is hashlib, which brings OpenSSL along
+        from hashlib import sha256
+
         bound = dict(self._request.params)
         for name in ("_meta", "inputResponses", "requestState"):
             bound.pop(name, None)
         text = json.dumps([self._principal, self._request.method, bound], sort_keys=True)
-        from hashlib import sha256  # loaded when needed: it brings OpenSSL along
-
         return sha256(text.encode()).hexdigest()
 
     def _open(self, state: Any) -> _Memory:
