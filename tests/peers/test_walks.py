@@ -27,7 +27,7 @@ import pytest
 from mcpkit import Context, MCPKit
 from mcpkit.auth import JWT, AuthorizationServer, ResourceServer, Users, hash_password
 from mcpkit.auth import jwt as jwt_module
-from mcpkit.auth.server.grants import EXTRA_LIFETIME
+from mcpkit.auth.server.keys import EXTRA_LIFETIME
 from tests.auth.browser import browsing
 from tests.peers.installed import INSTALLED, NODE, ROOT, copy_scripts, node, require
 from tests.uvicorns import listen, running

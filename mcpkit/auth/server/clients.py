@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from hmac import compare_digest
 from typing import Any, Final
@@ -66,6 +66,19 @@ class RegisteredClient:
     method: str = ""  # how it authenticates; empty for either of the ways to send a secret
     is_document: bool = False  # True if its id is the URL of a client metadata document
     is_given: bool = False  # True if the author of the server has configured it
+
+    def allows(self, redirect_uri: str) -> bool:
+        """Return True if a redirect URI is exactly one of the client's (SEC-16).
+
+        Only the port of a loopback address is free, because native clients use any (RFC 8252, 7.3).
+        """
+        wanted, known = _without_port(redirect_uri), map(_without_port, self.redirect_uris)
+        return redirect_uri in self.redirect_uris or (wanted is not None and wanted in known)
+
+    def has_secret(self, secret: str) -> bool:
+        """Return True if a secret is the client's, compared in constant time (AUTH-16)."""
+        hash = f"sha256:{hash_of(secret)}"
+        return self.secret_hash is not None and compare_digest(self.secret_hash, hash)
 
 
 class Clients:
@@ -176,15 +189,6 @@ class Clients:
 # --- redirects ------------------------------------------------------------------------------------
 
 
-def is_allowed(uri: str, registered: Sequence[str]) -> bool:
-    """Return True if a redirect URI is exactly one of the registered ones (SEC-16).
-
-    Only the port of a loopback address is free, because native clients use any (RFC 8252, 7.3).
-    """
-    wanted = _without_port(uri)
-    return uri in registered or (wanted is not None and wanted in map(_without_port, registered))
-
-
 def origin_of(uri: str) -> str:
     """Return the target of a redirect, for a policy and for people: an origin, or ``scheme:``."""
     parts = urlsplit(uri)
@@ -276,9 +280,3 @@ def _checked(client: RegisteredClient) -> RegisteredClient:
         raise ValueError(f"the client {client.id!r}: hash_key(secret) makes the secret_hash")
     method = "" if client.secret_hash is not None else "none"
     return replace(client, method=method, is_given=True)
-
-
-def is_secret_of(client: RegisteredClient, secret: str) -> bool:
-    """Return True if a secret is that of a client, compared in constant time (AUTH-16)."""
-    hash = f"sha256:{hash_of(secret)}"
-    return client.secret_hash is not None and compare_digest(client.secret_hash, hash)

@@ -19,7 +19,7 @@ import anyio
 from pydantic import TypeAdapter
 
 from mcpkit._utils.fetch import is_loopback_name, s256
-from mcpkit.auth.server.keys import ALGORITHM, KeyStore, hash_of
+from mcpkit.auth.server.keys import ALGORITHM, EXTRA_LIFETIME, KeyStore, hash_of
 from mcpkit.auth.server.login import Login, LoginRefused, ProviderUnavailable, UpstreamTokens, User
 from mcpkit.auth.server.messages import OAuthError
 from mcpkit.auth.server.store import AuthStore
@@ -30,7 +30,6 @@ _CODE_S: Final = 60.0  # seconds for which a code can be redeemed
 _CODE_KNOWN_S: Final = 600.0  # seconds for which its second use ends the grant
 _GRACE_S: Final = 20.0  # for the previous refresh token, whose response may have been lost
 _EARLY_S: Final = 30.0  # seconds before its expiry at which a token of a provider is refreshed
-EXTRA_LIFETIME: Final = 2  # seconds beyond ``expires_in``, which clients count from the response
 _LOCK_S: Final = 15.0  # seconds for which one process may refresh a provider's token
 _POLL_S: Final = 0.05  # seconds between two checks of that lock
 _FOREVER: Final = 1e9
@@ -210,9 +209,8 @@ class Grants:
         if fields.get("redirect_uri", code["redirect_uri"]) != code["redirect_uri"]:
             raise OAuthError("invalid_grant", "redirect_uri is not that of the code")
         verifier = fields.get("code_verifier", "")
-        if _VERIFIER.fullmatch(verifier) is None:
-            raise OAuthError("invalid_grant", "code_verifier is missing or malformed")
-        if not compare_digest(s256(verifier), code["challenge"]):
+        is_valid = _VERIFIER.fullmatch(verifier) is not None
+        if not is_valid or not compare_digest(s256(verifier), code["challenge"]):
             raise OAuthError("invalid_grant", "code_verifier does not match code_challenge")
         used, until = _json({**code, "used": True}), self._clock() + _CODE_KNOWN_S
         if not await self._store.change("code", hash, kept, used, until):

@@ -16,6 +16,7 @@ from mcpkit._utils.fetch import PerEventLoop
 from mcpkit.auth.server.store import AuthStore
 
 ALGORITHM: Final = "ES256"
+EXTRA_LIFETIME: Final = 2  # seconds beyond ``expires_in``, which clients count from the response
 _FOREVER: Final = 1e12
 _CACHE_S: Final = 60.0  # seconds for which the keys of the store are cached
 MAX_TRIES: Final = 20
@@ -45,14 +46,15 @@ class KeyStore:
         store: AuthStore,
         given: Sequence[str],
         lifetime: float,
-        overlap: float,
+        token_lifetime: float,
         clock: Callable[[], float],
     ) -> None:
         from cryptography.fernet import Fernet, MultiFernet
 
         self._store = store
         self._lifetime = lifetime
-        self._overlap = overlap  # how long a key is published after it has signed
+        # How long a key is published after it has signed.
+        self._overlap = token_lifetime + EXTRA_LIFETIME
         self._clock = clock
         # Secrets are long and random, so one round of a hash derives the keys (RFC 5869, 3.3).
         derived = (digest(each.encode(), b"mcpkit auth", "sha256") for each in given)

@@ -112,7 +112,7 @@ class LoginAttempt:
     server_name: str = ""
 
 
-Outcome: TypeAlias = "User | Page | Redirect"
+Outcome: TypeAlias = User | Page | Redirect
 
 
 class Login(ABC):
@@ -158,4 +158,4 @@ class Login(ABC):
             LoginRefused: The provider has ended the login.
             ProviderUnavailable: The provider does not answer at the moment.
         """
-        raise LoginRefused("This login has no provider")
+        raise LoginRefused("The provider of these tokens is not configured")

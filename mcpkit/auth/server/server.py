@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import secrets
@@ -16,37 +15,15 @@ from urllib.parse import urlencode, urlsplit
 from starlette.responses import JSONResponse, Response
 
 from mcpkit._utils.fetch import check_address
-from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
 from mcpkit._utils.quota import RateLimit
 from mcpkit._utils.sealing import SECRET, new_secret, secret_weakness, secrets_from_environment
 from mcpkit.auth.server import pages
-from mcpkit.auth.server.clients import (
-    METHODS,
-    Clients,
-    RegisteredClient,
-    is_allowed,
-    is_secret_of,
-    origin_of,
-)
-from mcpkit.auth.server.grants import (
-    CHALLENGE,
-    EXTRA_LIFETIME,
-    AuthorizationRequest,
-    Grants,
-    LoginState,
-)
+from mcpkit.auth.server.clients import METHODS, Clients, RegisteredClient, origin_of
+from mcpkit.auth.server.grants import CHALLENGE, AuthorizationRequest, Grants, LoginState
 from mcpkit.auth.server.keys import KeyStore, hash_of
-from mcpkit.auth.server.login import (
-    Login,
-    LoginAttempt,
-    LoginRefused,
-    Outcome,
-    Page,
-    Redirect,
-    User,
-)
+from mcpkit.auth.server.login import Login, LoginAttempt, LoginRefused, Redirect, User
 from mcpkit.auth.server.messages import (
     LOGIN_S,
     NO_STORE,
@@ -57,15 +34,12 @@ from mcpkit.auth.server.messages import (
     redirect,
 )
 from mcpkit.auth.server.store import AuthStore, MemoryAuthStore, SqliteAuthStore
-from mcpkit.auth.server.users import LoginChooser
+from mcpkit.auth.server.users import LoginChooser, LoginFunction, login_of
 from mcpkit.auth.verifiers import LOGINS, EmbeddedServer, EndpointUrls
 from mcpkit.permissions import is_scope
 from mcpkit.types import Principal
 
 log = get_logger("mcpkit.auth")
-
-LoginFunction: TypeAlias = Callable[[LoginAttempt], "Outcome | Awaitable[Outcome]"]
-"""A function as a login: called first without fields, then with the fields of its form."""
 
 AUTHORIZE: Final = "/authorize"
 LOGIN: Final = "/authorize/login"
@@ -137,7 +111,7 @@ class AuthorizationServer(EmbeddedServer):
         ):
             if not minimum <= given < 1e9:
                 raise ValueError(f"{name} must be at least {minimum:g} seconds, not {given!r}")
-        self._login = _login_of(login)
+        self._login = login_of(login)
         named = os.environ.get(LOGINS) or None
         self._store = _store_of(named if store is None else store, clock)
         self.is_alone = isinstance(store, MemoryAuthStore)
@@ -147,8 +121,8 @@ class AuthorizationServer(EmbeddedServer):
                 raise ValueError(f"scopes: {each!r} is not a scope")
         self._clock = clock
         self.cache_time = cache_time
-        found, overlap = _secrets_of(secret, self._store), token_lifetime + EXTRA_LIFETIME
-        self._keys = KeyStore(self._store, found, key_lifetime, overlap, clock)
+        found = _secrets_of(secret, self._store)
+        self._keys = KeyStore(self._store, found, key_lifetime, token_lifetime, clock)
         record = self._store.peek() if isinstance(self._store, SqliteAuthStore) else None
         if record is not None:
             try:
@@ -269,7 +243,7 @@ class AuthorizationServer(EmbeddedServer):
         redirect_uri = fields.get("redirect_uri", "")
         if not redirect_uri and len(client.redirect_uris) == 1:
             redirect_uri = client.redirect_uris[0]
-        if not is_allowed(redirect_uri, client.redirect_uris):
+        if not client.allows(redirect_uri):
             raise OAuthError("invalid_request", "The program has not registered this redirect_uri")
         wanted = AuthorizationRequest(
             client.id,
@@ -458,7 +432,7 @@ class AuthorizationServer(EmbeddedServer):
             raise (error if error.status in (429, 503) else refused) from None
         if client.method not in ("", method) or (method == "none") != (client.secret_hash is None):
             raise refused
-        if secret is not None and not is_secret_of(client, secret):
+        if secret is not None and not client.has_secret(secret):
             raise refused
         return client
 
@@ -519,36 +493,6 @@ def _redirect_back(urls: EndpointUrls, wanted: AuthorizationRequest, **answer: s
 
 
 # --- options --------------------------------------------------------------------------------------
-
-
-class _FunctionLogin(Login):
-    def __init__(self, ask: LoginFunction) -> None:
-        self._ask = ask
-
-    async def answer(self, attempt: LoginAttempt) -> Outcome:
-        found = self._ask(attempt)
-        found = await found if inspect.isawaitable(found) else found
-        if not isinstance(found, (User, Page, Redirect)):
-            raise TypeError("a function of login= returns a User, a Page or a Redirect")
-        return found
-
-    begin = answer
-
-
-def _login_of(given: Any) -> Login:
-    if is_array(given):
-        several = [_login_of(each) for each in given]
-        if not several:
-            raise ValueError("login= needs at least one Login")
-        keys = [each.key for each in several if each.key]
-        if len(set(keys)) < len(keys):
-            raise ValueError("login= has two logins with the same provider")
-        return several[0] if len(several) == 1 else LoginChooser(several)
-    if isinstance(given, Login):
-        return given
-    if callable(given) and not isinstance(given, type):
-        return _FunctionLogin(cast("LoginFunction", given))
-    raise TypeError("login= takes a Login, several, or a function from a LoginAttempt to a User")
 
 
 def _store_of(given: Any, clock: Callable[[], float]) -> AuthStore:

@@ -1,17 +1,18 @@
-"""A list of users with passwords, and the choice among several logins."""
+"""A list of users with passwords, functions as logins, and the choice among several logins."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import scrypt
 from hmac import compare_digest
 from html import escape
-from typing import Final
+from typing import Any, Final, TypeAlias, cast
 from unicodedata import normalize
 from urllib.parse import urlencode
 
@@ -19,16 +20,9 @@ import anyio
 from anyio import to_thread
 
 from mcpkit._utils.fetch import PerEventLoop
+from mcpkit._utils.json import is_array
 from mcpkit._utils.names import with_suggestions
-from mcpkit.auth.server.login import (
-    Login,
-    LoginAttempt,
-    LoginRefused,
-    Outcome,
-    Page,
-    UpstreamTokens,
-    User,
-)
+from mcpkit.auth.server.login import Login, LoginAttempt, Outcome, Page, UpstreamTokens, User
 from mcpkit.auth.server.pages import heading
 
 _COST: Final = 2**15
@@ -217,4 +211,39 @@ class LoginChooser(Login):
         for each in self._logins:
             if each.key == tokens.provider:
                 return await each.refresh(tokens)
-        raise LoginRefused("The provider of these tokens is not configured any more")
+        return await super().refresh(tokens)
+
+
+LoginFunction: TypeAlias = Callable[[LoginAttempt], Outcome | Awaitable[Outcome]]
+"""A function as a login: called first without fields, then with the fields of its form."""
+
+
+class _FunctionLogin(Login):
+    def __init__(self, ask: LoginFunction) -> None:
+        self._ask = ask
+
+    async def answer(self, attempt: LoginAttempt) -> Outcome:
+        found = self._ask(attempt)
+        found = await found if inspect.isawaitable(found) else found
+        if not isinstance(found, Outcome):
+            raise TypeError("a function of login= returns a User, a Page or a Redirect")
+        return found
+
+    begin = answer
+
+
+def login_of(given: Any) -> Login:
+    """Return the login for the option ``login``."""
+    if is_array(given):
+        several = [login_of(each) for each in given]
+        if not several:
+            raise ValueError("login= needs at least one Login")
+        keys = [each.key for each in several if each.key]
+        if len(set(keys)) < len(keys):
+            raise ValueError("login= has two logins with the same provider")
+        return several[0] if len(several) == 1 else LoginChooser(several)
+    if isinstance(given, Login):
+        return given
+    if callable(given) and not isinstance(given, type):
+        return _FunctionLogin(cast("LoginFunction", given))
+    raise TypeError("login= takes a Login, several, or a function from a LoginAttempt to a User")

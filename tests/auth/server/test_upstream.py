@@ -411,7 +411,7 @@ async def test_two_processes_renew_them_once(provider: IdentityProvider, tmp_pat
 
 def grants_of(found: UpstreamLogin, path: Path, clock: Clock) -> Grants:
     store = SqliteAuthStore(path, clock=clock)
-    keys = KeyStore(store, [SECRET], lifetime=1e6, overlap=1e4, clock=clock)
+    keys = KeyStore(store, [SECRET], 1e6, 3600, clock)
     return Grants(store, keys, found, 3600, 1e6, clock)
 
 
