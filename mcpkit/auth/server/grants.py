@@ -156,11 +156,7 @@ class Grants:
     # --- codes ------------------------------------------------------------------------------------
 
     async def begin(
-        self,
-        user: User,
-        request: AuthorizationRequest,
-        scopes: tuple[str, ...],
-        urls: EndpointUrls,
+        self, user: User, request: AuthorizationRequest, scopes: tuple[str, ...], urls: EndpointUrls
     ) -> str:
         """Store a grant, and return the code for the client."""
         now = self._clock()
@@ -180,13 +176,11 @@ class Grants:
             await self._store.add("upstream", grant.id, sealed, now + self._refresh_lifetime)
         text = f"a_{secrets.token_urlsafe(32)}"
         code = _json(
-            {
-                "client_id": request.client_id,
-                "redirect_uri": request.redirect_uri,
-                "challenge": request.challenge,
-                "grant": grant.id,
-                "until": now + _CODE_S,
-            }
+            client_id=request.client_id,
+            redirect_uri=request.redirect_uri,
+            challenge=request.challenge,
+            grant=grant.id,
+            until=now + _CODE_S,
         )
         known_until = now + _CODE_KNOWN_S
         if not await self._store.add("code", hash_of(text), code, known_until, MAX_CODES):
@@ -212,7 +206,7 @@ class Grants:
         is_valid = _VERIFIER.fullmatch(verifier) is not None
         if not is_valid or not compare_digest(s256(verifier), code["challenge"]):
             raise OAuthError("invalid_grant", "code_verifier does not match code_challenge")
-        used, until = _json({**code, "used": True}), self._clock() + _CODE_KNOWN_S
+        used, until = _json(**code, used=True), self._clock() + _CODE_KNOWN_S
         if not await self._store.change("code", hash, kept, used, until):
             await self.end(code["grant"])  # redeemed by another request meanwhile
             raise refused
@@ -285,7 +279,7 @@ class Grants:
 
     async def end_of(self, user: str) -> None:
         """End all present grants of a user."""
-        value, until = _json({"at": self._clock()}), self._clock() + _FOREVER
+        value, until = _json(at=self._clock()), self._clock() + _FOREVER
         while not await self._store.add("ended", hash_of(user), value, until):
             await self._store.take("ended", hash_of(user))
 
@@ -440,5 +434,5 @@ class Grants:
         return tokens.expires_at is not None and tokens.expires_at - _EARLY_S <= self._clock()
 
 
-def _json(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value).encode()
+def _json(**members: Any) -> bytes:
+    return json.dumps(members).encode()

@@ -102,13 +102,9 @@ class KeyStore:
 
         await self._load()
         kind: Any = jwt.get_algorithm_by_name(ALGORITHM)
+        usual = {"alg": ALGORITHM, "use": "sig"}
         return [
-            {
-                **kind.to_jwk(_public(each), as_dict=True),
-                "kid": each.kid,
-                "alg": ALGORITHM,
-                "use": "sig",
-            }
+            {**kind.to_jwk(_public(each), as_dict=True), "kid": each.kid, **usual}
             for each in self._keys
         ]
 
@@ -161,11 +157,7 @@ def _public(key: SigningKey) -> Any:
 
 def _new_key(now: float) -> SigningKey:
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-    )
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     private = generate_private_key(SECP256R1())
     pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode("ascii")

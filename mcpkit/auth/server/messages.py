@@ -48,6 +48,26 @@ def check_rate(limit: RateLimit, address: str, what: str) -> None:
 class Request:
     """A request to one of the endpoints; an `OAuthError` if its parameters cannot be read."""
 
+    @classmethod
+    async def receive(cls, urls: EndpointUrls, scope: Mapping[str, Any], receive: Any) -> Request:
+        """Return a request with its body, unless that is too large or does not arrive."""
+        if scope["method"] != "POST":
+            return cls(urls, scope, b"")
+        body = bytearray()
+        try:
+            with anyio.fail_after(_BODY_S):
+                async for part in HttpRequest(dict(scope), receive).stream():
+                    body += part
+                    if len(body) > MAX_BODY:
+                        raise OAuthError("invalid_request", "The request is too large", 413)
+        except ClientDisconnect:
+            raise OAuthError("invalid_request", "The request is not complete") from None
+        except TimeoutError:
+            raise OAuthError(
+                "invalid_request", "The request has not arrived in time", 408
+            ) from None
+        return cls(urls, scope, bytes(body))
+
     def __init__(self, urls: EndpointUrls, scope: Mapping[str, Any], body: bytes) -> None:
         self.urls = urls
         self.login_key = ""  # the `Login.key` at the end of the path; empty without one
@@ -130,24 +150,6 @@ class Request:
             httponly=True,
             samesite="lax",
         )
-
-
-async def read_body(scope: Mapping[str, Any], receive: Any) -> bytes:
-    """Return the body of a POST; raise an `OAuthError` if it is too large, or does not arrive."""
-    if scope["method"] != "POST":
-        return b""
-    body = bytearray()
-    try:
-        with anyio.fail_after(_BODY_S):
-            async for part in HttpRequest(dict(scope), receive).stream():
-                body += part
-                if len(body) > MAX_BODY:
-                    raise OAuthError("invalid_request", "The request is too large", 413)
-    except ClientDisconnect:
-        raise OAuthError("invalid_request", "The request is not complete") from None
-    except TimeoutError:
-        raise OAuthError("invalid_request", "The request has not arrived in time", 408) from None
-    return bytes(body)
 
 
 def _plain_url(url: str) -> str:

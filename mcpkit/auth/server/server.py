@@ -24,15 +24,7 @@ from mcpkit.auth.server.clients import METHODS, Clients, RegisteredClient, origi
 from mcpkit.auth.server.grants import CHALLENGE, AuthorizationRequest, Grants, LoginState
 from mcpkit.auth.server.keys import KeyStore, hash_of
 from mcpkit.auth.server.login import Login, LoginAttempt, LoginRefused, Redirect, User
-from mcpkit.auth.server.messages import (
-    LOGIN_S,
-    NO_STORE,
-    OAuthError,
-    Request,
-    check_rate,
-    read_body,
-    redirect,
-)
+from mcpkit.auth.server.messages import LOGIN_S, NO_STORE, OAuthError, Request, check_rate, redirect
 from mcpkit.auth.server.store import AuthStore, MemoryAuthStore, SqliteAuthStore
 from mcpkit.auth.server.users import LoginChooser, LoginFunction, login_of
 from mcpkit.auth.verifiers import LOGINS, EmbeddedServer, EndpointUrls
@@ -179,7 +171,7 @@ class AuthorizationServer(EmbeddedServer):
             response = Response(status_code=405, headers={"Allow": methods})
         else:
             try:
-                request = Request(urls, scope, await read_body(scope, receive))
+                request = await Request.receive(urls, scope, receive)
                 request.login_key = self._login_keys.get(path, "")
                 if is_page:
                     request.check_origin()

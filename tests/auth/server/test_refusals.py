@@ -14,13 +14,7 @@ import pytest
 
 from mcpkit import MCPKit
 from mcpkit._utils.fetch import s256
-from mcpkit.auth import (
-    AuthorizationServer,
-    LoginAttempt,
-    LoginRefused,
-    SqliteAuthStore,
-    User,
-)
+from mcpkit.auth import AuthorizationServer, LoginAttempt, LoginRefused, SqliteAuthStore, User
 from mcpkit.auth import Page as LoginPage
 from mcpkit.auth.server import clients as clients_module
 from mcpkit.auth.server import messages as requests_module
