@@ -68,14 +68,13 @@ class Keys(Verifier):
     def __init__(
         self, keys: Mapping[str, Principal | str], *, required_scopes: tuple[str, ...] = ()
     ) -> None:
-        known: list[tuple[bytes, Principal]] = []
+        self._keys: list[tuple[bytes, Principal]] = []
         for hash, owner in keys.items():
             found = _HASH.fullmatch(hash)
             if found is None:  # it may be the key itself, and is not repeated
                 raise ValueError("Keys: a hash looks like sha256:…; hash_key(key) makes it")
             principal = Principal(owner) if isinstance(owner, str) else owner
-            known.append((bytes.fromhex(found[1]), principal))
-        self._keys = tuple(known)
+            self._keys.append((bytes.fromhex(found[1]), principal))
         self.required_scopes = required_scopes
 
     async def verify(self, token: str, resource: str | None) -> Principal | None:

@@ -15,6 +15,7 @@ from mcpkit._utils.fetch import (
     check_address,
     fetch_json,
 )
+from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
 from mcpkit.auth.verifiers import Verifier, VerifierUnavailable, principal_of
@@ -110,7 +111,7 @@ class Introspection(Verifier):
             return None
         wanted = self._audience or (resource,)
         named: Any = claims.get("aud")
-        audience: list[Any] = [named] if isinstance(named, str) else named or []
+        audience: list[Any] = named if is_array(named) else [str(named)]
         if "*" not in wanted and not any(each in wanted for each in audience):
             return None
         expires_at, not_before = claims.get("exp"), claims.get("nbf", 0)

@@ -104,12 +104,12 @@ class JWT(Verifier):
                 return None  # an extension that has to be understood (RFC 7515, 4.1.11)
             algorithm: Any = header.get("alg")
             if algorithm not in self._algorithms:
-                _log("its algorithm is not allowed")
+                log.debug("a token is not valid: its algorithm is not allowed")
                 return None
             # Not trusted yet: this only avoids requests for the keys of other issuers.
             unverified: dict[str, Any] = jwt.decode(token, options={"verify_signature": False})
             if unverified.get("iss") != self._issuer:
-                _log("it has another issuer")
+                log.debug("a token is not valid: it has another issuer")
                 return None
             found = await self._keys.find(header.get("kid"))
             usable = [each for each in found if _is_usable(each, algorithm)]
@@ -129,9 +129,10 @@ class JWT(Verifier):
                     continue  # another key may have signed it
                 return principal_of(claims, self._issuer, float(claims["exp"]) + self._leeway)
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
-            _log(type(error).__name__)
+            # Neither the token nor its content (SEC-13).
+            log.debug("a token is not valid: %s", type(error).__name__)
             return None
-        _log("no key matches")
+        log.debug("a token is not valid: no key matches")
         return None
 
 
@@ -150,11 +151,6 @@ def _key_list(keys: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Map
     if not several or not all(isinstance(each, Mapping) and "kty" in each for each in several):
         raise ValueError("keys must be JSON Web Keys: dicts with a member kty")
     return several
-
-
-def _log(why: str) -> None:
-    """Log why a token is not valid, but neither the token nor its content (SEC-13)."""
-    log.debug("a token is not valid: %s", why)
 
 
 def _library() -> Any:

@@ -201,15 +201,13 @@ def principal_of(
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT:
         return None
-    scopes: Any = claims.get("scope", claims.get("scp"))  # RFC 8693, 4.2; some issuers' scp
-    if isinstance(scopes, str):
-        scopes = scopes.split()
+    named: Any = claims.get("scope", claims.get("scp"))  # RFC 8693, 4.2; some issuers' scp
+    scopes = named.split() if isinstance(named, str) else named
+    known = [each for each in scopes if isinstance(each, str)] if is_array(scopes) else []
     client = claims.get("client_id", claims.get("azp"))
     return Principal(
         f"{issuer}|{subject}",
-        frozenset(each for each in scopes if isinstance(each, str))
-        if is_array(scopes)
-        else frozenset(),
+        frozenset(known),
         expires_at,
         claims,
         issuer=issuer,

@@ -43,6 +43,7 @@ async def test_the_answer_names_a_principal(issuer: Issuer) -> None:
         {"aud": None},
         {"aud": "https://other.example.com"},
         {"aud": [7]},
+        {"aud": 7},
         {"sub": None},
     ],
     ids=str,

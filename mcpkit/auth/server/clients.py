@@ -125,8 +125,6 @@ class Clients:
             changed = json.dumps({**record, "until": until}).encode()
             await self._store.change("client", client.id, kept, changed, until)
 
-    # --- registration (RFC 7591) ------------------------------------------------------------------
-
     async def register(self, body: bytes, address: str) -> dict[str, Any]:
         """Register a client with the JSON in a body, and return the members of the response."""
         try:
@@ -158,8 +156,6 @@ class Clients:
             raise OAuthError("temporarily_unavailable", "Too many clients are registered", 503)
         return members
 
-    # --- documents --------------------------------------------------------------------------------
-
     async def _described(self, url: str, address: str) -> RegisteredClient:
         now = self._clock()
         known = self._known.get(url)
@@ -184,9 +180,6 @@ class Clients:
         if len(self._known) > MAX_DOCUMENTS:
             del self._known[next(iter(self._known))]
         return client
-
-
-# --- redirects ------------------------------------------------------------------------------------
 
 
 def origin_of(uri: str) -> str:
@@ -233,9 +226,6 @@ def _problem_of(uri: object) -> str:
     if scheme in _DANGEROUS or scheme.startswith("web+") or _SCHEME.fullmatch(scheme) is None:
         return "This scheme is not allowed for redirects"
     return ""
-
-
-# --- registrations --------------------------------------------------------------------------------
 
 
 def _registration(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -182,8 +182,7 @@ class Grants:
             grant=grant.id,
             until=now + _CODE_S,
         )
-        known_until = now + _CODE_KNOWN_S
-        if not await self._store.add("code", hash_of(text), code, known_until, MAX_CODES):
+        if not await self._store.add("code", hash_of(text), code, now + _CODE_KNOWN_S, MAX_CODES):
             raise OAuthError("temporarily_unavailable", "Too many logins at the moment", 503)
         return text
 

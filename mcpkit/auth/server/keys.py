@@ -64,8 +64,6 @@ class KeyStore:
         self._looked = 0.0
         self._lock = PerEventLoop(anyio.Lock)
 
-    # --- encryption -------------------------------------------------------------------------------
-
     def seal(self, value: bytes) -> bytes:
         """Encrypt and authenticate bytes."""
         return self._fernet.encrypt(value)
@@ -88,8 +86,6 @@ class KeyStore:
         await self._load()
         found = digest(self._mac, text.encode(), "sha256")
         return urlsafe_b64encode(found).decode("ascii").rstrip("=")
-
-    # --- signing ----------------------------------------------------------------------------------
 
     async def signing_key(self) -> SigningKey:
         """Return the key to sign with: the newest."""
@@ -114,36 +110,31 @@ class KeyStore:
         return next((_public(each) for each in self._keys if each.kid == kid), None)
 
     async def _load(self) -> None:
+        """Load the keys, from time to time; store a new one if there is none, or one is due."""
         now = self._clock()
         if self._keys and now - self._looked < _CACHE_S and not self._is_due(now):
             return
         async with self._lock.get():
             for _ in range(MAX_TRIES):
-                if await self._read(now):
+                record = await self._store.get("keys", "keys")
+                if record is None:
+                    self._mac = secrets.token_bytes(32)
+                    await self._store.add("keys", "keys", self._written([_new_key(now)]), _FOREVER)
+                    continue
+                known = json.loads(self.open(record))
+                self._mac = bytes.fromhex(known["mac"])
+                self._keys = tuple(SigningKey(*each) for each in known["keys"])
+                if not self._is_due(now):
                     self._looked = now
                     return
+                since = now - self._lifetime - self._overlap
+                living = [each for each in self._keys if each.made > since]
+                made = self._written([*living, _new_key(now)])
+                await self._store.change("keys", "keys", record, made, _FOREVER)
         raise RuntimeError("the keys of the authorization server cannot be stored")
 
     def _is_due(self, now: float) -> bool:
         return now - self._keys[-1].made >= self._lifetime
-
-    async def _read(self, now: float) -> bool:
-        """Load the keys; return False if there are none or one is due, after storing a new one."""
-        kept = await self._store.get("keys", "keys")
-        if kept is None:
-            self._mac = secrets.token_bytes(32)
-            await self._store.add("keys", "keys", self._written([_new_key(now)]), _FOREVER)
-            return False
-        known = json.loads(self.open(kept))
-        self._mac = bytes.fromhex(known["mac"])
-        self._keys = tuple(SigningKey(*each) for each in known["keys"])
-        if not self._is_due(now):
-            return True
-        since = now - self._lifetime - self._overlap
-        living = [each for each in self._keys if each.made > since]
-        made = self._written([*living, _new_key(now)])
-        await self._store.change("keys", "keys", kept, made, _FOREVER)
-        return False
 
     def _written(self, keys: Sequence[SigningKey]) -> bytes:
         return self.seal(json.dumps({"mac": self._mac.hex(), "keys": keys}).encode())

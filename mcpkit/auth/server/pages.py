@@ -73,8 +73,7 @@ def page(title: str, body: str, status: int = 200, targets: Sequence[str] = ()) 
 def heading(attempt: LoginAttempt) -> str:
     """Return the heading of a login page: the server and the client."""
     server = f" to {escape(attempt.server_name)}" if attempt.server_name else ""
-    client = escape(attempt.client_name or "a program")
-    return f"<h1>Log in{server}</h1><p>to connect {client}</p>"
+    return f"<h1>Log in{server}</h1><p>to connect {escape(attempt.client_name or 'a program')}</p>"
 
 
 def error(problem: str, status: int = 400, back: str = "", target: str = "") -> Response:

@@ -55,16 +55,12 @@ MAX_NAME: Final = 100
 MAX_CLAIMS: Final = 32 * 1024  # characters of a user's claims as JSON, stored with each grant
 MAX_LIFETIME: Final = 1e10
 _CONSUMERS: Final = "9188040d-6c67-4c5b-b112-36a304b66dad"  # all personal accounts of Microsoft
-_TENANT: Final = re.compile(
-    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE
-)
+_TENANT: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _ALGORITHMS: Final = ("RS256", "ES256", "EdDSA", "PS256")
 _TOKEN_CLAIMS: Final = frozenset(
     {"iss", "aud", "azp", "exp", "iat", "nbf", "nonce", "jti", "at_hash", "c_hash", "auth_time"}
 )
 """Claims about an ID token, not about its user."""
-
-# --- providers ------------------------------------------------------------------------------------
 
 OPENID: Final = ("openid", "profile", "email")  # the user's identity (OpenID Connect Core, 5.4)
 
@@ -147,8 +143,6 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
 }
 """Providers by the names that `UpstreamLogin` takes."""
 
-
-# --- logins ---------------------------------------------------------------------------------------
 
 Allowed: TypeAlias = "bool | User | Awaitable[bool | User]"
 """Whether a user may log in, or the user with changed name, claims or scopes."""

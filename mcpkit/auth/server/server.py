@@ -152,8 +152,6 @@ class AuthorizationServer(EmbeddedServer):
         """Close the store."""
         await self._store.aclose()
 
-    # --- requests ---------------------------------------------------------------------------------
-
     async def serve(
         self, path: str, urls: EndpointUrls, scope: Mapping[str, Any], receive: Any, send: Any
     ) -> None:
@@ -189,9 +187,8 @@ class AuthorizationServer(EmbeddedServer):
             response.body = b""
         await response(cast("Any", scope), receive, send)
 
-    # --- metadata (RFC 8414) ----------------------------------------------------------------------
-
     async def _metadata(self, request: Request) -> Response:
+        """Return the metadata (RFC 8414)."""
         base = request.urls.base
         document: dict[str, Any] = {
             "issuer": base,
@@ -215,22 +212,18 @@ class AuthorizationServer(EmbeddedServer):
             document["registration_endpoint"] = base + REGISTER
         return JSONResponse(document, headers=NO_STORE)
 
-    async def _jwks(self, request: Request) -> Response:
-        del request
+    async def _jwks(self, _: Request) -> Response:
         keys = await self._keys.public_keys()
         return JSONResponse({"keys": keys}, headers={"Cache-Control": "public, max-age=300"})
 
     def _known_scopes(self, urls: EndpointUrls) -> list[str]:
         return list(dict.fromkeys((*urls.required, *urls.scopes, *self._scopes)))
 
-    # --- authorization requests (OAuth 2.1, 4.1.1) ------------------------------------------------
-
     async def _authorize(self, request: Request) -> Response:
-        """Start a login, if the client and its redirect URI are valid."""
+        """Start a login, if the client and its redirect URI are valid (OAuth 2.1, 4.1.1)."""
         fields = request.fields
         if not request.repeated.isdisjoint(("client_id", "redirect_uri")):
-            why = "The program has sent client_id or redirect_uri twice"
-            raise OAuthError("invalid_request", why)
+            raise OAuthError("invalid_request", "client_id or redirect_uri is there twice")
         client = await self._clients.find(fields.get("client_id", ""), request.urls.caller)
         redirect_uri = fields.get("redirect_uri", "")
         if not redirect_uri and len(client.redirect_uris) == 1:
@@ -358,8 +351,6 @@ class AuthorizationServer(EmbeddedServer):
             raise gone
         return id, record, state
 
-    # --- consent ----------------------------------------------------------------------------------
-
     async def _consent(self, request: Request) -> Response:
         """Show the consent page, or handle its form."""
         urls = request.urls
@@ -377,8 +368,6 @@ class AuthorizationServer(EmbeddedServer):
         except OAuthError as error:
             return _redirect_back(urls, wanted, **error.members)
         return _redirect_back(urls, wanted, code=code)
-
-    # --- tokens (OAuth 2.1, 3.2) ------------------------------------------------------------------
 
     async def _token(self, request: Request) -> Response:
         request.check_form()
@@ -498,9 +487,8 @@ def _store_of(given: Any, clock: Callable[[], float]) -> AuthStore:
 
 
 def _secrets_of(given: str | Sequence[str] | None, store: AuthStore) -> list[str]:
-    found = [given] if isinstance(given, str) else [*(given or ())]
-    if given is None:
-        found = secrets_from_environment()
+    several = [given] if isinstance(given, str) else given
+    found = secrets_from_environment() if several is None else list(several)
     if not found:
         if isinstance(store, MemoryAuthStore):
             return [new_secret()]

@@ -128,8 +128,7 @@ class _RecordAuthStore:
         return True
 
     async def change(self, kind: str, key: str, old: bytes, new: bytes, expires: float) -> bool:
-        def replace(record: _Record, now: float) -> _Record | None:
-            del now
+        def replace(record: _Record, _: float) -> _Record | None:
             return _Record(kind, key, new, expires) if record.value == old else None
 
         records = await self._opened()
@@ -141,10 +140,9 @@ class _RecordAuthStore:
     async def take(self, kind: str, key: str) -> bytes | None:
         taken: _Record | None = None
 
-        def take(record: _Record, now: float) -> _Record:
+        def take(record: _Record, _: float) -> _Record:
             nonlocal taken
             taken = record
-            del now
             return _Record(kind, key, b"", 0.0, is_over=True)  # expired, and to be swept
 
         records = await self._opened()

@@ -30,7 +30,7 @@ _BLOCK: Final = 8
 _MIN_PASSWORD: Final = 8
 MAX_PASSWORD: Final = 1024
 _HASH: Final = re.compile(
-    r"scrypt:([0-9]{4,7}):([0-9]{1,2}):([A-Za-z0-9+/=]{22,88}):([A-Za-z0-9+/=]{43,88})"
+    r"scrypt:[0-9]{4,7}:[0-9]{1,2}:[A-Za-z0-9+/=]{22,88}:[A-Za-z0-9+/=]{43,88}"
 )
 MAX_HASHING: Final = 2  # passwords hashed concurrently: each takes a tenth of a second and 32 MiB
 MAX_WAITING: Final = 20  # passwords waiting to be hashed
