@@ -20,7 +20,7 @@ MOST = 16
 PASSED = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP)
 
 
-def told(connection: _socket.socket) -> tuple[str, int]:
+def read_report(connection: _socket.socket) -> tuple[str, int]:
     data = connection.recv(64)
     if not data:
         posix._exit(1)  # the starter has ended, and what it has started
@@ -60,14 +60,14 @@ def main(address: str, executable: str, *args: str) -> None:
     connection.connect(address)
     given = b"".join(each.to_bytes(4, sys.byteorder) for each in descriptors)
     connection.sendmsg([request], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, given)])
-    kind, pid = told(connection)
+    kind, pid = read_report(connection)
     if kind == "refused":
         posix.execv(sys.executable, [sys.executable, *args])
     for each in descriptors:
         posix.close(each)
     for each in PASSED:
         _signal.signal(each, lambda number, _: posix.kill(pid, number))
-    _, code = told(connection)
+    _, code = read_report(connection)
     if code < 0:
         if -code not in (_signal.SIGKILL, _signal.SIGSTOP):
             _signal.signal(-code, _signal.SIG_DFL)

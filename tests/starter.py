@@ -7,9 +7,9 @@ ends as the interpreter does, except that only the main module is taken apart.
 
 A request is one message on a Unix socket: a dictionary in the format of `marshal`, with the
 descriptors of the child beside it, which are 0, 1 and 2 if it names no others. The child responds
-with its process id once it is ready, and the starter with its exit code in the end (see `told`); or
-the starter refuses, if a fork cannot be what Python would be with these arguments and variables. If
-the connection is closed, the child is killed. At the end of its stdin, the starter ends.
+with its process id once it is ready, and the starter with its exit code (see `report`); or the
+starter refuses, if a fork cannot be what Python would be with these arguments and variables. If the
+connection is closed, the child is killed. At the end of its stdin, the starter ends.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.machinery import PathFinder, SourceFileLoader
 from itertools import pairwise
 from pathlib import Path
-from types import FrameType, ModuleType, TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, Final, NamedTuple, NoReturn
 
 PRELOADED: Final = (
@@ -102,58 +101,44 @@ _MAIN: Final = ("__main__", "__mp_main__")
 """The names of the module that is run; the second is that of multiprocessing."""
 
 
-def told(kind: str, number: int) -> bytes:
+def report(kind: str, number: int) -> bytes:
     """A message about a process: its ``pid``, its exit ``code``, or that it is ``refused``."""
     return f"{kind} {number}".encode()
 
 
 class _Program(NamedTuple):
-    """What the arguments of Python say.
+    """The meaning of the arguments of Python."""
 
-    Args:
-        options: Of its warnings.
-        writes: Whether it may write down what it compiles.
-        kind: ``-m`` if it is a module, ``-c`` if it is code, or ``file``.
-        name: Of the module or file, or the code.
-        argv: As the program is to see it.
-    """
-
-    options: list[str]
-    writes: bool
-    kind: str
-    name: str
-    argv: list[str]
-
-
-@dataclass
-class _Child:
-    pid: int
-    asked_on: socket.socket
+    options: list[str]  # of its warnings
+    writes: bool  # bytecode
+    kind: str  # `-m` of a module, `-c` of code, or `file`
+    name: str  # of the module or file, or the code
+    argv: list[str]  # as the program is to see it
 
 
 _NONE: Final = marshal.dumps({})
 
 
 class _Starter:
-    """Who is listening, and who has been started."""
+    """Forks a child for each request, and reports its end."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
         self._woken, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
         os.set_blocking(self._woken, False)
-        self._children: dict[int, _Child] = {}
+        self._children: dict[int, socket.socket] = {}
         self._path = sys.path[1:]  # the first entry stands for this process's own program
         self._installed = PathFinder.find_spec("mcpkit", self._path) is not None
         self._locale = _locale(os.environ)
 
     def serve(self) -> Callable[[], object]:
-        """Start what is asked for; return, in a child only, what that has to do."""
+        """Serve requests; in a child only, return the function that it has to call."""
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, _nothing)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # or the descriptor is not written to
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests
         while True:
-            asking = {each.asked_on.fileno(): each for each in self._children.values()}
+            asking = {each.fileno(): pid for pid, each in self._children.items()}
             poll = select.poll()
             for number in (0, self._listener.fileno(), self._woken, *asking):
                 poll.register(number, select.POLLIN)
@@ -166,7 +151,7 @@ class _Starter:
                     task = self._accept()
                     if task is not None:
                         return task
-                elif self._children.get(asking[number].pid) is asking[number]:
+                elif asking[number] in self._children:
                     self._end(asking[number])
 
     def _leave(self) -> NoReturn:
@@ -185,15 +170,15 @@ class _Starter:
                 return
             if not pid:
                 return
-            asked_on = self._children.pop(pid).asked_on
+            asked_on = self._children.pop(pid)
             with asked_on, suppress(OSError):
-                asked_on.send(told("code", os.waitstatus_to_exitcode(status)))
+                asked_on.send(report("code", os.waitstatus_to_exitcode(status)))
 
-    def _end(self, child: _Child) -> None:
-        """Nobody asks for it any more."""
-        os.kill(child.pid, signal.SIGKILL)
-        os.waitpid(child.pid, 0)
-        self._children.pop(child.pid).asked_on.close()
+    def _end(self, pid: int) -> None:
+        """Kill a child whose caller has left."""
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        self._children.pop(pid).close()
 
     def _accept(self) -> Callable[[], object] | None:
         asked_on, _ = self._listener.accept()
@@ -208,16 +193,16 @@ class _Starter:
         pid = None if parsed is None else os.fork()
         if parsed is not None and pid == 0:
             for each in self._children.values():
-                each.asked_on.detach()  # or it would close a descriptor of the child's one day
+                each.detach()  # or it would close a descriptor of the child's one day
             self._listener.detach()
             return _child(request, parsed, descriptors, asked_on, self._path)
         for descriptor in descriptors:
             os.close(descriptor)
         if pid is None:
             with asked_on, suppress(OSError):
-                asked_on.send(told("refused", 0))
+                asked_on.send(report("refused", 0))
         else:
-            self._children[pid] = _Child(pid, asked_on)
+            self._children[pid] = asked_on
         return None
 
     def _parsed(self, args: list[str], env: dict[str, str], cwd: str) -> _Program | None:
@@ -248,10 +233,6 @@ def _folders(env: Mapping[str, str]) -> list[str]:
 def _locale(env: Mapping[str, str]) -> str:
     """What decides about encodings."""
     return env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or "C"
-
-
-def _nothing(number: int, frame: FrameType | None) -> None:
-    """A handler is needed for the descriptor to be written to."""
 
 
 # --- in a child -----------------------------------------------------------------------------------
@@ -302,7 +283,7 @@ def _child(
     space = vars(fresh)
     space["__builtins__"] = sys.modules["builtins"]
 
-    os.write(telling, told("pid", os.getpid()))
+    os.write(telling, report("pid", os.getpid()))
     for last, number in pairwise(numbers[2:]):
         os.closerange(last + 1, number)
     os.closerange(above, 65536)

@@ -134,7 +134,7 @@ def test_it_ends_with_the_starter() -> None:
         "session": True,
     }
     with open(os.devnull, "r+b") as null, starter.ask(request, [null.fileno()] * 3) as asked_on:
-        kind, pid = warm._told(asked_on)
+        kind, pid = warm.read_report(asked_on)
         assert kind == "pid"
         assert os.getsid(pid) == pid
         starter.stop()

@@ -192,7 +192,7 @@ class Popen(subprocess.Popen[Any]):
             asked_on = starter.ask(
                 request, [own if each == -1 else each for own, each in enumerate(theirs)]
             )
-            kind, self.pid = _told(asked_on)
+            kind, self.pid = read_report(asked_on)
             if kind == "pid":
                 self._asked_on = asked_on
                 self._child_created = True
@@ -220,7 +220,7 @@ class Popen(subprocess.Popen[Any]):
         while True:
             with self._asking:
                 if self.returncode is None and _readable(asked_on, 0):
-                    _, self.returncode = _told(asked_on)
+                    _, self.returncode = read_report(asked_on)
                     asked_on.close()
                 if self.returncode is not None:
                     return self.returncode
@@ -237,7 +237,7 @@ def _readable(stream: Any, within: float | None) -> bool:
     return bool(poll.poll(None if within is None else math.ceil(within * 1000)))
 
 
-def _told(asked_on: socket.socket) -> tuple[str, int]:
+def read_report(asked_on: socket.socket) -> tuple[str, int]:
     data = asked_on.recv(64)
     assert data, "the starter has ended"
     kind, number = data.decode().split()

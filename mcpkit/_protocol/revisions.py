@@ -64,7 +64,7 @@ class Method(NamedTuple):
     mirrored: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Revision:
     """One dated revision of the protocol. The defaults are those of the oldest.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -318,37 +318,27 @@ def test_other_types_have_no_headers(schema: dict[str, Any], kind: str) -> None:
         declared_in(tool(a=schema))
 
 
-PLACES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "items": lambda s: tool(a={"type": "array", "items": s}),
-    "items ": lambda s: tool(a={"type": "array", "items": tool(b=s)}),
-    "prefixItems": lambda s: tool(a={"type": "array", "prefixItems": [s]}),
-    "contains": lambda s: tool(a={"type": "array", "contains": s}),
-    "additionalProperties": lambda s: {"type": "object", "additionalProperties": s},
-    "unevaluatedProperties": lambda s: {"type": "object", "unevaluatedProperties": s},
-    "patternProperties": lambda s: {"type": "object", "patternProperties": {"^a": s}},
-    "propertyNames": lambda s: {"type": "object", "propertyNames": s},
-    "anyOf": lambda s: tool(a={"anyOf": [s, {"type": "null"}]}),
-    "anyOf ": lambda s: {"type": "object", "anyOf": [tool(a=s)]},
-    "oneOf": lambda s: tool(a={"oneOf": [s]}),
-    "allOf": lambda s: tool(a={"allOf": [s]}),
-    "not": lambda s: tool(a={"not": s}),
-    "if": lambda s: {"type": "object", "if": tool(a=s)},
-    "then": lambda s: {"type": "object", "then": tool(a=s)},
-    "else": lambda s: {"type": "object", "else": tool(a=s)},
-    "dependentSchemas": lambda s: {"type": "object", "dependentSchemas": {"a": tool(b=s)}},
-    "dependencies": lambda s: {"type": "object", "dependencies": {"a": tool(b=s), "c": ["d"]}},
-    "$defs": lambda s: {**tool(a={"$ref": "#/$defs/A"}), "$defs": {"A": s}},
-    "definitions": lambda s: {**tool(a={"$ref": "#/definitions/A"}), "definitions": {"A": s}},
-    "x-unheard-of": lambda s: tool(a={"type": "string", "x-unheard-of": s}),
-}
+Holder: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+HOLDERS: list[tuple[Holder, tuple[str, ...]]] = [
+    (lambda word, s: tool(a={word: s}), ("items", "contains", "not", "x-unheard-of")),
+    (lambda word, s: tool(a={word: [s]}), ("prefixItems", "anyOf", "oneOf", "allOf")),
+    (lambda word, s: {"type": "object", word: s}, ("additionalProperties", "propertyNames")),
+    (lambda word, s: {"type": "object", word: s}, ("unevaluatedProperties", "if", "then", "else")),
+    (lambda word, s: tool() | {word: {"A": s, "B": ["c"]}}, ("patternProperties", "dependencies")),
+    (lambda word, s: tool() | {word: {"A": s}}, ("dependentSchemas", "$defs", "definitions")),
+]
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_only_properties_lead_to_a_header(place: str) -> None:
+@pytest.mark.parametrize(
+    ("holder", "word"), [(holder, word) for holder, words in HOLDERS for word in words]
+)
+def test_only_properties_lead_to_a_header(holder: Holder, word: str) -> None:
     """HDR-2."""
-    below = rf"below {re.escape(place.strip())} cannot be reached through properties alone; "
-    with pytest.raises(ValueError, match=below):
-        declared_in(PLACES[place](header("A")))
+    below = rf"below {re.escape(word)} cannot be reached through properties alone; "
+    for schema in (header("A"), tool(a=header("A"))):
+        with pytest.raises(ValueError, match=below):
+            declared_in(holder(word, schema))
 
 
 def test_the_arguments_as_a_whole_have_no_header() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pytest
@@ -77,19 +79,12 @@ WRONG: Final[tuple[Any, ...]] = (
 )
 BY_HAND = [
     b"null",
-    b"true",
     b"1",
     b'"text"',
     b"{}",
     b"[]",
-    b"[[]]",
-    b"[1,2]",
     b"[{}]",
-    b'{"jsonrpc":"2.0"}',
     b'{"jsonrpc":"1.0","id":1,"method":"ping"}',
-    b'{"jsonrpc":2.0,"id":1,"method":"ping"}',
-    b'{"id":1,"method":"ping"}',
-    b'{"jsonrpc":"2.0","id":null,"method":"ping"}',
     b'{"jsonrpc":"2.0","id":1e3,"method":"ping"}',
     b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"ping"}',
     b'{"jsonrpc":"2.0","id":"' + b"i" * 5000 + b'","method":"ping"}',
@@ -97,16 +92,12 @@ BY_HAND = [
     b'{"jsonrpc":"2.0","id":-0,"method":"ping"}',
     b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping","method":"tools/list"}',
     b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{},"params":[]}',
-    b'{"jsonrpc":"2.0","id":1,"method":"unknown/method"}',
-    b'{"jsonrpc":"2.0","id":1,"method":""}',
     b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}',
     b'{"jsonrpc":"2.0","id":"\\udfff","method":"ping"}',
     b'{"jsonrpc":"2.0","id":"\xed\xa0\x80","method":"ping"}',
     b'{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}',
     b'{"jsonrpc":"2.0","id":1,"result":{},"error":{}}',
-    b'{"jsonrpc":"2.0","id":1,"result":null}',
     b'{"jsonrpc":"2.0","error":{"code":1,"message":"x"}}',
-    b'{"jsonrpc":"2.0","id":1,"error":{"code":"x"}}',
     b"[" * 100_000,
     b"[" * 5000 + b"]" * 5000,
     b'{"a":' * 5000 + b"1" + b"}" * 5000,
@@ -164,28 +155,25 @@ def malformed(valid: list[dict[str, Any]], chance: random.Random) -> list[bytes]
     return wanted
 
 
+@dataclass
 class Talk:
-    """One server, and whether it still answers."""
+    """One server, and a request that it must answer."""
 
-    def __init__(self, server: Process, method: str) -> None:
-        self.server = server
-        self._method = method
-        self._count = 0
+    server: Process
+    request: Callable[[str], dict[str, Any]]
+    _ids: Iterator[int] = field(default_factory=itertools.count)
 
     def still_answers(self, *lines: bytes) -> None:
         """Send lines, and then a valid request, which must be answered."""
-        self._count += 1
-        id = f"still there? {self._count}"
-        make = modern if self._method in MODERN_PARAMS else request
+        id = f"still there? {next(self._ids)}"
         data = [line.replace(b"\n", b" ") for line in lines]
-        sent = threading.Thread(target=self.server.send, args=(*data, make(id, self._method)))
+        sent = threading.Thread(target=self.server.send, args=(*data, self.request(id)))
         sent.start()
-        while True:
+        message: Any = None
+        while not isinstance(message, dict) or message.get("id") != id:
             line = self.server.line()
             assert line is not None, f"the server has ended: {self.server.stderr[-2000:]}"
-            message = json.loads(line)  # whatever comes back is JSON
-            if isinstance(message, dict) and message.get("id") == id:
-                break
+            message = json.loads(line)  # every line is JSON
         assert "result" in message
         sent.join(TIMEOUT)
         assert not sent.is_alive()
@@ -206,19 +194,19 @@ def era(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def talk(era: str) -> Iterator[Talk]:
     with served() as server:
-        if era != MODERN:
+        if era == MODERN:
+            yield Talk(server, lambda id: modern(id, "server/discover"))
+        else:
             server.shake_hands(era)
-        yield Talk(server, "server/discover" if era == MODERN else "ping")
+            yield Talk(server, lambda id: request(id, "ping"))
 
 
 def test_ten_thousand_malformed_lines(talk: Talk, era: str) -> None:
+    """Those made by hand alone as well."""
     lines = malformed(requests_of(era), random.Random(8))
     assert len(lines) >= 10_000
     for start in range(0, len(lines), BATCH):
         talk.still_answers(*lines[start : start + BATCH])
-
-
-def test_each_line_made_by_hand_alone(talk: Talk) -> None:
     for line in BY_HAND:
         talk.still_answers(line)
 
@@ -243,6 +231,6 @@ def test_any_value_in_any_member(talk: Talk, era: str, data: st.DataObject) -> N
 
 
 def test_at_the_end_nothing_is_left_running(talk: Talk) -> None:
-    """The last test: whatever the malformed lines began has ended or can be ended."""
+    """The last test: everything that malformed lines started has ended or can be ended."""
     talk.server.close_stdin()
     assert talk.server.exit_code(within=3) == 0

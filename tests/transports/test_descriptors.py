@@ -1,8 +1,10 @@
-"""What leaves together on stdio, and what does not."""
+"""Chunks that are read from a descriptor, and messages that are written together."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,6 +16,7 @@ from mcpkit import Context, MCPKit
 from mcpkit._concurrency.loop import open_loop
 from mcpkit._server.session import Session
 from mcpkit.transports.stdio import writer as writing
+from mcpkit.transports.stdio.reader import ThreadReader, make_reader
 from mcpkit.transports.stdio.writer import Output
 from tests.messages import announced
 
@@ -119,3 +122,32 @@ async def test_many_short_messages_are_as_large_as_with_the_ends_of_their_lines(
             for _ in range(40):
                 output.send(b"{}")
         assert writes.all == [[{}] * 40]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes are not polled there")
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_the_end_comes_once(in_thread: bool) -> None:
+    """Also if there is room again afterwards, because what came before has been answered."""
+    reading, writing = os.pipe()
+    chunks: list[bytes] = []
+    ended = anyio.Event()
+
+    def take(chunk: bytes) -> None:
+        chunks.append(chunk)
+        if not chunk:
+            ended.set()
+
+    try:
+        async with open_loop() as loop:
+            make = ThreadReader if in_thread else make_reader
+            reader = make(reading, loop, take)
+            os.write(writing, b"last words")
+            os.close(writing)
+            with anyio.fail_after(20):
+                await ended.wait()
+            reader.resume()
+            await anyio.sleep(0.01)
+            reader.stop()
+    finally:
+        os.close(reading)
+    assert chunks == [b"last words", b""]
