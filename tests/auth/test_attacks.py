@@ -1,24 +1,301 @@
-"""What attackers try, and how each is answered; honest clients are served afterwards."""
+"""What attackers try on a server that takes tokens; honest clients are served afterwards."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, NamedTuple
 
-import anyio
 import pytest
 
-from mcpkit.auth import Keys, hash_key
-from tests.auth import attacks_on_logins, attacks_on_resources
-from tests.auth.attacks_on_logins import victim
-from tests.auth.attacks_on_resources import META, Attack, Ground
-from tests.auth.browser import Page, fields_of
-from tests.auth.issuer import Issuer, issuing
-from tests.auth.server.conftest import Site, serving
-from tests.transports.http.wire import Exchange, hosting
+from mcpkit import Context, MCPKit
+from mcpkit.auth import JWT, Keys, hash_key
+from tests.auth.forgeries import FORGED, WRONG, forged, wrong
+from tests.auth.issuer import RESOURCE, Issuer, Key, issuing
+from tests.messages import LEGACY, announced, called, initialize, request
+from tests.transports.http.wire import Exchange, Host, hosting
+
+READ, WRITE = "notes:read", "notes:write"
+KEY: Final = "the-key-of-a-program"
+
+
+class Ground:
+    """A server, its users, and an attacker whose token permits little."""
+
+    def __init__(self, host: Host, issuer: Issuer) -> None:
+        self.issuer = issuer
+        rsa = Key("rsa", "RS256")
+        issuer.keys = [issuer.key.public, rsa.public]
+        verifier = JWT(issuer=issuer.url, jwks_url=issuer.jwks_url, leeway=0)
+        app = make_app([verifier, Keys({hash_key(KEY): "program"})])
+        self.site = host.serve(app, public_url=RESOURCE, sse=True)
+        self.ann = bearer(issuer.token())
+        self.eve = bearer(issuer.token(sub="eve", scope=READ, client_id="evil"))
+
+    def is_served(self, headers: dict[str, str]) -> bool:
+        """Whether Ann is answered as she should be."""
+        answer = self.site.ask("tools/call", headers, **called("who", {}))
+        return answer.status == 200 and answer.text == f"{self.issuer.url}|ann"
+
+    def with_token(self, token: str) -> Exchange:
+        return self.site.ask("tools/call", bearer(token), **called("who", {}))
+
+    def call(self, headers: dict[str, str], tool: str, **arguments: Any) -> Exchange:
+        return self.site.ask("tools/call", headers, **called(tool, arguments))
+
+
+class Attack(NamedTuple):
+    """One way to get what one may not have, and its answer: the status, and then its errors."""
+
+    name: str
+    send: Callable[[Any], Any]
+    answer: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def register(table: dict[str, Attack], name: str, *answer: Any) -> Callable[[Any], Any]:
+    """Write down a function as an attack, with the answer that it must get."""
+
+    def decorate(send: Any) -> Any:
+        assert name not in table, name
+        table[name] = Attack(name, send, answer)
+        return send
+
+    return decorate
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def make_app(auth: Any) -> MCPKit[None]:
+    """A server of notes, with every kind of thing that belongs to a user."""
+    app: MCPKit[None] = MCPKit("notes", auth=auth, page_size=2)
+
+    @app.tool
+    async def who(ctx: Context) -> str:
+        return str(ctx.principal)
+
+    @app.tool(scopes=[WRITE])
+    async def write() -> str:
+        return "written"
+
+    @app.tool(task="optional")
+    async def work(of: str) -> str:
+        return f"the work of {of}"
+
+    return app
+
+
+ATTACKS: Final[dict[str, Attack]] = {}
+"""By name; the answer of each: its status, the error of its challenge, and that of JSON-RPC."""
+
+attack = partial(register, ATTACKS)
+NOT_VALID: Final = (401, "invalid_token", -32600)
+UNKNOWN: Final = (401, None, -32600)
+NO_SCOPE: Final = (403, "insufficient_scope", -32600)
+TASKS: Final[dict[str, Any]] = {
+    "io.modelcontextprotocol/clientCapabilities": {
+        "extensions": {"io.modelcontextprotocol/tasks": {}}
+    }
+}
+META: Final = "/.well-known/oauth-protected-resource"
+WHO: Final = announced(1, "tools/call", **called("who", {}))
+
+for way in WRONG:
+    attack(f"a token that is wrong: {way}", *NOT_VALID)(
+        lambda ground, way=way: ground.with_token(wrong(ground.issuer, way))
+    )
+for way in FORGED:
+    attack(f"a token that is forged: {way}", *NOT_VALID)(
+        lambda ground, way=way: ground.with_token(forged(ground.issuer)[way])
+    )
+
+
+def ann(ground: Ground) -> str:
+    """The token of another user."""
+    return ground.ann["Authorization"].removeprefix("Bearer ")
+
+
+attack("a token in a form", *UNKNOWN)(
+    lambda ground: ground.site.post(
+        f"access_token={ann(ground)}".encode(),
+        {"Content-Type": "application/x-www-form-urlencoded"},
+    )
+)
+attack("a token in _meta", *UNKNOWN)(
+    lambda ground: ground.site.ask(
+        "tools/call", **called("who", {}), _meta={"access_token": "any", "a": 1}
+    )
+)
+attack("a token in a cookie", *UNKNOWN)(
+    lambda ground: ground.site.modern(
+        WHO, {"Cookie": f"access_token={ann(ground)}; Authorization={ann(ground)}"}
+    )
+)
+TOKENS: Final[dict[str, Callable[[Ground], str]]] = {
+    "a session id": lambda ground: ground.site.begin(headers=ground.ann).token,
+    "the hash of a key": lambda ground: hash_key(KEY).removeprefix("sha256:"),
+    "the beginning of a key": lambda ground: KEY[:-1],
+    "a token that another issuer has issued for the same name": lambda ground: ground.issuer.token(
+        Key("theirs"), {"kid": "one"}, iss="https://login.example.org"
+    ),
+}
+for name, token_of in TOKENS.items():
+    attack(f"as a token: {name}", *NOT_VALID)(
+        lambda ground, token_of=token_of: ground.with_token(token_of(ground))
+    )
+
+
+@contextmanager
+def misled(ground: Ground, say: Callable[[str], Any]) -> Iterator[Exchange]:
+    """The answer of a server whose issuer says something else."""
+    right, ground.issuer.answer = ground.issuer.answer, lambda path, form: say(path)  # type: ignore[method-assign]
+    try:
+        auth = JWT(issuer=ground.issuer.url)
+        site = ground.site.host.serve(make_app(auth), public_url=RESOURCE)
+        yield site.ask("tools/call", ground.ann, **called("who", {}))
+    finally:
+        ground.issuer.answer = right  # type: ignore[method-assign]
+
+
+INSIDE: Final = (
+    "http://169.254.169.254/latest/meta-data",
+    "http://[::ffff:10.0.0.1]/keys",
+    "file:///etc/passwd",
+    "https://user:password@login.example.com/keys",
+    "https://login.example.com/keys\r\nX: evil",
+    "gopher://127.0.0.1/evil",
+)
+
+
+@attack("metadata that leads to where keys are not", 503, None, -32603)
+def _(ground: Ground) -> Exchange:
+    for url in INSIDE:
+        metadata = {"issuer": ground.issuer.url, "jwks_uri": url}
+        with misled(ground, {"/.well-known/oauth-authorization-server": metadata}.get) as answer:
+            assert answer.status == 503, url
+    return answer
+
+
+@attack("metadata of another issuer", 503, None, -32603)
+def _(ground: Ground) -> Exchange:
+    theirs = {"issuer": "https://evil.example.com", "jwks_uri": f"{ground.issuer.url}/evil"}
+    with misled(ground, lambda path: theirs) as answer:
+        answer.finish()
+    return answer
+
+
+@attack("keys without an end", 503, None, -32603)
+def _(ground: Ground) -> Exchange:
+    def say(path: str) -> Any:
+        if path == "/keys":
+            return {"keys": [*ground.issuer.keys, {"kty": "oct", "k": "a" * 2_000_000}]}
+        return {"issuer": ground.issuer.url, "jwks_uri": ground.issuer.jwks_url}
+
+    with misled(ground, say) as answer:
+        answer.finish()
+    return answer
+
+
+attack("a session of another user, without a token", *UNKNOWN)(
+    lambda ground: ground.site.begin(headers=ground.ann).post(request(1, "ping"))
+)
+DECLINE: Final = {"inputResponses": {"a": {"action": "decline"}}}
+for method, params in ("tasks/cancel", {}), ("tasks/update", DECLINE):
+
+    @attack(f"a task of another user: {method}", 200, None, -32602)
+    def _(ground: Ground, method: str = method, params: Any = params) -> Exchange:
+        call = called("work", {"of": "ann"})
+        id = ground.site.ask("tools/call", ground.ann, **call, _meta=TASKS).result["taskId"]
+        headers = {**ground.eve, "Mcp-Name": id}
+        return ground.site.ask(method, headers, taskId=id, _meta=TASKS, **params)
+
+
+CLAIMED: Final = {"X-Scope": "notes:write", "X-User": "ann", "X-Forwarded-User": "ann"}
+attack("a scope that is claimed beside the token", *NO_SCOPE)(
+    lambda ground: ground.site.ask(
+        "tools/call",
+        {**ground.eve, **CLAIMED},
+        **called("write", {}),
+        _meta={"scope": "notes:write", "io.modelcontextprotocol/clientInfo": {"name": "ann"}},
+    )
+)
+OTHERWISE: Final = "NOTES:WRITE notes:write* notes:wri * notes:write,notes:read"
+attack("a scope in other letters", *NO_SCOPE)(
+    lambda ground: ground.call(bearer(ground.issuer.token(sub="eve", scope=OTHERWISE)), "write")
+)
+
+
+@attack("the rest of a list that one may not see", 200, None, None)
+def _(ground: Ground) -> Exchange:
+    cursor = ground.site.ask("tools/list", ground.ann).result["nextCursor"]
+    answer = ground.site.ask("tools/list", ground.eve, cursor=cursor)
+    names = [each["name"] for each in answer.result["tools"]]
+    assert "write" not in names
+    return answer
+
+
+@attack("a forbidden call in a batch", 200, None, None)
+def _(ground: Ground) -> Exchange:
+    talk = ground.site.begin("2025-03-26", headers=ground.eve)
+    answer = talk.post(
+        [
+            request(1, "tools/call", called("who", {})),
+            request(2, "tools/call", called("write", {})),
+        ],
+        ground.eve,
+    )
+    assert {each["id"]: "error" in each for each in answer.json} == {1: False, 2: True}
+    return answer
+
+
+@attack("another way to write the path", 404, None, -32600)
+def _(ground: Ground) -> Exchange:
+    base = ground.site.path
+    for path in (*(base + end for end in ("/", "//", "/../mcp", "%2f", ";a")), base.upper()):
+        answer = ground.site.post(initialize(), path=path)
+        assert answer.status in (401, 404), path
+    return ground.site.post(initialize(), path=f"{base}/x")
+
+
+@attack("the endpoint of older clients", *UNKNOWN)
+def _(ground: Ground) -> Exchange:
+    base = ground.site.path.removesuffix("/mcp")
+    assert ground.site.post(initialize("2024-11-05"), path=f"{base}/messages").status == 401
+    return ground.site.get(path=f"{base}/sse")
+
+
+PROXY: Final = {
+    "X-Forwarded-Host": "evil.example.com",
+    "X-Forwarded-Proto": "https",
+    "X-Forwarded-Prefix": "/evil.example.com",
+    "X-Original-URL": "https://evil.example.com/",
+    "Forwarded": "host=evil.example.com;proto=https",
+}
+attack("headers of a proxy that is not there, to be named in the challenge", *UNKNOWN)(
+    lambda ground: ground.site.modern(WHO, PROXY)
+)
+
+
+@attack("another host, to be named in the metadata", 200, None, None)
+def _(ground: Ground) -> Exchange:
+    headers = {"Host": "evil.example.com", "X-Forwarded-Host": "evil.example.com"}
+    answer = ground.site.send("GET", headers, path=f"{META}{ground.site.path}")
+    assert b"evil" not in answer.body
+    return answer
+
+
+@attack("a version without authorization", *UNKNOWN)
+def _(ground: Ground) -> Exchange:
+    for version in LEGACY:
+        assert ground.site.post(initialize(version)).status == 401, version
+    headers = {"MCP-Protocol-Version": "2024-11-05", "Mcp-Method": "tools/call"}
+    return ground.site.post(request(1, "tools/call", called("who", {})), headers)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +322,7 @@ def code_of(answer: Exchange) -> int | None:
     return code
 
 
-@pytest.mark.parametrize("attack", attacks_on_resources.ATTACKS.values(), ids=str)
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=str)
 def test_attacks(ground: Ground, attack: Attack, caplog: pytest.LogCaptureFixture) -> None:
     """AUTH-1, AUTH-6, AUTH-8, AUTH-9, AUTH-10, AUTH-12, AUTH-16, AUTH-17.
 
@@ -64,52 +341,3 @@ def test_attacks(ground: Ground, attack: Attack, caplog: pytest.LogCaptureFixtur
     assert token not in caplog.text
     assert token not in str(ground.issuer.asked), "it is not passed on"
     assert ground.is_served(ground.ann)
-
-
-def test_the_time_of_an_answer_tells_nothing_of_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """AUTH-16: hashes are compared, whole ones, in constant time, and all of them each time."""
-    compared: list[tuple[bytes, bytes]] = []
-
-    def compare(one: bytes, other: bytes) -> bool:
-        compared.append((one, other))
-        return one == other
-
-    monkeypatch.setattr(hmac, "compare_digest", compare)
-    known = ["the-first-of-some-keys", "the-second-of-some-keys", "the-third-of-some-keys"]
-    keys = Keys({hash_key(each): each for each in known})
-    for sent in (*known, known[0][:-1], "nothing-like-them"):
-        compared.clear()
-        found = anyio.run(keys.verify, sent, None)
-        assert (None if found is None else found.id) == (sent if sent in known else None)
-        digest = hashlib.sha256(sent.encode()).digest()
-        assert [(len(one), other) for one, other in compared] == [(32, digest)] * len(known)
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with serving() as found:
-        yield found
-
-
-def error_said(page: Page) -> str | None:
-    """The error for the client: in JSON, or in the redirect."""
-    if page.location is not None:
-        return fields_of(page.location).get("error")
-    if page.headers.get_content_type() == "application/json" and page.status >= 400:
-        found = page.json.get("error")
-        return found if isinstance(found, str) else None
-    return None
-
-
-@pytest.mark.parametrize("attack", attacks_on_logins.ATTACKS.values(), ids=str)
-def test_attacks_on_logins(site: Site, attack: Attack, caplog: pytest.LogCaptureFixture) -> None:
-    """AUTH-8, AUTH-15, AUTH-16, SEC-13, SEC-16, SEC-18, and RFC 9700."""
-    caplog.set_level("DEBUG")
-    honest = site.tokens(victim())
-    page = attack.send(site)
-    assert (page.status, error_said(page)) == attack.answer
-    assert "evil.example.com" not in (page.location or "")
-    assert site.said(honest["access_token"]) == "ada False [notes:read]"
-    assert site.said(site.tokens(victim())["access_token"]) == "ada False [notes:read]"
-    for secret in honest["access_token"], honest["refresh_token"]:
-        assert secret not in caplog.text

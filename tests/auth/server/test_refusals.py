@@ -25,9 +25,6 @@ from tests.auth.server.conftest import BACK, SECRET, NameLogin, Site, basic, ser
 ELSEWHERE = "https://evil.example/back"
 
 
-# --- sending users elsewhere ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "uri",
     [
@@ -110,9 +107,6 @@ def test_nothing_of_a_request_becomes_a_header(site: Site, bad: str) -> None:
         assert (page.status, page.location) == (400, None)
 
 
-# --- codes ----------------------------------------------------------------------------------------
-
-
 def test_a_code_is_redeemed_once_by_however_many(site: Site) -> None:
     asked = site.log_in()
     with ThreadPoolExecutor(8) as pool:
@@ -158,9 +152,6 @@ def test_everything_expires(site: Site) -> None:
     site.clock.now += 30 * 24 * 3600
     assert site.refresh(tokens["refresh_token"]).status == 400
     site.client_id = site.register(client_name="An editor")["client_id"]
-
-
-# --- refresh tokens -------------------------------------------------------------------------------
 
 
 def test_a_refresh_token_that_was_made_up_ends_nothing(site: Site) -> None:
@@ -416,9 +407,6 @@ def test_answers_at_once_are_counted_each() -> None:
     assert 1 <= len(tried) <= 3
 
 
-# --- who is there no more -------------------------------------------------------------------------
-
-
 def test_a_removed_user_gets_no_tokens(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their clients have refresh tokens, which would do for ever."""
     scope = "notes:read notes:write"
@@ -442,9 +430,6 @@ def test_all_logins_of_a_user_can_be_ended(site: Site) -> None:
     assert site.call(site.tokens()["access_token"]).status == 200
     anyio.run(site.server.end_logins, "ada")
     anyio.run(site.server.end_logins, "ada")
-
-
-# --- what authors get wrong -----------------------------------------------------------------------
 
 
 def test_another_secret_is_refused_before_anything_is_served(tmp_path: Path) -> None:

@@ -75,9 +75,6 @@ def problem_of(site: Site) -> str:
     return page.text
 
 
-# --- who they are ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("way", ["client_secret_basic", "client_secret_post", "none"])
 def test_the_server_authenticates_at_the_provider(provider: IdentityProvider, way: str) -> None:
     provider.metadata = {"token_endpoint_auth_methods_supported": [way]}
@@ -436,9 +433,6 @@ def test_stored_tokens_are_encrypted(provider: IdentityProvider, tmp_path: Path)
         assert b"upstream" in kept, "the kind of what is kept, beside a random key"
         assert b"upstream-access" not in kept
         assert b"upstream-refresh" not in kept
-
-
-# --- several logins -------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""Attacks on a server that issues tokens of its own.
+"""What attackers try on a server that issues tokens; honest clients are served afterwards.
 
-What is wrong in one parameter only is in `tests/auth/server/test_refusals.py`.
+What is wrong in one parameter only is in `test_refusals.py`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 import jwt
+import pytest
 
-from tests.auth.attacks_on_resources import Attack, register
-from tests.auth.browser import Browser, Page
+from tests.auth.browser import Browser, Page, fields_of
 from tests.auth.forgeries import part
-from tests.auth.server.conftest import BACK, Site
+from tests.auth.server.conftest import BACK, Site, serving
+from tests.auth.test_attacks import Attack, register
 
 EVIL: Final = "https://evil.example.com/back"
 ATTACKS: Final[dict[str, Attack]] = {}
@@ -183,3 +184,33 @@ def _(site: Site) -> Page:
     for head in ({"alg": "none", "kid": kid}, {"alg": "none", "typ": "at+jwt"}):
         assert site.call(f"{part(head)}.{part(claims)}.").status == 401
     return site.call(jwt.encode(claims, secret, "HS256", headers={"kid": kid}))
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with serving() as found:
+        yield found
+
+
+def error_said(page: Page) -> str | None:
+    """The error for the client: in JSON, or in the redirect."""
+    if page.location is not None:
+        return fields_of(page.location).get("error")
+    if page.headers.get_content_type() == "application/json" and page.status >= 400:
+        found = page.json.get("error")
+        return found if isinstance(found, str) else None
+    return None
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=str)
+def test_attacks_on_logins(site: Site, attack: Attack, caplog: pytest.LogCaptureFixture) -> None:
+    """AUTH-8, AUTH-15, AUTH-16, SEC-13, SEC-16, SEC-18, and RFC 9700."""
+    caplog.set_level("DEBUG")
+    honest = site.tokens(victim())
+    page = attack.send(site)
+    assert (page.status, error_said(page)) == attack.answer
+    assert "evil.example.com" not in (page.location or "")
+    assert site.said(honest["access_token"]) == "ada False [notes:read]"
+    assert site.said(site.tokens(victim())["access_token"]) == "ada False [notes:read]"
+    for secret in honest["access_token"], honest["refresh_token"]:
+        assert secret not in caplog.text
