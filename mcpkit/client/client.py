@@ -379,11 +379,11 @@ class Client(ClientConnection):
     def _has_tasks(self) -> bool:
         """True if the server declares that tool calls may become tasks (TASKL-1, TASKX-1)."""
         assert self._protocol.revision is not None
-        path = {
-            "wished": ("tasks", "requests", "tools", "call"),
-            "extension": ("extensions", EXTENSION),
-        }.get(self._protocol.revision.tasks)
-        return path is not None and is_object(value_at(self.server_capabilities, *path))
+        path: tuple[str, ...] = ("extensions", EXTENSION)
+        if requests_tasks(self):
+            path = ("tasks", "requests", "tools", "call")
+        has_tasks = self._protocol.revision.tasks != "none"
+        return has_tasks and is_object(value_at(self.server_capabilities, *path))
 
     def _wants_task(self, error: ProtocolError) -> bool:
         """Return True if an error may say that a tool only runs as a task (TASKL-3, TASKX-3)."""

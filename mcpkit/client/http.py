@@ -599,16 +599,12 @@ def _is_stream(response: httpx2.Response) -> bool:
 
 def _resolve(base: httpx2.URL, reference: str) -> httpx2.URL | None:
     """Resolve a reference of the server; None if it is not a URL of the same origin."""
-
-    def origin(url: httpx2.URL) -> tuple[str, str, int | None]:
-        port = url.port if url.port is not None else {"http": 80, "https": 443}.get(url.scheme)
-        return url.scheme, url.host, port
-
     try:
         found = base.join(reference)
     except (httpx2.InvalidURL, ValueError):  # ValueError: not a domain name
         return None
-    return found if found.host and origin(found) == origin(base) else None
+    origin, own = ((each.scheme, each.host, each.port) for each in (found, base))
+    return found if found.host and origin == own else None
 
 
 def _back_off(idle: int) -> float:

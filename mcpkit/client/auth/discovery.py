@@ -157,17 +157,11 @@ def _covers(id: str, url: str) -> bool:
     """Return True if a resource is the one at a URL, or above it."""
     try:
         parts = urlsplit(id)
-        known, asked = urlsplit(server_key(id)), urlsplit(url)
+        above = server_key(id).removesuffix("/")
     except ValueError:
         return False
-    above = known.path.rstrip("/")
-    return (
-        (known.scheme, known.netloc) == (asked.scheme, asked.netloc)
-        and not parts.query
-        and not parts.fragment
-        and "@" not in parts.netloc
-        and (asked.path.rstrip("/") == above or asked.path.startswith(f"{above}/"))
-    )
+    is_plain = not parts.query and not parts.fragment and "@" not in parts.netloc
+    return is_plain and f"{url.removesuffix('/')}/".startswith(f"{above}/")
 
 
 # --- the issuer -----------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from mcpkit._utils.fetch import (
     redact,
     shorten,
 )
+from mcpkit._utils.quota import RateLimit
 from mcpkit.client.auth.base import (
     AuthorizationFailed,
     HttpAuth,
@@ -50,8 +51,7 @@ from mcpkit.permissions import scopes_of
 MAX_LOGINS: Final = 3  # logins at one server within `_PAUSE_S`
 MAX_LIFETIME: Final = 1e15  # limit of a token's lifetime, in seconds
 _PAUSE_S: Final = 30.0
-"""Seconds after which the count of logins starts again, and for which a token that was refreshed is
-not refreshed once more when the server rejects it."""
+"""Seconds for the logins, and in which a token is not refreshed twice because it is rejected."""
 
 
 class TokenSource(HttpAuth):
@@ -79,7 +79,7 @@ class TokenSource(HttpAuth):
         self._nonces: dict[str, str] = {}
         self._proofs: dict[str, DPoPProofs] = {}
         self._own_proofs = DPoPProofs(None, self._nonces) if proof else None
-        self._logins: dict[str, tuple[int, float]] = {}
+        self._logins = RateLimit(MAX_LOGINS, MAX_LOGINS / _PAUSE_S)
         self._failures: dict[str, AuthorizationFailed] = {}
         self._refreshes: dict[str, tuple[str, float]] = {}
 
@@ -145,19 +145,14 @@ class TokenSource(HttpAuth):
         had = () if stored is None else stored.scopes or ()
         if status == 403 and set(challenge.scopes or ()) <= set(had):
             return False  # these were requested already
-        wanted = self._wanted_issuer
-        preferred = wanted or ("" if stored is None else stored.issuer)
-        resource = await find_resource(request.url, key, challenge, preferred)
-        if wanted is not None and not is_same_issuer(resource.issuer, wanted):
+        known = self._wanted_issuer or ("" if stored is None else stored.issuer)
+        resource = await find_resource(request.url, key, challenge, known)
+        is_other = known != "" and not is_same_issuer(resource.issuer, known)
+        if is_other and (self._wanted_issuer or self._client_id):
             raise AuthorizationFailed(
                 f"the server requires tokens of another issuer, {shorten(resource.issuer)}"
             )
         if stored is not None and not is_same_issuer(stored.issuer, resource.issuer):
-            if self._client_id:
-                raise AuthorizationFailed(
-                    "the server now requires tokens of another issuer, "
-                    f"{shorten(resource.issuer)}, to which client_id= does not belong"
-                )
             stored, had = None, ()  # credentials belong to their issuer alone
         if status == 401 and stored is not None and stored.refresh_token is not None:
             token, since = self._refreshes.get(key, ("", 0.0))
@@ -168,8 +163,10 @@ class TokenSource(HttpAuth):
                     return True
         needed = resource.scopes if challenge.scopes is None else challenge.scopes
         scopes = None if needed is None else _joined(had, needed)  # AUTH-6: all that it had
-        if stored is None or not stored.has_ended or stored.access_token is None or self._asks_user:
-            self._count_login(key)
+        has_expired = stored is not None and stored.has_ended and stored.access_token is not None
+        if (self._asks_user or not has_expired) and self._logins.take(key) > 0:
+            times = f"{MAX_LOGINS} logins within {_PAUSE_S:g} seconds"
+            raise AuthorizationFailed(f"the server still rejects the token after {times}")
         issuer = await self._issuer(resource)
         if challenge.has_proof and self._own_proofs is None:
             self._own_proofs = DPoPProofs(None, self._nonces)
@@ -180,16 +177,6 @@ class TokenSource(HttpAuth):
             raise AuthorizationFailed("the issuer does not bind tokens to a key (DPoP)")
         await self._store.set(key, found)
         return True
-
-    def _count_login(self, key: str) -> None:
-        now = time.monotonic()
-        count, since = self._logins.get(key, (0, now))
-        if now - since > _PAUSE_S:
-            count, since = 0, now
-        if count >= MAX_LOGINS:
-            times = f"{count} logins within {_PAUSE_S:g} seconds"
-            raise AuthorizationFailed(f"the server still rejects the token after {times}")
-        self._logins[key] = count + 1, since
 
     async def _issuer(self, resource: Resource) -> Issuer:
         found = await find_issuer(resource)
@@ -205,13 +192,12 @@ class TokenSource(HttpAuth):
         """
         async with self._store.lock(key):
             stored = await self._store.get(key)
-            if stored is None or stored.refresh_token is None or stored.access_token is None:
+            if stored is None or stored.refresh_token is None:
                 return stored
             if stored.access_token != seen.access_token:
                 return stored
-            issuer = self._issuers.get(stored.issuer)
-            if issuer is None:
-                issuer = await self._issuer(Resource(stored.resource, stored.issuer, server=key))
+            resource = Resource(stored.resource, stored.issuer, server=key)
+            issuer = self._issuers.get(stored.issuer) or await self._issuer(resource)
             # A refresh token may be good for one use: what it brings is stored in any case, even if
             # the caller is cancelled.
             with anyio.CancelScope(shield=True):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from mcpkit import Client
 from mcpkit.client.auth import AuthorizationFailed, ClientCredentials, MemoryTokenStore, OAuth
-from mcpkit.client.auth import tokens as base_module
 from mcpkit.errors import ConnectionClosed
 from tests.auth.client.world import READ, WRITE, Reply, User, World, call, herd
 
@@ -76,12 +76,13 @@ async def test_logins_are_rated(world: World, user: User, monkeypatch: pytest.Mo
     """SEC-17: a server cannot have its user log in without end, nor shut them out for good."""
     needs = {f"tool-{each}": f"scope-{each}" for each in range(6)}
     world.needs = needs
-    async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
+    auth = OAuth(show=user.show)
+    async with Client(world.url, auth=auth, revision="2026-07-28") as client:
         for tool in list(needs)[:2]:
             await client.call_tool(tool)
         with pytest.raises(AuthorizationFailed, match="3 logins within 30 seconds"):
             await client.call_tool("tool-2")
-        monkeypatch.setattr(base_module, "_PAUSE_S", -1.0)
+        monkeypatch.setattr(auth._logins, "_clock", lambda: time.monotonic() + 30)
         await client.call_tool("tool-2")
     assert len(user.shown) == 4
 
