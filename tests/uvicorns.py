@@ -27,11 +27,7 @@ _STEP: Final = 0.001
 
 
 class _Server(uvicorn.Server):
-    """Says that it has begun, and is told to stop.
-
-    Args:
-        config: Of uvicorn.
-    """
+    """Says that it has begun, and is told to stop."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

@@ -15,11 +15,7 @@ variable = contextvars.ContextVar("variable", default="unset")
 
 
 class Diary:
-    """What has become of an app's lifespan.
-
-    Args:
-        failures: How often entering it fails before it works.
-    """
+    """What has become of an app's lifespan, which fails some times before it works."""
 
     def __init__(self, failures: int = 0) -> None:
         self.entries: list[str] = []

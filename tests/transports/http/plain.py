@@ -81,13 +81,7 @@ class Events:
 
 
 class Client:
-    """Somebody who speaks to a server.
-
-    Args:
-        url: Of the endpoint.
-        connections: Are added to, to be closed in the end.
-        session: Its session id, if it has one.
-    """
+    """A client of an endpoint, whose connections are closed in the end."""
 
     def __init__(
         self, url: str, connections: list[HTTPConnection], session: str | None = None

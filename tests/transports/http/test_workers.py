@@ -87,15 +87,14 @@ def test_a_request_without_session_is_served_by_any(four: Server) -> None:
     eventually(another_has_served)  # the others begin when the first one serves
 
 
-class TestRestart:
-    def test_with_the_same_secret_a_session_goes_on(self, folder: Path) -> None:
-        secret = {"MCPKIT_SECRET": "the-secret-of-this-test"}
-        options: dict[str, Any] = {"cwd": folder, "env": secret, "within": True}
-        with serving("server.py", "--http", **options) as server:
-            session = server.client("2025-06-18").session
-        with serving("server.py", "--http", "--workers", "2", **options) as server:
-            client = server.client(session=session)
-            assert client.call("pid").isdecimal()
+def test_with_the_same_secret_a_session_goes_on(folder: Path) -> None:
+    secret = {"MCPKIT_SECRET": "the-secret-of-this-test"}
+    options: dict[str, Any] = {"cwd": folder, "env": secret, "within": True}
+    with serving("server.py", "--http", **options) as server:
+        session = server.client("2025-06-18").session
+    with serving("server.py", "--http", "--workers", "2", **options) as server:
+        client = server.client(session=session)
+        assert client.call("pid").isdecimal()
 
 
 # --- what needs the worker that holds a stream ----------------------------------------------------
@@ -133,31 +132,28 @@ def pair(client: Client) -> Pair:
 ELSEWHERE = "route sessions to workers by Mcp-Session-Id, or run one worker"
 
 
-class TestElsewhere:
-    def test_the_same_answer_counts_where_the_question_was_put(
-        self, client: Client, pair: Pair
-    ) -> None:
-        here, there = pair
-        events = client.stream(client.calling("ask"), here)
-        question = next(each for each in events if each.get("method") == "elicitation/create")
-        result = {"action": "accept", "content": {"value": "this"}}
-        response = {"jsonrpc": "2.0", "id": question["id"], "result": result}
-        statuses = [client.post(response, there).status]
-        while statuses[-1] == 409 and len(statuses) < 500:
-            statuses.append(client.post(response).status)
-        assert statuses[-1] == 202
-        assert events.next()["result"]["content"][0]["text"] == "this"
+def test_the_same_answer_counts_where_the_question_was_put(client: Client, pair: Pair) -> None:
+    here, there = pair
+    events = client.stream(client.calling("ask"), here)
+    question = next(each for each in events if each.get("method") == "elicitation/create")
+    result = {"action": "accept", "content": {"value": "this"}}
+    response = {"jsonrpc": "2.0", "id": question["id"], "result": result}
+    statuses = [client.post(response, there).status]
+    while statuses[-1] == 409 and len(statuses) < 500:
+        statuses.append(client.post(response).status)
+    assert statuses[-1] == 202
+    assert events.next()["result"]["content"][0]["text"] == "this"
 
-    def test_a_subscription_is_refused_where_no_stream_could_tell_of_changes(
-        self, client: Client, pair: Pair
-    ) -> None:
-        here, there = pair
-        events = client.stream(None, here)
-        assert events.status == 200
-        answer = client.post(client.request("resources/subscribe", uri="work://shared"), there)
-        assert answer.status == 409
-        assert answer.error == (
-            "This is one of 4 workers, and not the one that holds the session's stream: "
-            + ELSEWHERE
-        )
-        assert "id" in answer.message
+
+def test_a_subscription_is_refused_where_no_stream_could_tell_of_changes(
+    client: Client, pair: Pair
+) -> None:
+    here, there = pair
+    events = client.stream(None, here)
+    assert events.status == 200
+    answer = client.post(client.request("resources/subscribe", uri="work://shared"), there)
+    assert answer.status == 409
+    assert answer.error == (
+        "This is one of 4 workers, and not the one that holds the session's stream: " + ELSEWHERE
+    )
+    assert "id" in answer.message

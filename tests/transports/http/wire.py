@@ -63,12 +63,7 @@ def headers_of(message: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Event(NamedTuple):
-    """One block of an event stream.
-
-    Args:
-        fields: By name, as they were written.
-        comments: The lines that say nothing.
-    """
+    """One block of an event stream."""
 
     fields: dict[str, str]
     comments: list[str]
@@ -240,13 +235,7 @@ class Stage:
 
 
 class Talk:
-    """A session of a handshake revision.
-
-    Args:
-        site: Where.
-        version: That was negotiated.
-        token: The session id.
-    """
+    """A session of the handshake revision that was negotiated; `token` is its id."""
 
     def __init__(self, site: Site, version: str, token: str) -> None:
         self.site = site
@@ -320,14 +309,7 @@ class OldTalk:
 
 
 class Site:
-    """An app at an address.
-
-    Args:
-        host: Where it is.
-        app: That is served.
-        stage: What its handlers are on.
-        path: Of the endpoint.
-    """
+    """An app whose endpoint is at a path of a host, and whose handlers are on a stage."""
 
     def __init__(self, host: Host, app: MCPKit[Any], stage: Stage, path: str) -> None:
         self.host = host
@@ -418,14 +400,7 @@ class Site:
         ready: bool = True,
         **members: Any,
     ) -> Talk:
-        """Begin a session.
-
-        Args:
-            version: To ask for.
-            headers: Of its first request, in addition.
-            ready: Whether the client says that it is.
-            members: Of the params of initialize.
-        """
+        """Begin a session with members of the params of initialize; say so, if it is ready."""
         exchange = self.post(initialize(version, **members), headers)
         assert exchange.status == 200, exchange.body
         token = exchange.header("mcp-session-id")
@@ -492,11 +467,7 @@ class Host:
 
 @contextmanager
 def hosting(*, silence: float = 5) -> Iterator[Host]:
-    """Run a server in a thread.
-
-    Args:
-        silence: Seconds after which a connection is closed on which nothing is asked.
-    """
+    """Run a server in a thread, which closes connections on which nothing is asked for a while."""
     with listen() as listener:
         host = Host(listener.getsockname()[1])
         # As `mcpkit run` serves, but without its limits: they have tests of their own.
