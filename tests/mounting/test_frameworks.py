@@ -106,15 +106,10 @@ def test_an_app_answers_with_and_without_a_slash_and_the_host_elsewhere(
 
 @pytest.mark.parametrize("build", HOSTS)
 def test_a_prefix_that_a_proxy_takes_away_changes_nothing(build: Build) -> None:
-    with served(build(make_app()), root_path="/api") as address:
-        everything_works_at(address.site("/x"))
-
-
-@pytest.mark.parametrize("build", HOSTS)
-def test_a_client_that_leaves_cancels_its_call(build: Build) -> None:
-    """CANC-5."""
+    """CANC-5: also for a client that leaves."""
     stage = Stage()
-    with served(build(make_app(stage=stage))) as address:
+    with served(build(make_app(stage=stage)), root_path="/api") as address:
+        everything_works_at(address.site("/x"))
         call = address.site("/x").call("wait", name="call")
         stage.expect("begun", "call")
         call.drop()

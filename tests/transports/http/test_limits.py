@@ -69,9 +69,8 @@ def test_a_body_of_unknown_length_is_413_once_it_is_too_long(serve: Serve) -> No
     site = serve(max_body=100_000)
     with connect(site.host.port) as raw:
         raw.send(post_head(site.path, {**HEADERS, "Transfer-Encoding": "chunked"}))
-        for _ in range(3):
-            raw.send(b"8000\r\n" + b" " * 0x8000 + b"\r\n")
-        raw.send(b"1000\r\n" + b" " * 0x1000 + b"\r\n")
+        for size in (0x8000, 0x8000, 0x8000, 0x1000):
+            raw.send(b"%x\r\n%b\r\n" % (size, b" " * size))
         assert raw.status() == 413
 
 

@@ -387,10 +387,14 @@ def test_what_a_task_reads_is_what_its_caller_may(host: Host) -> None:
 # --- where scopes mean nothing --------------------------------------------------------------------
 
 
-def test_without_http_scopes_and_predicates_mean_nothing() -> None:
+def test_without_http_scopes_and_predicates_mean_nothing_and_there_are_no_claims() -> None:
     with TestClient(make_app()) as client:
         assert [each.name for each in client.list_tools()] == ["free", "read", "write"]
         assert client.call_tool("write", {"path": "any"}).text == "any 0"
+    with TestClient(with_claims()) as client:
+        assert client.call_tool("optional").text == "None"
+        with pytest.raises(mcpkit.ProtocolError, match="Authentication required"):
+            client.call_tool("in_thread")
 
 
 # --- what is included -----------------------------------------------------------------------------
@@ -474,15 +478,12 @@ def test_options_that_make_no_sense_are_refused(options: Any, says: str) -> None
         MCPKit("files").add_tool(fn, **options)
 
 
-def test_scopes_that_imply_others_are_scopes() -> None:
+def test_scopes_that_imply_others_are_scopes_and_may_form_circles() -> None:
+    """AUTH-7."""
     with pytest.raises(ValueError, match="not a scope"):
         MCPKit("files", scopes={"a b": ["c"]})
     with pytest.raises(ValueError, match="must be a list"):
         MCPKit("files", scopes={"a": "b c"})
-
-
-def test_circles_of_scopes_end(host: Host) -> None:
-    """AUTH-7."""
     app = MCPKit("files", scopes={"a": ["b"], "b": ["a", "c"]})
     assert app.server.settings.scopes.held(frozenset({"a"})) == {"a", "b", "c"}
 
@@ -567,10 +568,3 @@ def test_a_claim_that_is_missing_or_does_not_fit_is_a_refusal(claims: Site) -> N
     answer = claims.ask("tools/call", who("ann"), **called("wrong", {}))
     assert answer.status == 403
     assert b"acme" not in answer.body
-
-
-def test_without_http_there_are_no_claims() -> None:
-    with TestClient(with_claims()) as client:
-        assert client.call_tool("optional").text == "None"
-        with pytest.raises(mcpkit.ProtocolError, match="Authentication required"):
-            client.call_tool("in_thread")
