@@ -84,22 +84,15 @@ ANN = {"person": accept({"name": "Ann", "age": 3})}
 
 
 async def test_what_a_round_that_asks_looks_like(client: Asked) -> None:
-    """MRTR-2, MRTR-3."""
+    """MRTR-2, MRTR-3: the questions of one round have different keys."""
     found = await send(client, PERSON)
     assert found.result["resultType"] == "input_required"
     assert set(found.asked["person"]) == {"method", "params"}
     assert found.asked["person"]["method"] == "elicitation/create"
     assert isinstance(found.state, str)
-
-
-async def test_questions_of_one_round_have_different_keys(client: Asked) -> None:
-    """MRTR-3."""
     found = await send(client, tool("together", via="elicit"))
-    assert sorted(each["params"]["message"] for each in found.asked.values()) == [
-        "One?",
-        "Two?",
-        "Two?",
-    ]
+    messages = sorted(each["params"]["message"] for each in found.asked.values())
+    assert messages == ["One?", "Two?", "Two?"]
 
 
 @pytest.mark.parametrize(
@@ -196,19 +189,15 @@ async def test_answers_that_are_no_object_are_refused(client: Asked, responses: 
 
 
 async def test_an_answer_may_come_before_it_is_asked_for(client: Asked) -> None:
-    """MRTR-13: by its key, and beside others that are not needed (MRTR-10)."""
+    """MRTR-13: by its key, for one question, and beside others that are not needed (MRTR-10)."""
     answers = {**ANN, "other": accept("x")}
     assert (await send(client, PERSON, answers)).text == "name='Ann' age=3"
-
-
-async def test_an_answer_that_came_first_is_not_one_to_a_different_question(
-    client: Asked, tag: str
-) -> None:
-    """MRTR-13."""
     params = tool("same", via="elicit", number=2, key="mine")
     first = await send(client, params, {"mine": accept("a")})
     assert (await send(client, params, {first.key: accept("b")}, first.state)).text == "a,b"
 
+
+BAD_STATE = "The request state is not valid; start the request again without it"
 
 # --- states that are not good ---------------------------------------------------------------------
 
@@ -232,41 +221,31 @@ async def test_every_bad_state_is_the_same_error(client: Asked, connect: Connect
         await refusal(client, tool("person", other=1), state),
         await refusal(client, {**PERSON, "more": 1}, state),
     ]
-    assert all(error == errors[0] for error in errors)
-    assert errors[0]["code"] == -32602
+    assert errors == [{"code": -32602, "message": BAD_STATE}] * len(errors)
     assert (await send(client, PERSON, ANN, state)).text == "name='Ann' age=3"
 
 
 @pytest.mark.in_memory
-async def test_an_expired_state_is_the_same_error(connect: Connect) -> None:
-    """MRTR-7."""
-    async with connect(make_app(state_lifetime=-1)) as client:
-        state = (await send(client, PERSON)).state
-        expired = await refusal(client, PERSON, state)
-        assert expired == await refusal(client, PERSON, "made up")
-
-
-@pytest.mark.in_memory
-async def test_a_state_is_good_for_every_process_that_has_the_secret(connect: Connect) -> None:
-    """Also while it is rotated, and whoever sealed it."""
-    async with connect(make_app(secret="an old secret of ours")) as client:
-        state = (await send(client, PERSON)).state
-    async with connect(
-        make_app(secret=["a new secret of ours", "an old secret of ours"])
-    ) as client:
-        found = await send(client, PERSON, ANN, state)
-        assert found.text == "name='Ann' age=3"
-        state = (await send(client, PERSON)).state
-    async with connect(make_app(secret="an old secret of ours")) as client:
-        assert (await refusal(client, PERSON, state))["code"] == -32602
-
-
-@pytest.mark.in_memory
-async def test_without_a_secret_a_state_is_good_for_its_process_only(connect: Connect) -> None:
-    async with connect() as client:
-        state = (await send(client, PERSON)).state
-    async with connect() as client:
-        assert (await refusal(client, PERSON, state))["code"] == -32602
+async def test_a_state_is_good_for_a_while_and_every_process_that_has_the_secret(
+    connect: Connect,
+) -> None:
+    """MRTR-7: also while the secret is rotated; without one, for its process only."""
+    old = "an old secret of ours"
+    rotated: dict[str, Any] = {"secret": ["a new secret of ours", old]}
+    for sealed, opened, is_good in (
+        ({"secret": old}, rotated, True),
+        (rotated, {"secret": old}, False),
+        ({}, {}, False),
+        ({"secret": old, "state_lifetime": -1}, {"secret": old}, False),
+    ):
+        async with connect(make_app(**sealed)) as client:
+            state = (await send(client, PERSON)).state
+        async with connect(make_app(**opened)) as client:
+            found = await send(client, PERSON, ANN, state)
+        if is_good:
+            assert found.text == "name='Ann' age=3"
+        else:
+            assert found.error == {"code": -32602, "message": BAD_STATE}
 
 
 @pytest.mark.parametrize("name", ["counted", "no such tool"])

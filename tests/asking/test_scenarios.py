@@ -158,9 +158,11 @@ async def test_a_declared_question_that_is_declined_fails_the_call(
     assert result.text == f"The user {said}."
 
 
-async def test_the_model_and_the_roots_as_parameters(client: Asked) -> None:
+@both
+async def test_the_model_and_the_roots(client: Asked, kind: str) -> None:
     client.script("Roses are red")
-    assert await text(client, "declared_sample") == "Roses are red 1"
+    assert await text(client, "declared_sample") == "Roses are red 1", "as parameters"
+    assert "file:///home/ann" in await text(client, "roots" + kind)
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -295,14 +297,15 @@ async def test_a_client_that_takes_too_long(client: Asked, via: str, kind: str) 
 async def test_a_client_that_cannot_be_asked(connect: Connect, via: str, kind: str) -> None:
     """S2C-1, S2C-5, MRTR-4."""
     member = "elicitation" if via == "elicit" else "sampling"
+    call = ("asks" + kind, {"via": via, "number": 1})
     async with connect(lacks=frozenset({member})) as client:
         if client.revision == MODERN:
             with pytest.raises(MissingClientCapability) as caught:
-                await client.call_tool("asks" + kind, {"via": via, "number": 1})
+                await client.call_tool(*call)
             assert caught.value.code == -32021
             assert caught.value.data == {"requiredCapabilities": {member: {}}}
         else:
-            result = await client.call_tool("asks" + kind, {"via": via, "number": 1})
+            result = await client.call_tool(*call)
             assert result.is_error
             assert member in result.text
         assert not client.questions
@@ -435,12 +438,6 @@ async def test_a_page_may_be_completed_when_the_request_is_long_over(connect: Co
 
 
 # --- roots ----------------------------------------------------------------------------------------
-
-
-@both
-async def test_roots(client: Asked, kind: str) -> None:
-    result = await client.call_tool("roots" + kind)
-    assert "file:///home/ann" in result.text
 
 
 @pytest.mark.in_memory
