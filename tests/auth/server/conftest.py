@@ -111,10 +111,11 @@ class Site:
     server: AuthorizationServer
     client_id: str = ""
     browser: Browser = field(default_factory=lambda: Browser({"name": "ada"}, "allow"))
+    endpoint: str = "/mcp"
 
     @property
     def url(self) -> str:
-        return f"{self.origin}/mcp"
+        return f"{self.origin}{self.endpoint}"
 
     # --- requests of programs ---------------------------------------------------------------------
 
@@ -147,7 +148,8 @@ class Site:
             "Mcp-Name": tool,
         }
         message = announced(1, "tools/call", **called(tool, {}))
-        return self.send("/mcp", json.dumps(message).encode(), headers)
+        # Starlette's Mount answers with a slash behind it.
+        return self.send(self.endpoint or "/", json.dumps(message).encode(), headers)
 
     def said(self, token: str, tool: str = "whoami") -> str:
         page = self.call(token, tool)

@@ -15,24 +15,8 @@ from starlette.routing import Mount, Route
 
 from mcpkit import MCPKit
 from mcpkit.auth import AuthorizationServer
-from tests.auth.browser import Page
 from tests.auth.server.conftest import SECRET, Clock, NameLogin, Site, make_app
 from tests.uvicorns import listen, running
-
-
-class Placed(Site):
-    """A server whose endpoint is somewhere else than at ``/mcp``."""
-
-    endpoint = "/mcp"
-
-    @property
-    def url(self) -> str:
-        return f"{self.origin}{self.endpoint}"
-
-    def send(self, path: str, *given: Any, **named: Any) -> Page:
-        # Starlette's Mount answers with a slash behind it.
-        place = (self.endpoint or "/") if path == "/mcp" else path
-        return super().send(place, *given, **named)
 
 
 def attached(app: MCPKit[Any], options: Any) -> Any:
@@ -41,6 +25,10 @@ def attached(app: MCPKit[Any], options: Any) -> Any:
     host = FastAPI()
     app.attach(host, "/notes/mcp", **options)
     return host
+
+
+def routed(app: MCPKit[Any], options: Any) -> Any:
+    return Starlette(routes=[app.route("/notes/mcp", **options)])
 
 
 def mounted(app: MCPKit[Any], options: Any) -> Any:
@@ -55,17 +43,14 @@ def mounted_deeper(app: MCPKit[Any], options: Any) -> Any:
 
 PLACES: Final[dict[str, tuple[Callable[[MCPKit[Any], Any], Any], str, str]]] = {
     "attached": (attached, "", "/notes/mcp"),
-    "a route": (
-        lambda app, options: Starlette(routes=[app.route("/notes/mcp", **options)]),
-        *("", "/notes/mcp"),
-    ),
+    "a route": (routed, "", "/notes/mcp"),
     "mounted": (mounted, "/notes", "/mcp"),
     "mounted, and the endpoint is the mount": (mounted_deeper, "/notes", ""),
 }
 
 
 @contextmanager
-def placed(place: str, *, named: bool) -> Iterator[Placed]:
+def placed(place: str, *, named: bool) -> Iterator[Site]:
     make, mount, endpoint = PLACES[place]
     clock = Clock()
     server = AuthorizationServer(NameLogin(), secret=SECRET, clock=clock, cache_time=0)
@@ -73,9 +58,7 @@ def placed(place: str, *, named: bool) -> Iterator[Placed]:
     base = f"http://127.0.0.1:{listener.getsockname()[1]}{mount}"
     options = {"public_url": f"{base}{endpoint}"} if named else {}
     with running(make(make_app(server), options), listener):
-        site = Placed(base, clock, server)
-        site.endpoint = endpoint
-        yield site
+        yield Site(base, clock, server, endpoint=endpoint)
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["public_url", "as asked"])

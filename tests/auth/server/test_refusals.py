@@ -342,9 +342,6 @@ def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
             assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
 
 
-# --- unexpected requests -------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "cookie", ['prefs={"a": "b c"}', "a[b]=1", "x y=1", 'x="a', "plain", "é=ü", ";;=;"]
 )
