@@ -27,6 +27,7 @@ from mcpkit.resources import Readable, Resource, ResourceTemplate, prefixed_uri
 from mcpkit.tools import Tool
 
 EntryT = TypeVar("EntryT", bound=Entry)
+N = TypeVar("N", int, float)
 
 
 MAX_URI: Final = 64 * 1024
@@ -305,7 +306,7 @@ class Registry:
             entries = list(filter(view.shows, entries))
         start = 0
         if cursor is not None:
-            number, _ = _read_cursor(listing, cursor)
+            number, _ = read_cursor(listing, cursor, int)
             # Removal keeps a dict in the order of registration, so the numbers ascend.
             start = bisect_right([each.number for each in entries], number)
         key = (version, listing, start, size)
@@ -315,7 +316,7 @@ class Registry:
             shown = list(entries)[start:end]
             more = None
             if end < len(entries):
-                more = _write_cursor(listing, (shown[-1].number, ""))
+                more = write_cursor(listing, shown[-1].number, "")
             found = Page(listing, shown, more, view is not None)
             if len(pages) < MAX_PAGES:
                 pages[key] = found
@@ -328,12 +329,12 @@ class Registry:
         listing: Listing = "resources"
         table, is_private = self.resources, view is not None
         shows: Callable[[Entry], bool] = (lambda _: True) if view is None else view.shows
-        number, after = (-1, "") if cursor is None else _read_cursor(listing, cursor)
+        number, after = (-1, "") if cursor is None else read_cursor(listing, cursor, int)
         found: list[Entry] = []
         if number < _PROVIDED:
             found = [each for each in table.values() if each.number > number and shows(each)]
         if size is not None and len(found) > size:
-            cursor = _write_cursor(listing, (found[size - 1].number, ""))
+            cursor = write_cursor(listing, found[size - 1].number, "")
             return Page(listing, found[:size], cursor, is_private)
         room = None if size is None else size - len(found)
         more: list[Entry] = []
@@ -345,7 +346,7 @@ class Registry:
         cursor = None
         if room is not None and len(more) > room:
             more = more[:room]
-            cursor = _write_cursor(listing, (_PROVIDED, more[-1].key if more else after))
+            cursor = write_cursor(listing, _PROVIDED, more[-1].key if more else after)
         taken: set[str] = set(table)
         for each in more:
             if each.key not in taken and shows(each):
@@ -435,19 +436,20 @@ _PROVIDED: Final = 2**53
 """The number of every provided entry in a cursor."""
 
 
-def _write_cursor(listing: Listing, position: tuple[int, str]) -> str:
+def write_cursor(kind: str, number: float, key: str) -> str:
     """Return a cursor that contains its position: stable while the list changes (PAGE-4)."""
-    return urlsafe_b64encode(f"{listing}:{position[0]}:{position[1]}".encode()).decode("ascii")
+    return urlsafe_b64encode(f"{kind}:{number}:{key}".encode()).decode("ascii")
 
 
-def _read_cursor(listing: Listing, cursor: str) -> tuple[int, str]:
-    if len(cursor) > MAX_CURSOR:
+def read_cursor(kind: str, cursor: object, parse: Callable[[str], N]) -> tuple[N, str]:
+    """Return the position in a cursor of a kind of list, whose number `parse` reads."""
+    if not isinstance(cursor, str) or len(cursor) > MAX_CURSOR:
         raise InvalidParams("The cursor is malformed")
     try:
-        kind, number, key = urlsafe_b64decode(cursor.encode("ascii")).decode().split(":", 2)
-        position = int(number), key
+        found, text, key = urlsafe_b64decode(cursor.encode("ascii")).decode().split(":", 2)
+        number = parse(text)
     except (ValueError, binascii.Error):
         raise InvalidParams("The cursor is malformed") from None
-    if kind != listing or _write_cursor(listing, position) != cursor:
+    if found != kind or write_cursor(kind, number, key) != cursor:
         raise InvalidParams("The cursor belongs to another list")
-    return position
+    return number, key

@@ -64,14 +64,9 @@ _BYTES_WHILE_ASKING: Final = 4
 class Session(RunHost):
     """One client's conversation with a server.
 
-    Args:
-        server: The server that answers.
-        channel: The way out for messages.
-        loop: The event loop that handlers run on.
-        connection: The protocol state to continue; a new one by default.
-        threads: The worker threads, shared by the sessions of a server; its own by default.
-        notifying: True to notify the client of changes from the start; False: from the first
-            subscription on, or from `start_notifying` on.
+    It continues a `connection`, and shares `threads` with other sessions, or has its own of both.
+    Unless it is `notifying`, the client is notified of changes from its first subscription on, or
+    from `start_notifying` on.
     """
 
     def __init__(

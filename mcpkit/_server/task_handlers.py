@@ -7,13 +7,11 @@ call, and ``tasks/get`` returns all of its state.
 
 from __future__ import annotations
 
-import binascii
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from mcpkit._input_requests.replay import StatelessReplay
 from mcpkit._input_requests.task_replay import (
@@ -26,6 +24,7 @@ from mcpkit._input_requests.task_replay import (
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import Encoded, members
 from mcpkit._server.failures import error_result
+from mcpkit._server.registry import read_cursor, write_cursor
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
 from mcpkit._utils.json import is_object
@@ -211,31 +210,14 @@ async def _list_tasks(server: Server, params: Params, context: Context[Any]) -> 
     if not may_list_tasks(request):
         raise MethodNotFound("Tasks are listed for clients that have logged in only")
     cursor = params.get("cursor")
-    after = None if cursor is None else _read_cursor(cursor)
+    after = None if cursor is None else read_cursor("tasks", cursor, float)
     size = server.settings.page_size or _PAGE_SIZE
     found = await tasks.list(tasks.owner_of(request), after, size + 1)
     page = found[:size]
     result: dict[str, Any] = {"tasks": [_members_of(each, tasks, context) for each in page]}
     if len(found) > size:
-        result["nextCursor"] = _write_cursor((page[-1].created, page[-1].id))
+        result["nextCursor"] = write_cursor("tasks", page[-1].created, page[-1].id)
     return result
-
-
-def _write_cursor(position: tuple[float, str]) -> str:
-    return urlsafe_b64encode(to_json(position)).decode()
-
-
-def _read_cursor(cursor: object) -> tuple[float, str]:
-    if isinstance(cursor, str) and len(cursor) <= MAX_ID_LENGTH * 2:
-        try:
-            created, id = from_json(urlsafe_b64decode(cursor.encode("ascii")))
-            position = float(created), str(id)
-        except (ValueError, TypeError, binascii.Error):
-            pass
-        else:
-            if _write_cursor(position) == cursor:
-                return position
-    raise InvalidParams("The cursor is malformed")
 
 
 async def _task_result(server: Server, params: Params, context: Context[Any]) -> Encoded:

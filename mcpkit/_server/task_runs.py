@@ -214,9 +214,9 @@ class TaskRun(RunHost):
         return self._tasks.is_closing
 
     async def _remember(self, key: str, value: bytes) -> bytes:
-        most = self._tasks.settings.max_bytes
-        if len(value) > most:
-            raise ValueError(f"the result of the step {key!r} has more than {most} bytes")
+        limit = self._tasks.settings.max_bytes
+        if len(value) > limit:
+            raise ValueError(f"the result of the step {key!r} has more than {limit} bytes")
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise ValueError(f"a task has at most {MAX_STEPS} steps")

@@ -24,14 +24,9 @@ def scheme_of(location: str) -> str:
 
 
 def make_store(location: str, app: str) -> RecordStore[Any]:
-    """Make a store.
+    """Make a store at the path of a file of SQLite, or a URL whose scheme is one of `SCHEMES`.
 
-    Args:
-        location: The path of a file of SQLite, or a URL whose scheme is one of `SCHEMES`.
-        app: The name of the app, which separates the records of several apps in one database.
-
-    Raises:
-        ImportError: The library of the database is not installed; the message has the command.
+    The name of the app separates the records of several apps in one database.
     """
     scheme = scheme_of(location)
     if scheme == "sqlite":

@@ -89,16 +89,10 @@ class RecordStore(ABC, Generic[R]):
     async def open(
         self, codec: Codec[R], worker: str = "", on_change: OnChange | None = None
     ) -> None:
-        """Open the store.
+        """Open the store under the name of a worker; empty if it claims nothing.
 
-        Args:
-            codec: Of its records.
-            worker: The name of this worker; empty if it claims nothing.
-            on_change: Called when others change records, as soon as the store knows. A hint: calls
-                may be missing, or unfounded.
-
-        Raises:
-            StoreUnavailable: It cannot be used; the message says why.
+        `on_change` is called when others change records, as soon as the store knows. A hint: calls
+        may be missing, or unfounded. Raises `StoreUnavailable`, whose message says why.
         """
         self._codec, self.worker, self._on_change = codec, worker, on_change
         try:
@@ -156,11 +150,9 @@ class RecordStore(ABC, Generic[R]):
 
     @abstractmethod
     async def add(self, make: Callable[[float], R], *, limit: int, limit_per_owner: int) -> R:
-        """Store the record that `make` returns, given the time.
+        """Store the record that `make` returns, given the time; `RecordExists` if its id is taken.
 
-        Raises:
-            TooManyRecords: There are `limit` unfinished records, or `limit_per_owner` of its owner.
-            RecordExists: There is one of its id.
+        Raises `TooManyRecords` if `limit` are unfinished, or `limit_per_owner` of its owner.
         """
 
     @abstractmethod

@@ -40,16 +40,11 @@ class _Job(NamedTuple):
 
 
 class Connections(Generic[C, W]):
-    """Connections to a server.
+    """Connections to a server, whose name is `server` in messages.
 
-    Args:
-        server: The name of the server in messages.
-        connect: Opens a connection.
-        disconnect: Closes one, however broken it is.
-        carry_out: Does work over a connection, and returns the result or exception of each.
-        lost: The exceptions of `connect` and `carry_out` after which a connection is unusable.
-        size: The number of connections.
-        batch: The work that one connection takes together, at most.
+    `connect` opens one, and `disconnect` closes one, however broken it is. `carry_out` does work
+    over a connection, at most `batch` together, and returns the result or exception of each. After
+    the exceptions in `lost` a connection is unusable.
     """
 
     def __init__(

@@ -103,22 +103,29 @@ local clock = redis.call('TIME')
 local real = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
 local now = ARGV[1] == '' and real or tonumber(ARGV[1])
 local function exact(number) return string.format('%.17g', number) end
+
+-- The answer of a script: the time, then the last write and the content of each record.
+local found = {exact(now)}
+local function add(id)
+  local task = redis.call('HMGET', p .. ':t:' .. id, 'v', 'record', 'expires')
+  local is_there = task[1] and (task[3] == '' or tonumber(task[3]) > now)
+  if is_there then
+    found[#found + 1] = task[1]
+    found[#found + 1] = task[2]
+  end
+  return is_there
+end
 """
 
 _READ: Final = """
-local found = {exact(now)}
-for i = 2, #ARGV do
-  local task = redis.call('HMGET', p .. ':t:' .. ARGV[i], 'v', 'record')
-  found[#found + 1] = task[1]
-  found[#found + 1] = task[2]
-end
+for i = 2, #ARGV do add(ARGV[i]) end
 return found
 """
 
 # Commands that fail when memory is full come first, so that a script is done wholly or not at all.
 _PUT: Final = """
-local _, id, known, v, record, owner, created, expires, left, due, runner, open, telling, most,
-  most_of_owner, step, value = unpack(ARGV)
+local _, id, known, v, record, owner, created, expires, left, due, runner, open, sender, limit,
+  owner_limit, step, value = unpack(ARGV)
 local task, steps = p .. ':t:' .. id, p .. ':s:' .. id
 local opened, opened_of_owner = p .. ':open', p .. ':open:' .. owner
 
@@ -133,17 +140,20 @@ local function index(command, key, ...)
   end
 end
 
-local old = redis.call('HMGET', task, 'v', 'record', 'runner', 'expires')
+local old = redis.call('HMGET', task, 'v', 'runner', 'expires')
 if old[1] ~= v then
-  if (old[1] or '') ~= known then return {exact(now), old[1], old[2]} end
-  if most ~= '' and (redis.call('SCARD', opened) >= tonumber(most)
-      or redis.call('SCARD', opened_of_owner) >= tonumber(most_of_owner)) then
+  if (old[1] or '') ~= known then
+    add(id)
+    return found
+  end
+  if limit ~= '' and (redis.call('SCARD', opened) >= tonumber(limit)
+      or redis.call('SCARD', opened_of_owner) >= tonumber(owner_limit)) then
     return 0
   end
   if step then redis.call('HSETNX', steps, step, value) end
   if record ~= '' then
     redis.call('HSET', task, 'v', v, 'record', record, 'runner', runner)
-    if old[4] ~= expires then
+    if old[3] ~= expires then
       redis.call('HSET', task, 'owner', owner, 'expires', expires)
       if left ~= '' then
         redis.call('PEXPIRE', task, left)
@@ -166,15 +176,15 @@ if old[1] ~= v then
     else
       index('ZADD', p .. ':due', due, id)
     end
-    if old[3] and old[3] ~= '' and old[3] ~= runner then
-      redis.call('SREM', p .. ':runs:' .. old[3], id)
+    if old[2] and old[2] ~= '' and old[2] ~= runner then
+      redis.call('SREM', p .. ':runs:' .. old[2], id)
     end
     if runner ~= '' then index('SADD', p .. ':runs:' .. runner, id) end
     if open == '' then
       redis.call('SREM', opened, id)
       redis.call('SREM', opened_of_owner, id)
     end
-    if telling ~= '' then redis.call('PUBLISH', p .. ':heard', telling .. '\\n' .. id) end
+    if sender ~= '' then redis.call('PUBLISH', p .. ':heard', sender .. '\\n' .. id) end
   end
 end
 if step then
@@ -185,7 +195,7 @@ return 1
 """
 
 _CLAIM: Final = """
-local _, me, alive, hidden, most = unpack(ARGV)
+local _, me, alive, hidden, limit = unpack(ARGV)
 redis.call('ZADD', p .. ':alive', real + alive, me)
 for _, dead in ipairs(redis.call('ZRANGEBYSCORE', p .. ':alive', '-inf', exact(real))) do
   for _, id in ipairs(redis.call('SMEMBERS', p .. ':runs:' .. dead)) do
@@ -195,19 +205,16 @@ for _, dead in ipairs(redis.call('ZRANGEBYSCORE', p .. ':alive', '-inf', exact(r
   redis.call('DEL', p .. ':runs:' .. dead)
   redis.call('ZREM', p .. ':alive', dead)
 end
-local found, wanted = {exact(now)}, tonumber(most)
+local wanted = tonumber(limit)
 while wanted > 0 do
   local due = redis.call('ZRANGEBYSCORE', p .. ':due', '-inf', exact(now), 'LIMIT', 0, wanted)
   if #due == 0 then break end
   for _, id in ipairs(due) do
-    local task = redis.call('HMGET', p .. ':t:' .. id, 'v', 'record', 'expires')
-    if not task[1] or (task[3] ~= '' and tonumber(task[3]) <= now) then
-      redis.call('ZREM', p .. ':due', id)
-    else
+    if add(id) then
       redis.call('ZADD', p .. ':due', exact(now + hidden), id)
-      found[#found + 1] = task[1]
-      found[#found + 1] = task[2]
       wanted = wanted - 1
+    else
+      redis.call('ZREM', p .. ':due', id)
     end
   end
 end
@@ -221,8 +228,8 @@ return redis.call('GET', p .. ':version')
 """
 
 _LIST: Final = """
-local _, owner, created, behind, most = unpack(ARGV)
-local found, passed = {exact(now)}, 0
+local _, owner, created, behind, limit = unpack(ARGV)
+local passed = 0
 while true do
   local page = redis.call('ZRANGEBYSCORE', p .. ':of:' .. owner, created, '+inf', 'WITHSCORES',
     'LIMIT', passed, 100)
@@ -230,12 +237,8 @@ while true do
   for i = 1, #page, 2 do
     passed = passed + 1
     if created == '-inf' or tonumber(page[i + 1]) > tonumber(created) or page[i] > behind then
-      local task = redis.call('HMGET', p .. ':t:' .. page[i], 'v', 'record', 'expires')
-      if task[1] and (task[3] == '' or tonumber(task[3]) > now) then
-        if #found > 2 * tonumber(most) then return found end
-        found[#found + 1] = task[1]
-        found[#found + 1] = task[2]
-      end
+      if #found > 2 * tonumber(limit) then return found end
+      add(page[i])
     end
   end
 end
@@ -478,18 +481,12 @@ class RedisStore(RecordStore[R]):
         )
 
     def _found(self, answer: list[Any]) -> tuple[float, dict[str, tuple[bytes, R]]]:
-        """Return the time, and the records of an answer that have not expired.
-
-        Each has the name of its last write.
-        """
-        now = float(answer[0])
+        """Return the time and the records of an answer, with the names of their last writes."""
         found: dict[str, tuple[bytes, R]] = {}
         for v, data in zip(answer[1::2], answer[2::2], strict=True):
-            if v is not None:
-                record = self._codec.load(data)
-                if record.expires is None or record.expires > now:
-                    found[record.id] = v, record
-        return now, found
+            record = self._codec.load(data)
+            found[record.id] = v, record
+        return float(answer[0]), found
 
     async def _find(self, ids: Sequence[str]) -> Mapping[str, R]:
         _, found = self._found(await self._eval(_READ, *ids))

@@ -6,7 +6,7 @@ engine does wrong, an attempt without the lease changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from time import monotonic
 from typing import Final, Protocol
 
@@ -53,12 +53,10 @@ class RunningTask(Protocol):
 
 
 class LeaseEngine:
-    """Claims due tasks from the store, and renews the leases of those that run.
+    """Claims due tasks from a store, and renews the leases of those that run.
 
-    Args:
-        settings: How many tasks run at once, and how long a lease is.
-        reached: Called with None when the store answered, or with its error.
-        swept: Called after expired tasks were deleted.
+    `reached` is called with None when the store answered, or with its error; `swept` after expired
+    tasks were deleted.
     """
 
     def __init__(
@@ -162,19 +160,16 @@ class LeaseEngine:
                 if key not in kept:
                     each.lose()
 
-    async def finish(self, grace: float) -> None:
-        """Start no more tasks, and let those end that no other process can continue."""
-        await self._end([each for each in self._running if each.may_go_on], grace)
+    async def end(self, grace: float = _CLEAN_UP_S, *, only_shared: bool = False) -> None:
+        """Start no more attempts, stop all of them, and wait a while until they have ended.
 
-    async def aclose(self) -> None:
-        """Stop all attempts, and wait a moment until they have ended."""
-        await self._end([*self._running], _CLEAN_UP_S)
-
-    async def _end(self, stopped: Sequence[RunningTask], grace: float) -> None:
+        `only_shared` stops only those that another process can continue.
+        """
         self._is_closing = True
         self._wake.set()
-        for each in stopped:
-            each.stop()
+        for each in list(self._running):
+            if each.may_go_on or not only_shared:
+                each.stop()
         with anyio.move_on_after(grace):
             if self._served is not None:
                 await self._served.wait()

@@ -82,9 +82,7 @@ class TaskSettings(NamedTuple):
 def settings_of(given: TaskOptions | Store | None, environment: Mapping[str, str]) -> TaskSettings:
     """Return settings from an author's options, or the location in the environment.
 
-    Raises:
-        TypeError: There is no such option.
-        ValueError: The value of an option is invalid, or the library of a database is missing.
+    Raises `TypeError` or `ValueError` for invalid ones, also if a library is missing.
     """
     options: Mapping[str, Any] = {}
     if isinstance(given, dict):

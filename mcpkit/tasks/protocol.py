@@ -106,11 +106,7 @@ def _milliseconds(seconds: float) -> int:
 def detailed(
     task: Task, revision: Revision, poll_interval: float, open: Callable[[bytes], bytes]
 ) -> bytes:
-    """Return the encoded members of a task with its questions and its outcome (2026-07-28).
-
-    Raises:
-        SealBroken: `open` cannot unseal the record: it was sealed with another secret, or changed.
-    """
+    """Return the encoded members of a task with its questions and its outcome (2026-07-28)."""
     found = task_members(task, revision, poll_interval)
     if task.status == "input_required":  # TASKX-7
         found["inputRequests"] = {

@@ -91,15 +91,9 @@ class StoredSource(NamedTuple):
 class TaskService:
     """The tasks of a server in one process.
 
-    Args:
-        settings: How tasks are stored and run.
-        loop: The event loop that runs them.
-        threads: The worker threads of their handlers; calls have others, which tasks cannot occupy.
-        make_store: Makes the store, when it is first needed.
-        seal: Encrypts bytes that are stored.
-        open: Decrypts them. Raises `SealBroken` if they were sealed with another secret, or
-            changed.
-        run_task: Makes the run of a claimed task.
+    `threads` are for handlers of tasks; calls have others, which tasks cannot occupy. The store is
+    made when it is first needed. What it stores is sealed by `seal`; `open` raises `SealBroken` if
+    that was done with another secret, or changed. `run_task` makes the run of a claimed task.
     """
 
     def __init__(
@@ -196,11 +190,11 @@ class TaskService:
             return
         with anyio.CancelScope(shield=True):
             if grace > 0:
-                await self._engine.finish(grace)
+                await self._engine.end(grace, only_shared=True)
             self.is_closing = True
             if self._opened is not None:
                 await self._opened.wait()
-            await self._engine.aclose()
+            await self._engine.end()
             for cancel in self._cancel:
                 cancel()
             if self._store is not None:

@@ -23,11 +23,7 @@ may be called several times, so it must have no side effects."""
 
 
 async def add(store: TaskStore, task: Task, *, limit: int, limit_per_owner: int) -> Task:
-    """Store a new task, which is due at once, and return it with its times (TASKX-6).
-
-    Raises:
-        TooManyRecords: There are `limit` unfinished tasks, or `limit_per_owner` of its owner.
-    """
+    """Store a new task, which is due at once, and return it with its times (TASKX-6)."""
     return await store.add(
         lambda now: replace(task, created=now, updated=now),
         limit=limit,
