@@ -66,12 +66,7 @@ class Authorization:
     """
 
     def __init__(
-        self,
-        settings: HttpSettings,
-        path: str,
-        server: Server,
-        *,
-        loopback: bool | None = None,
+        self, settings: HttpSettings, path: str, server: Server, *, loopback: bool | None = None
     ) -> None:
         self.resource_server = resource_server(settings.auth)
         self.resource = None

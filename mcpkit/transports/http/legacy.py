@@ -7,11 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mcpkit._protocol.connection import (
-    INITIALIZE_IN_BATCH,
-    holds_initialize,
-    wants_answer,
-)
+from mcpkit._protocol.connection import INITIALIZE_IN_BATCH, holds_initialize, wants_answer
 from mcpkit._protocol.messages import check_envelope, readable_id
 from mcpkit._utils.json import Unset, is_object
 from mcpkit.errors import InvalidRequest

@@ -101,10 +101,7 @@ class Client:
         return made
 
     def send(
-        self,
-        message: Any,
-        connection: HTTPConnection,
-        headers: Mapping[str, str] | None = None,
+        self, message: Any, connection: HTTPConnection, headers: Mapping[str, str] | None = None
     ) -> None:
         """Send a message, or a GET if there is none, and do not wait for what it is answered."""
         sent = {"Accept": "application/json, text/event-stream", **(headers or {})}

@@ -301,10 +301,7 @@ class TestWhoDoesNotRead:
     def test_whoever_does_not_read_an_answer_is_dropped(self, victim: Victim) -> None:
         before = victim.memory()
         asking = posted(tool_call("large", size=4_000_000))
-        with (
-            others_are_served(victim),
-            crowd(victim, 10, saying=asking, receive_buffer=4096),
-        ):
+        with others_are_served(victim), crowd(victim, 10, saying=asking, receive_buffer=4096):
             assert eventually(lambda: victim.holds()["exchanges"] >= 10), "they are counted"
             assert eventually(lambda: victim.holds()["exchanges"] <= 1)
         assert victim.memory() < before + 10 * 16 * MIB

@@ -315,9 +315,7 @@ def test_sessions_of_one_client_put_none_of_another_away(shared: Callable[..., S
 # --- what waits to be read ------------------------------------------------------------------------
 
 
-def test_large_answers_that_nobody_reads_leave_room_for_others(
-    shared: Callable[..., Site],
-) -> None:
+def test_large_answers_that_nobody_reads_leave_room_for_others(shared: Callable[..., Site]) -> None:
     size = 4_000_000
     site = shared(max_unread=FEW * size + 8000)
     assert adds(site, ALICE)

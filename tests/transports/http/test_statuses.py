@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.messages import (
-    MODERN,
-    called,
-    initialize,
-    notification,
-    request,
-)
+from tests.messages import MODERN, called, initialize, notification, request
 from tests.transports.http.wire import EVENTS, JSON, Site, Talk
 
 OTHER_VERBS = ["PUT", "PATCH", "OPTIONS", "HEAD"]
