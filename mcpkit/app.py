@@ -453,9 +453,8 @@ class MCPKit(Generic[StateT]):
         annotation names the class: the return annotation of `convert` then stands for it, so that
         ``-> dict[str, int]`` gives an output schema.
 
-        Arrays and scalars of NumPy, frames and series of pandas and polars, pictures of Pillow,
-        figures of matplotlib, rows of sqlite3, and objects with public attributes need no
-        converter.
+        Values of NumPy, pandas, polars, Pillow, matplotlib and sqlite3, and objects with public
+        attributes, need no converter.
 
         Args:
             kind: The class.
@@ -523,11 +522,7 @@ class MCPKit(Generic[StateT]):
         self._server.changes.resource_changed(uri)
 
     def list_changed(self, kind: ListKind) -> None:
-        """Notify clients of a changed list, as adding and removing entries does. From any thread.
-
-        Args:
-            kind: ``"tools"``, ``"resources"`` or ``"prompts"``.
-        """
+        """Notify clients of a changed list, as adding and removing entries do. From any thread."""
         self._server.changes.list_changed(kind)
 
     # --- running ----------------------------------------------------------------------------------

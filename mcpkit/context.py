@@ -185,12 +185,9 @@ class CurrentTask:
         return f"<CurrentTask {self.id}>"
 
     def status(self, message: str) -> None:
-        """Set the status message that clients see. From any thread.
+        """Set the status message that clients see, at most 1,000 characters. From any thread.
 
         It is stored about once a second, and at the end.
-
-        Args:
-            message: A sentence; truncated to 1,000 characters.
         """
         self._note(message)
 
@@ -233,8 +230,7 @@ class Client:
     def supports(self, *path: str) -> bool:
         """Return True if the client declared a capability: ``supports("sampling", "tools")``.
 
-        ``supports("elicitation", "form")`` is also true for an empty ``elicitation``, which means
-        form mode (ELIC-1).
+        An empty ``elicitation`` means form mode (ELIC-1).
         """
         return self._facts.supports(*path)
 
@@ -419,12 +415,8 @@ class Facts(Generic[StateT]):
     def close_stream(self, retry: float | None = None) -> None:
         """Close the HTTP connection; the client reconnects for the response by itself.
 
-        For long work, so that no connection is open meanwhile. Later messages wait until the client
-        reconnects. Has an effect for clients of 2025-11-25 over Streamable HTTP only.
-
-        Args:
-            retry: Seconds after which the client should reconnect; the endpoint's ``retry`` if
-                None.
+        For long work of clients of 2025-11-25 over Streamable HTTP. Later messages wait until the
+        client reconnects, after `retry` seconds or those of the endpoint's ``retry``.
         """
         self.backend.close_stream(retry)
 

@@ -45,13 +45,10 @@ class Headers(Mapping[str, str]):
 
 
 def by_name(pairs: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Return the headers of an ASGI scope by name.
+    """Return the headers of an ASGI scope by their lower-case names.
 
-    A header that was sent twice has both values, as ``first, second`` (RFC 9110, section 5.3), so
-    that it equals neither: a proxy may have read the one and a server the other.
-
-    Args:
-        pairs: Lower-case names and values, in the order in which they arrived.
+    A header that was sent twice has both values, as ``first, second`` (RFC 9110, section 5.3): it
+    equals neither, because a proxy may have read the one and a server the other.
     """
     found: dict[bytes, bytes] = {}
     for name, value in pairs:  # dict(pairs) takes twice as long
@@ -68,11 +65,9 @@ class HttpRequest:
     """The HTTP request that a message arrived in; handlers find it as ``ctx.http``.
 
     Args:
-        scope: The scope of the ASGI connection, as the server and the host's middleware have filled
-            it.
-        principal: The principal who sent it, as the host's authentication or the endpoint's option
-            ``principal`` says; None if neither does.
-        raw: The headers by lower-case name, as `by_name` returns them, if they are at hand.
+        scope: The scope of the ASGI connection, as the server and the host's middleware filled it.
+        principal: Its sender, according to the host or to the endpoint's option ``principal``.
+        raw: The headers as `by_name` returns them, if they are at hand.
     """
 
     __slots__ = ("_headers", "principal", "raw", "scope")

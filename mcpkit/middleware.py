@@ -53,10 +53,7 @@ def _around(
 
 
 class MiddlewareResult(ToolResult):
-    """The result of a tool, as middleware sees and may change it.
-
-    Its parts are decoded on first access; parts that are not accessed are sent unchanged.
-    """
+    """The result of a tool, as middleware may change it; parts are decoded on first access."""
 
     __slots__ = ("_content", "_structured", "rendered")
 

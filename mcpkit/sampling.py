@@ -110,7 +110,7 @@ class Sample(InputRequest[SampleResult]):
     Args:
         messages: A text, or the conversation so far.
         max_tokens: The maximum length of the answer.
-        system, temperature, stop, metadata: Passed on.
+        system, temperature, stop, metadata: Sent to the model.
         hints: Names of suitable models, the best first.
         cost, speed, intelligence: Their priority, from 0 to 1.
         include_context: The context of servers that the client may add.

@@ -113,11 +113,7 @@ def request_of(asked: bytes) -> dict[str, Any]:
 
 
 def question_id(task: str, key: str) -> str:
-    """Return an id for a request that relays one of a task to a client.
-
-    It identifies the task and the key, because the response may arrive at another process. The
-    client has to own the task all the same.
-    """
+    """Return an id for a request that relays one of a task, for any process to recognize."""
     return f"task/{task}/{os.urandom(6).hex()}/{key}"
 
 
