@@ -43,14 +43,12 @@ __all__ = [
     "TaskStatus",
 ]
 
-_ELSEWHERE = {
-    "mcpkit.client.client": ["Client"],
-    "mcpkit.client.connection": ["Handler", "Target"],
-    "mcpkit.client.tasks": ["TaskHandle"],
-}
-_NAMED = {name for names in _ELSEWHERE.values() for name in names}
-
 __getattr__ = importer(
     __name__,
-    {**_ELSEWHERE, "mcpkit.client.results": [name for name in __all__ if name not in _NAMED]},
+    {
+        "mcpkit.client.results": __all__,  # but for those of the other modules
+        "mcpkit.client.client": ["Client"],
+        "mcpkit.client.connection": ["Handler", "Target"],
+        "mcpkit.client.tasks": ["TaskHandle"],
+    },
 )

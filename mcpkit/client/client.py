@@ -331,9 +331,9 @@ class Client(ClientConnection):
                 await arrived.wait()
             stop()
             for each in responses:
-                task: Any = {} if isinstance(each, Exception) else each.get("task")
-                if is_object(task) and isinstance(task.get("taskId"), str):
-                    await self._cancel_task(self.task(task["taskId"]))
+                id = value_at(each, "task", "taskId")
+                if isinstance(id, str):
+                    await self._cancel_task(self.task(id))
             raise
         if not responses:
             raise ConnectionClosed("The client has left")
