@@ -25,13 +25,8 @@ EVENTS = "text/event-stream"
 Handle = Callable[["Incoming"], Awaitable[None]]
 
 
-async def until(event: threading.Event) -> None:
-    """Wait for what happens in the server's thread."""
-    assert await anyio.to_thread.run_sync(event.wait, PATIENCE), "it did not happen in time"
-
-
 async def within(event: threading.Event) -> None:
-    """The same in the server's own thread."""
+    """Wait in the server's thread for an event of the test."""
     assert await asyncio.to_thread(event.wait, PATIENCE), "it did not happen in time"
 
 

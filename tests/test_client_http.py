@@ -32,8 +32,8 @@ from mcpkit.errors import (
     ProtocolError,
     UnsupportedProtocolVersion,
 )
-from tests.fakes import FakeHost, FakeSite, Handle, Incoming, hosting, until, within
-from tests.kit import PATIENCE
+from tests.fakes import FakeHost, FakeSite, Handle, Incoming, hosting, within
+from tests.kit import PATIENCE, Recorder, until
 from tests.messages import LEGACY, MODERN, NEWEST, notification, request
 
 pytestmark = pytest.mark.anyio
@@ -434,7 +434,7 @@ async def test_a_stream_that_stays_open_after_the_answer_does_not_hold_it_up(
             await client.call_tool("t")
         monkeypatch.setattr(http_client, "_CLOSE_S", 0.05)
         await client.call_tool("t")
-        await until(modern.seen[-1].over)
+        await until(modern.seen[-1].over.is_set)
 
 
 async def test_a_stream_that_has_ended_leaves_its_connection_to_others(modern: FakeSite) -> None:
@@ -446,9 +446,7 @@ async def test_a_stream_that_has_ended_leaves_its_connection_to_others(modern: F
     ):
         for _ in range(3):
             await client.call_tool("t")
-            with anyio.fail_after(PATIENCE):
-                while not all(each.is_idle() for each in transport._pool.connections):
-                    await anyio.sleep(0.01)
+            await until(lambda: all(each.is_idle() for each in transport._pool.connections))
     assert len({each.client for each in modern.seen}) == 1
 
 
@@ -498,7 +496,7 @@ async def test_large_answers_arrive_whole_and_larger_ones_are_refused(
         monkeypatch.setattr(http_client, "MAX_EVENT_BYTES", 1000)
         with pytest.raises(ConnectionClosed, match="sends too much"):
             await client.call_tool("t")
-        await until(modern.seen[-1].over)
+        await until(modern.seen[-1].over.is_set)
 
 
 async def test_requests_do_not_wait_for_each_other(modern: FakeSite) -> None:
@@ -546,7 +544,7 @@ async def test_a_timeout_or_cancellation_closes_the_response(
         else:
             with pytest.raises(TimeoutError):
                 await client.call_tool(tool, on_progress=print, timeout=0.5)
-        await until((await waiting.arrival("tools/call")).over)
+        await until((await waiting.arrival("tools/call")).over.is_set)
         assert waiting.seen[-1].left
     assert waiting.methods() == ["server/discover", "tools/call"]
 
@@ -567,14 +565,13 @@ async def test_changes_come_on_a_stream_that_stays_open(modern: FakeSite) -> Non
         await incoming.event(notification("notifications/tools/list_changed", _meta=meta))
         await incoming.gone()
 
-    told = anyio.Event()
+    notified = Recorder()
     async with Client(modern.url) as client:
-        async with client.listen(lambda *change: told.set(), tools=True) as agreed:
+        async with client.listen(notified, tools=True) as agreed:
             assert agreed == {"toolsListChanged": True}
             changed.set()
-            with anyio.fail_after(PATIENCE):
-                await told.wait()
-        await until(modern.of("subscriptions/listen")[0].over)
+            await notified.wait()
+        await until(modern.of("subscriptions/listen")[0].over.is_set)
         assert modern.seen[-1].left
     assert modern.methods() == ["server/discover", "subscriptions/listen"]
 
@@ -714,7 +711,7 @@ async def test_leaving_does_not_wait_for_the_server(
         began = time.monotonic()
     assert time.monotonic() - began < 2
     for each in legacy.of("GET") + legacy.of("DELETE"):
-        await until(each.over)
+        await until(each.over.is_set)
 
 
 @pytest.fixture
@@ -842,7 +839,7 @@ async def test_the_stream_of_the_server_is_opened_again(legacy: FakeSite) -> Non
     assert told == ["notifications/x"]
     assert again.headers["accept"] == "text/event-stream"
     assert again.headers["last-event-id"] == "e1"
-    await until(again.over)
+    await until(again.over.is_set)
 
 
 @pytest.mark.parametrize("status", [200, 204, 400, 404, 405, 500])
@@ -1016,25 +1013,16 @@ UNPACKED = "answers in the content coding gzip, which it was not asked for"
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 @pytest.mark.parametrize("where", ["tools/call", "GET"])
 async def test_what_is_compressed_unasked_is_not_unpacked(
-    legacy: FakeSite, kind: str, where: str, monkeypatch: pytest.MonkeyPatch
+    legacy: FakeSite, kind: str, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A thousand times as many bytes may come out of it."""
-    said: list[str] = []
-    ended = threading.Event()
-
-    def warning(message: str, error: object) -> None:
-        said.append(message % error)
-        ended.set()
-
-    monkeypatch.setattr(http_client.log, "warning", warning)
     legacy.on(where)(lambda it: it.reply(200, PACKED, kind, content_encoding="gzip"))
     async with Client(legacy.url, revision=NEWEST) as client:
         if where == "tools/call":
             with anyio.fail_after(PATIENCE), pytest.raises(ConnectionClosed, match=UNPACKED):
                 await client.call_tool("t")
         elif kind == "text/event-stream":
-            await until(ended)
-            assert UNPACKED in said[0]
+            await until(lambda: UNPACKED in caplog.text)
     assert {each.headers["accept-encoding"] for each in legacy.seen} == {"identity"}
 
 
@@ -1111,7 +1099,7 @@ async def test_a_server_of_two_endpoints_is_found(host: FakeHost, revision: str 
         result = await client.call_tool("t", on_progress=lambda now: told.append(now.progress))
         assert result.text == "done"
     assert told == [1]
-    await until(old.site.of("GET")[0].over)
+    await until(old.site.of("GET")[0].over.is_set)
     assert len(old.site.of("GET")) == 1
 
 
@@ -1130,7 +1118,7 @@ async def test_messages_are_not_sent_to_another_origin(host: FakeHost, endpoint:
     old = Old(host, endpoint=endpoint)
     with pytest.raises(ConnectionClosed, match=f"another origin, {re.escape(endpoint)}"):
         await Client(old.site.url).__aenter__()
-    await until(old.site.of("GET")[0].over)
+    await until(old.site.of("GET")[0].over.is_set)
 
 
 @pytest.mark.parametrize("status", [404, 405, 200])
@@ -1151,7 +1139,7 @@ async def test_a_stream_that_names_no_endpoint_is_not_waited_for(site: FakeSite)
     site.on("GET")(lambda it: it.events(stays=True))
     with pytest.raises(ConnectionClosed, match="400"):
         await Client(site.url, probe_timeout=0.3).__aenter__()
-    await until(site.of("GET")[0].over)
+    await until(site.of("GET")[0].over.is_set)
 
 
 async def test_the_session_ends_with_the_stream(host: FakeHost) -> None:
@@ -1295,7 +1283,7 @@ async def test_leaving_ends_the_calls_that_run(
                 group.cancel_scope.cancel()
             leaving.set()
     for each in site.seen:
-        await until(each.over)
+        await until(each.over.is_set)
     assert site.of("tools/call")[0].left
     assert ("DELETE" in site.methods()) == (revision != MODERN)
 
