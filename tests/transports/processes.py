@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
-from tests.messages import CLIENT, MODERN, NEWEST, Message, announced, request
+from tests.messages import CLIENT, MODERN, NEWEST, Message, announced, initialize, notification
 from tests.warm import Popen
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
@@ -241,19 +241,12 @@ class Process:
         assert isinstance(found, str)
         return found
 
-    def shake_hands(self, version: str = LEGACY) -> Message:
+    def shake_hands(self, version: str = LEGACY, **capabilities: Any) -> Message:
         """Open a session with a handshake; what the server says of itself."""
         self.version = version
-        result: Message = self.ask(
-            request(
-                "handshake",
-                "initialize",
-                protocolVersion=version,
-                capabilities={},
-                clientInfo={"name": "tests", "version": "1"},
-            )
-        )["result"]
-        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        hello = initialize(version, "handshake", capabilities=capabilities)
+        result: Message = self.ask(hello)["result"]
+        self.send(notification("notifications/initialized"))
         return result
 
     # --- the end ----------------------------------------------------------------------------------

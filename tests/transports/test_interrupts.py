@@ -6,12 +6,12 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from tests.kit import eventually
-from tests.messages import Message, request
+from tests.messages import Message, notification, request
 from tests.transports.http.plain import serving
 from tests.transports.processes import call, modern, started
 
@@ -97,16 +97,8 @@ if __name__ == "__main__":
 """
 
 KINDS: Final = ("KeyboardInterrupt", "SystemExit", "GeneratorExit")
-TOOLS: Final = (
-    "plain",
-    "inline",
-    "at_once",
-    "later",
-    "depends",
-    "leaves",
-    "leaves_on_the_loop",
-)
-NOT_ON_WINDOWS: Final = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+TOOLS: Final = ["plain", "inline", "at_once", "later", "depends", "leaves", "leaves_on_the_loop"]
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
 Ask = Callable[[Message], Message]
 
@@ -152,7 +144,6 @@ def ask(request: pytest.FixtureRequest, folder: Path) -> Iterator[Ask]:
         yield post
 
 
-@NOT_ON_WINDOWS
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_call_fails_and_the_server_goes_on(ask: Ask, kind: str) -> None:
     for message in requests_that_raise(kind):
@@ -160,25 +151,13 @@ def test_the_call_fails_and_the_server_goes_on(ask: Ask, kind: str) -> None:
     assert "result" in ask(modern(2, "tools/list"))
 
 
-@NOT_ON_WINDOWS
 @pytest.mark.parametrize("kind", ["KeyboardInterrupt", "SystemExit"])
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_handler_of_changed_roots_ends_no_server(folder: Path, backend: str, kind: str) -> None:
     with started([sys.executable, "server.py", backend], cwd=folder) as process:
-        client: Any = {"name": "tests", "version": "1"}
-        process.version = "2025-06-18"
-        process.ask(
-            request(
-                1,
-                "initialize",
-                protocolVersion="2025-06-18",
-                capabilities={"roots": {"listChanged": True}},
-                clientInfo=client,
-            )
-        )
-        process.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        process.shake_hands("2025-06-18", roots={"listChanged": True})
         process.ask(request(2, "tools/call", name="roots", arguments={"kind": kind}))
-        process.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
+        process.send(notification("notifications/roots/list_changed"))
         question = process.receive()
         assert question["method"] == "roots/list"
         process.send({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}})
@@ -186,7 +165,6 @@ def test_a_handler_of_changed_roots_ends_no_server(folder: Path, backend: str, k
         assert process.ask(request(3, "ping"))["result"] == {}
 
 
-@NOT_ON_WINDOWS
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_ctrl_c_ends_it_while_a_call_runs(folder: Path, backend: str) -> None:
     with started([sys.executable, "server.py", backend], cwd=folder) as process:
@@ -216,7 +194,6 @@ asyncio.run(main())
 """
 
 
-@NOT_ON_WINDOWS
 def test_ctrl_c_ends_a_program_that_has_its_server_in_memory(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(MEMORY)
     with started([sys.executable, "program.py"], cwd=tmp_path) as process:
