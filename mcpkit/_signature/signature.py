@@ -81,10 +81,9 @@ def inspect_function(
     if isinstance(fn, classmethod):
         raise RegistrationError(f"{place} is a method of no class yet; {_INCLUDE}")
     raw = _parameters(fn, place)
-    named = [each for each in raw if each[2] is not inspect.Parameter.VAR_KEYWORD]
-    is_open = allows_open and len(named) < len(raw)
+    is_open = allows_open and any(each[2] is inspect.Parameter.VAR_KEYWORD for each in raw)
     if is_open:
-        raw = named
+        raw = [each for each in raw if each[2] is not inspect.Parameter.VAR_KEYWORD]
     names = {each[0] for each in raw}
     hints = resolve_hints(target, place)
     if fn is not target or "__signature__" in getattr(fn, "__dict__", ()):
