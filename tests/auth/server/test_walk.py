@@ -114,6 +114,11 @@ def test_a_machine_gets_tokens_for_itself(site: Site) -> None:
     page = site.form("/token", basic("machine", MACHINE_SECRET), **fields)
     assert site.said(page.json["access_token"]) == "client:machine False [notes:read]"
     assert "refresh_token" not in page.json
+    sent = basic("machine", MACHINE_SECRET)
+    assert site.form("/token", sent, **fields, client_id="machine").status == 200
+    for more in {"client_id": "given"}, {"client_secret": MACHINE_SECRET}:
+        page = site.form("/token", sent, **fields, **more)
+        assert (page.status, page.json["error"]) == (400, "invalid_request")
     page = site.form("/token", None, **fields, client_id=site.client_id)
     assert (page.status, page.json["error"]) == (400, "unauthorized_client")
 
