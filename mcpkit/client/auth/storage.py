@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from importlib import import_module
@@ -302,16 +302,13 @@ else:
         import fcntl
 
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-        try:
+        # Another process may hold it, or has just removed it.
+        with ExitStack() as stack, suppress(BlockingIOError, FileNotFoundError):
+            stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                stack.pop_all()
                 return descriptor
-        except (BlockingIOError, FileNotFoundError):
-            pass  # another process holds it, or has just removed it
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
         return None
 
     def _release(path: Path, descriptor: int) -> None:
