@@ -56,8 +56,6 @@ class RunHost:
     The defaults are those of a task, whose client may have left.
     """
 
-    __slots__ = ()
-
     task: CurrentTask | None = None
     """The task that the run belongs to."""
 

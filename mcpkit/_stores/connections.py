@@ -77,6 +77,13 @@ class Connections(Generic[C, W]):
         """True between `open` and `aclose`."""
         return bool(self._tasks)
 
+    def check_version(self, version: int, known: int) -> None:
+        """Raise `StoreUnavailable` if the records are those of a newer mcpkit."""
+        if version > known:
+            raise StoreUnavailable(
+                f"{self.server}: written by a newer mcpkit, in the layout of version {version}"
+            )
+
     def new_name(self) -> str:
         """Return a unique name for a write, by which its repetition is recognized."""
         return f"{self._name}{next(self._numbers)}"

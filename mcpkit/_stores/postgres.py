@@ -219,11 +219,7 @@ class PostgresStore(RecordStore[R]):
             if await connection.fetchval("SELECT to_regclass($1) IS NULL", name):
                 await connection.execute(_TABLES.format(schema=self._schema, version=_VERSION))
             version: int = await connection.fetchval(f"SELECT max(version) FROM {name}")
-        if version > _VERSION:
-            raise StoreUnavailable(
-                f"{self._connections.server}: written by a newer mcpkit, "
-                f"whose tables have the version {version}"
-            )
+        self._connections.check_version(version, _VERSION)
 
     async def _carry_out(self, connection: _Connection, jobs: Sequence[_Job]) -> Sequence[Any]:
         (job,) = jobs  # they are not batched

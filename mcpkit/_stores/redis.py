@@ -323,12 +323,7 @@ class RedisStore(RecordStore[R]):
 
     async def _open(self) -> None:
         await self._connections.open()
-        version = await self._beat()
-        if version > _VERSION:
-            raise StoreUnavailable(
-                f"{self._connections.server}: written by a newer mcpkit, "
-                f"whose keys have the version {version}"
-            )
+        self._connections.check_version(await self._beat(), _VERSION)
         await self._warn_of_losses()
         self._connections.in_background(self._keep_beating())
         on_change = self._on_change

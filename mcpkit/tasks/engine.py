@@ -85,7 +85,7 @@ class LeaseEngine:
     def stop(self, task: Task) -> None:
         """Stop the attempts that have lost a task."""
         for each in list(self._running):
-            # An older state, which arrived late, tells nothing about a newer attempt.
+            # An older state, which arrived late, does not concern a newer attempt.
             is_newer = task.is_over or task.attempt >= each.number
             if each.id == task.id and is_newer and not task.runs(each.number):
                 each.lose()

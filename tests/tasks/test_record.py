@@ -16,12 +16,12 @@ NEW = Task(id="t", owner="o", call=b"call", ttl=60, created=100, updated=100)
 
 
 def claimed(task: Task = NEW, runner: str = "a") -> Task:
-    begun = record.claim(task, runner, lease_expires=130)
-    assert begun is not None
-    return begun
+    started = record.claim(task, runner, lease_expires=130)
+    assert started is not None
+    return started
 
 
-def parked(*keys: str, task: Task | None = None) -> Task:
+def suspended(*keys: str, task: Task | None = None) -> Task:
     task = task or claimed()
     made = record.suspend(task, task.attempt, {key: b"?" + key.encode() for key in keys}, 110)
     assert made is not None
@@ -37,10 +37,10 @@ def test_a_task_is_due_at_once_and_when_its_lease_expires() -> None:
 
 
 def test_only_the_last_attempt_may_change_the_task() -> None:
-    """The number of a leg is a fence."""
-    given_up = claimed()
-    task = claimed(given_up, "b")
-    late = given_up.attempt
+    """The number of an attempt is a fence."""
+    lost = claimed()
+    task = claimed(lost, "b")
+    late = lost.attempt
     assert record.renew(task, late, 200) is None
     assert record.note(task, 120, late, "half done") is None
     assert record.advance(task, late) is None
@@ -66,14 +66,14 @@ def test_an_ended_task_does_not_change(end: Any) -> None:
     assert record.claim(over, "b", 200) is None
     assert record.cancel(over, 130) is None
     assert record.answer(over, {"q": b"!"}, 130) is None
-    for leg in (0, 1, 2):
-        assert record.finish(over, leg, "completed", b"again", 130) is None
-        assert record.suspend(over, leg, {"q": b"?"}, 130) is None
+    for attempt in (0, 1, 2):
+        assert record.finish(over, attempt, "completed", b"again", 130) is None
+        assert record.suspend(over, attempt, {"q": b"?"}, 130) is None
 
 
 def test_questions_wait_for_all_of_their_answers() -> None:
     """TASKX-7, TASKX-9: what is outstanding is shown whole; answers may come one by one."""
-    task = parked("a", "b")
+    task = suspended("a", "b")
     assert (task.status, task.open, task.due, task.worker) == (
         "input_required",
         ("a", "b"),
@@ -92,11 +92,11 @@ def test_questions_wait_for_all_of_their_answers() -> None:
 
 def test_a_key_keeps_its_question_and_its_answer() -> None:
     """TASKX-7, TASKX-9: an attempt that asks again is due at once; an old question is closed."""
-    answered = record.answer(parked("a"), {"a": b"1"}, 120)
+    answered = record.answer(suspended("a"), {"a": b"1"}, 120)
     assert answered is not None
-    again = parked("a", task=claimed(answered))
+    again = suspended("a", task=claimed(answered))
     assert (again.status, again.due) == ("working", 110)
-    task = replace(parked("b", task=claimed(answered)), answers={})
+    task = replace(suspended("b", task=claimed(answered)), answers={})
     assert record.answer(task, {"a": b"late"}, 130) is None
     assert list(task.input_requests) == ["a", "b"]
     task = claimed(answered)

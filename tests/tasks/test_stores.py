@@ -233,20 +233,20 @@ async def test_a_task_is_stored_until_it_expires(store: TaskStore, time: Time) -
 # --- all stores do the same -----------------------------------------------------------------------
 
 IDS = st.sampled_from("abcd")
-LEGS = st.integers(0, 4)
+ATTEMPTS = st.integers(0, 4)
 KEYS = st.sampled_from("xyz")
 ANSWERS = st.dictionaries(KEYS, st.binary(max_size=3), max_size=3)
 STEPS = st.one_of(
     st.tuples(st.just("add"), IDS, st.sampled_from("op"), st.sampled_from([None, 5.0, 50.0])),
     st.tuples(st.just("wait"), st.sampled_from([0.5, 3.0, 10.0])),
     st.tuples(st.just("claim"), st.integers(1, 3)),
-    st.tuples(st.just("keep"), st.lists(st.tuples(IDS, LEGS), max_size=4)),
-    st.tuples(st.just("suspend"), IDS, LEGS, ANSWERS),
+    st.tuples(st.just("keep"), st.lists(st.tuples(IDS, ATTEMPTS), max_size=4)),
+    st.tuples(st.just("suspend"), IDS, ATTEMPTS, ANSWERS),
     st.tuples(st.just("answer"), IDS, ANSWERS),
-    st.tuples(st.just("finish"), IDS, LEGS),
-    st.tuples(st.just("give back"), IDS, LEGS),
+    st.tuples(st.just("finish"), IDS, ATTEMPTS),
+    st.tuples(st.just("give back"), IDS, ATTEMPTS),
     st.tuples(st.just("cancel"), IDS),
-    st.tuples(st.just("remember"), IDS, LEGS, KEYS, st.binary(max_size=3)),
+    st.tuples(st.just("remember"), IDS, ATTEMPTS, KEYS, st.binary(max_size=3)),
     st.tuples(st.just("get"), IDS),
     st.tuples(st.just("list"), st.sampled_from("op"), st.integers(1, 3)),
     st.tuples(st.just("sweep")),
