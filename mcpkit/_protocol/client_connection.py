@@ -182,8 +182,7 @@ class ClientProtocol:
     @property
     def _version(self) -> str | None:
         """The version in each message; None if there was a handshake."""
-        revision = self.revision
-        return None if revision is None or revision.handshake else revision.version
+        return None if self.by_handshake or self.revision is None else self.revision.version
 
     def send_notification(
         self, method: str, params: Mapping[str, Any] | None = None

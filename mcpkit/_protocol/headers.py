@@ -129,7 +129,6 @@ class HeaderParameter(NamedTuple):
 
 
 _KEYWORD: Final = "x-mcp-header"
-_TYPES: Final = ("string", "integer", "boolean")
 _TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 """RFC 9110, section 5.6.2."""
 
@@ -181,7 +180,7 @@ def declared_in(schema: Mapping[str, Any]) -> tuple[HeaderParameter, ...]:
                 f"{where} is {quote(str(name))}, which cannot be part of a header's name; "
                 f"use letters, digits and hyphens"
             )
-        if kind not in _TYPES:
+        if kind not in ("string", "integer", "boolean"):
             raise ValueError(
                 f"{where} needs the type string, integer or boolean right beside it, not "
                 f"{quote(kind)}; instead of null, make the property optional: = None in Python"
