@@ -7,10 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from rich.cells import cell_len
 from rich.text import Text
 
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE
@@ -370,20 +368,17 @@ class _Page:
     def _rows(self, rows: Sequence[tuple[str, str, str]]) -> None:
         if not rows:
             return
-        shown = [[single_line(cell) for cell in row] for row in rows]
-        names, types, abouts = (max(map(cell_len, column)) for column in zip(*shown, strict=True))
-        names = min(names, _MAX_NAME_COLUMNS)
-        room = self._width - 4 - names - 2
-        types = min(types, max(room // 2, room - 2 - abouts))
-        widths = names, types, room - 2 - types
-        for name, kind, about in shown:
-            texts = Text(name), Text(kind, style="dim"), Text(about)
-            cells = [self._wrapped(text, width) for text, width in zip(texts, widths, strict=True)]
-            for parts in zip_longest(*cells, fillvalue=Text()):
-                line = Text("    ")
-                for part, width in zip(parts, widths, strict=True):
-                    line.append_text(part).append(" " * (width + 2 - part.cell_len))
-                self._line(line)
+        from rich.table import Table
+
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(max_width=_MAX_NAME_COLUMNS, overflow="fold")
+        table.add_column(style="dim", overflow="fold")
+        table.add_column(overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(single_line(cell)) for cell in row))
+        options = self._console.options.update(width=self._width - 4)
+        for line in self._console.render_lines(table, options):
+            self._line(Text.assemble("    ", *((each.text, each.style or "") for each in line)))
 
 
 def _capability(name: str, value: object) -> str:
