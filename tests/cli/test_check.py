@@ -277,6 +277,19 @@ def test_any_server_on_a_command_line(folder: Path) -> None:
     assert messages[1].startswith("prompts/list fails: ")
 
 
+def test_findings_that_many_tools_share_are_one_line(folder: Path) -> None:
+    tools = [{"name": f"{n * 54}", "inputSchema": {"type": "object"}} for n in "abcde"]
+    results = {**FOREIGN, "tools/list": {"tools": tools}}
+    answers = {method: {"result": result} for method, result in results.items()}
+    ended = check(folder, answering(answers), "--select", "DESC001,NAME004")
+    lines = [line for line in ended.stdout.splitlines() if line.startswith("5 tools  ")]
+    names = ", ".join(str(tool["name"]) for tool in tools[:4]) + " and 1 more"
+    assert lines == [
+        f"5 tools  NAME004 warning: tool name too long with the prefix of a host: {names}",
+        f"5 tools  DESC001 warning: tool without a description: {names}",
+    ]
+
+
 def test_a_server_at_a_url(folder: Path) -> None:
     command = [sys.executable, "-m", "mcpkit", "run", "sloppy.py", "--http", "--port", "0"]
     with started(command, cwd=folder) as process:
