@@ -77,34 +77,22 @@ def test_a_code_that_is_none_is_that_of_an_internal_error(code: object) -> None:
     assert ProtocolError.from_wire({}).code == -32603
 
 
-def test_a_missing_capability_names_it() -> None:
+def test_missing_capabilities_and_unsupported_versions_are_named() -> None:
     error = MissingClientCapability({"elicitation": {"url": {}}})
     assert error.to_wire() == {
         "code": -32021,
         "message": "This request needs client capabilities that were not declared: elicitation",
         "data": {"requiredCapabilities": {"elicitation": {"url": {}}}},
     }
-
-
-def test_an_unsupported_version_names_the_supported_ones() -> None:
     wire = UnsupportedProtocolVersion("1999-01-01", ["2026-07-28"]).to_wire()
     assert wire["code"] == -32022
     assert wire["data"] == {"supported": ["2026-07-28"], "requested": "1999-01-01"}
 
 
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (ResourceNotFound(), "Resource not found"),
-        (ResourceNotFound("a:b"), "Resource not found: a:b"),
-        (ResourceNotFound("a:b", "Gone."), "Gone."),
-    ],
-)
-def test_a_missing_resource_says_so(error: ResourceNotFound, text: str) -> None:
-    assert str(error) == text
-
-
-def test_invalid_arguments_have_a_line_for_each_problem() -> None:
+def test_texts() -> None:
+    assert str(ResourceNotFound()) == "Resource not found"
+    assert str(ResourceNotFound("a:b")) == "Resource not found: a:b"
+    assert str(ResourceNotFound("a:b", "Gone.")) == "Gone."
     error = InvalidArguments(["a: x", "b: y"])
     assert str(error) == "a: x\nb: y"
     assert error.problems == ["a: x", "b: y"]
