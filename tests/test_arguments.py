@@ -227,6 +227,7 @@ class TestProblems:
         assert lines[19:] == ['x[19]: expected an integer, got "a"', "and 380 more problems"]
         lines = problems(list[int | list[int]], ["a"] * 21).splitlines()
         assert lines[20] == "and 2 more problems", "each type of a union counts"
+        assert len(problems(list[Measured], [{"size": "a"}, {"size": "b"}]).splitlines()) == 2
 
         def fn(x: list[int], y: int, z: list[int]) -> None: ...
 

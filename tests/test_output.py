@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -198,6 +199,8 @@ class TestMismatch:
         point.x = "two"  # type: ignore[assignment]
         with pytest.raises(OutputMismatch):
             output_of(Point).render(point)
+        with pytest.raises(NotSerializable, match=r"result\.a is NaN"):
+            output_of(Any, structured=True).render({"a": math.nan})
 
 
 @pytest.mark.parametrize("value", [{"x": 1}, Spot(1)], ids=["dict", "attributes"])
