@@ -79,6 +79,8 @@ async def test_a_key_is_used_for_its_algorithm_and_use_alone(issuer: Issuer) -> 
     token = jwt.encode(issuer.claims(), b"s" * 32, "HS256", headers={"kid": "one"})
     assert await found(issuer, token, keys=[secret], algorithms=["HS256"]) is not None
     assert await found(issuer, token, keys=[secret]) is None
+    every = [*jwt_module._KINDS]
+    assert await found(issuer, issuer.token(), algorithms=every) is not None
     unnamed = {name: value for name, value in issuer.key.public.items() if name != "kid"}
     assert await found(issuer, issuer.token(), keys=[unnamed]) is not None
     both = ["HS256", "ES256"]

@@ -87,6 +87,8 @@ async def test_guesses_take_longer_each_time_and_never_for_ever() -> None:
             assert await status_of(users, name, "the password of ada") == 429
             clock.now += wait
             assert await status_of(users, name, "wrong password") == 403
+    assert await status_of(users, "a" * 200, "wrong password") == 403
+    assert await status_of(users, "a" * 201, "wrong password") == 200, "it is no name"
     users._failures["ada"] = 5000, clock.now
     clock.now += 59
     assert await status_of(users, "ada", "the password of ada") == 429
