@@ -279,14 +279,20 @@ class TestStderrRaw:
         raw.write(b"again\n")
         assert reader.readline() == b"again\n"
 
-    def test_one_line_that_is_left_out(self, pipe: tuple[IO[bytes], int]) -> None:
+    @pytest.mark.parametrize(
+        ("end", "lines"), [(b"", "1 line"), (b"\n", "1 line"), (b"\n\n", "2 lines")]
+    )
+    def test_lines_that_are_left_out_are_counted(
+        self, pipe: tuple[IO[bytes], int], end: bytes, lines: str
+    ) -> None:
         reader, fd = pipe
         raw = stderr.StderrRaw(fd)
         raw.write(b"x" * stderr.MAX_WAITING_BYTES + b"\n")
-        raw.write(b"y" * stderr.MAX_WAITING_BYTES + b"\n")
+        raw.write(b"y" * stderr.MAX_WAITING_BYTES + end)
         raw.write(b"z\n")
         assert reader.readline() == b"x" * stderr.MAX_WAITING_BYTES + b"\n"
-        assert reader.readline() == b"mcpkit: 1 line dropped here, because stderr was not read\n"
+        note = f"mcpkit: {lines} dropped here, because stderr was not read\n"
+        assert reader.readline() == note.encode()
 
     def test_nobody_will_ever_read(self) -> None:
         ours, theirs = os.pipe()
