@@ -57,7 +57,6 @@ class OpenRequest:
     on_done: Callable[[], None] | None = None
     """Called when the response is complete."""
     _owner: str | None = None
-    _has_deadline = False
     _on_close: Sequence[Callable[[], object]] = ()
 
     def __init__(self, http: HttpRequest, open_requests: OpenRequests, session: Any = None) -> None:
@@ -104,11 +103,10 @@ class OpenRequest:
     def set_deadline(self, elapsed: float = 0) -> None:
         """Time out when it has taken as long as a request may."""
         limit = self.open_requests.limits.request_timeout
-        if limit is not None and not self._has_deadline and not self.done:
+        if limit is not None and not self.done:
             why = f"The request took longer than {limit:g} seconds"
             left = max(limit - elapsed, 0)
             self.on_close(self.open_requests.loop.later(left, lambda: self.time_out(why)))
-            self._has_deadline = True
 
     def time_out(self, why: str) -> None:
         """Stop the work, and respond with the reason."""

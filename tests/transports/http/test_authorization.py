@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from starlette.applications import Starlette
+from starlette.responses import JSONResponse
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from mcpkit import Context, MCPKit, Principal
 from mcpkit.auth import JWT, Keys, ResourceServer, VerifierUnavailable, hash_key
-from mcpkit.auth.verifiers import Verifier
+from mcpkit.auth.verifiers import EmbeddedServer, EndpointUrls, Verifier
 from tests.auth.issuer import RESOURCE, Issuer, issuing
 from tests.messages import LEGACY, MODERN, announced, called, initialize, notification, request
 from tests.mounting.serving import attached
@@ -387,6 +388,32 @@ def test_the_metadata_is_found_wherever_the_app_is(mount: str) -> None:
             assert found.status_code == 200, each
             assert found.json()["resource"] == "https://h.example.com/notes/mcp"
         assert client.get(f"{META}/other").status_code == 404
+
+
+class Embedded(EmbeddedServer):
+    """An authorization server that says who its issuer is."""
+
+    paths = ("/.well-known/oauth-authorization-server",)
+
+    async def verify(self, token: str, resource: str | None) -> Principal | None:
+        return None
+
+    async def serve(
+        self, path: str, urls: EndpointUrls, scope: Any, receive: Any, send: Any
+    ) -> None:
+        await JSONResponse({"issuer": urls.base})(scope, receive, send)
+
+
+def test_a_proxy_may_pass_on_the_paths_that_clients_know() -> None:
+    """AUTH-4: of the resource, and of the issuer (RFC 8414, 3.1)."""
+    asgi = MCPKit("notes", auth=Embedded()).asgi(public_url="https://notes.example.com/api/mcp")
+    [path] = Embedded.paths
+    with TestClient(asgi) as client:
+        found = client.get(f"{META}/api/mcp").json()
+        assert found["resource"] == "https://notes.example.com/api/mcp"
+        assert client.get(f"{path}/api").json() == {"issuer": "https://notes.example.com/api"}
+        for other in (f"{META}/api", f"{path}/other"):
+            assert client.get(other).status_code == 404
 
 
 def test_a_route_of_metadata_needs_somebody_to_name() -> None:

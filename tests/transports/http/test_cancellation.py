@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from http.client import HTTPException
+
 import pytest
 
+from mcpkit._protocol.connection import LOG_LEVEL_KEY
 from tests.kit import eventually
 from tests.messages import MODERN, notification
 from tests.transports.http.conftest import Serve
@@ -18,6 +21,16 @@ def test_who_leaves_a_modern_request_cancels_it(site: Site) -> None:
     site.stage.expect("begun", "left modern")
     call.drop()
     site.stage.expect("been cancelled", "left modern")
+
+
+def test_a_stream_that_takes_too_much_room_is_cancelled(serve: Serve) -> None:
+    """SEC-17: it ends with its connection, as if its client had left."""
+    site = serve(max_unread=100_000)
+    texts = ["x" * 300_000] * 2
+    call = site.call("chat", {LOG_LEVEL_KEY: "info"}, name="loud", before=texts, after=[])
+    site.stage.expect("been cancelled", "loud")
+    with pytest.raises(HTTPException):
+        call.finish()
 
 
 def test_who_leaves_a_subscription_ends_it(serve: Serve) -> None:

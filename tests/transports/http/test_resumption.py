@@ -113,6 +113,9 @@ def test_an_event_of_another_session_is_400(site: Site) -> None:
     talk, other = site.begin(), site.begin()
     call, ids = begun(talk, "private", ["a", "b"], [])
     assert other.get(ids[0]).refusal == (400, -32600)
+    stream, _, number = ids[0].rpartition(".")
+    for last in (f"{stream}.x", f"{stream}.{10**20}", number):
+        assert talk.get(last).refusal == (400, -32600)
     site.stage.release("private")
     assert data(call.messages()) == ["private went on"]
 

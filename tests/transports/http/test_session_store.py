@@ -213,6 +213,11 @@ def test_a_session_that_made_room_goes_on_with_its_log_level_and_subscriptions(
     site.call("touch", uri="wire://b")
     site.call("touch", uri="wire://a")
     assert stream.message()["params"] == {"uri": "wire://a"}
+    live = site.state.legacy.table.find(talk.token)
+    assert live is not None
+    used = live.used
+    assert talk.request("ping").result == {}
+    assert eventually(lambda: live.used > used)
 
 
 def test_the_state_of_a_session_that_is_not_used_is_dropped(
