@@ -22,6 +22,7 @@ import pytest
 from anyio.abc import TaskGroup
 
 from mcpkit import Client
+from mcpkit._protocol.client_connection import OutgoingMessage
 from mcpkit.client import http as http_client
 from mcpkit.client.results import Progress
 from mcpkit.errors import (
@@ -692,7 +693,7 @@ async def test_what_is_sent_after_leaving_is_refused(legacy: FakeSite) -> None:
     async with Client(legacy.url, revision=NEWEST) as client:
         link = client.link
     with pytest.raises(ConnectionClosed, match="has left"):
-        await link.send_text(b'{"jsonrpc":"2.0","id":"late","result":{}}')
+        await link.exchange(OutgoingMessage(b'{"jsonrpc":"2.0","id":"late","result":{}}'))
 
 
 async def test_leaving_does_not_wait_for_the_server(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from mcpkit._protocol import messages
@@ -57,6 +57,10 @@ _NAMED_BY: Final = {
 }
 
 
+IsAnswered: TypeAlias = Callable[[], bool]
+"""Returns True once the answer to a request has arrived."""
+
+
 class OutgoingMessage(NamedTuple):
     """A message to the server, and the facts that a transport may repeat in headers."""
 
@@ -88,28 +92,6 @@ def parse(text: bytes) -> Any:
     if has_more_values(text, MAX_VALUES):
         raise InvalidRequest(f"A message may have {MAX_VALUES} values")
     return messages.parse(text)
-
-
-def read(text: bytes) -> OutgoingMessage:
-    """Return the facts about a message of any origin, valid or not."""
-    try:
-        message = messages.parse(text)
-    except ProtocolError:
-        message = None
-    if not is_object(message):
-        return OutgoingMessage(text)
-    id, method = message.get("id"), message.get("method")
-    params = message.get("params")
-    params = params if is_object(params) else {}
-    meta = params.get("_meta")
-    version = meta.get(VERSION_KEY) if is_object(meta) else None
-    return OutgoingMessage(
-        text,
-        id if messages.is_id(id) and method is not None else None,
-        method if isinstance(method, str) else None,
-        version if isinstance(version, str) else None,
-        params,
-    )
 
 
 class ClientProtocol:

@@ -39,6 +39,7 @@ from mcpkit._protocol import wire
 from mcpkit._protocol.client_connection import (
     ClientProtocol,
     InvalidMessage,
+    IsAnswered,
     Notification,
     OutgoingMessage,
     ServerRequest,
@@ -97,8 +98,11 @@ _NOT_HERE_STATUSES: Final = (400, 404, 405)
 class Link(Protocol):
     """A way to a server."""
 
-    async def send_text(self, text: bytes) -> None:
-        """Send one message; raises `ConnectionClosed` if the server is gone."""
+    async def exchange(self, sent: OutgoingMessage, answered: IsAnswered | None = None) -> None:
+        """Send one message; raises `ConnectionClosed` if the server is gone.
+
+        Over HTTP it also waits for the response to the request.
+        """
 
     async def aclose(self) -> None:
         """Close the connection."""
@@ -486,7 +490,7 @@ class ClientConnection:
                 # The exception may hold secrets: it is logged here, not sent.
                 self._log_fault("the handler for %s failed", event.method, failed=True)
                 sent = self._protocol.send_error(event.id, InternalError("The client failed"))
-            await self._send(sent)
+            await self.link.exchange(sent)
         except ConnectionClosed:
             pass
         except ProtocolError as error:
@@ -528,16 +532,7 @@ class ClientConnection:
 
     async def notify(self, method: str, params: Params | None = None) -> None:
         """Send a notification; raises as `request`."""
-        await self._send(self._protocol.send_notification(method, params))
-
-    async def _send(
-        self, sent: OutgoingMessage, answered: Callable[[], bool] | None = None
-    ) -> None:
-        """Send a message; over HTTP, also wait for its response."""
-        if self._http is None:
-            await self.link.send_text(sent.text)
-        else:
-            await self._http.exchange(sent, answered)
+        await self.link.exchange(self._protocol.send_notification(method, params))
 
     async def request(
         self,
@@ -590,7 +585,7 @@ class ClientConnection:
                 raise self._closed
             try:
                 with self._with_timeout(self._timeout if timeout is None else timeout):
-                    await self._send(sent, pending.arrived.is_set)
+                    await self.link.exchange(sent, pending.arrived.is_set)
                     await pending.arrived.wait()
             except (ConnectionClosed, ProtocolError):
                 raise

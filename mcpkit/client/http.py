@@ -16,7 +16,7 @@ import anyio
 import httpx2
 
 from mcpkit._concurrency.loop import Loop
-from mcpkit._protocol.client_connection import OutgoingMessage, parse, read
+from mcpkit._protocol.client_connection import IsAnswered, OutgoingMessage, parse
 from mcpkit._protocol.headers import HeaderParameter, declared_in, encode_value, parameter_headers
 from mcpkit._utils.fetch import reason_of, tls_for
 from mcpkit._utils.json import is_object
@@ -54,9 +54,6 @@ _WANTS_TOKEN: Final = re.compile(r"(?:^|,)[ \t]*(?:Bearer|DPoP)(?![^ \t,])", re.
 
 _OF_ONE_SESSION: Final = ("initialize", "notifications/initialized", "notifications/cancelled")
 """Methods of messages that are not sent again in another session."""
-
-IsAnswered = Callable[[], bool]
-"""Returns True once the answer to a request has arrived."""
 
 
 class _SessionLost(ConnectionClosed):
@@ -130,21 +127,6 @@ class HttpLink:
         self.version: str | None = None
 
     # --- exchanges --------------------------------------------------------------------------------
-
-    async def send_text(self, text: bytes) -> None:
-        """Send a message as it is; the response to a request is passed on later."""
-        sent = read(text)
-        if sent.id is None:
-            await self.exchange(sent)
-            return
-
-        async def carry() -> None:
-            try:
-                await self.exchange(sent)
-            except (ConnectionClosed, ProtocolError) as error:
-                log.warning("%s was not answered: %s", sent.method, error)
-
-        self._start(carry())
 
     async def exchange(self, sent: OutgoingMessage, answered: IsAnswered | None = None) -> None:
         """Send a message, and pass on the messages of the response until the answer.

@@ -12,6 +12,7 @@ from anyio import DelimiterNotFound
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from mcpkit._protocol.client_connection import IsAnswered, OutgoingMessage
 from mcpkit._utils.text import exit_reason
 from mcpkit.errors import ConnectionClosed
 
@@ -104,11 +105,11 @@ class ProcessLink:
             return ConnectionClosed(f"The server ended {exit_reason(code)}", exit_code=code)
         return ConnectionClosed("The server closed its output")
 
-    async def send_text(self, text: bytes) -> None:
+    async def exchange(self, sent: OutgoingMessage, answered: IsAnswered | None = None) -> None:
         """Send one message; raises `ConnectionClosed` if the server has ended."""
         try:
             async with self._lock:
-                await self._stdin.send(text + b"\n")
+                await self._stdin.send(sent.text + b"\n")
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             raise await self._ended() from None
 

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import anyio
 
 from mcpkit._concurrency.loop import Loop
+from mcpkit._protocol.client_connection import IsAnswered, OutgoingMessage
 from mcpkit._protocol.connection import Request
 from mcpkit._server.channel import Channel
 from mcpkit._server.server import Server
@@ -44,9 +45,9 @@ class MemoryLink(Channel):
         if self._open:
             self._on_text(text)
 
-    async def send_text(self, text: bytes) -> None:
+    async def exchange(self, sent: OutgoingMessage, answered: IsAnswered | None = None) -> None:
         """Hand a message of the client to the session."""
-        self.session.receive(text)
+        self.session.receive(sent.text)
 
     async def aclose(self) -> None:
         """Close the session, and cancel the requests that run."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.client_connection import OutgoingMessage
+from mcpkit._protocol.connection import VERSION_KEY
 from mcpkit.client.connection import Link
+from mcpkit.errors import ConnectionClosed, ProtocolError
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.schemas import check
 
@@ -45,9 +47,11 @@ class _Tap:
         self._link = link
         self._client = client
 
-    async def send_text(self, text: bytes) -> None:
-        self._client.note_sent(text)
-        await self._link.send_text(text)
+    async def exchange(
+        self, sent: OutgoingMessage, answered: Callable[[], bool] | None = None
+    ) -> None:
+        self._client.note_sent(sent.text)
+        await self._link.exchange(sent, answered)
 
     async def aclose(self) -> None:
         await self._link.aclose()
@@ -80,13 +84,6 @@ class TappedClient(AsyncTestClient):
         async with super()._open(loop) as link:
             yield _Tap(link, self)
 
-    async def _send(
-        self, sent: OutgoingMessage, answered: Callable[[], bool] | None = None
-    ) -> None:
-        if self._http is not None:
-            self.note_sent(sent.text)
-        await super()._send(sent, answered)
-
     def note_sent(self, text: bytes) -> None:
         """Remember method and revision of a request."""
         try:
@@ -97,7 +94,7 @@ class TappedClient(AsyncTestClient):
             if isinstance(each, dict) and isinstance(each.get("id"), (str, int)):
                 params = each.get("params")
                 meta = (params.get("_meta") if isinstance(params, dict) else None) or {}
-                version = meta.get("io.modelcontextprotocol/protocolVersion")
+                version = meta.get(VERSION_KEY)
                 if version not in REVISIONS:
                     version = self.spoken
                 self._asked[each["id"]] = (each.get("method", ""), version)
@@ -162,10 +159,39 @@ class TappedClient(AsyncTestClient):
                 await self._arrived.wait()
 
     async def send(self, message: object) -> None:
-        """Send a message as it is."""
-        await self.link.send_text(json.dumps(message).encode())
+        """Send a message as it is; the answer to a request is received later."""
+        sent = _outgoing(message)
+        if self._http is None or sent.id is None:
+            await self.link.exchange(sent)
+        else:
+            assert self._loop is not None
+            self._loop.start(self._exchange(sent))
+
+    async def _exchange(self, sent: OutgoingMessage) -> None:
+        with suppress(ConnectionClosed, ProtocolError):
+            await self.link.exchange(sent)
 
     async def settle(self) -> None:
         """Two round trips: what was on its way before has arrived, if it was sent at all."""
         for _ in range(2):
             await self.request("tools/list")
+
+
+def _outgoing(message: Any) -> OutgoingMessage:
+    """A message of any shape, with the facts that HTTP repeats in headers."""
+    text = json.dumps(message).encode()
+    if not isinstance(message, dict):
+        return OutgoingMessage(text)
+    id, method, params = message.get("id"), message.get("method"), message.get("params")
+    params = params if isinstance(params, dict) else {}
+    meta = params.get("_meta")
+    version = (
+        meta.get("io.modelcontextprotocol/protocolVersion") if isinstance(meta, dict) else None
+    )
+    return OutgoingMessage(
+        text,
+        id if isinstance(id, (str, int)) and method is not None else None,
+        method if isinstance(method, str) else None,
+        version if isinstance(version, str) else None,
+        params,
+    )
