@@ -1,6 +1,6 @@
 """A server whose tasks outlive it: ``python -m mcpkit run tests/tasks/surviving.py --http``.
 
-``SURVIVING`` names the file that says what has happened.
+``SURVIVING`` names the file that says what has happened, and the app; ``LEASE`` is in seconds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ import anyio
 
 from mcpkit import Context, MCPKit
 
-app = MCPKit("surviving", tasks={"poll_interval": 0.05})
+app = MCPKit(
+    os.environ["SURVIVING"],
+    tasks={"poll_interval": 0.05, "lease": float(os.environ.get("LEASE", "30"))},
+)
 
 
 def say(what: str) -> None:
@@ -41,6 +44,6 @@ async def work(name: str, asks: bool, ctx: Context) -> str:
 @app.tool(task="optional")
 async def once(name: str) -> str:
     """Cannot be run again."""
-    say(f"{name} begun")
+    say(f"{name} started")
     await anyio.sleep(300)
     return "done"

@@ -1,225 +1,202 @@
-"""Tasks survive the processes that work on them, and the server that keeps them."""
+"""Tasks survive the servers that work on them, and the database that stores them."""
 
 from __future__ import annotations
 
+import os
 import random
-import secrets
 import signal
-import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPException
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any
 
-import anyio
 import pytest
 
-from mcpkit._stores.base import StoreUnavailable
-from mcpkit.tasks import record
-from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import CODEC, TaskStore, add, close
-from tests import warm
-from tests.tasks.killed import STEPS, store_of
-from tests.tasks.servers import Servers
-
-TASKS: Final = {"sqlite": 50, "redis": 30, "postgres": 30}
-PATIENCE: Final = 60.0
+from mcpkit._protocol.connection import CAPABILITIES_KEY
+from mcpkit._utils.sealing import SECRET
+from mcpkit.tasks.options import STORE
+from tests.asking.conftest import accept
+from tests.messages import announced
+from tests.tasks.servers import Servers as Databases
+from tests.transports.http import plain
+from tests.transports.http.plain import Server
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
 
-
-class Kept(NamedTuple):
-    """Where tasks are kept: a kind of store, its file or URL, and what sets them apart."""
-
-    kind: str
-    where: str
-    apart: str
+FILE = Path(__file__).with_name("surviving.py")
+PATIENCE = 60.0
+CLIENT: dict[str, Any] = {
+    CAPABILITIES_KEY: {"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {}}
+}
 
 
-class Workers:
-    """Processes that work on the tasks of a store."""
+class Servers:
+    """Processes that serve the same tasks.
 
-    def __init__(self, kept: Kept, log: Path, lease: float) -> None:
-        self.disturbed: list[str] = []  # those that were killed or paused
-        self._arguments = [*kept, str(log)]
-        self._lease = lease
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._started = 0
+    Attributes:
+        running: Those that run.
+        killed: The process ids of those that were killed.
+    """
 
-    def start(self) -> None:
-        name = f"worker-{self._started}"
-        self._started += 1
-        command = [sys.executable, "-m", "tests.tasks.killed", *self._arguments, name]
-        self._running[name] = warm.Popen([*command, str(self._lease)])
+    def __init__(self, folder: Path, stack: ExitStack, **env: str) -> None:
+        self._log = folder / "log"
+        self._env = {
+            STORE: str(folder / "tasks.db"),
+            SECRET: os.urandom(32).hex(),
+            "SURVIVING": str(self._log),
+            **env,
+        }
+        self._stack = stack
+        self.running: list[Server] = []
+        self.killed: set[int] = set()
+
+    def start(self, *options: str) -> Server:
+        serving = plain.serving(str(FILE), "--http", *options, cwd=FILE.parents[2], env=self._env)
+        server = self._stack.enter_context(serving)
+        self.running.append(server)
+        return server
 
     def kill(self) -> None:
-        """Kill any of them, and start another one."""
-        name, process = self._any()
-        process.kill()
-        process.wait(PATIENCE)
-        del self._running[name]
+        """Kill one of them, and start another."""
+        server = random.choice(self.running)
+        self.running.remove(server)
+        self.killed.add(server.process.pid)
+        server.process.signal(signal.SIGKILL)
+        server.process.exit_code(PATIENCE)
         self.start()
 
     def pause(self) -> None:
-        """Have any of them stand still until its leases are over."""
-        _, process = self._any()
-        process.send_signal(signal.SIGSTOP)
-        time.sleep(1.5 * self._lease)
-        process.send_signal(signal.SIGCONT)
+        """Pause one of them until its leases are over."""
+        server = random.choice(self.running)
+        server.process.signal(signal.SIGSTOP)
+        time.sleep(1.5 * float(self._env["LEASE"]))
+        server.process.signal(signal.SIGCONT)
 
-    def _any(self) -> tuple[str, subprocess.Popen[bytes]]:
-        name = random.choice(list(self._running))
-        self.disturbed.append(name)
-        return name, self._running[name]
+    def ask(self, method: str, **params: Any) -> Any:
+        """Send a request to one of them: to another, if that is not there."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            client = random.choice(self.running).client()
+            try:
+                message = client.post(announced(1, method, _meta=CLIENT, **params)).message
+            except (OSError, HTTPException):
+                message = {}
+            if "result" in message:
+                return message["result"]
+            reason = message.get("error", {}).get("message", "")
+            assert not message or "polled too often" in reason or "unavailable" in reason, message
+            assert time.monotonic() < deadline, message
+            time.sleep(0.05)
 
-    def end(self) -> None:
-        for process in self._running.values():
-            process.kill()
-            process.wait(PATIENCE)
+    def begin(self, tool: str, **arguments: Any) -> str:
+        """Call a tool as a task; its id."""
+        return str(self.ask("tools/call", name=tool, arguments=arguments)["taskId"])
+
+    def answer(self, task: Mapping[str, Any]) -> None:
+        answers = {key: accept("yes") for key in task["inputRequests"]}
+        self.ask("tasks/update", taskId=task["taskId"], inputResponses=answers)
+
+    def until(self, id: str, *, asked: bool = False) -> Any:
+        """The state of a task that waits for an answer, or does not run any more."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            found = self.ask("tasks/get", taskId=id)
+            if found["status"] != "working" and asked == (found["status"] == "input_required"):
+                return found
+            assert time.monotonic() < deadline
+
+    def started(self) -> Mapping[str, list[int]]:
+        """What was started → by which processes."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for line in self._log.read_text().splitlines() if self._log.exists() else []:
+            pid, what = line.split(" ", 1)
+            found[what].append(int(pid))
+        return found
 
 
 @contextmanager
-def working(kept: Kept, log: Path, lease: float) -> Iterator[Workers]:
-    workers = Workers(kept, log, lease)
+def servers(folder: Path, count: int = 2, **env: str) -> Iterator[Servers]:
     with ExitStack() as stack:
-        stack.callback(workers.end)
-        for _ in range(3):
-            workers.start()
-        yield workers
+        made = Servers(folder, stack, **env)
+        for _ in range(count):
+            made.start()
+        yield made
 
 
-async def follow(
-    store: TaskStore, ids: list[str], disturb: Callable[[], object], most: int
-) -> list[Task]:
-    """Answer questions, and disturb the workers or the store, until all tasks are over."""
-    deadline = time.monotonic() + PATIENCE
-    times = 0
-    tasks: list[Task] = []
-    while True:
-        assert time.monotonic() < deadline, [each for each in tasks if not each.is_over]
-        try:
-            tasks = [task for id in ids if (task := await store.get(id)) is not None]
-            assert len(tasks) == len(ids)
-            for task in tasks:
-                if task.status == "input_required":
-                    await store.change(
-                        task.id, lambda found, now: record.answer(found, {"q": b"!"}, now)
-                    )
-        except StoreUnavailable:
-            continue
-        if all(task.is_over for task in tasks):
-            return tasks
-        if times < most and any(task.attempt for task in tasks):
-            times += 1
-            await anyio.to_thread.run_sync(disturb)
-        await anyio.sleep(random.uniform(0.01, 0.1))
+def survive(all_: Servers, most: int, disturb: Callable[[], object], *, steps_once: bool) -> None:
+    """Run tasks while their servers, or the database, are disturbed at least `most` times.
 
-
-async def survive(
-    kept: Kept,
-    folder: Path,
-    lease: float,
-    most: int,
-    disturb: Callable[[Workers], object],
-    cut_off: Callable[[Workers], set[str] | None],
-) -> None:
-    """Have workers do tasks while they, or their store, are disturbed at least `most` times.
-
-    The workers in `cut_off` may have repeated steps; None stands for all.
+    None is lost, none runs forever, and none ends twice; with `steps_once`, only a step that was
+    cut off is repeated.
     """
-    store = store_of(*kept)
-    await store.open(CODEC, "watcher")
-    number = disturbed = 0
-
+    disturbed = number = 0
     while disturbed < most:
         number += 1
-        ids = [f"{number}-{each}{'-asks' * (each % 3 == 0)}" for each in range(TASKS[kept.kind])]
-        log = folder / f"log-{number}"
-        before = disturbed
-
-        def once(workers: Workers) -> None:
-            nonlocal disturbed
-            disturbed += 1
-            disturb(workers)
-
-        with working(kept, log, lease) as workers:
-            for id in ids:
-                task = Task(id=id, owner="o", call=b"", ttl=None)
-                await add(store, task, limit=1000, limit_per_owner=1000)
-            tasks = await follow(store, ids, lambda: once(workers), 10)
-        assert {each.status for each in tasks} == {"completed"}
-        assert {each.outcome for each in tasks} == {b"done"}
-        check(log, ids, cut_off(workers))
-        for id in ids:
-            assert dict(await store.values(id)) == {each: each.encode() for each in STEPS}
-        assert disturbed > before
-    await close(store)
-
-
-@pytest.fixture(params=TASKS)
-def kept(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> Kept:
-    kind: str = request.param
-    where = str(tmp_path / "tasks.db") if kind == "sqlite" else servers.url(kind)
-    return Kept(kind, where, f"kills_{secrets.token_hex(8)}")
+        names = [f"{number}.{each}" for each in range(20)]
+        asking = set(names[::3])
+        open_ = {name: all_.begin("work", name=name, asks=name in asking) for name in names}
+        goal = min(most, disturbed + 3)
+        deadline = time.monotonic() + PATIENCE
+        while open_:
+            assert time.monotonic() < deadline, open_
+            for name, id in list(open_.items()):
+                found = all_.ask("tasks/get", taskId=id)
+                if found["status"] == "input_required":
+                    all_.answer(found)
+                elif found["status"] != "working":
+                    assert found["status"] == "completed", found
+                    text = found["result"]["content"][0]["text"]
+                    assert text == ("one yes two three" if name in asking else "one two three")
+                    del open_[name]
+            if open_ and disturbed < goal and random.random() < 0.3:
+                disturb()
+                disturbed += 1
+        started = all_.started()
+        for what in (f"{name} {step}" for name in names for step in ("one", "two", "three")):
+            assert started[what]
+            assert not steps_once or all_.killed.issuperset(started[what][:-1]), what
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
 @pytest.mark.parametrize("how", ["killed", "paused"])
-def test_tasks_survive_their_workers(
-    kept: Kept, tmp_path: Path, request: pytest.FixtureRequest, how: str
+def test_tasks_survive_their_servers(
+    tmp_path: Path, request: pytest.FixtureRequest, kind: str, how: str
 ) -> None:
-    """None is lost, none ends twice, none works for ever; and no step that was done is repeated."""
     deep: bool = request.config.getoption("--deep")
-    if how == "paused" and kept.kind != "sqlite" and not deep:
+    if how == "paused" and kind != "sqlite" and not deep:
         pytest.skip("the lost attempt is fenced off alike; --deep tries it here too")
+    env = {} if kind == "sqlite" else {STORE: request.getfixturevalue("servers").url(kind)}
     # The tasks of a killed process are claimed soon, long before these seconds are over.
-    lease = 100.0 if how == "killed" else 0.5
-    enough = {"killed": 100, "paused": 20} if deep else {}
-    anyio.run(
-        survive,
-        *(kept, tmp_path, lease, enough.get(how, 1)),
-        Workers.kill if how == "killed" else Workers.pause,
-        # A process that stands still in the middle of a change holds up all others, whose
-        # leases may end meanwhile.
-        (lambda workers: {*workers.disturbed}) if how == "killed" else (lambda workers: None),
-    )
+    env["LEASE"] = "100" if how == "killed" else "0.5"
+    with servers(tmp_path, **env) as all_:
+        if how == "killed":
+            survive(all_, 100 if deep else 3 if kind == "sqlite" else 1, all_.kill, steps_once=True)
+        else:
+            # A process that pauses in the middle of a change holds up all others, whose leases
+            # may end meanwhile.
+            survive(all_, 20 if deep else 1, all_.pause, steps_once=False)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["redis", "postgres"])
-def test_tasks_survive_an_outage_of_their_server(
-    kind: str, servers: Servers, tmp_path: Path, request: pytest.FixtureRequest
+def test_tasks_survive_an_outage_of_their_database(
+    kind: str, servers: Databases, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """It is killed while they are worked on, and started again: none is lost, none ends twice."""
-    server = servers.new(kind, fsync=kind == "redis")
+    deep: bool = request.config.getoption("--deep")
+    database = servers.new(kind, fsync=kind == "redis")
 
-    def disturb(_: Workers) -> None:
-        server.kill()
-        server.start()
+    def disturb() -> None:
+        database.kill()
+        database.start()
 
-    try:
-        anyio.run(
-            survive,
-            *(Kept(kind, server.url, "kills"), tmp_path, 2.0),
-            100 if request.config.getoption("--deep") else 1,
-            disturb,
-            lambda workers: None,
-        )
-    finally:
-        server.end()
-
-
-def check(log: Path, ids: list[str], cut_off: set[str] | None) -> None:
-    begun: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for line in log.read_text().splitlines():
-        worker, id, what = line.split()
-        begun[id, what].append(worker)
-    for id in ids:
-        assert len(begun[id, "finished"]) <= 1, id  # it may be killed before it says so
-        for step in STEPS:
-            workers = begun[id, step]
-            assert workers, (id, step)
-            assert cut_off is None or set(workers[:-1]) <= cut_off, (id, step, workers)
+    with ExitStack() as stack:
+        stack.callback(database.end)
+        all_ = Servers(tmp_path, stack, **{STORE: database.url, "LEASE": "2"})
+        all_.start()
+        all_.start()
+        survive(all_, 100 if deep else 1, disturb, steps_once=False)
