@@ -305,6 +305,8 @@ _LAID_OUT: Final = re.compile(
 
 def _folded(first: str, more: Sequence[str]) -> str:
     """Return lines as text: a paragraph on one line, unless its lines have a meaning."""
+    if not more:
+        return first.strip()
     text = "\n".join([first.strip(), *_dedented(more)]).strip("\n")
     if _FENCE.search(text) is not None:
         return text

@@ -330,7 +330,9 @@ def unescaped(part: str) -> str:
 
 def copy_schema(value: JsonSchema) -> JsonSchema:
     """Return a copy of a schema that may be changed, down to its innermost arrays."""
-    return {key: _copy(each) for key, each in value.items()}
+    return {
+        key: _copy(each) if isinstance(each, (dict, list)) else each for key, each in value.items()
+    }
 
 
 def _copy(value: Any) -> Any:
