@@ -1,4 +1,4 @@
-"""An identity provider for each test, in a thread that they share."""
+"""An identity provider for each test."""
 
 from __future__ import annotations
 
@@ -6,22 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.auth.issuer import Issuer, Key, issuing
-
-
-@pytest.fixture(scope="package")
-def _shared_issuer() -> Iterator[Issuer]:
-    with issuing(Issuer) as issuer:
-        yield issuer
+from tests.auth.issuer import Issuer, issuing
 
 
 @pytest.fixture
-def issuer(_shared_issuer: Issuer) -> Issuer:
-    fresh = _shared_issuer
-    fresh.asked.clear()
-    fresh.credentials.clear()
-    fresh.answers.clear()
-    fresh.away, fresh.delay = False, 0.0
-    fresh.key = Key("one")
-    fresh.keys = [fresh.key.public]
-    return fresh
+def issuer() -> Iterator[Issuer]:
+    with issuing(Issuer) as found:
+        yield found

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 import pytest
 
 from mcpkit import Context, MCPKit
-from mcpkit.auth import JWT, Keys, hash_key
+from mcpkit.auth import JWT
 from tests.auth.forgeries import FORGED, WRONG, forged, wrong
 from tests.auth.issuer import RESOURCE, Issuer, Key, issuing
 from tests.messages import LEGACY, announced, called, initialize, request
 from tests.transports.http.wire import Exchange, Host, hosting
 
 READ, WRITE = "notes:read", "notes:write"
-KEY: Final = "the-key-of-a-program"
 
 
 class Ground:
@@ -29,9 +27,9 @@ class Ground:
         rsa = Key("rsa", "RS256")
         issuer.keys = [issuer.key.public, rsa.public]
         verifier = JWT(issuer=issuer.url, jwks_url=issuer.jwks_url, leeway=0)
-        app = make_app([verifier, Keys({hash_key(KEY): "program"})])
-        self.site = host.serve(app, public_url=RESOURCE, sse=True)
-        self.ann = bearer(issuer.token())
+        self.site = host.serve(make_app(verifier), public_url=RESOURCE, sse=True)
+        self.token = issuer.token()
+        self.ann = bearer(self.token)
         self.eve = bearer(issuer.token(sub="eve", scope=READ, client_id="evil"))
 
     def is_served(self, headers: dict[str, str]) -> bool:
@@ -39,11 +37,8 @@ class Ground:
         answer = self.site.ask("tools/call", headers, **called("who", {}))
         return answer.status == 200 and answer.text == f"{self.issuer.url}|ann"
 
-    def with_token(self, token: str) -> Exchange:
-        return self.site.ask("tools/call", bearer(token), **called("who", {}))
-
-    def call(self, headers: dict[str, str], tool: str, **arguments: Any) -> Exchange:
-        return self.site.ask("tools/call", headers, **called(tool, arguments))
+    def with_token(self, token: str, tool: str = "who") -> Exchange:
+        return self.site.ask("tools/call", bearer(token), **called(tool, {}))
 
 
 class Attack(NamedTuple):
@@ -116,14 +111,9 @@ for way in FORGED:
     )
 
 
-def ann(ground: Ground) -> str:
-    """The token of another user."""
-    return ground.ann["Authorization"].removeprefix("Bearer ")
-
-
 attack("a token in a form", *UNKNOWN)(
     lambda ground: ground.site.post(
-        f"access_token={ann(ground)}".encode(),
+        f"access_token={ground.token}".encode(),
         {"Content-Type": "application/x-www-form-urlencoded"},
     )
 )
@@ -134,33 +124,23 @@ attack("a token in _meta", *UNKNOWN)(
 )
 attack("a token in a cookie", *UNKNOWN)(
     lambda ground: ground.site.modern(
-        WHO, {"Cookie": f"access_token={ann(ground)}; Authorization={ann(ground)}"}
+        WHO, {"Cookie": f"access_token={ground.token}; Authorization={ground.token}"}
     )
 )
-TOKENS: Final[dict[str, Callable[[Ground], str]]] = {
-    "a session id": lambda ground: ground.site.begin(headers=ground.ann).token,
-    "the hash of a key": lambda ground: hash_key(KEY).removeprefix("sha256:"),
-    "the beginning of a key": lambda ground: KEY[:-1],
-    "a token that another issuer has issued for the same name": lambda ground: ground.issuer.token(
-        Key("theirs"), {"kid": "one"}, iss="https://login.example.org"
-    ),
-}
-for name, token_of in TOKENS.items():
-    attack(f"as a token: {name}", *NOT_VALID)(
-        lambda ground, token_of=token_of: ground.with_token(token_of(ground))
-    )
+attack("a session id as a token", *NOT_VALID)(
+    lambda ground: ground.with_token(ground.site.begin(headers=ground.ann).token)
+)
 
 
-@contextmanager
-def misled(ground: Ground, say: Callable[[str], Any]) -> Iterator[Exchange]:
+def misled(ground: Ground, say: Callable[[str], Any]) -> Exchange:
     """The answer of a server whose issuer says something else."""
-    right, ground.issuer.answer = ground.issuer.answer, lambda path, form: say(path)  # type: ignore[method-assign]
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ground.issuer, "answer", lambda path, form: say(path))
         auth = JWT(issuer=ground.issuer.url)
         site = ground.site.host.serve(make_app(auth), public_url=RESOURCE)
-        yield site.ask("tools/call", ground.ann, **called("who", {}))
-    finally:
-        ground.issuer.answer = right  # type: ignore[method-assign]
+        answer = site.ask("tools/call", ground.ann, **called("who", {}))
+        answer.finish()
+    return answer
 
 
 INSIDE: Final = (
@@ -177,29 +157,22 @@ INSIDE: Final = (
 def _(ground: Ground) -> Exchange:
     for url in INSIDE:
         metadata = {"issuer": ground.issuer.url, "jwks_uri": url}
-        with misled(ground, {"/.well-known/oauth-authorization-server": metadata}.get) as answer:
-            assert answer.status == 503, url
+        answer = misled(ground, {"/.well-known/oauth-authorization-server": metadata}.get)
+        assert answer.status == 503, url
     return answer
 
 
 @attack("metadata of another issuer", 503, None, -32603)
 def _(ground: Ground) -> Exchange:
     theirs = {"issuer": "https://evil.example.com", "jwks_uri": f"{ground.issuer.url}/evil"}
-    with misled(ground, lambda path: theirs) as answer:
-        answer.finish()
-    return answer
+    return misled(ground, lambda path: theirs)
 
 
 @attack("keys without an end", 503, None, -32603)
 def _(ground: Ground) -> Exchange:
-    def say(path: str) -> Any:
-        if path == "/keys":
-            return {"keys": [*ground.issuer.keys, {"kty": "oct", "k": "a" * 2_000_000}]}
-        return {"issuer": ground.issuer.url, "jwks_uri": ground.issuer.jwks_url}
-
-    with misled(ground, say) as answer:
-        answer.finish()
-    return answer
+    many = {"keys": [*ground.issuer.keys, {"kty": "oct", "k": "a" * 2_000_000}]}
+    metadata = {"issuer": ground.issuer.url, "jwks_uri": ground.issuer.jwks_url}
+    return misled(ground, lambda path: many if path == "/keys" else metadata)
 
 
 attack("a session of another user, without a token", *UNKNOWN)(
@@ -227,7 +200,7 @@ attack("a scope that is claimed beside the token", *NO_SCOPE)(
 )
 OTHERWISE: Final = "NOTES:WRITE notes:write* notes:wri * notes:write,notes:read"
 attack("a scope in other letters", *NO_SCOPE)(
-    lambda ground: ground.call(bearer(ground.issuer.token(sub="eve", scope=OTHERWISE)), "write")
+    lambda ground: ground.with_token(ground.issuer.token(sub="eve", scope=OTHERWISE), "write")
 )
 
 
@@ -243,13 +216,9 @@ def _(ground: Ground) -> Exchange:
 @attack("a forbidden call in a batch", 200, None, None)
 def _(ground: Ground) -> Exchange:
     talk = ground.site.begin("2025-03-26", headers=ground.eve)
-    answer = talk.post(
-        [
-            request(1, "tools/call", called("who", {})),
-            request(2, "tools/call", called("write", {})),
-        ],
-        ground.eve,
-    )
+    calls = [called(tool, {}) for tool in ("who", "write")]
+    batch = [request(id, "tools/call", call) for id, call in enumerate(calls, 1)]
+    answer = talk.post(batch, ground.eve)
     assert {each["id"]: "error" in each for each in answer.json} == {1: False, 2: True}
     return answer
 
@@ -337,7 +306,6 @@ def test_attacks(ground: Ground, attack: Attack, caplog: pytest.LogCaptureFixtur
         assert f'resource_metadata="https://notes.example.com{META}/mcp"' in challenge
     assert "evil" not in challenge
     assert ground.issuer.times("/evil") == 0, "nothing is fetched from where a token says"
-    token = ground.ann["Authorization"].removeprefix("Bearer ")
-    assert token not in caplog.text
-    assert token not in str(ground.issuer.asked), "it is not passed on"
+    assert ground.token not in caplog.text
+    assert ground.token not in str(ground.issuer.asked), "it is not passed on"
     assert ground.is_served(ground.ann)

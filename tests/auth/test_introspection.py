@@ -57,9 +57,6 @@ async def test_what_is_not_active_and_for_us_is_refused(issuer: Issuer, claims: 
 async def test_an_authorization_server_of_one_resource_need_not_name_it(issuer: Issuer) -> None:
     issuer.answers["opaque"] = {**issuer.claims(active=True, aud=None), "exp": None}
     assert await verifier(issuer, audience="*").verify("opaque", None) is not None
-
-
-async def test_a_server_that_does_not_answer_makes_no_token_bad(issuer: Issuer) -> None:
     issuer.away = True
     with pytest.raises(VerifierUnavailable):
         await verifier(issuer).verify("opaque", RESOURCE)
