@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import itertools
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -17,40 +16,35 @@ class Attack(NamedTuple):
     """One of them."""
 
     name: str
-    prepare: Prepare
     says: str
-    logins: int
-    asks: int
-    timeout: float
+    prepare: Prepare
+    logins: int = 0
+    asks: int = 0
 
     def __str__(self) -> str:
         return self.name
 
 
-ATTACKS: Final[dict[str, Attack]] = {}
+ATTACKS: Final[list[Attack]] = []
 
 
-def attack(
-    name: str, says: str, prepare: Prepare, logins: int = 0, asks: int = 0, timeout: float = 20
-) -> None:
-    """Register an attack."""
-    assert name not in ATTACKS
-    ATTACKS[name] = Attack(name, prepare, says, logins, asks, timeout)
+def attack(*given: Any, **options: Any) -> None:
+    ATTACKS.append(Attack(*given, **options))
 
 
-def back(world: World, **changed: str | None) -> None:
+def changed_by(fields: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Change some fields; None leaves one out."""
+    return {name: each for name, each in {**fields, **changes}.items() if each is not None}
+
+
+def back(world: World, **changes: str | None) -> None:
     """Change what the browser comes back with; None leaves a field out."""
-
-    def change(fields: dict[str, str]) -> dict[str, str]:
-        found = {**fields, **changed}
-        return {name: each for name, each in found.items() if each is not None}
-
-    world.back = change
+    world.back = lambda fields: changed_by(fields, changes)
 
 
 def told(world: World, **members: Any) -> None:
-    """Change what is said of a token."""
-    world.told = lambda answer: {**answer, **members}
+    """Change what is said of a token; None leaves a member out."""
+    world.told = lambda answer: changed_by(answer, members)
 
 
 def route(world: World, path: str, status: int, body: Any = b"", **headers: Any) -> None:
@@ -59,19 +53,12 @@ def route(world: World, path: str, status: int, body: Any = b"", **headers: Any)
     )
 
 
-# --- what the browser comes back with -------------------------------------------------------------
-
 ESCAPES: Final = {"error": "\x1b[31mevil", "error_description": "\x1b]0;title\x07\r\n\u202e"}
 OTHER: Final = "from another issuer"
 prepare: Prepare
 
 for name, says, prepare in (
     ("mix-up: another issuer answers", OTHER, lambda world, evil: back(world, iss=evil.origin)),
-    (
-        "mix-up: an issuer that looks alike answers",
-        OTHER,
-        lambda world, evil: back(world, iss=f"{world.origin}/tenant"),
-    ),
     (  # RFC 9207, 2.4: names in answers are compared as they are
         "mix-up: an issuer answers whose name has a slash more",
         OTHER,
@@ -95,31 +82,6 @@ for name, says, prepare in (
     ),
 ):
     attack(name, says, prepare, logins=1)
-
-
-def twice(name: str) -> Prepare:
-    """Parameters of which one is there twice."""
-
-    def prepare(world: World, evil: World) -> None:
-        world.back = lambda fields: "&".join(
-            f"{key}={value}" for key, value in [*fields.items(), (name, "other")]
-        )
-
-    return prepare
-
-
-for name, prepare in (
-    ("the state of another login", lambda world, evil: back(world, state="s" * 43)),
-    ("no state", lambda world, evil: back(world, state=None)),
-    (
-        "an error without state",
-        lambda world, evil: back(world, code=None, state=None, error="access_denied"),
-    ),
-    *((f"{each} is there twice", twice(each)) for each in ("code", "state", "iss")),
-):
-    attack(name, "no login within", prepare, logins=1, timeout=0.2)
-
-# --- metadata of the server -----------------------------------------------------------------------
 
 
 def named(member: str, value: Callable[[World, World], Any]) -> Prepare:
@@ -165,20 +127,14 @@ def challenged(url: str) -> Prepare:
     return prepare
 
 
-UNENCRYPTED: Final = challenged("http://evil.example.com/metadata")
-attack("the metadata are elsewhere without encryption", "use https", UNENCRYPTED)
+PLAIN: Final = "http://evil.example.com/metadata"
+attack("the metadata are elsewhere without encryption", "use https", challenged(PLAIN))
 attack("the metadata are in a file", "is not a URL", challenged("file:///etc/passwd"))
-attack(
-    "the metadata that were named are not there",
-    "where there are none",
-    challenged("ORIGIN/nowhere"),
-)
+attack("the metadata are not there", "where there are none", challenged("ORIGIN/nowhere"))
 attack(
     "the metadata lead elsewhere",
     "where there are none",
-    lambda world, evil: route(
-        world, f"{RESOURCE}/mcp", 302, location=f"{evil.origin}{RESOURCE}/mcp"
-    ),
+    lambda world, evil: route(world, f"{RESOURCE}/mcp", 302, location=f"{evil.origin}/x"),
 )
 attack(
     "the metadata do not come",
@@ -204,8 +160,6 @@ for title, says, body, headers in (
     for whose, path in ("server", f"{RESOURCE}/mcp"), ("issuer", SERVER):
         prepare = documents(path, 200, body, **headers)
         attack(f"the metadata of the {whose} are {title}", says, prepare)
-
-# --- metadata of the issuer -----------------------------------------------------------------------
 
 
 def of_issuer(name: str, value: Any) -> Prepare:
@@ -248,15 +202,9 @@ for endpoint in ("authorization_endpoint", "token_endpoint", "registration_endpo
             logins=int(endpoint == "token_endpoint"),
         )
 
-for title, known in {
-    "nothing": None,
-    "plain": ["plain"],
-    "none": [],
-    "a text": "S256",
-    "a number": 256,
-}.items():
+for known in (None, ["plain"], [], "S256", 256):
     prepare = of_issuer("code_challenge_methods_supported", known)
-    attack(f"the issuer knows {title} of PKCE", "PKCE with S256", prepare)
+    attack(f"the issuer supports the PKCE methods {known!r}", "PKCE with S256", prepare)
 
 
 def old_without_pkce(world: World, evil: World) -> None:
@@ -266,8 +214,6 @@ def old_without_pkce(world: World, evil: World) -> None:
 
 
 attack("an old server takes no PKCE with S256", "PKCE with S256", old_without_pkce)
-
-# --- registration and tokens ----------------------------------------------------------------------
 
 ERROR: Final = {"error": "x", "error_description": "\x1b[2J\r\nSet-Cookie: a"}
 for title, prepare in {
@@ -297,26 +243,15 @@ def downgraded(world: World, evil: World) -> None:
     world.challenge = f'DPoP resource_metadata="{world.origin}{RESOURCE}/mcp", algs="ES256"'
 
 
-NO_TOKEN: Final = {
-    "a line break": "a\r\nX-Evil: 1",
-    "a blank": "a b",
-    "letters that no header has": "tökén",
-    "nothing in it": "",
-    "a number": 5,
-    "a list": ["a"],
-    "an object": {"a": "b"},
-    "nothing": None,
-    "a null byte": "a\0b",
-}
-KINDS: Final = {"another kind": "mac", "a list": ["Bearer"], "nothing": None, "of DPoP": "DPoP"}
+NO_TOKENS: Final = ("a\r\nX-Evil: 1", "a b", "tökén", "", 5, ["a"], {"a": "b"}, None, "a\0b")
 for name, says, prepare in (
     *(
-        (f"the token is, or has, {title}", "without a token", said(access_token=token))
-        for title, token in NO_TOKEN.items()
+        (f"the token is {token!a}", "without a token", said(access_token=token))
+        for token in NO_TOKENS
     ),
     *(
-        (f"the kind of the token is {title}", "of the type", said(token_type=kind))
-        for title, kind in KINDS.items()
+        (f"the type of the token is {kind!r}", "of the type", said(token_type=kind))
+        for kind in ("mac", ["Bearer"], None, "DPoP")
     ),
     ("a proof is wanted, and the token has none", "bind tokens to a key", downgraded),
     (
@@ -325,79 +260,57 @@ for name, says, prepare in (
         lambda world, evil: route(world, "/token", 307, location=f"{evil.origin}/token"),
     ),
     ("an error repeats the code and the verifier", "invalid_grant", echo),
-    (
-        "an error is long",
-        "gives no token: a+$",
-        documents("/token", 400, {"error": "a" * 100_000}),
-    ),
+    ("an error is long", "no token: a+$", documents("/token", 400, {"error": "a" * 100_000})),
 ):
     attack(name, says, prepare, logins=1, asks=1)
 
-# --- endless rounds -------------------------------------------------------------------------------
 
-
-def refusing(answer: Callable[[World, World, Seen], Reply]) -> Prepare:
+def refusing(answer: Callable[[World, World], Reply]) -> Prepare:
     """Answer every request that has a token."""
 
     def prepare(world: World, evil: World) -> None:
-        world.routes["/mcp"] = lambda seen: (
-            answer(world, evil, seen) if seen.token else world.refuse()
-        )
+        world.routes["/mcp"] = lambda seen: answer(world, evil) if seen.token else world.refuse()
 
     return prepare
 
 
-def never_enough(world: World, evil: World, seen: Seen) -> Reply:
-    return world.refuse(error="invalid_token")
+never_enough: Final = refusing(lambda world, evil: world.refuse(error="invalid_token"))
 
 
 def not_renewed(world: World, evil: World) -> None:
-    world.told = lambda answer: {
-        name: each for name, each in answer.items() if name != "refresh_token"
-    }
-    refusing(never_enough)(world, evil)
+    told(world, refresh_token=None)
+    never_enough(world, evil)
 
 
-numbers: Final = itertools.count()
 NO_SCOPE: Final = {"WWW-Authenticate": 'Bearer error="insufficient_scope"'}
 for name, says, prepare, count in (
     ("no token is ever enough", "still rejects the token", not_renewed, 3),
     (
         "there is always one scope more",
         "still rejects the token",
-        refusing(
-            lambda world, evil, seen: world.refuse(
-                403, "insufficient_scope", f"more-{next(numbers)}"
-            )
-        ),
+        refusing(lambda world, evil: world.refuse(403, "insufficient_scope", world.name("more"))),
         3,
     ),
     (
         "a scope is missing that was there",
         "answered 403",
-        refusing(lambda world, evil, seen: world.refuse(403, "insufficient_scope", READ)),
+        refusing(lambda world, evil: world.refuse(403, "insufficient_scope", READ)),
         1,
     ),
     (
         "a scope is missing, and the server does not say which",
         "answered 403",
-        refusing(lambda world, evil, seen: Reply(403, b"", NO_SCOPE)),
-        1,
-    ),
-    (
-        "the server repeats the token that it refuses",
-        "answered 403",
-        refusing(lambda world, evil, seen: Reply(403, f"{seen.token} is not enough".encode())),
+        refusing(lambda world, evil: Reply(403, b"", NO_SCOPE)),
         1,
     ),
     (
         "the server sends the token elsewhere",
         "which is not followed",
-        refusing(lambda world, evil, seen: Reply(307, b"", {"Location": evil.url})),
+        refusing(lambda world, evil: Reply(307, b"", {"Location": evil.url})),
         1,
     ),
 ):
     attack(name, says, prepare, logins=count, asks=count)
 
-attack("no renewed token is ever enough", "answered 401", refusing(never_enough), logins=2, asks=4)
+attack("no renewed token is ever enough", "answered 401", never_enough, logins=2, asks=4)
 attack("the server refuses, and says no more", "answered 403", documents("/mcp", 403, b"no"))

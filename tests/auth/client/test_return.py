@@ -60,6 +60,8 @@ async def comes_back(back: Callback) -> None:
         (get(f"/callback?code=c&state={STATE}x"), b"400"),
         (get(f"/callback?code=c&code=d&state={STATE}"), b"400"),
         (get(f"/callback?code=c&state={STATE}&state={STATE}"), b"400"),
+        (get(f"/callback?code=c&state={STATE}&iss=a&iss=b"), b"400"),
+        (get("/callback?error=access_denied"), b"400"),
         (get("/callback?code=c&state=%ff%fe"), b"400"),
         (get("http://["), b"404"),
         (b"\r\n\r\n", b"404"),
@@ -78,8 +80,8 @@ async def test_other_requests_are_refused(data: bytes, status: bytes) -> None:
         await comes_back(back)
 
 
-async def test_who_connects_does_no_harm() -> None:
-    """Browsers open connections in advance. Who stays is gone with the login."""
+async def test_idle_connections_are_harmless() -> None:
+    """Browsers open connections in advance. They are closed with the login."""
     async with listening() as back:
         assert (await say(back, get("/callback?code=c&state="))).startswith(b"HTTP/1.1 400")
         back.state = STATE
@@ -94,33 +96,28 @@ async def test_who_connects_does_no_harm() -> None:
     await idle.aclose()
 
 
-async def test_the_user_sees_a_page_before_anybody_goes_on() -> None:
-    """Also if the login ends as soon as the answer is there."""
+async def test_the_user_sees_a_page_before_the_login_continues() -> None:
+    """It has nothing of the request in it, and no script runs."""
     pages: list[bytes] = []
+    evil = "%3Cscript%3Ealert(1)%3C/script%3E"
+    target = f"/callback?error={evil}&error_description={evil}&state={STATE}"
 
-    async def visit(back: Callback) -> None:
-        pages.append(await say(back, get(GOOD)))
+    async def visit(back: Callback, target: str) -> None:
+        pages.append(await say(back, get(target)))
 
-    async with anyio.create_task_group() as group, listening() as back:
-        back.state = STATE
-        group.start_soon(visit, back)
-        await back.wait()
-    assert b"Your program has the answer" in pages[0]
-    assert pages[0].endswith(b"</p>")
-
-
-async def test_the_page_has_nothing_of_the_request_in_it_and_no_script_runs() -> None:
-    async with listening() as back:
-        back.state = STATE
-        evil = "%3Cscript%3Ealert(1)%3C/script%3E"
-        answer = await say(
-            back, get(f"/callback?error={evil}&error_description={evil}&state={STATE}")
-        )
-    assert b"script" not in answer.partition(b"\r\n\r\n")[2]
-    head = answer.partition(b"\r\n\r\n")[0].lower()
-    assert b"content-security-policy: default-src 'none'" in head
-    assert b"cache-control: no-store" in head
-    assert b"referrer-policy: no-referrer" in head
+    for each in (target, GOOD):
+        async with anyio.create_task_group() as group, listening() as back:
+            back.state = STATE
+            group.start_soon(visit, back, each)
+            await back.wait()
+    assert b"Your program has the answer" in pages[1]
+    for page in pages:
+        head, _, body = page.partition(b"\r\n\r\n")
+        assert body.endswith(b"</p>")
+        assert b"script" not in body
+        assert b"content-security-policy: default-src 'none'" in head.lower()
+        assert b"cache-control: no-store" in head.lower()
+        assert b"referrer-policy: no-referrer" in head.lower()
 
 
 async def test_it_is_on_this_machine_alone() -> None:
@@ -131,7 +128,7 @@ async def test_it_is_on_this_machine_alone() -> None:
             await anyio.connect_tcp("127.0.0.2", port_of(back))
 
 
-async def test_a_port_that_is_taken_is_replaced_unless_it_was_wished_for() -> None:
+async def test_a_port_that_is_in_use_is_replaced_unless_it_is_required() -> None:
     """The redirect URI is registered with the port that it has, or issuers pass over it."""
     async with listening() as one:
         port = port_of(one)
@@ -143,7 +140,7 @@ async def test_a_port_that_is_taken_is_replaced_unless_it_was_wished_for() -> No
 
 
 @pytest.mark.parametrize("error", [RuntimeError("x"), KeyboardInterrupt()], ids=repr)
-async def test_what_goes_wrong_meanwhile_is_raised_as_it_is(error: BaseException) -> None:
+async def test_errors_during_a_login_are_raised_as_they_are(error: BaseException) -> None:
     with pytest.raises(type(error)) as raised:
         async with listening():
             raise error
