@@ -32,19 +32,12 @@ def attack(*given: Any, **options: Any) -> None:
     ATTACKS.append(Attack(*given, **options))
 
 
-def changed_by(fields: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Change some fields; None leaves one out."""
-    return {name: each for name, each in {**fields, **changes}.items() if each is not None}
-
-
 def back(world: World, **changes: str | None) -> None:
-    """Change what the browser comes back with; None leaves a field out."""
-    world.back = lambda fields: changed_by(fields, changes)
+    world.back = lambda fields: {**fields, **changes}
 
 
 def told(world: World, **members: Any) -> None:
-    """Change what is said of a token; None leaves a member out."""
-    world.told = lambda answer: changed_by(answer, members)
+    world.told = lambda answer: {**answer, **members}
 
 
 def route(world: World, path: str, status: int, body: Any = b"", **headers: Any) -> None:

@@ -32,7 +32,7 @@ from tests.auth.client.world import (
     kept,
     log_in,
 )
-from tests.kit import PATIENCE
+from tests.kit import PATIENCE, Recorder
 
 pytestmark = pytest.mark.anyio
 
@@ -48,9 +48,6 @@ async def kept_by(world: World, user: User, **changed: Any) -> MemoryTokenStore:
     store = MemoryTokenStore()
     await log_in(world, user, store, **changed)
     return store
-
-
-# --- at their time --------------------------------------------------------------------------------
 
 
 async def test_a_token_is_renewed_before_it_ends(world: World, user: User) -> None:
@@ -76,11 +73,7 @@ async def test_a_token_that_is_refused_is_renewed(world: World, user: User) -> N
     store = await kept_by(world, user)
     world.end_tokens()
 
-    def keep(answer: dict[str, Any]) -> dict[str, Any]:
-        world.refreshing["refresh-1"] = (READ,)
-        return {name: each for name, each in answer.items() if name != "refresh_token"}
-
-    world.told = keep
+    world.told = lambda answer: {**answer, "refresh_token": None}
     assert await call(world.url, OAuth(show=user.show, store=store)) == READ
     assert (world.grants(), user.shown) == (["refresh_token"], [])
     found = await kept(store, world)
@@ -112,20 +105,12 @@ async def test_a_useless_refresh_leads_to_a_login(world: World, user: User, rene
 @pytest.mark.parametrize("lasts", [0, -5, 5, "5", 29, None, "soon", 10**400, True, [], 1e308])
 async def test_a_token_with_any_lifetime_is_used(world: World, user: User, lasts: Any) -> None:
     """It is good as long as the server takes it."""
-
-    def tell(answer: dict[str, Any]) -> dict[str, Any]:
-        answer.pop("refresh_token")
-        return {**answer, "expires_in": lasts}
-
-    world.told = tell
-    auth = OAuth(show=user.show)
-    async with connected(world, auth) as client:
+    world.lifetime = lasts
+    world.told = lambda answer: {**answer, "refresh_token": None}
+    async with connected(world, OAuth(show=user.show)) as client:
         for _ in range(3):
             assert (await client.call_tool("read")).text == READ
     assert len(user.shown) == 1
-
-
-# --- the issuer is away ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -143,7 +128,7 @@ async def test_a_login_survives_a_busy_issuer(world: World, user: User, status: 
     assert user.shown == []
 
 
-async def test_a_server_with_another_issuer_is_believed_when_the_old_one_is_gone(
+async def test_a_new_issuer_replaces_one_that_is_gone(
     world: World, elsewhere: World, user: User
 ) -> None:
     """AUTH-17: an issuer that has no metadata any more does not stand in the way."""
@@ -156,20 +141,17 @@ async def test_a_server_with_another_issuer_is_believed_when_the_old_one_is_gone
     assert elsewhere.grants() == ["authorization_code"]
 
 
-# --- several at once ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("lifetime", [3600, 5])
-@pytest.mark.parametrize("refused", [True, False], ids=["refused", "ended"])
+@pytest.mark.parametrize("is_refused", [True, False])
 async def test_calls_share_a_refresh(
-    world: World, user: User, refused: bool, lifetime: int
+    world: World, user: User, is_refused: bool, lifetime: int
 ) -> None:
     """And with a token that lasts for seconds, one at a time."""
     store = MemoryTokenStore()
     async with connected(world, OAuth(show=user.show, store=store)) as client:
         found = await kept(store, world)
         world.lifetime = lifetime
-        if refused:
+        if is_refused:
             world.end_tokens()
         else:
             await store.set(world.url, replace(found, expires_at=0.0))
@@ -194,9 +176,6 @@ async def test_calls_share_one_login(world: World, user: User, fails: bool) -> N
         assert found == [READ] * 20
 
 
-# --- time -----------------------------------------------------------------------------------------
-
-
 async def test_no_time_of_a_call_is_used_while_the_user_logs_in(world: World, user: User) -> None:
     """Neither of calls that were running before, nor of those that begin meanwhile."""
     slow = anyio.Event()
@@ -210,16 +189,10 @@ async def test_no_time_of_a_call_is_used_while_the_user_logs_in(world: World, us
     async with connected(world, auth, timeout=0.3) as client:
         auth._show = show
         world.end_logins()
-        found: list[str] = []
-
-        async def one() -> None:
-            found.append((await client.call_tool("read")).text)
-
         async with anyio.create_task_group() as group:
-            group.start_soon(one)
+            group.start_soon(client.call_tool, "read")
             await slow.wait()
-            group.start_soon(one)
-    assert found == [READ] * 2
+            group.start_soon(client.call_tool, "read")
 
 
 async def test_a_user_has_so_long_and_no_longer(world: World) -> None:
@@ -235,24 +208,14 @@ async def test_a_user_has_so_long_and_no_longer(world: World) -> None:
     assert len(shown) == 1
 
 
-# --- leaving in the middle ------------------------------------------------------------------------
-
-
 async def test_a_cancelled_login_leaves_nothing(world: World, tmp_path: Any, user: User) -> None:
     """Neither something that listens nor a file; and the next login is like any."""
     store = FileTokenStore(tmp_path / "kept")
-    asked: list[str] = []
-    reached = anyio.Event()
-
-    async def show(url: str) -> None:
-        asked.append(url)
-        reached.set()
-
+    show = Recorder()
     async with anyio.create_task_group() as group:
         group.start_soon(call, world.url, OAuth(show=show, store=store))
-        with anyio.fail_after(PATIENCE):
-            await reached.wait()
-        port = int(User.port(asked[0]).rstrip("/"))
+        [url] = await show.wait()
+        port = int(User.port(url).rstrip("/"))
         async with await anyio.connect_tcp("127.0.0.1", port):
             pass
         group.cancel_scope.cancel()
@@ -266,17 +229,17 @@ async def test_a_cancelled_refresh_is_stored(world: World, tmp_path: Any, user: 
     """The refresh token has been used, and cannot be used again."""
     store = FileTokenStore(tmp_path)
     await log_in(world, user, store, expires_at=0.0)
-    begun, go_on = threading.Event(), threading.Event()
+    arrived, go_on = threading.Event(), threading.Event()
 
     async def slowly(seen: Seen) -> Reply:
-        begun.set()
+        arrived.set()
         await world.until(go_on)
         return world.token(seen)
 
     world.routes["/token"] = slowly
     async with anyio.create_task_group() as group:
         group.start_soon(call, world.url, OAuth(show=user.show, store=store))
-        assert await anyio.to_thread.run_sync(begun.wait, PATIENCE)
+        assert await anyio.to_thread.run_sync(arrived.wait, PATIENCE)
         group.cancel_scope.cancel()
         go_on.set()
     world.routes["/token"] = world.token
@@ -287,23 +250,18 @@ async def test_a_cancelled_refresh_is_stored(world: World, tmp_path: Any, user: 
     assert (user.shown, world.faults) == ([], [])
 
 
-async def test_who_has_left_is_not_asked_to_log_in(world: World, user: User) -> None:
-    """The end of a session is not worth a login."""
-
+async def test_the_end_of_a_session_asks_for_no_login(world: World, user: User) -> None:
     def serve(seen: Seen) -> Reply:
-        if seen.verb == "DELETE":
+        if seen.verb == "DELETE" or seen.token not in world.good:
             return world.refuse()
-        if seen.token not in world.good:
-            return world.refuse()
-        message = seen.json
-        if "id" not in message:
+        if "id" not in seen.json:
             return Reply(202)
         result = {
             "protocolVersion": "2025-11-25",
             "capabilities": {},
             "serverInfo": {"name": "old", "version": "1"},
         }
-        answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        answer = {"jsonrpc": "2.0", "id": seen.json["id"], "result": result}
         return Reply(200, answer, {"Mcp-Session-Id": "s"})
 
     world.routes["/mcp"] = serve
@@ -312,9 +270,6 @@ async def test_who_has_left_is_not_asked_to_log_in(world: World, user: User) -> 
         world.end_logins()
     assert [each.verb for each in world.at("/mcp")][-1] == "DELETE"
     assert user.shown == []
-
-
-# --- whose they are -------------------------------------------------------------------------------
 
 
 async def test_credentials_are_of_one_server(world: World, elsewhere: World, user: User) -> None:
@@ -330,10 +285,9 @@ async def test_credentials_are_of_one_server(world: World, elsewhere: World, use
     assert len({user.asked(0)["client_id"], user.asked(1)["client_id"]}) == 2
 
 
-async def test_a_store_may_be_used_on_one_event_loop_after_another(world: World) -> None:
+async def test_a_store_may_be_used_on_one_event_loop_after_another() -> None:
     """As scripts do, which run one loop for each thing."""
-    store = MemoryTokenStore()
-    kept = Credentials(world.origin, world.url, access_token="t")
+    store, kept = MemoryTokenStore(), Credentials("https://a.example.com")
 
     async def use() -> None:
         async with store.lock("u"):

@@ -70,6 +70,10 @@ class Seen:
         return self.headers.get("authorization", "").partition(" ")[2]
 
 
+def present(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: each for name, each in fields.items() if each is not None}
+
+
 Route = Callable[[Seen], "Reply | Response | Awaitable[Reply]"]
 
 
@@ -117,10 +121,10 @@ class World:
         """The tokens that the server takes, with their scopes."""
         self.refreshing: dict[str, tuple[str, ...]] = {}
         """The refresh tokens that may be used, once."""
-        self.back: Callable[[dict[str, str]], Any] = lambda fields: fields
-        """Changes what a browser comes back with."""
+        self.back: Callable[[dict[str, Any]], dict[str, Any]] = lambda fields: fields
+        """Changes what a browser comes back with; None leaves a field out."""
         self.told: Callable[[dict[str, Any]], dict[str, Any]] = lambda answer: answer
-        """Changes what is said of a token."""
+        """Changes what is said of a token; None leaves a member out."""
         self.kind = "Bearer"
         self.lifetime: Any = 3600
         self.nonce = ""  # what proofs must have in them, at the server and at the issuer
@@ -159,17 +163,17 @@ class World:
         return Reply(500)
 
     def end_tokens(self) -> None:
-        """The server takes none any more that it has taken before."""
+        """The server takes no earlier token any more."""
         self.good.clear()
 
     @staticmethod
-    def denied(fields: dict[str, str]) -> dict[str, str]:
+    def denied(fields: dict[str, str]) -> dict[str, Any]:
         """The user says no."""
         said = {"error": "access_denied", "error_description": "Not today"}
-        return {**said, "state": fields["state"], "iss": fields["iss"]}
+        return {**fields, **said, "code": None}
 
     def end_logins(self) -> None:
-        """Nor are refresh tokens good for anything."""
+        """No earlier refresh token can be used either."""
         self.good.clear()
         self.refreshing.clear()
 
@@ -225,8 +229,7 @@ class World:
         code = self.name("code")
         self.codes[code] = asked
         fields = {"code": code, "state": asked["state"], "iss": self.metadata["issuer"]}
-        changed = self.back(fields)
-        query = changed if isinstance(changed, str) else urlencode(changed)
+        query = urlencode(present(self.back(fields)))
         return Reply(302, b"", {"Location": f"{asked['redirect_uri']}?{query}"})
 
     def token(self, seen: Seen) -> Reply:
@@ -255,11 +258,11 @@ class World:
         """Issue a token."""
         token, refresh = self.name("token"), self.name("refresh")
         answer = {"access_token": token, "token_type": self.kind, "expires_in": self.lifetime}
-        answer = self.told({**answer, "refresh_token": refresh})
+        answer = present(self.told({**answer, "refresh_token": refresh}))
         if isinstance(answer.get("access_token"), str):
             self.good[answer["access_token"]] = scopes
         if "refresh_token" in answer:
-            self.refreshing[str(answer["refresh_token"])] = scopes
+            self.refreshing[answer["refresh_token"]] = scopes
         return Reply(200, answer)
 
     def _check_proof(self, seen: Seen, token: str | None) -> Reply | None:
