@@ -21,6 +21,8 @@ from tests.kit import PATIENCE
 from tests.uvicorns import listen, running
 
 EVENTS = "text/event-stream"
+DONE = {"resultType": "complete", "content": [{"type": "text", "text": "done"}]}
+"""The result of a tool, in every revision."""
 
 Handle = Callable[["Incoming"], Awaitable[None]]
 
@@ -86,6 +88,9 @@ class Incoming:
 
     async def result(self, _headers: Mapping[str, str] | None = None, /, **members: Any) -> None:
         await self.json(self.answer(**members), 200, **(_headers or {}))
+
+    async def done(self) -> None:
+        await self.result(**DONE)
 
     async def error(self, code: int, status: int = 200, **members: Any) -> None:
         error = {"code": code, "message": "no", **members}
@@ -188,14 +193,12 @@ class FakeSite:
     # --- servers that know the protocol -----------------------------------------------------------
 
     def modern(self) -> FakeSite:
-
         found = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
         kept = {"ttlMs": 0, "cacheScope": "private"}
         self.on("server/discover")(lambda it: it.result(**found, **kept))
         return self
 
     def legacy(self, session: str | None = "s1", version: str = "2025-11-25") -> FakeSite:
-
         @self.on("initialize")
         async def initialize(incoming: Incoming) -> None:
             headers = {} if session is None else {"mcp-session-id": session}

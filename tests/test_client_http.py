@@ -5,9 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-import re
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -24,7 +22,7 @@ from anyio.abc import TaskGroup
 from mcpkit import Client
 from mcpkit._protocol.client_connection import OutgoingMessage
 from mcpkit.client import http as http_client
-from mcpkit.client.results import Progress
+from mcpkit.client.results import CallResult, Progress
 from mcpkit.errors import (
     ConnectionClosed,
     HeaderMismatch,
@@ -33,19 +31,20 @@ from mcpkit.errors import (
     ProtocolError,
     UnsupportedProtocolVersion,
 )
-from tests.fakes import FakeHost, FakeSite, Handle, Incoming, hosting, within
+from tests.fakes import DONE, FakeHost, FakeSite, Handle, Incoming, hosting, within
 from tests.kit import PATIENCE, Recorder, until
 from tests.messages import LEGACY, MODERN, NEWEST, notification, request
 
 pytestmark = pytest.mark.anyio
 
-TEXT = [{"type": "text", "text": "done"}]
 JSON_OR_EVENTS = "application/json, text/event-stream"
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "_MIN_BACK_OFF_S", 0.001)
+    # A line for every request would hide the rest of a failed test's log.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +62,7 @@ def site(host: FakeHost) -> FakeSite:
 def modern(site: FakeSite) -> FakeSite:
     """A server without handshake, whose tools say that they are done."""
     site.modern()
-    site.on("tools/call")(lambda it: it.result(resultType="complete", content=TEXT))
+    site.on("tools/call")(lambda it: it.done())
     return site
 
 
@@ -71,8 +70,31 @@ def modern(site: FakeSite) -> FakeSite:
 def legacy(site: FakeSite) -> FakeSite:
     """A server with a handshake, whose tools say that they are done."""
     site.legacy()
-    site.on("tools/call")(lambda it: it.result(content=TEXT))
+    site.on("tools/call")(lambda it: it.done())
     return site
+
+
+async def call(site: FakeSite, tool: str = "t", /, **options: Any) -> CallResult:
+    """Call a tool with a client of its own."""
+    async with Client(site.url, **options) as client:
+        return await client.call_tool(tool)
+
+
+async def refused(site: FakeSite, **options: Any) -> str:
+    """What a client says that cannot be opened."""
+    with pytest.raises(ConnectionClosed) as raised:
+        await Client(site.url, **options).__aenter__()
+    return str(raised.value)
+
+
+def resuming(handle: Handle) -> Handle:
+    """No stream of the server's own, but one that is taken up."""
+
+    async def get(incoming: Incoming) -> None:
+        is_resumed = incoming.verb != "GET" or "last-event-id" in incoming.headers
+        await (handle(incoming) if is_resumed else incoming.reply(405))
+
+    return get
 
 
 def progress(incoming: Incoming, number: int) -> dict[str, Any]:
@@ -124,19 +146,6 @@ async def test_any_other_answer_and_silence_lead_to_the_handshake(
         assert (await client.call_tool("t")).text == "done"
 
 
-async def test_an_error_that_lists_a_shared_version_is_tried_again(site: FakeSite) -> None:
-    """ERA-13: a recognised error means that there is no handshake."""
-    discover = site.modern().handler("server/discover")
-
-    @site.on("server/discover")
-    async def refuse_once(incoming: Incoming) -> None:
-        await (versions("2999-01-01", MODERN) if len(site.seen) == 1 else discover)(incoming)
-
-    async with Client(site.url) as client:
-        assert client.revision == MODERN
-    assert site.methods() == ["server/discover"] * 2
-
-
 @pytest.mark.parametrize(
     ("code", "data", "error"),
     [
@@ -172,10 +181,9 @@ async def test_other_answers_are_errors_that_show_them(
     site: FakeSite, status: int, body: bytes, kind: str | None, shown: str
 ) -> None:
     site.on("server/discover", "initialize")(lambda it: it.reply(status, body, kind))
-    with pytest.raises(ConnectionClosed) as raised:
-        await Client(site.url).__aenter__()
-    assert shown in str(raised.value)
-    assert str(raised.value).startswith(site.url)
+    said = await refused(site)
+    assert shown in said
+    assert said.startswith(site.url)
     assert site.methods() == ["server/discover"]
 
 
@@ -206,38 +214,35 @@ async def test_a_client_without_a_token_gets_advice(
         assert raised.value.message == "A token is needed"  # which is the server's
 
 
-async def postponed(site: FakeSite, times: int, after: str) -> list[Any]:
-    """Call a tool of a server that postpones the call; return the pauses."""
-
-    @site.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        if len(site.of("tools/call")) <= times:
-            await incoming.json({}, 429, retry_after=after)
-        else:
-            await incoming.result(resultType="complete", content=TEXT)
-
-    sleep = AsyncMock()
-    async with Client(site.url) as client:
-        with patch("mcpkit.client.http.anyio.sleep", sleep):
-            assert (await client.call_tool("any")).text == "done"
-    return [call.args[0] for call in sleep.call_args_list]
-
-
-async def test_a_postponed_call_is_sent_again(modern: FakeSite) -> None:
-    """RFC 6585, 4."""
-    assert await postponed(modern, 3, "2") == [2, 2, 2]
-    assert modern.methods().count("tools/call") == 4
-
-
 @pytest.mark.parametrize(
-    ("times", "after"), [(6, "0"), (1, "11"), (1, "Wed, 21 Oct 2026 07:28:00 GMT"), (1, "")]
+    ("times", "after", "pauses"),
+    [
+        (3, "2", [2, 2, 2]),
+        (6, "0", None),
+        (1, "11", None),
+        (1, "Wed, 21 Oct 2026 07:28:00 GMT", None),
+        (1, "", None),
+    ],
 )
-async def test_a_call_is_not_postponed_too_often_or_for_too_long(
-    modern: FakeSite, times: int, after: str
+async def test_a_call_is_postponed_neither_too_often_nor_for_too_long(
+    modern: FakeSite, times: int, after: str, pauses: list[int] | None
 ) -> None:
-    with pytest.raises(ConnectionClosed, match="answered 429 Too Many Requests"):
-        await postponed(modern, times, after)
-    assert modern.methods().count("tools/call") == times
+    """RFC 6585, 4: otherwise it is sent again."""
+
+    @modern.on("tools/call")
+    async def postpone(incoming: Incoming) -> None:
+        is_late = len(modern.of("tools/call")) > times
+        await (incoming.done() if is_late else incoming.json({}, 429, retry_after=after))
+
+    async with Client(modern.url) as client:
+        with patch("mcpkit.client.http.anyio.sleep", AsyncMock()) as sleep:
+            if pauses is None:
+                with pytest.raises(ConnectionClosed, match="answered 429 Too Many Requests"):
+                    await client.call_tool("any")
+            else:
+                assert (await client.call_tool("any")).text == "done"
+                assert [each.args[0] for each in sleep.call_args_list] == pauses
+    assert len(modern.of("tools/call")) == times + (pauses is not None)
 
 
 async def test_a_refusal_that_never_ends_is_still_one(
@@ -251,13 +256,11 @@ async def test_a_refusal_that_never_ends_is_still_one(
         await incoming.piece("wait")
         await incoming.gone()
 
-    with pytest.raises(ConnectionClosed, match="503"):
-        await Client(site.url, timeout=None, probe_timeout=PATIENCE).__aenter__()
+    assert "503" in await refused(site, timeout=None, probe_timeout=PATIENCE)
 
 
 async def test_a_modern_revision_that_was_asked_for_is_insisted_on(legacy: FakeSite) -> None:
-    with pytest.raises(ConnectionClosed, match="400 Bad Request"):
-        await Client(legacy.url, revision=MODERN).__aenter__()
+    assert "400 Bad Request" in await refused(legacy, revision=MODERN)
     assert legacy.methods() == ["server/discover"]
 
 
@@ -305,14 +308,6 @@ async def test_a_missing_library_is_named_by_what_to_install(
         await Client("http://127.0.0.1:1/mcp").__aenter__()
 
 
-def test_a_client_alone_does_not_load_the_library() -> None:
-    code = "from mcpkit import Client; import sys; print('httpx2' in sys.modules)"
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert run.stdout.strip() == "False"
-
-
 # --- 2026-07-28: what is sent ---------------------------------------------------------------------
 
 
@@ -348,8 +343,7 @@ async def test_a_server_that_can_be_discovered_has_no_handshake_and_no_session(
     modern: FakeSite,
 ) -> None:
     """ERA-11."""
-    headers = {"mcp-session-id": "s1"}
-    modern.on("tools/call")(lambda it: it.result(headers, resultType="complete", content=TEXT))
+    modern.on("tools/call")(lambda it: it.result({"mcp-session-id": "s1"}, **DONE))
     async with Client(modern.url) as client:
         assert client.revision == MODERN
         for _ in range(2):
@@ -367,9 +361,8 @@ async def test_an_error_is_the_answer_with_any_status_and_without_an_id(
     """HTTPM-5: status 404 has nothing to do with a session."""
     body = {"jsonrpc": "2.0", "error": {"code": code, "message": "unreadable"}}
     modern.on("tools/call")(lambda it: it.json(body, status))
-    async with Client(modern.url) as client:
-        with pytest.raises(error, match="unreadable"):
-            await client.call_tool("t")
+    with pytest.raises(error, match="unreadable"):
+        await call(modern)
 
 
 async def test_a_notification_is_a_post_of_its_own_which_may_be_refused(modern: FakeSite) -> None:
@@ -393,7 +386,7 @@ async def test_what_stands_before_the_answer_is_passed_on_as_it_comes(modern: Fa
         await incoming.event(notification("notifications/message", level="info", data="a"))
         await incoming.event(progress(incoming, 1))
         await within(arrived)  # the answer waits until the client has been told
-        await incoming.event(incoming.answer(resultType="complete", content=TEXT))
+        await incoming.event(incoming.answer(**DONE))
 
     told: list[Any] = []
 
@@ -410,11 +403,7 @@ async def test_a_request_of_the_server_is_not_answered(
     modern: FakeSite, caplog: pytest.LogCaptureFixture
 ) -> None:
     """MSG-13, HTTPM-9."""
-    modern.on("tools/call")(
-        lambda it: it.events(
-            request("q1", "roots/list"), it.answer(resultType="complete", content=TEXT)
-        )
-    )
+    modern.on("tools/call")(lambda it: it.events(request("q1", "roots/list"), it.answer(**DONE)))
     async with Client(modern.url, roots=["file:///a"]) as client:
         for _ in range(3):  # an answer to the first would be there before the third
             assert (await client.call_tool("t")).text == "done"
@@ -426,9 +415,7 @@ async def test_a_stream_that_stays_open_after_the_answer_does_not_hold_it_up(
     modern: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer does not wait for its end, which is not waited for without end either."""
-    modern.on("tools/call")(
-        lambda it: it.events(it.answer(resultType="complete", content=TEXT), stays=True)
-    )
+    modern.on("tools/call")(lambda it: it.events(it.answer(**DONE), stays=True))
     async with Client(modern.url) as client:
         monkeypatch.setattr(http_client, "_CLOSE_S", 2 * PATIENCE)
         with anyio.fail_after(PATIENCE):
@@ -439,7 +426,7 @@ async def test_a_stream_that_stays_open_after_the_answer_does_not_hold_it_up(
 
 
 async def test_a_stream_that_has_ended_leaves_its_connection_to_others(modern: FakeSite) -> None:
-    modern.on("tools/call")(lambda it: it.events(it.answer(resultType="complete", content=TEXT)))
+    modern.on("tools/call")(lambda it: it.events(it.answer(**DONE)))
     transport = httpx2.AsyncHTTPTransport()
     async with (
         httpx2.AsyncClient(transport=transport) as mine,
@@ -470,9 +457,8 @@ async def test_a_response_that_ends_too_soon_is_an_error(
 ) -> None:
     """HTTPM-13: the stream is not resumed, even if it has ids."""
     modern.on("tools/call")(answer)
-    async with Client(modern.url) as client:
-        with pytest.raises(ConnectionClosed, match=said):
-            await client.call_tool("t")
+    with pytest.raises(ConnectionClosed, match=said):
+        await call(modern)
     assert "GET" not in modern.methods()
 
 
@@ -507,7 +493,7 @@ async def test_requests_do_not_wait_for_each_other(modern: FakeSite) -> None:
     @modern.on("tools/call")
     async def call(incoming: Incoming) -> None:
         await anyio.to_thread.run_sync(both.wait, PATIENCE)
-        await incoming.result(resultType="complete", content=TEXT)
+        await incoming.done()
 
     async with Client(modern.url) as client, anyio.create_task_group() as group:
         group.start_soon(client.call_tool, "a")
@@ -603,7 +589,7 @@ def routed(modern: FakeSite) -> FakeSite:
         if region is not None and "mcp-param-region" not in incoming.headers:
             await incoming.error(-32020, 400)
         else:
-            await incoming.result(resultType="complete", content=TEXT)
+            await incoming.done()
 
     return modern
 
@@ -629,7 +615,7 @@ async def test_arguments_are_repeated_in_headers(
     """HDR-3, HDR-4, HDR-6: only since 2026-07-28."""
     is_modern = revision == MODERN
     if not is_modern:
-        routed.legacy().on("tools/call")(lambda it: it.result(content=TEXT))
+        routed.legacy().on("tools/call")(lambda it: it.done())
     async with Client(routed.url, revision=revision) as client:
         listed = [each.name for each in await client.list_tools()]
         await client.call_tool("route", arguments)
@@ -722,7 +708,7 @@ def lost(legacy: FakeSite) -> FakeSite:
     @legacy.on("tools/call")
     async def call(incoming: Incoming) -> None:
         if incoming.headers.get("mcp-session-id") == "s2":
-            await incoming.result(content=TEXT)
+            await incoming.done()
         else:
             await incoming.reply(404)
 
@@ -772,9 +758,8 @@ async def test_a_session_that_is_lost_again_is_an_error(lost: FakeSite) -> None:
 async def test_where_there_is_no_session_404_is_no_reason_for_a_handshake(site: FakeSite) -> None:
     site.legacy(session=None)
     site.on("tools/call")(lambda it: it.reply(404, b"gone", "text/plain"))
-    async with Client(site.url, revision=NEWEST) as client:
-        with pytest.raises(ConnectionClosed, match="404 Not Found: gone"):
-            await client.call_tool("t")
+    with pytest.raises(ConnectionClosed, match="404 Not Found: gone"):
+        await call(site, revision=NEWEST)
     assert len(site.of("initialize")) == 1
 
 
@@ -806,7 +791,7 @@ async def test_the_server_may_ask_on_any_stream(legacy: FakeSite, where: str) ->
         if where == "tools/call":
             await incoming.event(question)
         await within(answered)
-        await incoming.event(incoming.answer(content=TEXT))
+        await incoming.event(incoming.answer(**DONE))
 
     async with Client(legacy.url, revision=NEWEST, roots=["file:///a"]) as client:
         await client.call_tool("t")
@@ -849,8 +834,7 @@ async def test_a_server_needs_neither_a_stream_of_its_own_nor_an_end_of_sessions
 ) -> None:
     """HTTPL-8, HTTPL-17."""
     legacy.on("GET", "DELETE")(lambda it: it.reply(status))
-    async with Client(legacy.url, revision=NEWEST) as client:
-        assert (await client.call_tool("t")).text == "done"
+    assert (await call(legacy, revision=NEWEST)).text == "done"
     assert len(legacy.of("GET")) == 1
     assert legacy.methods()[-1] == "DELETE"
 
@@ -884,13 +868,11 @@ async def test_a_stream_is_taken_up_where_it_broke_off(
             raise RuntimeError
 
     @legacy.on("GET")
+    @resuming
     async def get(incoming: Incoming) -> None:
-        if "last-event-id" not in incoming.headers:
-            await incoming.reply(405)
-            return
         question = legacy.of("tools/call")[0]
         await incoming.event(progress(question, 2), id="e2")
-        await incoming.event(question.answer(content=TEXT), id="e3")
+        await incoming.event(question.answer(**DONE), id="e3")
 
     told: list[Any] = []
     async with Client(legacy.url, revision=NEWEST) as client:
@@ -908,21 +890,18 @@ async def test_the_wait_that_the_server_wants_is_waited(legacy: FakeSite) -> Non
     came: list[float] = []
 
     @legacy.on("tools/call", "GET")
+    @resuming
     async def stream(incoming: Incoming) -> None:
         if incoming.verb == "GET":
-            if "last-event-id" not in incoming.headers:
-                await incoming.reply(405)
-                return
             came.append(time.monotonic())
         await incoming.stream()
         if len(came) < 3:
             await incoming.event(id=str(len(came)), retry="200", data="")
         else:
-            await incoming.event(legacy.of("tools/call")[0].answer(content=TEXT))
+            await incoming.event(legacy.of("tools/call")[0].answer(**DONE))
         ended.append(time.monotonic())
 
-    async with Client(legacy.url, revision=NEWEST) as client:
-        assert (await client.call_tool("t")).text == "done"
+    assert (await call(legacy, revision=NEWEST)).text == "done"
     waits = [stop - start for start, stop in zip(ended, came, strict=False)]
     assert len(waits) == 3
     assert all(0.2 <= each < 0.75 for each in waits)
@@ -956,13 +935,9 @@ def broken(legacy: FakeSite) -> FakeSite:
 async def test_a_stream_that_cannot_be_resumed_is_an_error(
     broken: FakeSite, tool: str, answer: Handle, said: str, resumptions: int
 ) -> None:
-    @broken.on("GET")
-    async def get(incoming: Incoming) -> None:
-        await (answer if "last-event-id" in incoming.headers else refusal(405, ""))(incoming)
-
-    async with Client(broken.url, revision=NEWEST) as client:
-        with pytest.raises(ConnectionClosed, match=said):
-            await client.call_tool(tool)
+    broken.on("GET")(resuming(answer))
+    with pytest.raises(ConnectionClosed, match=said):
+        await call(broken, tool, revision=NEWEST)
     assert len(broken.of("tools/call")) == 1
     assert len(broken.of("GET")) == 1 + resumptions
 
@@ -1027,25 +1002,13 @@ async def test_what_is_compressed_unasked_is_not_unpacked(
     assert {each.headers["accept-encoding"] for each in legacy.seen} == {"identity"}
 
 
-async def test_an_answer_with_too_many_values_is_none(
-    modern: FakeSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    modern.on("tools/call")(lambda it: it.result(resultType="complete", content=[[]] * 1000))
-    monkeypatch.setattr("mcpkit._protocol.client_connection.MAX_VALUES", 1000)
-    async with Client(modern.url) as client:
-        with pytest.raises(ConnectionClosed, match="instead of an answer"):
-            await client.call_tool("t")
-
-
 async def test_a_refusal_may_be_compressed(site: FakeSite) -> None:
     """As proxies do: the status says enough."""
 
-    @site.on("server/discover", "initialize")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.reply(502, gzip.compress(b"no"), "text/html", content_encoding="gzip")
-
-    with pytest.raises(ConnectionClosed, match=r"answered 502 Bad Gateway$"):
-        await Client(site.url).__aenter__()
+    site.on("server/discover", "initialize")(
+        lambda it: it.reply(502, gzip.compress(b"no"), "text/html", content_encoding="gzip")
+    )
+    assert (await refused(site)).endswith("answered 502 Bad Gateway")
 
 
 # --- HTTP+SSE (2024-11-05) ------------------------------------------------------------------------
@@ -1087,7 +1050,7 @@ class Old:
                 await self.stream.event(progress(incoming, 1))
         elif incoming.method == "answer":
             call = self.site.of("tools/call")[-1]
-            await self.stream.event(call.answer(content=TEXT), event="message")
+            await self.stream.event(call.answer(**DONE), event="message")
 
 
 @pytest.mark.parametrize("revision", [None, "2024-11-05", "2025-11-25"])
@@ -1117,8 +1080,7 @@ async def test_a_path_that_looks_like_one_is_asked_first(host: FakeHost) -> None
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1/messages", "http://[::1"])
 async def test_messages_are_not_sent_to_another_origin(host: FakeHost, endpoint: str) -> None:
     old = Old(host, endpoint=endpoint)
-    with pytest.raises(ConnectionClosed, match=f"another origin, {re.escape(endpoint)}"):
-        await Client(old.site.url).__aenter__()
+    assert f"another origin, {endpoint}" in await refused(old.site)
     await until(old.site.of("GET")[0].over.is_set)
 
 
@@ -1126,20 +1088,15 @@ async def test_messages_are_not_sent_to_another_origin(host: FakeHost, endpoint:
 async def test_where_there_is_nothing_at_all_the_first_refusal_counts(
     site: FakeSite, status: int
 ) -> None:
-    @site.on("initialize", "server/discover")
-    async def refuse(incoming: Incoming) -> None:
-        await incoming.reply(404, b"nothing here", "text/plain")
-
-    site.on("GET")(lambda it: it.reply(status, b"<h1>Hi</h1>", "text/html"))
-    with pytest.raises(ConnectionClosed, match="404 Not Found: nothing here"):
-        await Client(site.url).__aenter__()
+    site.on("initialize", "server/discover")(refusal(404, "nothing here", "text/plain"))
+    site.on("GET")(refusal(status, "<h1>Hi</h1>", "text/html"))
+    assert "404 Not Found: nothing here" in await refused(site)
     assert site.methods() == ["server/discover", "initialize", "GET"]
 
 
 async def test_a_stream_that_names_no_endpoint_is_not_waited_for(site: FakeSite) -> None:
     site.on("GET")(lambda it: it.events(stays=True))
-    with pytest.raises(ConnectionClosed, match="400"):
-        await Client(site.url, probe_timeout=0.3).__aenter__()
+    assert "400" in await refused(site, probe_timeout=0.3)
     await until(site.of("GET")[0].over.is_set)
 
 
@@ -1173,7 +1130,7 @@ async def test_an_http_client_of_ones_own_is_used_and_left_open(modern: FakeSite
         @modern.on("tools/call")
         async def call(incoming: Incoming) -> None:
             await anyio.sleep(0.15)  # its timeouts are not for answers
-            await incoming.result(resultType="complete", content=TEXT)
+            await incoming.done()
 
         async with Client(modern.url, http_client=mine) as client:
             await client.call_tool("t")
@@ -1225,8 +1182,7 @@ async def test_a_redirect_to_the_same_origin_is_followed(
     """With the whole request, and once."""
     start = host.site("/start")
     start.on("server/discover", "tools/call")(lambda it: it.reply(status, location=modern.path))
-    async with Client(start.url) as client:
-        await client.call_tool("t")
+    await call(start)
     assert start.methods() == ["server/discover"]
     assert modern.seen[-1].headers["mcp-name"] == "t"
 
@@ -1240,6 +1196,7 @@ async def test_a_redirect_to_the_same_origin_is_followed(
         (307, "http://xn--0/", r"a redirect to .*, which is not|Invalid URL in"),
         (302, None, "302 Found: not here"),
         (403, ELSEWHERE, "403 Forbidden: not here"),
+        (307, "", "redirects again and again"),
     ],
 )
 async def test_a_redirect_to_elsewhere_is_an_error_that_shows_it(
@@ -1249,12 +1206,6 @@ async def test_a_redirect_to_elsewhere_is_an_error_that_shows_it(
     site.on("server/discover")(lambda it: it.reply(status, b"not here", **headers))
     with pytest.raises(ConnectionClosed, match=said):
         await Client(site.url, headers={"Authorization": "Bearer x"}).__aenter__()
-
-
-async def test_redirects_in_a_circle_end(site: FakeSite) -> None:
-    site.on("server/discover")(lambda it: it.reply(307, location=site.path))
-    with pytest.raises(ConnectionClosed, match="redirects again and again"):
-        await Client(site.url).__aenter__()
 
 
 @pytest.mark.parametrize("is_cancelled", [True, False])
@@ -1269,10 +1220,10 @@ async def test_leaving_ends_the_calls_that_run(
 
     async def use(group: TaskGroup) -> None:
         async with Client(site.url, revision=revision, timeout=None) as client:
-            group.start_soon(call, client)
+            group.start_soon(fail, client)
             await leaving.wait()
 
-    async def call(client: Client) -> None:
+    async def fail(client: Client) -> None:
         with pytest.raises(ConnectionClosed, match="The client has left the server"):
             await client.call_tool("t")
 
@@ -1287,9 +1238,3 @@ async def test_leaving_ends_the_calls_that_run(
         await until(each.over.is_set)
     assert site.of("tools/call")[0].left
     assert ("DELETE" in site.methods()) == (revision != MODERN)
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> None:
-    """A line for every request would hide the rest of a failed test's log."""
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
