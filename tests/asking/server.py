@@ -70,6 +70,11 @@ def count(tag: str) -> int:
     return COUNTS[tag]
 
 
+def count_guest(tag: str) -> Person:
+    count(tag)
+    return Person(name="Ann", age=3)
+
+
 async def count_async(tag: str) -> int:
     await anyio.sleep(0)
     return count(tag)
@@ -98,11 +103,8 @@ def make_app(**options: Any) -> MCPKit[None]:
         return ROOTS_SEEN.get(tag, [])
 
     _add_shapes(app)
-    _add_shapes_sync(app)
     _add_steps(app)
-    _add_steps_sync(app)
     _add_outcomes(app)
-    _add_outcomes_sync(app)
     _add_other_places(app)
     return app
 
@@ -120,51 +122,26 @@ def _add_shapes(app: MCPKit[None]) -> None:
         return ",".join([await put(ctx, via, "Again?", key) for _ in range(number)])
 
     @app.tool
-    async def branch(via: Via, ctx: Context) -> str:
-        if await put(ctx, via, "Left?") == "yes":
-            return "left " + await put(ctx, via, "How far left?")
-        return "right " + await put(ctx, via, "How far right?")
-
-    @app.tool
-    async def until_stop(via: Via, ctx: Context) -> list[str]:
-        found: list[str] = []
-        while (answer := await put(ctx, via, f"After {found}?")) != "stop":
-            found.append(answer)
-        return found
-
-    @app.tool
     async def together(via: Via, ctx: Context) -> str:
         asked = [question(via, "One?"), question(via, "Two?"), question(via, "Two?")]
         return ",".join(map(text_of, await ctx.gather(*asked)))
 
     @app.tool
-    async def in_tasks(via: Via, ctx: Context) -> str:
-        """As a program does it: asyncio.gather, or a task group on trio."""
+    async def in_tasks(via: Via, grouped: bool, ctx: Context) -> str:
+        """As a program does it: a task group, or asyncio.gather."""
         found: dict[str, str] = {}
 
         async def fetch(message: str) -> None:
             found[message] = await put(ctx, via, message)
 
         messages = ["A?", "B?", "C?"]
-        if sniffio.current_async_library() == "asyncio":
+        if sniffio.current_async_library() == "asyncio" and not grouped:
             await asyncio.gather(*map(fetch, messages))
         else:
             async with anyio.create_task_group() as group:
                 for message in messages:
                     group.start_soon(fetch, message)
         return ",".join(found[message] for message in messages)
-
-    @app.tool
-    async def in_task_group(via: Via, ctx: Context) -> str:
-        found: dict[str, str] = {}
-
-        async def fetch(message: str) -> None:
-            found[message] = await put(ctx, via, message)
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(fetch, "A?")
-            group.start_soon(fetch, "B?")
-        return found["A?"] + "," + found["B?"]
 
     @app.tool
     async def group_with_failure(via: Via, ctx: Context) -> str:
@@ -181,22 +158,15 @@ def _add_shapes(app: MCPKit[None]) -> None:
         return await put(ctx, via, "First?" if count(tag) == 1 else "Then?", key)
 
     @app.tool
-    async def careless(via: Via, ctx: Context) -> str:
-        try:
-            return "got " + await put(ctx, via, "Really?")
-        except Exception:
-            return "swallowed"
-
-    @app.tool
     async def reckless(via: Via, ctx: Context) -> str:
         """Even this gets its answer."""
         try:
             return "got " + await put(ctx, via, "Really?")
+        except Exception:
+            return "swallowed"
         except BaseException as error:
             raise FromTheUserError from error
 
-
-def _add_shapes_sync(app: MCPKit[None]) -> None:
     @app.tool
     def asks_sync(via: Via, number: int, ctx: SyncContext) -> str:
         return ",".join([put_sync(ctx, via, f"Number {each}?") for each in range(number)])
@@ -207,16 +177,11 @@ def _add_shapes_sync(app: MCPKit[None]) -> None:
         return ",".join(map(text_of, ctx.gather(*asked)))
 
     @app.tool
-    def careless_sync(via: Via, ctx: SyncContext) -> str:
+    def reckless_sync(via: Via, ctx: SyncContext) -> str:
         try:
             return "got " + put_sync(ctx, via, "Really?")
         except Exception:
             return "swallowed"
-
-    @app.tool
-    def reckless_sync(via: Via, ctx: SyncContext) -> str:
-        try:
-            return "got " + put_sync(ctx, via, "Really?")
         except BaseException as error:
             raise FromTheUserError from error
 
@@ -228,31 +193,12 @@ def _add_steps(app: MCPKit[None]) -> None:
     @app.tool
     async def stepped(via: Via, tag: str, ctx: Context) -> str:
         """Steps before, between and after the questions."""
-        await ctx.step("before", count, tag)
+        guest = await ctx.step("before", count_guest, tag)
         first = await put(ctx, via, "One?")
         await ctx.step("between", count_async, tag)
         second = await put(ctx, via, "Two?")
         number = await ctx.step("after", count, tag)
-        return f"{first},{second},{number}"
-
-    @app.tool
-    async def step_in_a_loop(via: Via, tag: str, ctx: Context) -> list[int]:
-        found: list[int] = []
-        for _ in range(3):
-            found.append(await ctx.step("same", count, tag))
-            await put(ctx, via, "On?")
-        return found
-
-    @app.tool
-    async def asks_in_a_step(via: Via, tag: str, ctx: Context) -> str:
-        async def inside() -> str:
-            number = await ctx.step("count", count, tag)
-            return f"{await put(ctx, via, 'Again?', 'key')}{number}"
-
-        first = await ctx.step("outer", inside)
-        second = await put(ctx, via, "Again?", "key")
-        number = await ctx.step("count", count, tag)
-        return f"{first},{second}{number}"
+        return f"{first},{second},{number},{guest.name}"
 
     @app.tool
     async def slow_step(via: Via, tag: str, ctx: Context) -> int:
@@ -279,35 +225,13 @@ def _add_steps(app: MCPKit[None]) -> None:
         return COUNTS[tag]
 
     @app.tool
-    async def typed_step(via: Via, ctx: Context) -> str:
-        def make() -> Person:
-            return Person(name="Ann", age=3)
-
-        before = await ctx.step("make", make)
-        await put(ctx, via, "On?")
-        return f"{type(before).__name__} {before.name}"
-
-
-def _add_steps_sync(app: MCPKit[None]) -> None:
-    @app.tool
     def stepped_sync(via: Via, tag: str, ctx: SyncContext) -> str:
-        ctx.step("before", count, tag)
+        guest = ctx.step("before", count_guest, tag)
         first = put_sync(ctx, via, "One?")
         ctx.step("between", count, tag)
         second = put_sync(ctx, via, "Two?")
         number = ctx.step("after", count, tag)
-        return f"{first},{second},{number}"
-
-    @app.tool
-    def asks_in_a_step_sync(via: Via, tag: str, ctx: SyncContext) -> str:
-        def inside() -> str:
-            number = ctx.step("count", count, tag)
-            return f"{put_sync(ctx, via, 'Again?', 'key')}{number}"
-
-        first = ctx.step("outer", inside)
-        second = put_sync(ctx, via, "Again?", "key")
-        number = ctx.step("count", count, tag)
-        return f"{first},{second}{number}"
+        return f"{first},{second},{number},{guest.name}"
 
     @app.tool
     def failing_step_sync(via: Via, tag: str, ctx: SyncContext) -> int:
@@ -322,15 +246,6 @@ def _add_steps_sync(app: MCPKit[None]) -> None:
             pass
         put_sync(ctx, via, "On?")
         return COUNTS[tag]
-
-    @app.tool
-    def typed_step_sync(via: Via, ctx: SyncContext) -> str:
-        def make() -> Person:
-            return Person(name="Ann", age=3)
-
-        before = ctx.step("make", make)
-        put_sync(ctx, via, "On?")
-        return f"{type(before).__name__} {before.name}"
 
 
 # --- what may be answered -------------------------------------------------------------------------
@@ -371,8 +286,8 @@ def _add_outcomes(app: MCPKit[None]) -> None:
         return "finished"
 
     @app.tool
-    async def roots(ctx: Context) -> list[str]:
-        return [each.uri for each in await ctx.roots()]
+    async def roots(ctx: Context, key: str | None = None) -> list[str]:
+        return [each.uri for each in await ctx.roots(key=key)]
 
     @app.tool
     async def watch_roots(tag: str, ctx: Context) -> str:
@@ -383,8 +298,6 @@ def _add_outcomes(app: MCPKit[None]) -> None:
         ctx.roots_changed(told)
         return "watching"
 
-
-def _add_outcomes_sync(app: MCPKit[None]) -> None:
     @app.tool
     def person_sync(ctx: SyncContext) -> str:
         return said(ctx.elicit("Who?", Person, key="person"))
@@ -449,10 +362,6 @@ def _add_other_places(app: MCPKit[None]) -> None:
         verse: Annotated[str, Sample("A verse")], roots: Annotated[list[Any], Roots()]
     ) -> str:
         return f"{verse} {len(roots)}"
-
-    @app.prompt
-    async def completed(word: str) -> str:
-        return word
 
 
 app = make_app()
