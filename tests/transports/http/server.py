@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from mcpkit import Context, Elicit, Header, MCPKit, MissingClientCapability, Sample
+from mcpkit import Context, Header, MCPKit, MissingClientCapability
 from mcpkit.elicitation import Elicitation
 from tests.transports.http.wire import Stage
 
@@ -146,12 +146,6 @@ def _add_asking(app: MCPKit[None], stage: Stage) -> None:
         return [root.uri for root in await ctx.roots()]
 
     @app.tool
-    async def both(ctx: Context) -> str:
-        """Ask the user and the model at once."""
-        answer, sample = await ctx.gather(Elicit("What?", str, key="what"), Sample("Say"))
-        return f"{said(answer)} {sample.text}"
-
-    @app.tool
     async def needs_sampling(ctx: Context, first: str | None = None) -> str:
         if first is not None:
             await ctx.info(first)
@@ -161,7 +155,7 @@ def _add_asking(app: MCPKit[None], stage: Stage) -> None:
 
     @app.tool
     async def watch_roots(name: str, ctx: Context) -> str:
-        """From now on, signal that the roots have been read anew."""
+        """From now on, signal when the roots have been read again."""
 
         def seen(roots: Any) -> None:
             stage.signal(f"seen {roots[0].uri}", name)

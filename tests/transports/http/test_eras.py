@@ -1,4 +1,4 @@
-"""Which era serves a request: every row of the table in PROTOCOL.md §3.3, and ERA-1 to ERA-5."""
+"""Which era serves a request: every row of the table in PROTOCOL.md §3.3, ERA-3 and ERA-5."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tests.messages import (
     LEGACY,
     MODERN,
     NEWEST,
-    announced,
     called,
     initialize,
     notification,
@@ -20,8 +19,6 @@ from tests.messages import (
 from tests.transports.http.wire import JSON, Site
 
 UNKNOWN = ["2099-01-01", "DRAFT-2026-v1", "1.0", ""]
-SUBSCRIBING = ["resources/subscribe", "resources/unsubscribe"]
-REMOVED = ["initialize", "ping", "logging/setLevel", *SUBSCRIBING]
 
 
 def with_meta(method: str, **meta: Any) -> dict[str, Any]:
@@ -82,24 +79,6 @@ def test_row_6_anything_else_is_400(site: Site, header: str | None) -> None:
 # --- the rules ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", REMOVED)
-def test_removed_methods_are_not_found(site: Site, method: str) -> None:
-    """ERA-1: also on a server that has them for handshake revisions."""
-    answer = site.ask(method, protocolVersion=NEWEST, uri="wire://a", level="info")
-    assert answer.refusal == (404, -32601)
-
-
-@pytest.mark.parametrize("version", LEGACY)
-def test_a_modern_request_for_a_handshake_revision_is_told_to_begin_with_one(
-    site: Site, version: str
-) -> None:
-    """ERA-2."""
-    message = announced(1, "tools/list", version)
-    answer = site.modern(message, {"MCP-Protocol-Version": version})
-    assert answer.refusal == (400, -32602)
-    assert "initialize" in answer.json["error"]["message"]
-
-
 def test_a_notification_without_any_mark_is_an_error_and_no_session(site: Site) -> None:
     """ERA-3: over HTTP a cancellation belongs to a session; elsewhere it can reach nothing."""
     answer = site.post(notification("notifications/cancelled", {"requestId": 1}))
@@ -117,13 +96,3 @@ def test_a_modern_request_ignores_session_ids_and_event_ids(site: Site, token: s
     )
     assert (answer.status, answer.kind) == (200, JSON)
     assert answer.header("mcp-session-id") is None
-
-
-def test_a_modern_server_says_which_versions_it_has(site: Site) -> None:
-    """ERR-4, VER-2."""
-    known = site.ask("server/discover").result["supportedVersions"]
-    message = announced(1, "tools/list", "2099-01-01")
-    answer = site.modern(message, {"MCP-Protocol-Version": "2099-01-01"})
-    assert answer.refusal == (400, -32022)
-    assert answer.json["error"]["data"]["requested"] == "2099-01-01"
-    assert set(answer.json["error"]["data"]["supported"]) <= set(known)

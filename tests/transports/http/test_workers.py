@@ -76,6 +76,7 @@ def test_a_thousand_calls_over_fresh_connections(four: Server) -> None:
 
 
 def test_a_request_without_session_is_served_by_any(four: Server) -> None:
+    """VER-5."""
     client, found = four.client(), set[str]()
 
     def another_has_served() -> bool:
