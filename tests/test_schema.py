@@ -44,32 +44,37 @@ STR = {"type": "string"}
 NULL = {"type": "null"}
 BYTES = {"type": "string", "contentEncoding": "base64"}
 COLOR = {"type": "string", "enum": ["red", "blue"], "description": "A color."}
-POINT = {
-    "type": "object",
-    "properties": {"x": INT, "y": {"type": "integer", "default": 0}},
-    "required": ["x"],
-}
-TREE = {
-    "type": "object",
-    "properties": {
-        "value": INT,
-        "children": {"type": "array", "items": {"$ref": "#/$defs/Tree"}, "default": []},
-    },
-    "required": ["value"],
-}
-CAT = {
-    "type": "object",
-    "properties": {
-        "kind": {"type": "string", "const": "cat"},
-        "lives": {"type": "integer", "default": 9},
-    },
-    "required": ["kind"],
-}
-DOG = {
-    "type": "object",
-    "properties": {"kind": {"type": "string", "const": "dog"}},
-    "required": ["kind"],
-}
+
+
+def array(items: dict[str, Any], **members: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items, **members}
+
+
+def tuple_of(*items: dict[str, Any], at_least: int = 2) -> dict[str, Any]:
+    length = {"minItems": at_least, "maxItems": len(items)}
+    return {"type": "array", "prefixItems": list(items), **length}
+
+
+def object_of(*required: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+def reference(name: str, definition: dict[str, Any]) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/{name}", "$defs": {name: definition}}
+
+
+POINT = object_of("x", x=INT, y={**INT, "default": 0})
+CHILDREN = array({"$ref": "#/$defs/Tree"}, default=[])
+TO_POINT = {"$ref": "#/$defs/Point"}
+TREE = reference("Tree", object_of("value", value=INT, children=CHILDREN))
+CAT = object_of("kind", kind={**STR, "const": "cat"}, lives={**INT, "default": 9})
+DOG = object_of("kind", kind={**STR, "const": "dog"})
+JSON = [
+    {"type": "object", "additionalProperties": {"$ref": "#/$defs/Json"}},
+    array({"$ref": "#/$defs/Json"}),
+    STR,
+    NULL,
+]
 
 
 SCHEMAS: list[tuple[Any, dict[str, Any]]] = [
@@ -87,16 +92,13 @@ SCHEMAS: list[tuple[Any, dict[str, Any]]] = [
     (dt.timedelta, {"type": "string", "format": "duration"}),
     (uuid.UUID, {"type": "string", "format": "uuid"}),
     (Path, {"type": "string", "format": "path"}),
-    (list, {"type": "array", "items": {}}),
-    (list[int], {"type": "array", "items": INT}),
-    (list[bytes], {"type": "array", "items": BYTES}),
-    (set[int], {"type": "array", "items": INT, "uniqueItems": True}),
-    (frozenset[str], {"type": "array", "items": STR, "uniqueItems": True}),
-    (
-        tuple[int, str],
-        {"type": "array", "prefixItems": [INT, STR], "minItems": 2, "maxItems": 2},
-    ),
-    (tuple[int, ...], {"type": "array", "items": INT}),
+    (list, array({})),
+    (list[int], array(INT)),
+    (list[bytes], array(BYTES)),
+    (set[int], array(INT, uniqueItems=True)),
+    (frozenset[str], array(STR, uniqueItems=True)),
+    (tuple[int, str], tuple_of(INT, STR)),
+    (tuple[int, ...], array(INT)),
     (dict[str, int], {"type": "object", "additionalProperties": INT}),
     (dict[str, Any], {"type": "object", "additionalProperties": True}),
     (int | str, {"anyOf": [INT, STR]}),
@@ -109,104 +111,37 @@ SCHEMAS: list[tuple[Any, dict[str, Any]]] = [
     (Literal["a"] | Literal["b", "a"], {"type": "string", "enum": ["a", "b"]}),
     (
         Literal["a"] | int | Literal["b"] | Literal[1] | None,
-        {
-            "anyOf": [
-                {"type": "string", "enum": ["a", "b"]},
-                {"type": "integer"},
-                {"type": "integer", "const": 1},
-                {"type": "null"},
-            ]
-        },
+        {"anyOf": [{**STR, "enum": ["a", "b"]}, INT, {**INT, "const": 1}, NULL]},
     ),
     (Color, COLOR),
     (Level, {"type": "integer", "enum": [1, 2]}),
     (UserId, INT),
-    (Words, {"type": "array", "items": STR}),
+    (Words, array(STR)),
     (Annotated[int, Field(ge=1, lt=9)], {"type": "integer", "minimum": 1, "exclusiveMaximum": 9}),
     (Annotated[str, Field(pattern="^a")], {"type": "string", "pattern": "^a"}),
     (Annotated[str, Field(max_length=3)], {"type": "string", "maxLength": 3}),
-    (Annotated[list[int], Field(min_length=1)], {"type": "array", "items": INT, "minItems": 1}),
-    (
-        Annotated[int, Field(description="How many.")],
-        {"type": "integer", "description": "How many."},
-    ),
+    (Annotated[list[int], Field(min_length=1)], array(INT, minItems=1)),
+    (Annotated[int, Field(description="How many.")], {**INT, "description": "How many."}),
     (Annotated[int, Field(title="Count")], {"type": "integer", "title": "Count"}),
     (Annotated[int, Field(examples=[3])], {"type": "integer", "examples": [3]}),
     (Point, POINT),
-    (list[Point], {"type": "array", "items": POINT}),
+    (list[Point], array(POINT)),
     (Point | None, {"anyOf": [POINT, NULL]}),
     (Described, {**POINT, "properties": {"x": INT}, "description": "A point on the map."}),
-    (Box[int], {"type": "object", "properties": {"inside": INT}, "required": ["inside"]}),
-    (Box[Point], {"type": "object", "properties": {"inside": POINT}, "required": ["inside"]}),
-    (
-        Titled,
-        {
-            "type": "object",
-            "properties": {"x": {"type": "integer", "title": "An x"}},
-            "required": ["x"],
-            "title": "Our title",
-        },
-    ),
-    (Renamed, {"type": "object", "properties": {"theX": INT}, "required": ["theX"]}),
+    (Box[int], object_of("inside", inside=INT)),
+    (Box[Point], object_of("inside", inside=POINT)),
+    (Titled, {**object_of("x", x={**INT, "title": "An x"}), "title": "Our title"}),
+    (Renamed, object_of("theX", theX=INT)),
     (Strict, {**POINT, "properties": {"x": INT}, "additionalProperties": False}),
-    (
-        Maybe,
-        {
-            "type": "object",
-            "properties": {"x": INT, "y": {"anyOf": [INT, NULL]}},
-            "required": ["y"],
-        },
-    ),
-    (
-        Spot,
-        {
-            "type": "object",
-            "properties": {"x": INT, "tags": {"type": "array", "items": STR}},
-            "required": ["x"],
-        },
-    ),
-    (
-        Movie,
-        {"type": "object", "properties": {"name": STR, "year": INT}, "required": ["name"]},
-    ),
-    (
-        Pair,
-        {
-            "type": "array",
-            "prefixItems": [INT, {"type": "string", "default": "q"}],
-            "minItems": 1,
-            "maxItems": 2,
-        },
-    ),
+    (Maybe, object_of("y", x=INT, y={"anyOf": [INT, NULL]})),
+    (Spot, object_of("x", x=INT, tags=array(STR))),
+    (Movie, object_of("name", name=STR, year=INT)),
+    (Pair, tuple_of(INT, {**STR, "default": "q"}, at_least=1)),
     (Pet, {"oneOf": [CAT, DOG]}),
-    (
-        tuple[Point, Point],
-        {
-            "type": "array",
-            "prefixItems": [{"$ref": "#/$defs/Point"}, {"$ref": "#/$defs/Point"}],
-            "minItems": 2,
-            "maxItems": 2,
-            "$defs": {"Point": POINT},
-        },
-    ),
-    (Tree, {"$ref": "#/$defs/Tree", "$defs": {"Tree": TREE}}),
-    (list[Tree], {"type": "array", "items": {"$ref": "#/$defs/Tree"}, "$defs": {"Tree": TREE}}),
-    (
-        Json,
-        {
-            "$ref": "#/$defs/Json",
-            "$defs": {
-                "Json": {
-                    "anyOf": [
-                        {"type": "object", "additionalProperties": {"$ref": "#/$defs/Json"}},
-                        {"type": "array", "items": {"$ref": "#/$defs/Json"}},
-                        STR,
-                        NULL,
-                    ]
-                }
-            },
-        },
-    ),
+    (tuple[Point, Point], {**tuple_of(TO_POINT, TO_POINT), "$defs": {"Point": POINT}}),
+    (Tree, TREE),
+    (list[Tree], {**array({"$ref": "#/$defs/Tree"}), "$defs": TREE["$defs"]}),
+    (Json, reference("Json", {"anyOf": JSON})),
 ]
 
 
@@ -222,7 +157,7 @@ DEFAULTS: list[tuple[Any, Any, dict[str, Any]]] = [
     (int | None, 3, {"anyOf": [INT, NULL], "default": 3}),
     (int | str | None, None, {"anyOf": [INT, STR]}),
     (Point | None, None, POINT),
-    (Tree | None, None, {"$ref": "#/$defs/Tree", "$defs": {"Tree": TREE}}),
+    (Tree | None, None, TREE),
     (int, None, INT),
     (Any, None, {}),
     (Color, Color.RED, {**COLOR, "default": "red"}),
@@ -232,7 +167,7 @@ DEFAULTS: list[tuple[Any, Any, dict[str, Any]]] = [
     (set[int], {1}, {"type": "array", "items": INT, "uniqueItems": True, "default": [1]}),
     (int, Field(3, ge=1), {"type": "integer", "minimum": 1, "default": 3}),
     (int, Field(ge=1), {"type": "integer", "minimum": 1}),
-    (list[int], Field(default_factory=list), {"type": "array", "items": INT}),
+    (list[int], Field(default_factory=list), array(INT)),
     (Annotated[int, Field(default=3)], UNSET, {"type": "integer", "default": 3}),
     (float, math.nan, {"type": "number"}),
     (float, math.inf, {"type": "number"}),

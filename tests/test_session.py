@@ -7,7 +7,6 @@ import json
 import logging
 import re
 import threading
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,12 +23,12 @@ from mcpkit._protocol.messages import notification_text
 from mcpkit._server.channel import Channel
 from mcpkit._server.server import Settings
 from mcpkit._server.session import Session
-from mcpkit.errors import ConnectionClosed, InvalidRequest, MethodNotFound
+from mcpkit.errors import InvalidRequest, MethodNotFound
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from mcpkit.types import LogLevel
-from tests.kit import Gate
+from tests.kit import PATIENCE, Gate, ThreadGate, eventually, until
 from tests.messages import Message, announced, cancelled, initialize, notification, request
-from tests.scenarios.tapped import HANDSHAKE, MODERN, PATIENCE, TappedClient
+from tests.scenarios.tapped import HANDSHAKE, MODERN, TappedClient
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +37,7 @@ every_handshake = pytest.mark.parametrize("revision", HANDSHAKE)
 
 
 class Ears(Channel):
-    """A channel that keeps what it is given."""
+    """A channel that keeps what is sent."""
 
     def __init__(self) -> None:
         self.congested = False
@@ -199,9 +198,9 @@ async def test_lists_are_for_every_session_and_resources_for_subscribers() -> No
         app.list_changed("prompts")
         await one.ears.wait(4)
         await turns()
-        told = ["notifications/prompts/list_changed"] * 2
-        assert other.ears.methods == told
-        assert sorted(one.ears.methods) == [*told, "notifications/resources/updated"]
+        changes = ["notifications/prompts/list_changed"] * 2
+        assert other.ears.methods == changes
+        assert sorted(one.ears.methods) == [*changes, "notifications/resources/updated"]
         assert ended.ears.methods == []
 
 
@@ -221,9 +220,9 @@ def listen_to(id: int | str, **filters: Any) -> Message:
     return announced(id, "subscriptions/listen", notifications=filters)
 
 
-async def test_each_era_is_notified_in_its_own_way() -> None:
-    """SUB-4, TOOL-14: a stream beside a handshake, on one connection."""
-    app = with_tool()
+async def test_each_era_is_notified_in_its_own_way_and_streams_are_bounded() -> None:
+    """SUB-4, TOOL-14, SEC-17: a stream beside a handshake, on one connection."""
+    app = with_tool(limits=Limits(max_subscriptions=1))
     async with talking_to(app) as talk:
         talk.open()
         talk.send(listen_to(9, toolsListChanged=True))
@@ -231,6 +230,8 @@ async def test_each_era_is_notified_in_its_own_way() -> None:
         _, plain, tagged = await talk.ears.wait(3)
         assert "params" not in plain
         assert tagged["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": 9}
+        talk.send(listen_to(10))
+        assert talk.ears.messages[-1]["error"]["code"] == InvalidRequest.CODE
 
 
 @pytest.mark.parametrize("announce", [True, False])
@@ -245,14 +246,6 @@ async def test_the_server_ends_a_stream(announce: bool) -> None:
         meta = result["result"]["_meta"]
         assert meta["io.modelcontextprotocol/subscriptionId"] == "s"
         assert result["result"]["resultType"] == "complete"
-
-
-async def test_the_number_of_streams_is_bounded() -> None:
-    """SEC-17."""
-    app = bare(limits=Limits(max_subscriptions=2))
-    async with talking_to(app) as talk:
-        talk.send(*map(listen_to, range(3)))
-        assert talk.ears.messages[-1]["error"]["code"] == InvalidRequest.CODE
 
 
 # --- log levels -----------------------------------------------------------------------------------
@@ -312,7 +305,7 @@ async def test_no_more_than_the_limit_run_and_the_rest_wait() -> None:
         assert sorted(each["id"] for each in talk.ears.messages) == [0, 1, 2, 3, 5, 9]
 
 
-async def test_nothing_begins_for_a_client_that_does_not_keep_up() -> None:
+async def test_no_call_starts_for_a_client_that_does_not_keep_up() -> None:
     async with talking_to(with_tool()) as talk:
         talk.ears.congested = True
         talk.send(announced(1, "tools/call", name="a"))
@@ -324,34 +317,22 @@ async def test_nothing_begins_for_a_client_that_does_not_keep_up() -> None:
         assert talk.ears.messages[0]["id"] == 1
 
 
-async def test_relief_is_reported_once_fewer_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading pauses while too much waits."""
-    monkeypatch.setattr("mcpkit._server.session.MAX_WAITING", 1)
-    app, gate = gated(1)
-    async with talking_to(app) as talk:
-        relieved = anyio.Event()
-        talk.session.on_writable = relieved.set
-        talk.open()
-        talk.send(call(1), call(2))
-        assert talk.session.is_full
-        gate.open()
-        await talk.ears.wait(2)
-        with anyio.fail_after(PATIENCE):
-            await relieved.wait()
-        assert not talk.session.is_full
-
-
-async def test_relief_is_reported_once_less_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few requests may be as large as many others."""
+async def test_relief_is_reported_once_fewer_requests_and_bytes_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Reading pauses while too much waits; a few requests may be as large as many others."""
     monkeypatch.setattr("mcpkit._server.session.MAX_WAITING_BYTES", 2000)
     monkeypatch.setattr("mcpkit._server.session._BYTES_WHILE_ASKING", 2)
     app, gate = gated(1)
     async with talking_to(app) as talk:
-        session = talk.session
-        relieved = anyio.Event()
+        session, relieved = talk.session, anyio.Event()
         session.on_writable = relieved.set
         talk.open()
         talk.send(*(call(id, text="x" * 1500) for id in (1, 2)))
+        assert not session.is_full
+        with monkeypatch.context() as patch:
+            patch.setattr("mcpkit._server.session.MAX_WAITING", 1)
+            assert session.is_full
         assert not session.is_full
         talk.send(*(call(id, text="x" * 1500) for id in (3, 4, 5)))
         assert session.is_full
@@ -399,27 +380,6 @@ async def test_the_reference_stands_beside_the_traceback_in_the_log(
 # --- lifespan -------------------------------------------------------------------------------------
 
 
-async def test_the_lifespan_is_entered_before_the_first_request_and_left_at_the_end() -> None:
-    events: list[str] = []
-
-    @asynccontextmanager
-    async def lifespan(app: MCPKit[Any]) -> AsyncIterator[int]:
-        events.append(f"enter {app.name}")
-        yield 42
-        events.append("leave")
-
-    app: MCPKit[int] = MCPKit("alive", lifespan=lifespan)
-
-    @app.tool
-    async def answer(ctx: Context[int]) -> int:
-        events.append("call")
-        return ctx.state
-
-    async with AsyncTestClient(app) as client:
-        assert (await client.call_tool("answer")).data == 42
-    assert events == ["enter alive", "call", "leave"]
-
-
 async def test_a_lifespan_that_fails_fails_the_start() -> None:
     @asynccontextmanager
     async def lifespan(app: MCPKit[Any]) -> AsyncIterator[None]:
@@ -461,49 +421,45 @@ async def test_closing_cancels_what_runs_and_waits_for_its_clean_up() -> None:
         assert talk.ears.messages == []
 
 
-async def test_a_client_that_left_gets_no_answers() -> None:
-    client = AsyncTestClient(with_tool())
-    async with client:
-        pass
-    with pytest.raises(ConnectionClosed):
-        await client.list_tools()
-
-
-async def test_a_handler_that_exits_leaves_the_session_alive() -> None:
-    app = bare()
-
-    @app.tool
-    async def leave() -> str:
-        raise SystemExit(3)
-
-    async with talking_to(app) as talk:
-        talk.send(announced(1, "tools/call", name="leave"), announced(2, "tools/list"))
-        answers = {each["id"]: each for each in await talk.ears.wait(2)}
-        assert answers[1]["error"]["code"] == -32603
-        assert "tools" in answers[2]["result"]
-
-
 async def test_a_handler_in_a_thread_can_see_that_it_is_cancelled() -> None:
     """CANC-1: a thread cannot be stopped, but it can look."""
     app = bare()
-    started, noticed = threading.Event(), threading.Event()
+    seen: list[str] = []
 
     @app.tool
-    def work(ctx: SyncContext) -> str:
-        started.set()
-        deadline = time.monotonic() + PATIENCE
-        while not ctx.cancelled and time.monotonic() < deadline:
-            time.sleep(0.005)
-        if ctx.cancelled:
-            noticed.set()
-        return "done"
+    def work(ctx: SyncContext) -> None:
+        seen.append("started")
+        eventually(lambda: ctx.cancelled)
+        seen.append("noticed")
 
     async with talking_to(app) as talk:
         talk.send(announced(1, "tools/call", name="work"))
-        assert await anyio.to_thread.run_sync(started.wait, PATIENCE)
+        await until(lambda: seen)
         talk.send(cancelled(1))
-        assert await anyio.to_thread.run_sync(noticed.wait, PATIENCE)
+        await until(lambda: len(seen) == 2)
         assert talk.ears.messages == []
+
+
+async def test_calls_that_time_out_do_not_pile_up_threads() -> None:
+    """A thread holds its place until it ends, although its call was cancelled long before."""
+    app = bare(max_threads=2)
+    calls: list[int] = []
+    gate = ThreadGate("done")
+
+    @app.tool
+    def stuck() -> Any:
+        calls.append(1)
+        return gate()
+
+    async with AsyncTestClient(app, revision=MODERN) as client:
+        try:
+            for _ in range(5):
+                with pytest.raises(TimeoutError):
+                    await client.call_tool("stuck", timeout=0.05)
+            assert len(calls) == 2
+        finally:
+            gate.open()
+        assert (await client.call_tool("stuck", timeout=PATIENCE)).text == "done"
 
 
 # --- slow readers ---------------------------------------------------------------------------------
@@ -549,29 +505,3 @@ def test_an_app_and_its_settings_have_the_same_defaults() -> None:
     assert {name: given[name].default for name in shared} == {
         name: Settings._field_defaults[name] for name in shared
     }
-
-
-async def test_calls_that_are_given_up_do_not_pile_up_threads() -> None:
-    """A thread holds its place until it ends, although its call was cancelled long before."""
-    app: MCPKit = MCPKit("threads", max_threads=2)
-    running: list[int] = []
-    most: list[int] = []
-    go_on = threading.Event()
-
-    @app.tool
-    def stuck() -> str:
-        running.append(1)
-        most.append(len(running))
-        go_on.wait(PATIENCE)
-        running.pop()
-        return "done"
-
-    async with AsyncTestClient(app, revision=MODERN) as client:
-        try:
-            for _ in range(5):
-                with pytest.raises(TimeoutError):
-                    await client.call_tool("stuck", timeout=0.05)
-            assert max(most) == 2
-        finally:
-            go_on.set()
-        assert (await client.call_tool("stuck", timeout=PATIENCE)).text == "done"
