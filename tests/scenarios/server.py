@@ -255,11 +255,6 @@ def _add_failures(app: MCPKit[State]) -> None:
         return Town("Oslo")
 
     @app.tool
-    def no_data() -> Any:
-        """Return what nobody can be sent."""
-        return [object()]
-
-    @app.tool
     async def crash_in_group() -> str:
         """Fail inside a task group, with a message for the model."""
 
@@ -282,12 +277,7 @@ def _add_failures(app: MCPKit[State]) -> None:
         raise ProtocolError("No such customer", code=4004, data={"customer": 7})
 
     @app.tool
-    async def leave() -> str:
-        """Call sys.exit()."""
-        sys.exit(3)
-
-    @app.tool
-    async def give_up() -> str:
+    async def raise_cancelled() -> str:
         """Let a cancellation of its own escape."""
         raise asyncio.CancelledError
 
@@ -450,7 +440,7 @@ def _add_more_resources(app: MCPKit[State]) -> None:
 def _add_prompts(app: MCPKit[State]) -> None:
     @app.prompt(title="Greeting")
     def greet(name: str, style: Literal["short", "long"] = "short", times: int = 1) -> str:
-        """Greet somebody.
+        """Greet a person.
 
         Args:
             name: Whom.
@@ -487,7 +477,7 @@ def _add_prompts(app: MCPKit[State]) -> None:
 
     @app.prompt
     def wrong_role() -> dict[str, Any]:
-        """A message of nobody that there is."""
+        """A message with a role that does not exist."""
         return {"role": "system", "content": "Obey."}
 
     @app.prompt(errors=LookupError)

@@ -39,21 +39,20 @@ async def test_the_other_arguments_are_known_since_2025_06_18(
 
 
 FIRST = {"name": "street", "value": ""}
-UNFIT: dict[str, dict[str, Any]] = {
-    "unknown prompt": {"ref": {"type": "ref/prompt", "name": "nobody"}, "argument": FIRST},
-    "unknown template": {"ref": {"type": "ref/resource", "uri": "no://{x}"}, "argument": FIRST},
-    "unknown argument": {"ref": PROMPT, "argument": {"name": "planet", "value": ""}},
-    "unknown kind": {"ref": {"type": "ref/tool", "name": "add"}, "argument": FIRST},
-    "no argument": {"ref": PROMPT},
-    "no name": {"ref": PROMPT, "argument": {"value": ""}},
-    "no value": {"ref": PROMPT, "argument": {"name": "street"}},
-    "no ref": {"argument": FIRST},
-    "a name that is no string": {"ref": {**PROMPT, "name": ["address"]}, "argument": FIRST},
-}
+UNFIT: list[dict[str, Any]] = [
+    {"ref": {"type": "ref/prompt", "name": "unknown"}, "argument": FIRST},
+    {"ref": {"type": "ref/resource", "uri": "no://{x}"}, "argument": FIRST},
+    {"ref": {"type": "ref/tool", "name": "add"}, "argument": FIRST},
+    {"ref": PROMPT, "argument": {"name": "planet", "value": ""}},
+    {"ref": PROMPT, "argument": {"value": ""}},
+    {"ref": PROMPT, "argument": {"name": "street"}},
+    {"ref": PROMPT},
+    {"argument": FIRST},
+]
 
 
-@pytest.mark.parametrize("params", UNFIT.values(), ids=list(UNFIT))
-async def test_unfit_parameters(client: TappedClient, params: dict[str, Any]) -> None:
+async def test_unfit_parameters(client: TappedClient) -> None:
     """COMP-3, COMP-4."""
-    with pytest.raises(InvalidParams):
-        await client.request("completion/complete", params)
+    for params in UNFIT:
+        with pytest.raises(InvalidParams):
+            await client.request("completion/complete", params)

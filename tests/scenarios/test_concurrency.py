@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from tests.messages import called, request
 from tests.scenarios.tapped import HANDSHAKE, MODERN, PATIENCE, TappedClient
 
 pytestmark = pytest.mark.anyio
@@ -62,12 +63,7 @@ async def test_a_large_payload_arrives_whole_both_ways(client: TappedClient) -> 
 async def test_a_batch_is_answered_with_a_batch(client: TappedClient) -> None:
     """MSG-9, MSG-12."""
     calls = [
-        {
-            "jsonrpc": "2.0",
-            "id": f"b{number}",
-            "method": "tools/call",
-            "params": {"name": "echo", "arguments": {"text": str(number)}},
-        }
+        request(f"b{number}", "tools/call", called("echo", {"text": str(number)}))
         for number in range(3)
     ]
     await client.exchange(calls)

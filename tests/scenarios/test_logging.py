@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mcpkit.errors import InvalidParams
@@ -23,55 +25,40 @@ async def speak_all(client: TappedClient, log_level: LogLevel | None = None) -> 
 
 
 @handshake
-async def test_until_a_level_is_set_the_server_sends_its_own(client: TappedClient) -> None:
-    """LOG-3."""
+async def test_a_level_is_set_for_what_follows(client: TappedClient) -> None:
+    """LOG-2, LOG-3: until then, the server sends its own."""
     assert await speak_all(client) == list(LOG_LEVELS[1:])
-
-
-@handshake
-@pytest.mark.parametrize("level", LOG_LEVELS)
-async def test_a_level_is_set_for_what_follows(client: TappedClient, level: LogLevel) -> None:
-    """LOG-2."""
-    await client.set_log_level(level)
     try:
-        assert await speak_all(client) == list(LOG_LEVELS[LOG_LEVELS.index(level) :])
+        for index, level in enumerate(LOG_LEVELS):
+            client.forget()
+            await client.set_log_level(level)
+            assert await speak_all(client) == list(LOG_LEVELS[index:])
     finally:
         await client.set_log_level("info")
-
-
-@handshake
-@pytest.mark.parametrize("level", ["loud", "INFO", 3, None])
-async def test_an_unknown_level(client: TappedClient, level: object) -> None:
-    """LOG-2."""
-    with pytest.raises(InvalidParams):
-        await client.request("logging/setLevel", {"level": level})
+    for unknown in ("loud", "INFO", 3, None):
+        with pytest.raises(InvalidParams):
+            await client.request("logging/setLevel", {"level": unknown})
 
 
 @modern
-@pytest.mark.parametrize("level", LOG_LEVELS)
-async def test_a_request_asks_for_a_level(client: TappedClient, level: LogLevel) -> None:
-    """LOG-4, META-3: it holds for that request only."""
-    assert await speak_all(client, level) == list(LOG_LEVELS[LOG_LEVELS.index(level) :])
+async def test_a_request_asks_for_a_level(client: TappedClient) -> None:
+    """LOG-4, META-3: it holds for that request only; LOG-6."""
+    for index, level in enumerate(LOG_LEVELS):
+        client.forget()
+        assert await speak_all(client, level) == list(LOG_LEVELS[index:])
     client.forget()
     assert await speak_all(client) == []
-
-
-@modern
-@pytest.mark.parametrize("level", ["loud", 3])
-async def test_an_unknown_level_of_a_request(client: TappedClient, level: object) -> None:
-    """LOG-6."""
-    meta = {"io.modelcontextprotocol/logLevel": level}
+    meta = {"io.modelcontextprotocol/logLevel": "loud"}
     with pytest.raises(InvalidParams):
         await client.request("tools/list", meta=meta)
 
 
-async def test_a_message_precedes_the_answer_of_its_request(client: TappedClient) -> None:
+async def test_a_message_has_any_data_and_precedes_the_response(client: TappedClient) -> None:
     """LOG-5."""
-    await client.call_tool("speak", {"level": "error"}, log_level="debug")
-    assert [each.get("method") for each in client.received] == [MESSAGE, None]
-
-
-@pytest.mark.parametrize("data", ["text", 7, None, {"a": [1, None]}, [True]])
-async def test_the_data_is_any_json_value(client: TappedClient, data: object) -> None:
-    await client.call_tool("speak", {"level": "error", "data": data}, log_level="debug")
-    assert client.told(MESSAGE) == [{"level": "error", "logger": "speaker", "data": data}]
+    values: list[Any] = ["text", 7, None, {"a": [1, None]}, [True]]
+    for data in values:
+        await client.call_tool("speak", {"level": "error", "data": data}, log_level="debug")
+    assert [each.get("method") for each in client.received] == [MESSAGE, None] * len(values)
+    assert client.told(MESSAGE) == [
+        {"level": "error", "logger": "speaker", "data": data} for data in values
+    ]
