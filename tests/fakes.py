@@ -43,7 +43,7 @@ class Incoming:
         self.message: Any = None  # the body, if it is JSON
         self.over = threading.Event()  # the client has left, or everything has been said
         self.left = False  # by the client
-        self._is_begun = self._is_open = False
+        self._has_begun = self._is_open = False
         self._receive = receive
         self._send = send
 
@@ -75,7 +75,7 @@ class Incoming:
             pairs.append(("content-type", kind))
         raw = [(name.encode(), value.encode()) for name, value in pairs]
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
-        self._is_begun = self._is_open = True
+        self._has_begun = self._is_open = True
 
     async def reply(
         self, status: int, body: bytes = b"", kind: str | None = None, **headers: str
@@ -110,7 +110,7 @@ class Incoming:
         await self.piece("".join(f"{name}: {each}\n" for name, each in fields.items()) + "\n")
 
     async def piece(self, text: str | bytes) -> None:
-        if not self._is_begun:
+        if not self._has_begun:
             await self.stream()
         body = text.encode() if isinstance(text, str) else text
         await self._send({"type": "http.response.body", "body": body, "more_body": True})

@@ -62,8 +62,8 @@ class Guest(BaseModel):
     @field_validator("name")
     @classmethod
     def known(cls, name: str) -> str:
-        if name == "nobody":
-            raise ValueError("nobody is not welcome")
+        if name == "Eve":
+            raise ValueError("Eve is not welcome")
         return name
 
 

@@ -40,49 +40,31 @@ from types import ModuleType, TracebackType
 from typing import Any, Final, NamedTuple, NoReturn
 
 PRELOADED: Final = (
-    "annotated_types",
     "anyio._backends._asyncio",
     "anyio._backends._trio",
     "anyio._core._signals",
     "anyio._core._subprocesses",
-    "anyio.streams.buffered",
-    "concurrent.futures.thread",
     "cryptography.hazmat.primitives.ciphers.aead",
     "encodings.idna",
     "encodings.unicode_escape",
     "httpcore2",
-    "httpx2",
     "jwt",
     "multiprocessing.popen_spawn_posix",
     "multiprocessing.resource_tracker",
-    "multiprocessing.spawn",
-    "pydantic._internal._dataclasses",
-    "pydantic.main",
-    "pydantic.plugin._loader",
-    "pydantic.plugin._schema_validator",
-    "pydantic.type_adapter",
-    "pydantic.types",
-    "rich.console",
     "rich.progress",
-    "shellingham",
     "tomlkit",
-    "trio",
     "typer._adapters",
     "typer._click._textwrap",
     "typer._click.decorators",
     "typer.testing",
-    "truststore",
     "uvicorn.lifespan.off",
     "uvicorn.lifespan.on",
-    "uvicorn.logging",
     "uvicorn.loops.auto",
     "uvicorn.loops.uvloop",
     "uvicorn.protocols.http.h11_impl",
     "uvicorn.protocols.http.httptools_impl",
-    "uvloop",
-    "zoneinfo",
 )
-"""What commands import beside mcpkit itself, if it is installed."""
+"""What commands import beside mcpkit itself and what that imports, if it is installed."""
 
 IMITATED: Final = frozenset({"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"})
 """The variables of Python that a child heeds."""

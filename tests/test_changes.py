@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import sys
+import threading
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpkit import MCPKit
 from mcpkit._server.changes import Changes
 from mcpkit.context import ListKind
 
@@ -36,6 +39,49 @@ def test_changes_reach_listeners_and_the_bus_that_they_are_forwarded_to() -> Non
     assert listener.heard == other.heard == ["tools", "a://b"]
     front.list_changed("prompts")
     assert (len(listener.heard), len(other.heard)) == (2, 3)
+
+
+def test_an_app_announces_its_changes() -> None:
+    app, listener = MCPKit("test"), Hearing()
+    app.server.changes.add(listener)
+    app.server.changes.watch(listener, ["a://b"])
+    app.add_tool(lambda: "x", name="tool")
+    app.changed("a://b")
+    app.list_changed("prompts")
+    app.remove_tool("tool")
+    app.server.changes.remove(listener)
+    app.add_tool(lambda: "x", name="tool")
+    assert listener.heard == ["tools", "a://b", "prompts", "tools"]
+
+
+def test_changes_may_be_announced_while_listeners_come_and_go() -> None:
+    changes, failures, over = Changes(), list[BaseException](), threading.Event()
+
+    def come_and_go() -> None:
+        while not over.is_set():
+            held = [Hearing() for _ in range(20)]
+            for each in held:
+                changes.watch(each, ["a://b"])
+
+    def announce() -> None:
+        try:
+            for _ in range(3000):
+                changes.resource_changed("a://b")
+        except BaseException as error:
+            failures.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=each) for each in (come_and_go, announce)]
+    for thread in threads:
+        thread.start()
+    try:
+        threads[1].join(30)
+    finally:
+        over.set()
+        threads[0].join(30)
+        sys.setswitchinterval(interval)
+    assert failures == []
 
 
 def test_a_listener_is_notified_for_as_long_as_it_lives() -> None:

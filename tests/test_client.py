@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpkit import Client, Context, MCPKit
+from mcpkit import Client, MCPKit
 from mcpkit._utils.targets import command_of
 from mcpkit.client.results import Progress
 from mcpkit.errors import (
@@ -25,9 +25,8 @@ from mcpkit.errors import (
     ProtocolError,
     UnsupportedProtocolVersion,
 )
-from mcpkit.testing import TestClient
 from mcpkit.types import Implementation
-from tests.kit import PATIENCE
+from tests.kit import PATIENCE, Recorder
 from tests.messages import LEGACY, MODERN, NEWEST
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +45,7 @@ def result(message, **members):
 def error(message, code, **members):
     send(id=message["id"], error={"code": code, "message": "no", **members})
 
-def welcome(message, version="2025-11-25"):
+def welcome(message, version):
     info = {"name": "fake", "version": "1"}
     result(message, protocolVersion=version, capabilities={}, serverInfo=info)
 
@@ -84,11 +83,12 @@ def fake(tmp_path: Path) -> Fake:
     return write
 
 
-HANDSHAKES = """
-if method == "initialize":
-    welcome(message)
-"""
+def shaking(version: str) -> str:
+    """The beginning of a server that has this version in a handshake."""
+    return f'\nif method == "initialize":\n    welcome(message, "{version}")\n'
 
+
+HANDSHAKES = shaking(NEWEST)
 DISCOVERS = """
 if method == "server/discover":
     discovered(message)
@@ -143,8 +143,7 @@ async def test_the_first_response_decides_about_the_handshake(
 @pytest.mark.parametrize("version", LEGACY)
 async def test_the_server_decides_the_version_of_a_handshake(fake: Fake, version: str) -> None:
     """LIFE-3."""
-    first = HANDSHAKES.replace("(message)", f'(message, "{version}")')
-    body = when("tools/call", "report(message)", first=first)
+    body = when("tools/call", "report(message)", first=shaking(version))
     async with Client(fake(body), revision=NEWEST) as client:
         assert client.revision == version
         assert client.server_info == Implementation("fake", "1")
@@ -155,11 +154,7 @@ async def test_the_server_decides_the_version_of_a_handshake(fake: Fake, version
 @pytest.mark.parametrize(
     ("body", "revision", "error"),
     [
-        (
-            HANDSHAKES.replace("(message)", '(message, "2031-01-01")'),
-            NEWEST,
-            UnsupportedProtocolVersion,
-        ),
+        (shaking("2031-01-01"), NEWEST, UnsupportedProtocolVersion),
         (when("server/discover", "error(message, -32601)", first=""), MODERN, MethodNotFound),
     ],
     ids=["unknown", "insisted"],
@@ -320,10 +315,10 @@ async def test_malformed_notifications_are_logged_once(
         f"    send(method='notifications/{kind}', params=params)",
         "result(message, content=[])",
     )
-    told: list[Any] = []
-    async with Client(fake(body), on_log=lambda *each: told.append(each)) as client:
-        await client.call_tool("any", on_progress=told.append)
-    assert told == [Progress(2, None, None) if kind == "progress" else ("info", 1, None)]
+    notified = Recorder()
+    async with Client(fake(body), on_log=notified) as client:
+        await client.call_tool("any", on_progress=notified)
+    assert notified.calls == [Progress(2, None, None) if kind == "progress" else ("info", 1, None)]
     (record,) = caplog.records
     what = "progress" if kind == "progress" else "log messages"
     assert record.getMessage().startswith(f"the server sends malformed {what}: ")
@@ -358,8 +353,7 @@ async def test_requests_of_the_server_are_limited_in_number_and_bytes(
     """Also those of a batch, and not those that have been answered."""
     monkeypatch.setattr(f"mcpkit.client.connection.{name}", limit)
     body = f"""
-if method == "initialize":
-    welcome(message, "2025-03-26")
+{shaking("2025-03-26")}
 if method == "tools/call":
 {sent}
     result(message, content=[])
@@ -398,7 +392,7 @@ elif method is None:
 
 
 @pytest.mark.parametrize("id", ["x" * 1025, "é" * 1025, 10**2500], ids=["text", "é", "number"])
-async def test_a_long_id_is_none(fake: Fake, id: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_long_id_is_refused(fake: Fake, id: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever is asked so is neither kept nor answered."""
     body = f"""
 {HANDSHAKES}
@@ -417,26 +411,21 @@ if method == "tools/call":
     assert 'The member "id" must be a string of at most 1024 characters' in caplog.text
 
 
-def batching(*statements: str) -> str:
-    first = HANDSHAKES.replace("(message)", '(message, "2025-03-26")')
-    return when("ping", *statements, first=first)
-
-
-async def test_a_batch_of_what_is_no_message_is_complained_of_once(
+async def test_invalid_messages_of_a_batch_are_logged_once(
     fake: Fake, caplog: pytest.LogCaptureFixture
 ) -> None:
     """MSG-9: the rest of it is read."""
-    body = batching(
+    body = when(
+        "ping",
         'log = {"method": "notifications/message", "params": {"level": "info", "data": "beside"}}',
         'answer = {"jsonrpc": "2.0", "id": message["id"], "result": {}}',
         'print(json.dumps([0] * 50 + [{"jsonrpc": "2.0", **log}, answer]), flush=True)',
+        first=shaking("2025-03-26"),
     )
-    told: list[Any] = []
-    async with Client(
-        fake(body), revision="2025-03-26", on_log=lambda level, data, logger: told.append(data)
-    ) as client:
+    logged = Recorder()
+    async with Client(fake(body), revision="2025-03-26", on_log=logged) as client:
         await client.ping()
-    assert told == ["beside"]
+    assert logged.calls == [("info", "beside", None)]
     (record,) = caplog.records
     assert "an invalid message" in record.getMessage()
 
@@ -450,13 +439,12 @@ async def test_a_batch_of_what_is_no_message_is_complained_of_once(
         ("2025-11-25", 1, "An array, but this revision has no batches"),
     ],
 )
-async def test_an_array_that_is_no_batch_is_one_fault(
+async def test_an_invalid_batch_is_logged_once(
     fake: Fake, version: str, count: int, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """MSG-9."""
     body = f"""
-if method == "initialize":
-    welcome(message, "{version}")
+{shaking(version)}
 if method == "ping":
     one = {{"jsonrpc": "2.0", "id": message["id"], "error": {{"code": 1, "message": "no"}}}}
     print(json.dumps([one] + [0] * {count - 1}))
@@ -497,12 +485,7 @@ if method == "ping":
         send(method="notifications/message", params={{"level": "info", "data": 1}})
     result(message)
 """
-
-    def fail(*_: object) -> Any:
-        raise RuntimeError("mine")
-
-    target = fake(body)
-    async with Client(target, revision="2025-11-25", roots=fail, on_log=fail) as client:
+    async with Client(fake(body), revision=NEWEST, roots=fail, on_log=fail) as client:
         await client.ping()
         await anyio.wait_all_tasks_blocked()
     faults = Counter(str(record.msg)[:20] for record in caplog.records)
@@ -513,7 +496,7 @@ if method == "ping":
     }
     last = [each for each in caplog.records if "further ones are not logged" in each.getMessage()]
     assert len(last) == 3
-    assert "RuntimeError: mine" in caplog.text
+    assert "RuntimeError: no model" in caplog.text
 
 
 CALLS: dict[str, Callable[[Client], Any]] = {
@@ -596,22 +579,14 @@ async def test_a_handshake_that_times_out_is_not_cancelled(fake: Fake, tmp_path:
 
 # --- what servers ask -----------------------------------------------------------------------------
 
-ASKS = """
-if method == "initialize":
-    welcome(message)
-elif method == "tools/call":
+ASKS = f"""
+{HANDSHAKES}
+if method == "tools/call":
     asked = message
     send(id="s1", method=message["params"]["name"], params=message["params"]["arguments"])
 elif message.get("id") == "s1":
     report(asked)
 """
-
-
-async def ask(client: Client, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """Let the server ask; the client's answer as it arrived there."""
-    seen = json.loads((await client.call_tool(method, params)).text)
-    answer: dict[str, Any] = next(each for each in seen if each.get("id") == "s1")
-    return answer
 
 
 SAMPLED = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
@@ -626,6 +601,10 @@ def refuse(params: Any) -> Any:
     raise ProtocolError("The user said no", code=-1)
 
 
+def fail(*_: object) -> Any:
+    raise RuntimeError("no model for the key sk-secret")
+
+
 @pytest.mark.parametrize(
     ("method", "options", "answer"),
     [
@@ -638,33 +617,23 @@ def refuse(params: Any) -> Any:
         ("ping", {}, {}),
         ("sampling/createMessage", {}, MethodNotFound.CODE),
         ("sampling/createMessage", {"sampling": refuse}, -1),
+        ("sampling/createMessage", {"sampling": fail}, InternalError.CODE),
+        (
+            "roots/list",
+            {"roots": [ROOT, "https://example.com/a"]},
+            {"roots": [{"uri": ROOT.as_uri()}, {"uri": "https://example.com/a"}]},
+        ),
     ],
 )
 async def test_a_request_of_the_server_is_answered(
     fake: Fake, method: str, options: Any, answer: Any
 ) -> None:
-    """PING-1, and an error for what was not declared or is refused."""
+    """PING-1, and an error for what was not declared, is refused or fails."""
     async with Client(fake(ASKS), revision=NEWEST, **options) as client:
-        found = await ask(client, method, {"message": "Who?"})
+        seen = json.loads((await client.call_tool(method, {"message": "Who?"})).text)
+    found = next(each for each in seen if each.get("id") == "s1")
     assert found.get("result", found.get("error", {}).get("code")) == answer
-
-
-async def test_roots_are_paths_or_uris(fake: Fake, tmp_path: Path) -> None:
-    roots: list[str | os.PathLike[str]] = [tmp_path, "https://example.com/a"]
-    async with Client(fake(ASKS), revision=NEWEST, roots=roots) as client:
-        answer = await ask(client, "roots/list", {})
-    uris = [each["uri"] for each in answer["result"]["roots"]]
-    assert uris == [tmp_path.as_uri(), "https://example.com/a"]
-
-
-async def test_a_handler_that_fails_is_an_error(fake: Fake) -> None:
-    def handler(params: Any) -> Any:
-        raise LookupError("no model for the key sk-secret")
-
-    async with Client(fake(ASKS), revision=NEWEST, sampling=handler) as client:
-        answer = await ask(client, "sampling/createMessage", {})
-    assert answer["error"]["code"] == InternalError.CODE
-    assert "secret" not in str(answer), "which is for this side to read"
+    assert "secret" not in str(found), "which is for this side to read"
 
 
 @pytest.mark.parametrize("revision", [NEWEST, MODERN])
@@ -715,17 +684,22 @@ async def test_input_is_given_and_the_state_comes_back_as_it_was(fake: Fake) -> 
     assert again["id"] != first["id"]
 
 
-async def test_input_that_was_not_declared_fails_the_call(fake: Fake) -> None:
-    async with Client(fake(WANTS_INPUT)) as client:
-        with pytest.raises(MethodNotFound):
-            await client.call_tool("any")
+NEVER_HAS_ENOUGH = when(
+    "tools/call", 'result(message, resultType="input_required", requestState=str(len(seen)))'
+)
 
 
-async def test_a_server_that_never_has_enough_is_given_up(fake: Fake) -> None:
+@pytest.mark.parametrize(
+    ("body", "error", "said"),
+    [(WANTS_INPUT, MethodNotFound, "does not answer"), (NEVER_HAS_ENOUGH, ProtocolError, "3")],
+    ids=["not declared", "too often"],
+)
+async def test_input_that_cannot_be_given_fails_the_call(
+    fake: Fake, body: str, error: type[ProtocolError], said: str
+) -> None:
     """MRTR-17."""
-    wanted = 'result(message, resultType="input_required", requestState=str(len(seen)))'
-    async with Client(fake(when("tools/call", wanted)), max_rounds=3) as client:
-        with pytest.raises(ProtocolError, match="3"):
+    async with Client(fake(body), max_rounds=3) as client:
+        with pytest.raises(error, match=said):
             await client.call_tool("any")
 
 
@@ -896,23 +870,3 @@ async def test_listening_fails_if_the_server_refuses(fake: Fake) -> None:
         with pytest.raises(MethodNotFound):
             async with client.listen(lambda *change: None, tools=True):
                 pytest.fail("nothing was agreed upon")
-
-
-def test_each_round_can_be_seen() -> None:
-    """MRTR-17: what a client is asked, round by round."""
-    app = MCPKit("rounds")
-
-    @app.tool
-    async def two(ctx: Context) -> str:
-        first = await ctx.elicit("First?", key="first")
-        second = await ctx.elicit("Second?", key="second")
-        return f"{first.accepted} {second.accepted}"
-
-    seen: list[tuple[int, list[str]]] = []
-    with TestClient(
-        app,
-        elicitation=lambda params: {"action": "accept"},
-        on_round=lambda number, result: seen.append((number, [*result["inputRequests"]])),
-    ) as client:
-        assert client.call_tool("two").text == "True True"
-    assert seen == [(1, ["first"]), (2, ["second"])]

@@ -88,7 +88,7 @@ async def refused(site: FakeSite, **options: Any) -> str:
 
 
 def resuming(handle: Handle) -> Handle:
-    """No stream of the server's own, but one that is taken up."""
+    """A server without a stream of its own, whose other streams are resumed."""
 
     async def get(incoming: Incoming) -> None:
         is_resumed = incoming.verb != "GET" or "last-event-id" in incoming.headers
@@ -286,7 +286,7 @@ async def test_no_server_is_one_line_that_names_the_url(accepts: bool) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://", "http://host:port/mcp"])
-async def test_a_url_that_is_none(url: str) -> None:
+async def test_a_malformed_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="is not a URL"):
         await Client(url).__aenter__()
 
@@ -385,18 +385,18 @@ async def test_what_stands_before_the_answer_is_passed_on_as_it_comes(modern: Fa
     async def call(incoming: Incoming) -> None:
         await incoming.event(notification("notifications/message", level="info", data="a"))
         await incoming.event(progress(incoming, 1))
-        await within(arrived)  # the answer waits until the client has been told
+        await within(arrived)  # the answer waits for the notifications
         await incoming.event(incoming.answer(**DONE))
 
-    told: list[Any] = []
+    notified = Recorder()
 
     def note(now: Progress) -> None:
-        told.append(now)
+        notified(now)
         arrived.set()
 
-    async with Client(modern.url, on_log=lambda *entry: told.append(entry)) as client:
+    async with Client(modern.url, on_log=notified) as client:
         assert (await client.call_tool("t", on_progress=note)).text == "done"
-    assert told == [("info", "a", None), Progress(1, None, None)]
+    assert notified.calls == [("info", "a", None), Progress(1, None, None)]
 
 
 async def test_a_request_of_the_server_is_not_answered(
@@ -755,7 +755,7 @@ async def test_a_session_that_is_lost_again_is_an_error(lost: FakeSite) -> None:
         assert client.revision == NEWEST
 
 
-async def test_where_there_is_no_session_404_is_no_reason_for_a_handshake(site: FakeSite) -> None:
+async def test_404_without_a_session_leads_to_no_handshake(site: FakeSite) -> None:
     site.legacy(session=None)
     site.on("tools/call")(lambda it: it.reply(404, b"gone", "text/plain"))
     with pytest.raises(ConnectionClosed, match="404 Not Found: gone"):
@@ -815,14 +815,10 @@ async def test_the_stream_of_the_server_is_opened_again(legacy: FakeSite) -> Non
         else:
             await incoming.gone()
 
-    told: list[str] = []
-    async with Client(
-        legacy.url,
-        revision=NEWEST,
-        on_notification=lambda method, params: told.append(method),
-    ):
+    notified = Recorder()
+    async with Client(legacy.url, revision=NEWEST, on_notification=notified):
         again = await legacy.arrival("GET", 2)
-    assert told == ["notifications/x"]
+    assert [method for method, _ in notified.calls] == ["notifications/x"]
     assert again.headers["accept"] == "text/event-stream"
     assert again.headers["last-event-id"] == "e1"
     await until(again.over.is_set)
@@ -845,15 +841,15 @@ async def test_a_timeout_sends_a_notification(legacy: FakeSite) -> None:
     async with Client(legacy.url, revision=NEWEST) as client:
         with pytest.raises(TimeoutError):
             await client.call_tool("t", timeout=0.5)
-        told = await legacy.arrival("notifications/cancelled")
-    assert told.params["requestId"] == legacy.of("tools/call")[0].message["id"]
+        sent = await legacy.arrival("notifications/cancelled")
+    assert sent.params["requestId"] == legacy.of("tools/call")[0].message["id"]
 
 
 # --- streams that break off (handshake revisions) -------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["end", "break"])
-async def test_a_stream_is_taken_up_where_it_broke_off(
+async def test_a_stream_is_resumed_where_it_broke_off(
     legacy: FakeSite, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """HTTPL-5, HTTPL-6, HTTPL-13: an event with only an id is not a message."""
@@ -874,11 +870,10 @@ async def test_a_stream_is_taken_up_where_it_broke_off(
         await incoming.event(progress(question, 2), id="e2")
         await incoming.event(question.answer(**DONE), id="e3")
 
-    told: list[Any] = []
+    notified = Recorder()
     async with Client(legacy.url, revision=NEWEST) as client:
-        result = await client.call_tool("t", on_progress=lambda now: told.append(now.progress))
-    assert result.text == "done"
-    assert told == [1, 2]
+        assert (await client.call_tool("t", on_progress=notified)).text == "done"
+    assert [each.progress for each in notified.calls] == [1, 2]
     assert "unreadable" not in caplog.text
     assert legacy.of("GET")[-1].headers["last-event-id"] == "e1"
     assert legacy.of("GET")[-1].headers["mcp-session-id"] == "s1"
@@ -946,7 +941,7 @@ async def test_a_stream_that_cannot_be_resumed_is_an_error(
 
 
 @pytest.mark.parametrize("where", ["the server's own stream", "the stream of a call"])
-async def test_a_stream_that_brings_nothing_but_ids_is_taken_up_less_and_less_often(
+async def test_a_stream_that_brings_only_ids_is_resumed_less_and_less_often(
     legacy: FakeSite, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """HTTPL-7 says how long a client waits at least."""
@@ -1057,12 +1052,11 @@ class Old:
 async def test_a_server_of_two_endpoints_is_found(host: FakeHost, revision: str | None) -> None:
     """ERA-12: after 405 to all that was tried before."""
     old = Old(host)
-    told: list[Any] = []
+    notified = Recorder()
     async with Client(old.site.url, revision=revision) as client:
         assert client.revision == "2024-11-05"
-        result = await client.call_tool("t", on_progress=lambda now: told.append(now.progress))
-        assert result.text == "done"
-    assert told == [1]
+        assert (await client.call_tool("t", on_progress=notified)).text == "done"
+    assert notified.calls == [Progress(1, None, None)]
     await until(old.site.of("GET")[0].over.is_set)
     assert len(old.site.of("GET")) == 1
 
@@ -1085,7 +1079,7 @@ async def test_messages_are_not_sent_to_another_origin(host: FakeHost, endpoint:
 
 
 @pytest.mark.parametrize("status", [404, 405, 200])
-async def test_where_there_is_nothing_at_all_the_first_refusal_counts(
+async def test_the_first_refusal_is_reported_if_no_transport_is_served(
     site: FakeSite, status: int
 ) -> None:
     site.on("initialize", "server/discover")(refusal(404, "nothing here", "text/plain"))

@@ -35,7 +35,7 @@ from tests.authoring import LATEST, context_with, handler, run, schema_for, wait
 
 
 def greet(name: str = "you") -> str:
-    """Greet somebody."""
+    """Greet a guest."""
     return f"Hello, {name}!"
 
 
@@ -76,8 +76,10 @@ MAKERS: list[Callable[..., Any]] = [
 class TestCommonOptions:
     def test_have_defaults(self, make: Callable[..., Any]) -> None:
         made = make(greet)
-        assert (made.name, made.description, made.title) == ("greet", "Greet somebody.", None)
+        assert (made.name, made.description, made.title) == ("greet", "Greet a guest.", None)
         assert (made.plan.inline, make(greet, inline=True).plan.inline) == (False, True)
+        assert make(greet, prefix="en").name == "en_greet"
+        assert make(greet, prefix="en", name="hello").name == "en_hello"
 
     @pytest.mark.parametrize(
         ("option", "value"),
@@ -92,10 +94,6 @@ class TestCommonOptions:
     )
     def test_may_be_given(self, make: Callable[..., Any], option: str, value: Any) -> None:
         assert getattr(make(greet, **{option: value}), option) == value
-
-    def test_a_prefix_goes_before_the_name(self, make: Callable[..., Any]) -> None:
-        assert make(greet, prefix="en").name == "en_greet"
-        assert make(greet, prefix="en", name="hello").name == "en_hello"
 
     def test_a_lambda_needs_a_name(self, make: Callable[..., Any]) -> None:
         with pytest.raises(RegistrationError, match=r"a lambda has no name; pass name=\.\.\."):
@@ -259,7 +257,7 @@ class TestHeaders:
         with pytest.raises(RegistrationError, match=rf"\w+\(\): .* at x.*{fix}"):
             make_tool(handler(annotation))
 
-    def test_two_with_one_name_are_refused_and_so_are_those_in_a_schema_that_is_given(self) -> None:
+    def test_a_name_that_is_taken_and_a_wrong_one_in_a_given_schema_are_refused(self) -> None:
         """HDR-1, HDR-3."""
 
         def fn(a: Annotated[int, Header("Id")], b: Annotated[int, Header("ID")]) -> None: ...
@@ -277,15 +275,12 @@ class TestHeaders:
 
 
 class TestResource:
-    def test_a_list_in_a_uri_is_one_text_if_text_is_wanted(self) -> None:
+    def test_variables_make_it_a_template_and_a_list_is_one_text_if_that_is_wanted(self) -> None:
+        assert isinstance(make_resource("a://b", still), Resource)
         for wanted in (str, str | None):
             made = make_resource("a://{x*}", handler(wanted))
             assert isinstance(made, ResourceTemplate)
             assert made.template.match("a://x/y") == {"x": "x/y"}
-
-    def test_variables_make_it_a_template(self) -> None:
-        assert isinstance(make_resource("a://b", still), Resource)
-        assert isinstance(make_resource("a://{name}", greet), ResourceTemplate)
 
     def test_its_uri(self) -> None:
         def fn(city: str, day: str) -> str:
@@ -340,7 +335,7 @@ class TestResource:
         assert given.to_wire(LATEST)["size"] == 3
 
 
-def named(name: str) -> str:
+def given(name: str) -> str:
     return name
 
 
@@ -360,8 +355,8 @@ class TestVariables:
     @pytest.mark.parametrize(
         ("uri", "fn"),
         [
-            ("a://{name}", named),
-            ("a://{+name}", named),
+            ("a://{name}", given),
+            ("a://{+name}", given),
             ("a://b{/name}", optional),
             ("a://b{?name}", optional),
             ("a://{sort}", aliased),
@@ -376,14 +371,14 @@ class TestVariables:
     @pytest.mark.parametrize(
         ("uri", "fn", "message"),
         [
-            ("a://b", named, "so nothing fills name; write them into the URI as {name}"),
-            ("a://{nome}", named, "has a variable {nome}, but no parameter takes it"),
+            ("a://b", given, "so nothing fills name; write them into the URI as {name}"),
+            ("a://{nome}", given, "has a variable {nome}, but no parameter takes it"),
             ("a://{x}", still, "has a variable {x}, but no parameter takes it"),
-            ("a://b{?name}", named, "{name} may be missing from a URI; give the parameter a"),
+            ("a://b{?name}", given, "{name} may be missing from a URI; give the parameter a"),
             ("a://b{?name}", required_field, "give the parameter a default"),
-            ("a://{name", named, "never closed"),
+            ("a://{name", given, "never closed"),
             ("b", still, "'b' has no scheme; write \"resource://b\""),
-            ("b/{name}", named, "has no scheme"),
+            ("b/{name}", given, "has no scheme"),
             ("/b", still, "has no scheme"),
             ("1a:b", still, "has no scheme"),
         ],
@@ -461,7 +456,7 @@ def suggestions(
     others: dict[str, str] | None = None,
     context: Context[Any] | None = None,
 ) -> list[str] | None:
-    """What is suggested for ``city``; None if nobody is asked."""
+    """What is suggested for ``city``; None if it has no completions."""
 
     def fn(city: Any, country: str = "") -> None: ...
 
@@ -594,13 +589,11 @@ class TestComplete:
     def test_a_list_is_searched_from_the_start_first(self, typed: str, found: list[str]) -> None:
         assert suggestions(Annotated[str, Complete(CITIES)], typed) == found
 
-    def test_a_generator_may_be_asked_again(self) -> None:
-        annotation = Annotated[str, Complete(each for each in CITIES)]
-        completer = make_prompt(handler(annotation)).completers["x"]
+    def test_a_generator_may_be_asked_again_and_a_type_with_choices_needs_none(self) -> None:
+        generated = Annotated[str, Complete(each for each in CITIES)]
+        completer = make_prompt(handler(generated)).completers["x"]
         for _ in range(2):
             assert list(wait(lambda: completer("", None, context_with()))) == CITIES
-
-    def test_a_type_with_choices_needs_none(self) -> None:
         for annotation in (Color, Color | None, Literal["red", "blue"]):
             assert suggestions(annotation, "b") == ["blue"]
         assert suggestions(str) is None
@@ -643,18 +636,14 @@ class TestComplete:
         assert list(made.completers) == ["x"]
 
 
-def module_of(**functions: Any) -> ModuleType:
-    module = ModuleType("some")
-    vars(module).update(functions)
-    return module
-
-
 def test_marks_are_found_once_and_in_order() -> None:
     first, second = returning(str), returning(str)
     mark(first, "tool", name="b")
     mark(first, "resource", "a://b")
     mark(second, "tool", name="a")
-    found = marked_in(module_of(first=first, second=second, again=first))
+    module = ModuleType("some")
+    vars(module).update(first=first, second=second, again=first)
+    found = marked_in(module)
     assert [(kind, uri, options) for _, kind, uri, options in found] == [
         ("tool", None, {"name": "b"}),
         ("resource", "a://b", {}),

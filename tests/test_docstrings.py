@@ -107,7 +107,7 @@ class TestDescriptions:
             "```\nArgs:\n    x: in code\n```",
         ],
     )
-    def test_keep_what_nobody_knows_as_it_was_written(self, section: str) -> None:
+    def test_keep_unknown_sections_as_they_were_written(self, section: str) -> None:
         text = f"Book.\n\nArgs:\n    x: An x.\n\n{section}\n\nReturns:\n    It."
         assert described(text, "x") == f"Book.\n\n{section}\n\nReturns: It."
 

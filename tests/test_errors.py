@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mcpkit import errors
@@ -18,19 +20,15 @@ from mcpkit.errors import (
 )
 
 
-def test_everything_has_one_root() -> None:
-    classes = [
+def test_everything_has_one_root_and_only_what_a_client_may_read_is_public() -> None:
+    found = [
         each for each in vars(errors).values() if getattr(each, "__module__", "") == "mcpkit.errors"
     ]
-    assert all(issubclass(each, MCPKitError) for each in classes)
-
-
-def test_only_what_a_client_may_read_is_public() -> None:
-    for public in (errors.ToolError, errors.PromptError, ResourceError, InvalidArguments):
-        assert issubclass(public, PublicError)
+    assert all(issubclass(each, MCPKitError) for each in found)
+    public = (errors.ToolError, errors.PromptError, ResourceError, InvalidArguments)
+    assert all(issubclass(each, PublicError) for each in (*public, ResourceNotFound))
     for private in (ProtocolError, RegistrationError, errors.ConnectionClosed):
         assert not issubclass(private, PublicError)
-    assert issubclass(ResourceNotFound, PublicError)
     assert issubclass(RegistrationError, TypeError)
 
 
@@ -59,6 +57,10 @@ def test_a_code_and_data_may_be_given() -> None:
     received = ProtocolError.from_wire({"code": 17, "message": "odd", "data": [1]})
     assert (type(received), received.code, received.message) == (ProtocolError, 17, "odd")
     assert received.data == [1]
+    malformed: list[Any] = [{}, [], "-32602", 1.5, None]
+    for code in malformed:
+        assert ProtocolError.from_wire({"code": code, "message": "odd"}).code == -32603
+    assert ProtocolError.from_wire({}).code == -32603
 
 
 def test_a_code_finds_no_class_that_users_have_derived() -> None:
@@ -69,12 +71,6 @@ def test_a_code_finds_no_class_that_users_have_derived() -> None:
     received = ProtocolError.from_wire({"code": -32603, "message": "no"})
     assert (type(received), str(received)) == (errors.InternalError, "no")
     assert Mine.CODE == errors.InternalError.CODE
-
-
-@pytest.mark.parametrize("code", [{}, [], "-32602", 1.5, None])
-def test_a_code_that_is_none_is_that_of_an_internal_error(code: object) -> None:
-    assert ProtocolError.from_wire({"code": code, "message": "odd"}).code == -32603
-    assert ProtocolError.from_wire({}).code == -32603
 
 
 def test_missing_capabilities_and_unsupported_versions_are_named() -> None:

@@ -300,7 +300,7 @@ class TestTraversal:
             thread.join(20)
         assert found <= {b"b", b""}
 
-    def test_a_pipe_is_no_file(self, root: Path) -> None:
+    def test_a_pipe_is_not_a_file(self, root: Path) -> None:
         os.mkfifo(root / "pipe.txt")
         (root / "link.txt").symlink_to(root / "pipe.txt")
         assert listed(Directory(root, pattern="*.txt")) == ["files://docs/a.txt"]
@@ -308,7 +308,7 @@ class TestTraversal:
             with pytest.raises(ResourceNotFound):
                 Directory(root).read(name)
 
-    def test_a_file_that_cannot_be_read_is_no_missing_one(
+    def test_a_file_that_cannot_be_read_is_not_reported_as_missing(
         self, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def refuse(*_: Any, **__: Any) -> int:
@@ -361,7 +361,7 @@ class TestTraversal:
         assert listed(Directory(root, pattern="deep/*/b.*")) == ["files://docs/deep/er/b.json"]
         assert scanned == ["", "deep", "deep/er"]
 
-    def test_a_name_that_is_no_text_is_left_out(self, root: Path) -> None:
+    def test_a_name_that_is_not_utf8_is_left_out(self, root: Path) -> None:
         before = listed(Directory(root))
         name = os.fsencode(root) + b"/\xff.txt"
         try:
@@ -440,12 +440,12 @@ class TestTraversal:
     async def test_is_listed_off_the_event_loop(
         self, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A slow disk holds up nobody else."""
+        """A slow disk holds up no other request."""
         answered = threading.Event()
         list_files = Directory.files
 
         def slowly(self: Directory, *arguments: Any) -> Any:
-            assert answered.wait(20), "nobody else was served meanwhile"
+            assert answered.wait(20), "no other request was served meanwhile"
             return list_files(self, *arguments)
 
         monkeypatch.setattr(Directory, "files", slowly)
@@ -457,7 +457,7 @@ class TestTraversal:
             answered.set()
 
 
-def test_one_file_is_described_and_read_anew_each_time(root: Path) -> None:
+def test_one_file_is_described_and_read_each_time(root: Path) -> None:
     resource = file_resource(root / "a.txt", None, mime_type=None)
     assert (resource.uri, resource.name) == ("files://a.txt", "a.txt")
     assert (resource.mime_type, resource.size) == ("text/plain", 1)

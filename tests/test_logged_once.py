@@ -26,9 +26,9 @@ def make() -> MCPKit[None]:
     @app.tool
     async def twice(ctx: Context) -> str:
         ctx.info("before")
-        first = await ctx.elicit("First?", str)
+        first = await ctx.elicit("First?", str, key="first")
         ctx.info("between")
-        second = await ctx.elicit(f"Second, after {first.data}?", str)
+        second = await ctx.elicit(f"Second, after {first.data}?", str, key="second")
         ctx.info("after")
         return f"{first.data} {second.data}"
 
@@ -54,10 +54,13 @@ def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"action": "accept", "content": {"value": params["message"][0]}}
 
 
-def client_of(app: MCPKit[None], revision: str, logs: list[Any]) -> AsyncTestClient:
+def client_of(revision: str, logs: list[Any]) -> AsyncTestClient:
     """A client that answers, and records what is logged."""
     return AsyncTestClient(
-        app, revision=revision, elicitation=answer, on_log=lambda level, data, _: logs.append(data)
+        make(),
+        revision=revision,
+        elicitation=answer,
+        on_log=lambda level, data, _: logs.append(data),
     )
 
 
@@ -73,30 +76,21 @@ def client_of(app: MCPKit[None], revision: str, logs: list[Any]) -> AsyncTestCli
 async def test_each_message_arrives_once(revision: str, tool: str, logged: list[str]) -> None:
     """MRTR-2: on 2026-07-28 the handler runs again from its start with each answer."""
     logs: list[Any] = []
-    async with client_of(make(), revision, logs) as client:
+    async with client_of(revision, logs) as client:
         await client.call_tool(tool, log_level="info")
     assert logs == logged
 
 
-async def test_an_answer_that_nobody_asks_for_silences_nothing() -> None:
+async def test_an_answer_to_no_question_silences_nothing() -> None:
     """MRTR-10: it is passed over, in the log as well."""
-    app: MCPKit[None] = MCPKit("a")
-
-    @app.tool
-    async def ask(ctx: Context) -> str:
-        first = await ctx.elicit("First?", str, key="first")
-        second = await ctx.elicit("Second?", str, key="second")
-        ctx.info("after")
-        return f"{first.data} {second.data}"
-
     logs: list[Any] = []
-    async with client_of(app, REVISIONS[-1], logs) as client:
+    async with client_of(REVISIONS[-1], logs) as client:
         given = {"action": "accept", "content": {"value": "x"}}
-        call = {"name": "ask", "arguments": {}}
+        call = {"name": "twice", "arguments": {}}
         meta = {"io.modelcontextprotocol/logLevel": "info"}
         early = {**call, "inputResponses": {"first": given, "zzz": given}}
         asked = await client.request("tools/call", early, meta=meta)
         assert list(asked["inputRequests"]) == ["second"]
         late = {"inputResponses": {"second": given}, "requestState": asked["requestState"]}
         await client.request("tools/call", {**call, **late}, meta=meta)
-    assert logs == ["after"]
+    assert logs == ["before", "between", "after"]

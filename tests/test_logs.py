@@ -81,7 +81,7 @@ def test_frames_of_mcpkit_are_one_line_except_the_one_that_raised() -> None:
     assert "first" not in folded
 
 
-def test_nobody_has_another_logger() -> None:
+def test_all_loggers_come_from_one_module() -> None:
     package = Path(logs.__file__).parents[1]
     wanted = re.compile(r"\bgetLogger\(|\bbasicConfig\(")
     found = {each.name for each in package.rglob("*.py") if wanted.search(each.read_text("utf-8"))}

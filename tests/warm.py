@@ -45,7 +45,7 @@ class _Starter:
     """The process that forks.
 
     Attributes:
-        python: A program that stands for this Python and has the starter run what it is told to.
+        python: A program that stands for this Python and has the starter run its arguments.
         within: The same, and what it runs takes it for the Python that it runs with.
     """
 
@@ -82,7 +82,7 @@ class _Starter:
         return shlex.join([sys.executable, "-I", "-S", file, self._address, executable])
 
     def ask(self, request: dict[str, Any], streams: Sequence[int]) -> socket.socket:
-        """Ask for a process; where its id and its exit code are told."""
+        """Ask for a process; return the socket that reports its id and its exit code."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             connection.settimeout(_PATIENCE)
@@ -119,7 +119,7 @@ def _started() -> _Starter | None:
 def python(*, within: bool = False) -> str:
     """A program that stands for this Python, for what starts processes by itself.
 
-    What it is told to run is forked, as by `Popen`. That is a process beside its own, which gets
+    Its arguments are run in a fork, as by `Popen`. That is a process beside its own, which gets
     its signals and ends with it; but the process id is another.
 
     Args:
