@@ -17,12 +17,11 @@ from mcpkit import Client
 from mcpkit.client.auth import Credentials, FileTokenStore, OAuth
 
 SERVER = "https://notes.example.com/mcp"
-SIZES = (10, 100_000)
 
 
 def credentials(number: int) -> Credentials:
     """Some whose parts fit together: all have one number, and one of two sizes."""
-    token = f"{number}-" + "x" * SIZES[number % 2]
+    token = f"{number}-" + "x" * (10, 100_000)[number % 2]
     return Credentials(
         f"https://{number}.example.com",
         client_id=str(number),
@@ -38,20 +37,20 @@ async def write(folder: str) -> None:
     for number in count():
         await store.set(SERVER, credentials(number))
         if number == 1:
-            print("begun", flush=True)
+            print("ready", flush=True)
 
 
 async def hold(folder: str, url: str) -> None:
-    """Have the lock, for ever."""
+    """Have the lock forever."""
     async with FileTokenStore(folder).lock(url):
-        print("begun", flush=True)
+        print("ready", flush=True)
         await anyio.sleep_forever()
 
 
 async def renew(folder: str, url: str, calls: str) -> None:
-    """Call a tool as often as wanted, when told to begin; print what it says."""
+    """After a line of input, call a tool several times; print what it says."""
     auth = OAuth(store=FileTokenStore(folder), interactive=False)
-    print("begun", flush=True)
+    print("ready", flush=True)
     await anyio.to_thread.run_sync(sys.stdin.readline)
     for _ in range(int(calls)):
         async with Client(url, auth=auth, revision="2026-07-28") as client:

@@ -160,7 +160,7 @@ async def test_no_token_travels_in_the_open(url: str) -> None:
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
         for auth in (OAuth(store=MemoryTokenStore()), ClientCredentials("id", "secret"), "a-token"):
             with pytest.raises(ValueError, match="use https"):
-                await call(url, auth, http_client=http)  # type: ignore[arg-type]
+                await call(url, auth, http_client=http)
 
 
 @pytest.mark.parametrize("works", [True, False])

@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 
 from mcpkit import Client
 from mcpkit._utils.fetch import s256
-from mcpkit.client.auth import Credentials, HttpAuth, OAuth, TokenStore
+from mcpkit.client.auth import Credentials, OAuth, TokenStore
 from tests.auth.browser import Browser, Page
 from tests.kit import PATIENCE
 from tests.uvicorns import listen, running
@@ -398,7 +398,7 @@ async def log_in(world: World, user: User, store: TokenStore, **changed: Any) ->
     return found
 
 
-async def call(url: str, auth: HttpAuth, tool: str = "read", **options: Any) -> str:
+async def call(url: str, auth: Any, tool: str = "read", **options: Any) -> str:
     """Connect, call a tool, and leave; the text of the answer."""
     with anyio.fail_after(PATIENCE):
         async with Client(url, auth=auth, revision="2026-07-28", **options) as client:
