@@ -61,10 +61,10 @@ class Clock:
 
 
 class NameLogin(Login):
-    """A login with a name alone, which is not "nobody"."""
+    """A login with a name alone, any but "mallory"."""
 
     now: ClassVar[dict[str, User | None]] = {}
-    """Users who have changed, or are gone."""
+    """Users who have changed or were removed."""
 
     def page(self, visit: LoginAttempt, problem: str = "") -> LoginPage:
         return LoginPage(
@@ -81,8 +81,8 @@ class NameLogin(Login):
     async def answer(self, visit: LoginAttempt) -> LoginPage | User:
         assert visit.memory == {"began": True}
         name = visit.fields.get("name", "")
-        if name == "nobody":
-            raise LoginRefused("Nobody may come in")
+        if name == "mallory":
+            raise LoginRefused("This user may not log in")
         if not visit.posted or not name:
             return self.page(visit, "Write a name")
         scopes = frozenset({"notes:read"}) if name == "reader" else None
@@ -116,8 +116,6 @@ class Site:
     @property
     def url(self) -> str:
         return f"{self.origin}{self.endpoint}"
-
-    # --- requests of programs ---------------------------------------------------------------------
 
     def send(
         self,
@@ -156,8 +154,6 @@ class Site:
         assert page.status == 200, page.text
         return str(page.json["result"]["content"][0]["text"])
 
-    # --- walks ------------------------------------------------------------------------------------
-
     def parameters(self, **changed: str | None) -> tuple[dict[str, str], str]:
         verifier = secrets.token_urlsafe(40)
         given = {
@@ -182,7 +178,9 @@ class Site:
         back = (browser or self.browser).walk(url, given["redirect_uri"])
         return Asked(fields_of(back), verifier, given["client_id"], given["redirect_uri"])
 
-    def redeem(self, asked: Asked, **changed: str | None) -> Page:
+    def redeem(
+        self, asked: Asked, headers: Mapping[str, str] | None = None, **changed: str | None
+    ) -> Page:
         given = {
             "grant_type": "authorization_code",
             "code": asked.answer["code"],
@@ -192,7 +190,8 @@ class Site:
             "resource": self.url,
             **changed,
         }
-        return self.form("/token", None, **{name: value for name, value in given.items() if value})
+        fields = {name: value for name, value in given.items() if value}
+        return self.form("/token", headers, **fields)
 
     def tokens(self, browser: Browser | None = None, **changed: str | None) -> dict[str, Any]:
         page = self.redeem(self.log_in(browser, **changed))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import AsyncMock
+
 import pytest
 
 from mcpkit.auth import MemoryAuthStore
@@ -9,7 +11,7 @@ from tests.auth.browser import Browser
 from tests.auth.server.conftest import BACK, MACHINE_SECRET, Site, basic, serving
 
 
-def test_the_way_leads_from_a_challenge(site: Site) -> None:
+def test_a_challenge_leads_to_a_token(site: Site) -> None:
     """AUTH-1, AUTH-2, AUTH-3, AUTH-4, AUTH-8: metadata of the resource, and of its issuer."""
     page = site.call("none")
     assert page.status == 401
@@ -28,18 +30,15 @@ def test_the_way_leads_from_a_challenge(site: Site) -> None:
     asked = site.log_in()
     assert (asked.answer["state"], asked.answer["iss"]) == ("of-the-client", site.origin)
     tokens = site.redeem(asked).json
-    assert {name: tokens[name] for name in ("token_type", "expires_in", "scope")} == {
-        "token_type": "Bearer",
-        "expires_in": 3600,
-        "scope": "notes:read",
-    }
+    found = [tokens[name] for name in ("token_type", "expires_in", "scope")]
+    assert found == ["Bearer", 3600, "notes:read"]
     assert site.said(tokens["access_token"]) == "ada False [notes:read]"
 
 
 @pytest.mark.parametrize(
     "path", ["/.well-known/oauth-authorization-server", "/token", "/register", "/revoke"]
 )
-def test_pages_of_any_origin_may_use_what_looks_at_no_cookie(site: Site, path: str) -> None:
+def test_pages_of_any_origin_may_use_what_ignores_cookies(site: Site, path: str) -> None:
     """AUTH-14."""
     headers = {"Origin": "https://inspector.example", "Access-Control-Request-Method": "POST"}
     page = site.send(path, method="OPTIONS", headers=headers)
@@ -66,10 +65,10 @@ def test_a_refresh_token_is_used_once(site: Site) -> None:
     site.clock.now += 1
     assert site.call(first["access_token"]).status == 401
     second = site.refresh(first["refresh_token"]).json
-    assert second["refresh_token"] != first["refresh_token"]
-    assert site.said(second["access_token"]) == "ada False [notes:read]"
     third = site.refresh(second["refresh_token"]).json
-    assert site.said(third["access_token"]) == "ada False [notes:read]"
+    assert len({each["refresh_token"] for each in (first, second, third)}) == 3
+    for each in (second, third):
+        assert site.said(each["access_token"]) == "ada False [notes:read]"
 
 
 def test_scopes_are_narrowed_and_never_widened(site: Site) -> None:
@@ -94,18 +93,12 @@ def test_clients_may_have_a_secret(site: Site, method: str) -> None:
     client = site.register(token_endpoint_auth_method=method)
     id, secret = client["client_id"], client["client_secret"]
     asked = site.log_in(client_id=id)
-    fields = {
-        "grant_type": "authorization_code",
-        "code": asked.answer["code"],
-        "redirect_uri": BACK,
-        "code_verifier": asked.verifier,
-    }
-    assert site.form("/token", basic(id, "wrong"), **fields).status == 401
-    assert site.form("/token", None, **fields, client_id=id).status == 401
+    assert site.redeem(asked, basic(id, "wrong")).status == 401
+    assert site.redeem(asked).status == 401
     if method == "client_secret_basic":
-        page = site.form("/token", basic(id, secret), **fields)
+        page = site.redeem(asked, basic(id, secret))
     else:
-        page = site.form("/token", None, **fields, client_id=id, client_secret=secret)
+        page = site.redeem(asked, client_secret=secret)
     assert page.status == 200
 
 
@@ -138,7 +131,10 @@ def test_a_token_that_is_revoked_ends_all_that_it_stands_for(site: Site, kind: s
 
 @pytest.mark.parametrize(
     ("name", "button", "said"),
-    [("ada", "deny", "The user has not allowed it"), ("nobody", "allow", "Nobody may come in")],
+    [
+        ("ada", "deny", "The user has not allowed it"),
+        ("mallory", "allow", "This user may not log in"),
+    ],
 )
 def test_a_refused_login_is_sent_back(site: Site, name: str, button: str, said: str) -> None:
     answer = site.log_in(Browser({"name": name}, button)).answer
@@ -187,12 +183,8 @@ def test_the_page_of_consent_says_who_wants_what(site: Site) -> None:
 
 
 def test_the_store_is_closed_when_the_server_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    closed: list[MemoryAuthStore] = []
-
-    async def aclose(store: MemoryAuthStore) -> None:
-        closed.append(store)
-
+    aclose = AsyncMock()
     monkeypatch.setattr(MemoryAuthStore, "aclose", aclose)
     with serving():
-        assert closed == []
-    assert len(closed) == 1
+        aclose.assert_not_awaited()
+    aclose.assert_awaited_once()
