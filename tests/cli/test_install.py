@@ -200,52 +200,37 @@ def test_the_default_file_is_the_hosts_own(person: Person, name: str) -> None:
 # --- entries --------------------------------------------------------------------------------------
 
 
-class TestEntries:
-    """As printed by ``--client json``."""
+def test_entries_of_files_and_modules(person: Person) -> None:
+    assert person.printed("./weather.py:app") == {
+        "name": "My-Weather",
+        "command": this_python(),
+        "args": [*RUN, str(person.project / "weather.py:app")],
+        **unless_installed(),
+    }
+    entry = person.printed("weather:app", "--env", "KEY=a=b")
+    assert entry["args"] == [*RUN, "weather:app"]
+    assert entry["env"]["KEY"] == "a=b"
+    assert str(person.project) in entry["env"]["PYTHONPATH"].split(os.pathsep)
+    entry = person.printed("json", "--name", "x_2")  # an installed module
+    assert entry["name"] == "x_2"
+    assert str(person.project) not in entry.get("env", {}).get("PYTHONPATH", "")
+    (person.project / "needy.py").write_text("import os\nos.environ['NEED']\n" + SERVER)
+    assert person.printed("needy.py", "--env", "NEED=1")["name"] == "My-Weather"
+    (person.project / "wrong.py").write_text("1 / 0")
+    assert person.printed("wrong.py", "--force")["name"] == "wrong"
 
-    def test_a_file_with_its_absolute_path(self, person: Person) -> None:
-        assert person.printed("./weather.py:app") == {
-            "name": "My-Weather",
-            "command": this_python(),
-            "args": [*RUN, str(person.project / "weather.py:app")],
-            **unless_installed(),
-        }
 
-    def test_a_module_of_this_folder(self, person: Person) -> None:
-        entry = person.printed("weather:app", "--env", "KEY=a=b")
-        assert entry["args"] == [*RUN, "weather:app"]
-        assert entry["env"]["KEY"] == "a=b"
-        assert str(person.project) in entry["env"]["PYTHONPATH"].split(os.pathsep)
-
-    def test_an_installed_module_with_a_name(self, person: Person) -> None:
-        entry = person.printed("json", "--name", "x_2")
-        assert entry["name"] == "x_2"
-        assert str(person.project) not in entry.get("env", {}).get("PYTHONPATH", "")
-
-    def test_a_command_with_absolute_paths(self, person: Person) -> None:
-        script = program(person.programs / "my-server")
-        for name in ("data.txt", "serve"):
-            (person.project / name).write_text("")
-        assert person.printed("my-server serve data.txt --fast") == {
-            "name": "my-server",
-            "command": str(script),
-            "args": ["serve", str(person.project / "data.txt"), "--fast"],
-        }
-
-    def test_a_url(self, person: Person) -> None:
-        entry = person.printed("http://localhost:8000/mcp", "--header", "X-A: b")
-        assert (entry["name"], entry["headers"]) == ("localhost-8000", {"X-A": "b"})
-
-    def test_with_uv_a_file_is_not_imported_here_and_named_after_itself(
-        self, person: Person
-    ) -> None:
-        (person.project / "slow.py").write_text("1 / 0")
-        program(person.programs / "uv")
-        assert person.printed("slow.py", "--uv")["name"] == "slow"
-
-    def test_environment_variables_are_set_for_the_import(self, person: Person) -> None:
-        (person.project / "needy.py").write_text("import os\nos.environ['NEED']\n" + SERVER)
-        assert person.printed("needy.py", "--env", "NEED=1")["name"] == "My-Weather"
+def test_entries_of_commands_and_urls(person: Person) -> None:
+    script = program(person.programs / "my-server")
+    for name in ("data.txt", "serve"):
+        (person.project / name).write_text("")
+    assert person.printed("my-server serve data.txt --fast") == {
+        "name": "my-server",
+        "command": str(script),
+        "args": ["serve", str(person.project / "data.txt"), "--fast"],
+    }
+    entry = person.printed("http://localhost:8000/mcp", "--header", "X-A: b")
+    assert (entry["name"], entry["headers"]) == ("localhost-8000", {"X-A": "b"})
 
 
 def unless_installed() -> dict[str, Any]:
@@ -269,36 +254,37 @@ def program(path: Path, script: str = "exit 0") -> Path:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the program is a shell script")
-class TestUv:
-    """https://docs.astral.sh/uv/reference/cli/#uv-run"""
-
-    @pytest.mark.parametrize(
-        ("target", "before", "arguments"),
-        [
-            ("weather.py", "", "run --no-project --with mcpkit mcpkit run FILE"),
-            (
-                "weather.py:app",
-                "# /// script\n# dependencies = []\n# ///\n",
-                "run --no-project --with-requirements FILE --with mcpkit mcpkit run FILE:app",
-            ),
-            ("weather", "", "run --directory FOLDER --with mcpkit mcpkit run weather"),
-        ],
-    )
-    def test_a_file_a_script_and_a_module(
-        self, person: Person, target: str, before: str, arguments: str
-    ) -> None:
-        uv, file = program(person.programs / "uv"), person.project / "weather.py"
-        file.write_text(before + SERVER)
-        entry = person.printed(target, "--uv")
-        assert entry["command"] == str(uv)
-        expected = arguments.replace("FILE", str(file)).replace("FOLDER", str(person.project))
-        assert entry["args"] == expected.split()
-
-    def test_a_file_in_a_project(self, person: Person) -> None:
-        program(person.programs / "uv")
-        (person.project / "pyproject.toml").write_text("")
-        args = person.printed("weather.py", "--uv")["args"]
-        assert args[:5] == ["run", "--project", str(person.project), "--with", "mcpkit"]
+@pytest.mark.parametrize(
+    ("target", "files", "arguments"),
+    [
+        # https://docs.astral.sh/uv/reference/cli/#uv-run
+        ("weather.py", {}, "run --no-project --with mcpkit mcpkit run FILE"),
+        (
+            "weather.py:app",
+            {"weather.py": "# /// script\n# dependencies = []\n# ///\n" + SERVER},
+            "run --no-project --with-requirements FILE --with mcpkit mcpkit run FILE:app",
+        ),
+        ("weather", {}, "run --directory FOLDER --with mcpkit mcpkit run weather"),
+        (
+            "weather.py",
+            {"pyproject.toml": ""},
+            "run --project FOLDER --with mcpkit mcpkit run FILE",
+        ),
+        # It is not imported here, but named after itself.
+        ("weather.py", {"weather.py": "1 / 0"}, "run --no-project --with mcpkit mcpkit run FILE"),
+    ],
+)
+def test_entries_with_uv(
+    person: Person, target: str, files: dict[str, str], arguments: str
+) -> None:
+    uv = program(person.programs / "uv")
+    for name, text in files.items():
+        (person.project / name).write_text(text)
+    entry = person.printed(target, "--uv")
+    assert (entry["name"], entry["command"]) == ("weather", str(uv))
+    file = str(person.project / "weather.py")
+    expected = arguments.replace("FILE", file).replace("FOLDER", str(person.project))
+    assert entry["args"] == expected.split()
 
 
 @pytest.mark.parametrize("target", ["weather.py", "weather", "package/inner.py", "package.inner"])
@@ -371,21 +357,10 @@ def test_a_url_or_header_with_an_invalid_character(person: Person, character: st
         assert refusal == "--header 'A': a header must be printable"
 
 
-def test_a_broken_server_is_installed_by_force(person: Person) -> None:
-    (person.project / "wrong.py").write_text("1 / 0")
-    assert person.printed("wrong.py", "--force")["name"] == "wrong"
-
-
 def test_removing_an_unknown_server_lists_the_others(person: Person) -> None:
     person.installs("weather.py", "--client", "cursor")
     refusal = person.installs("wether", "--client", "cursor", "--remove").refusal
     assert refusal.endswith("; it has My-Weather")
-
-
-def test_servers_that_are_not_an_object(person: Person) -> None:
-    (person.project / "c").write_text('{"mcpServers": []}')
-    refusal = person.installs("weather.py", "-c", "cursor", "--config", "c").refusal
-    assert refusal.endswith('is invalid, so nothing was changed: "mcpServers" is not an object')
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -412,17 +387,22 @@ def test_twelve_at_once(person: Person) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (os.mkfifo, "it is not a regular file"),
-        (Path.mkdir, "it is not a regular file"),
-        (lambda path: path.write_bytes("{}".encode("utf-16")), "it is not UTF-8"),
+        (Path.mkdir, "cannot be read, so nothing was changed: it is not a regular file"),
+        (
+            lambda path: path.write_bytes("{}".encode("utf-16")),
+            "cannot be read, so nothing was changed: it is not UTF-8",
+        ),
+        (
+            lambda path: path.write_text('{"mcpServers": []}'),
+            'is invalid, so nothing was changed: "mcpServers" is not an object',
+        ),
     ],
 )
 def test_what_cannot_be_read_is_left_alone(
     person: Person, make: Callable[[Path], object], why: str
 ) -> None:
     make(person.project / "c")
-    refusal = person.installs("weather.py", "-c", "cursor", "--config", "c").refusal
-    assert refusal.endswith(f"cannot be read, so nothing was changed: {why}")
+    assert person.installs("weather.py", "-c", "cursor", "--config", "c").refusal.endswith(why)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
@@ -463,10 +443,13 @@ def test_secrets_in_clear_text_are_noted(person: Person, arguments: list[str], w
 
 @pytest.mark.parametrize("value", ["Bearer ${env:TOKEN}", "Basic $LOGIN", "${input:token}"])
 def test_a_placeholder_is_not_a_secret(person: Person, value: str) -> None:
-    header = f"Authorization: {value}"
-    done = person.installs("https://example.com/mcp", "--header", header, "-c", "cursor")
+    """And MCPKIT_TOKEN is not written (SEC-13): it is for the commands that send it."""
+    arguments = ["https://example.com/mcp", "--header", f"Authorization: {value}", "-c", "cursor"]
+    done = person.installs(*arguments, MCPKIT_TOKEN="sw0rdfish")
     assert (done.code, done.stderr) == (0, "")
-    assert value in (person.home / ".cursor" / "mcp.json").read_text()
+    file = (person.home / ".cursor" / "mcp.json").read_text()
+    assert value in file
+    assert "sw0rdfish" not in file + done.stdout
 
 
 @pytest.mark.parametrize("value", ["Bearer x", "authorization: Basic pa$$word", "x ${A} y", "$"])
@@ -476,14 +459,6 @@ def test_a_token_is_not_written_because_hosts_log_in(person: Person, value: str)
     assert "hosts log in to a URL themselves" in refusal
     assert "pa$$word" not in refusal
     assert not (person.home / ".cursor").exists()
-
-
-def test_no_token_of_the_environment_is_written(person: Person) -> None:
-    """SEC-13: MCPKIT_TOKEN is for the commands that send it."""
-    done = person.installs("https://x/mcp", "-c", "cursor", MCPKIT_TOKEN="sw0rdfish")
-    assert done.code == 0
-    assert "sw0rdfish" not in (person.home / ".cursor" / "mcp.json").read_text()
-    assert "sw0rdfish" not in done.stdout + done.stderr
 
 
 # --- Claude Code ----------------------------------------------------------------------------------
@@ -559,15 +534,13 @@ class TestClaudeCode:
             "machine can see it while it runs\n"
         )
 
-    def test_without_it_the_command_is_shown(self, person: Person) -> None:
+    def test_its_absence_and_its_failures_are_shown(self, person: Person) -> None:
         done = person.installs("weather.py", "-c", "claude-code")
         assert done.code == 2
         assert done.stdout.startswith("claude mcp add-json --scope user My-Weather '{")
         assert done.stderr == (
             "mcpkit: claude cannot be run from here; run this yourself, or use --project:\n"
         )
-
-    def test_a_failure_of_its_program_is_shown(self, person: Person) -> None:
         program(person.programs / "claude", "echo no such scope >&2; exit 1")
         refusal = person.installs("weather.py", "-c", "claude-code").refusal
         assert refusal == "claude mcp add-json failed: no such scope"
@@ -577,36 +550,22 @@ class TestClaudeCode:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
-class TestAtATerminal:
-    @pytest.fixture
-    def file(self, person: Person) -> Path:
-        file = person.project / "c"
-        file.write_text('{"mcpServers": {"other": {"command": "keep"}}}')
-        return file
-
-    def answered(self, person: Person, answer: str) -> tuple[int, str]:
-        arguments = ["weather.py", "--name", "other", "-c", "cursor", "--config", "c"]
-        paths = [
-            str(person.project / each) if each in ("weather.py", "c") else each
-            for each in arguments
-        ]
-        step = Step("Replace it?", answer)
-        return at_terminal(
-            "install", *paths, steps=[step], env=person.variables | {"NO_COLOR": "1"}
-        )
-
-    def test_is_asked(self, person: Person, file: Path) -> None:
-        code, said = self.answered(person, "y\n")
-        assert code == 0
-        assert "has another other. Replace it? [y/N]" in " ".join(said.split())
-        assert said.index('"command": "keep"') < said.index("Replace it?")
-        assert this_python() in file.read_text()
-
-    @pytest.mark.parametrize(("answer", "code"), [("n\n", 2), ("\n", 2), ("\x04", 130)])
-    def test_may_decline(self, person: Person, file: Path, answer: str, code: int) -> None:
-        before = file.read_text()
-        assert self.answered(person, answer)[0] == code
-        assert file.read_text() == before
+@pytest.mark.parametrize(
+    ("answer", "code"), [("y\n", 0), ("n\n", 2), ("\n", 2), ("\x04", 130)], ids=repr
+)
+def test_the_user_is_asked_at_a_terminal(person: Person, answer: str, code: int) -> None:
+    file, before = person.project / "c", '{"mcpServers": {"other": {"command": "keep"}}}'
+    file.write_text(before)
+    ended, said = at_terminal(
+        *["install", str(person.project / "weather.py"), "--name", "other"],
+        *["-c", "cursor", "--config", str(file)],
+        steps=[Step("Replace it?", answer)],
+        env=person.variables | {"NO_COLOR": "1"},
+    )
+    assert ended == code
+    assert "has another other. Replace it? [y/N]" in " ".join(said.split())
+    assert said.index('"command": "keep"') < said.index("Replace it?")
+    assert this_python() in file.read_text() if code == 0 else file.read_text() == before
 
 
 # --- help -----------------------------------------------------------------------------------------

@@ -17,19 +17,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests import warm
-from tests.cli.commands import SERVER, Ended, change, mcpkit
+from tests.cli.commands import SERVER, Ended, change, mcpkit, single_line
 from tests.cli.hurried import HURRIED, SOON, WORKERS, hurried, limits
 from tests.kit import eventually
-from tests.transports.http.plain import RUN, Client, Server, serving
+from tests.transports.http.plain import RUN, Client, serving
 from tests.transports.processes import TIMEOUT, call, environment, started
-
-
-def _has_ipv6() -> bool:
-    try:
-        with socket.create_server(("::1", 0), family=socket.AF_INET6):
-            return True
-    except OSError:
-        return False
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +49,12 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("arguments", COMMANDS)
-def test_it_is_served_at_the_url_that_is_told_until_ctrl_c(folder: Path, arguments: str) -> None:
-    if "::1" in arguments and not _has_ipv6():
-        pytest.skip("this machine has no IPv6")
+def test_it_is_served_at_the_url_that_is_printed_until_ctrl_c(folder: Path, arguments: str) -> None:
+    if "::1" in arguments:
+        try:
+            socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+        except OSError:
+            pytest.skip("this machine has no IPv6")
     command = [sys.executable, "itself.py"] if arguments == "itself.py" else None
     cold = "--host" not in arguments  # then something else is imported
     words = arguments.split()
@@ -67,7 +62,7 @@ def test_it_is_served_at_the_url_that_is_told_until_ctrl_c(folder: Path, argumen
         assert server.client().post(call(1, "greet", name="you")).text == "Hello, you"
         server.process.signal(signal.SIGINT)
         assert server.process.exit_code() == 130
-        # All is read when the streams have ended, which those who inherited them may delay.
+        # All is read when the streams have ended, which processes that inherit them may delay.
         assert list(iter(server.process.line, None)) == []
     url, more = COMMANDS[arguments]
     url = url.replace("PORT", str(urlsplit(server.url).port))
@@ -100,6 +95,8 @@ WRONG = {
     "--transport sse --workers 2": "HTTP+SSE keeps a session in one process; leave out --workers",
     "--http --transport stdio": "--http and --transport stdio: choose one of them",
     "--transport pigeon": "unknown transport 'pigeon'; known: stdio, http, sse",
+    "--http --port TAKEN": "port TAKEN is in use; choose another, or 0 for any that is free",
+    "--http --port TAKEN --workers 2": "port TAKEN is in use; choose another, or 0 for any that",
     "--port 1 --allow-host x --workers 2": "--port, --allow-host, --workers: over HTTP only",
 }
 
@@ -110,92 +107,61 @@ def run(folder: Path, *arguments: str) -> Ended:
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG.items(), ids=WRONG)
 def test_one_line_says_what_is_wrong(folder: Path, arguments: str, message: str) -> None:
-    ended = run(folder, "server.py", *arguments.split())
-    assert (ended.code, ended.stdout) == (2, "")
-    assert ended.stderr.startswith("mcpkit: ")
-    assert message in ended.stderr
-    assert len(ended.stderr.splitlines()) == 1
-
-
-@pytest.mark.parametrize("more", [[], ["--workers", "2"]], ids=" ".join)
-def test_one_line_says_that_a_port_is_taken(folder: Path, more: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        ended = run(folder, "server.py", "--http", "--port", port, *more)
-    assert (ended.code, ended.stdout) == (2, "")
-    message = f"mcpkit: port {port} is in use; choose another, or 0 for any that is free\n"
-    assert ended.stderr == message
+        ended = run(folder, "server.py", *arguments.replace("TAKEN", port).split())
+    assert ended.code == 2
+    assert message.replace("TAKEN", port) in single_line(ended)
 
 
-def test_a_lifespan_that_fails_ends_it(folder: Path) -> None:
-    (folder / "lifespan.py").write_text(FAILING.format(where="True"))
-    ended = run(folder, "lifespan.py", "--http", "--port", "0")
+@pytest.mark.parametrize("more", [[], ["--workers", "4"]], ids=["alone", "workers"])
+def test_a_lifespan_that_fails_ends_it(folder: Path, more: list[str]) -> None:
+    (folder / "lifespan.py").write_text(FAILING)
+    ended = run(folder, "lifespan.py", "--http", "--port", "0", *more)
     assert (ended.code, ended.stdout) == (3, "")
-    assert "RuntimeError: no database" in ended.stderr
+    assert ended.stderr.count("RuntimeError: no database") == 1
     assert "listens" not in ended.stderr
 
 
-def test_help_names_every_option_with_its_default(folder: Path) -> None:
+def test_help_names_the_defaults_of_options(folder: Path) -> None:
     help = run(folder, "--help")
     assert (help.code, help.stderr) == (0, "")
-    for text in (
-        "One of stdio, http, sse (default: stdio)",
-        "The address to listen on (default: 127.0.0.1)",
-        "0 takes any that is free (default: 8000)",
-        "Where the endpoint is (default: /mcp)",
-        "--workers",
-        "--reload",
-        "--sse",
-        "--allow-origin",
-        "--allow-host",
-        "--cors",
-    ):
-        assert text in help.stdout
+    assert "One of stdio, http, sse (default: stdio)" in help.stdout
+    assert "The address to listen on (default: 127.0.0.1)" in help.stdout
+    assert "0 takes any that is free (default: 8000)" in help.stdout
+    assert "Where the endpoint is (default: /mcp)" in help.stdout
 
 
 # --- --reload -------------------------------------------------------------------------------------
 
-FIRST = SERVER.replace("Hello", "First")
-SECOND = SERVER.replace("Hello", "Second")
 
-
-@pytest.fixture
-def reloading(tmp_path: Path) -> Iterator[Server]:
-    (tmp_path / "server.py").write_text(FIRST)
+def test_a_change_is_shown_and_served(tmp_path: Path) -> None:
+    """Sessions of before continue; files of others do not count, and those below do."""
+    (tmp_path / "server.py").write_text(SERVER.replace("Hello", "First"))
     with hurried("--reload", cwd=tmp_path) as server:
-        yield server
-
-
-class TestReload:
-    def test_a_change_is_told_and_served(self, reloading: Server, tmp_path: Path) -> None:
-        """Sessions of before continue; files of others do not count, and those below do."""
-        client = reloading.client("2025-06-18")
+        process, client = server.process, server.client("2025-06-18")
         (tmp_path / "venv").mkdir()
         (tmp_path / "venv" / "pyvenv.cfg").write_text("")
         (tmp_path / ".hidden").mkdir()
         for name in ("notes.txt", "venv/installed.py", ".hidden/file.py"):
             (tmp_path / name).write_text("")
-        change(tmp_path, SECOND)
-        reloading.process.wait_for_stderr("mcpkit: server.py changed: reloading\n")
+        change(tmp_path, SERVER.replace("Hello", "Second"))
+        process.wait_for_stderr("mcpkit: server.py changed: reloading\n")
         assert client.call("greet", name="you") == "Second, you"
-        assert len(reloading.process.stderr.splitlines()) == 2
+        assert len(process.stderr.splitlines()) == 2
         (tmp_path / "parts").mkdir()
         (tmp_path / "parts" / "one.py").write_text("")
-        reloading.process.wait_for_stderr(f"mcpkit: {Path('parts', 'one.py')} changed")
-
-    def test_a_mistake_takes_one_line_and_is_over_with_the_next_change(
-        self, reloading: Server, tmp_path: Path
-    ) -> None:
+        process.wait_for_stderr(f"mcpkit: {Path('parts', 'one.py')} changed")
+        assert client.call("greet", name="you") == "Second, you"
         change(tmp_path, "def f(:")
-        process = reloading.process
         process.wait_for_stderr("ended with exit code 2; it reloads when a file changes\n")
-        [_, changed, wrong, _] = process.stderr.splitlines()
+        [*_, changed, wrong, _] = process.stderr.splitlines()
         assert changed == "mcpkit: server.py changed: reloading"
         assert wrong == (
             "mcpkit: server.py cannot be imported: SyntaxError: invalid syntax (server.py:1)"
         )
-        change(tmp_path, SECOND)
-        assert reloading.client().post(call(1, "greet", name="you")).text == "Second, you"
+        change(tmp_path, SERVER.replace("Hello", "Third"))
+        assert server.client().post(call(1, "greet", name="you")).text == "Third, you"
 
 
 # --- --workers ------------------------------------------------------------------------------------
@@ -203,35 +169,21 @@ class TestReload:
 PID = "import os\n" + SERVER + "@app.tool\ndef pid() -> int:\n    return os.getpid()\n"
 
 FAILING = """
-import multiprocessing
 from contextlib import asynccontextmanager
 from mcpkit import MCPKit
 
 @asynccontextmanager
 async def lifespan(app):
-    if {where}:
-        raise RuntimeError("no database")
+    raise RuntimeError("no database")
     yield
 
 app = MCPKit("failing", lifespan=lifespan)
-
-@app.tool
-def nothing() -> None: ...
 """
 
 
 class TestWorkers:
-    def test_one_that_dies_is_replaced(self, tmp_path: Path) -> None:
-        (tmp_path / "server.py").write_text(PID)
-        with hurried("--workers", "2", cwd=tmp_path) as server:
-            client = server.client()
-            first = int(client.post(call(1, "pid")).text)
-            os.kill(first, signal.SIGKILL)
-            server.process.wait_for_stderr("a worker has ended by signal 9; another takes its")
-            assert int(client.post(call(2, "pid")).text) != first
-
     @pytest.mark.skipif(sys.platform != "linux", reason="limits of another process")
-    def test_one_that_cannot_be_started_just_now_is_started_later(self, tmp_path: Path) -> None:
+    def test_one_that_dies_is_replaced_at_once_or_as_soon_as_possible(self, tmp_path: Path) -> None:
         import resource
 
         (tmp_path / "server.py").write_text(PID)
@@ -242,6 +194,12 @@ class TestWorkers:
                 found.add(int(client.post(call(1, "pid")).text))
                 return len(found) == 2
 
+            eventually(both_serve)
+            first, second = found
+            os.kill(first, signal.SIGKILL)
+            server.process.wait_for_stderr("a worker has ended by signal 9; another takes its")
+            assert int(client.post(call(2, "pid")).text) != first
+            found -= {first}
             eventually(both_serve)
             first, second = found
             parent, kind = server.process.pid, resource.RLIMIT_NOFILE
@@ -256,13 +214,12 @@ class TestWorkers:
 
     @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
     def test_all_that_die_at_once_and_again_are_replaced(self, tmp_path: Path) -> None:
-        """Whoever has served before will do so again, whatever has killed them."""
+        """Those that have served before will do so again, whatever has killed them."""
         (tmp_path / "server.py").write_text(PID)
         with hurried("--workers", "2", cwd=tmp_path) as server:
             client = server.client()
             assert client.post(call(1, "pid")).text
             parent = server.process.pid
-
             killed: set[str] = set()
 
             def children() -> set[str]:
@@ -276,17 +233,9 @@ class TestWorkers:
                 return "a worker could not be started" in server.process.stderr
 
             eventually(killed_while_starting)
-            eventually(
-                lambda: not killed & children()
-            )  # one that is killed may still take a request
+            # One that is killed may still take a request.
+            eventually(lambda: not killed & children())
             assert int(server.client().post(call(2, "pid")).text)
-
-    def test_an_app_that_cannot_start_in_them_ends_with_an_error(self, tmp_path: Path) -> None:
-        (tmp_path / "server.py").write_text(FAILING.format(where="True"))
-        ended = run(tmp_path, "server.py", "--http", "--port", "0", "--workers", "4")
-        assert (ended.code, ended.stdout) == (3, "")
-        assert ended.stderr.count("RuntimeError: no database") == 1
-        assert "listens" not in ended.stderr
 
     def test_an_app_that_cannot_be_imported_in_them_ends_with_an_error(
         self, tmp_path: Path
@@ -294,17 +243,13 @@ class TestWorkers:
         only_there = "import multiprocessing as m\nif m.parent_process(): 1 / 0\n"
         (tmp_path / "server.py").write_text(only_there + SERVER)
         ended = run(tmp_path, "server.py", "--http", "--port", "0", "--workers", "4")
-        assert (ended.code, ended.stdout) == (2, "")
-        assert len(ended.stderr.splitlines()) == 1
-        assert "ZeroDivisionError: division by zero (server.py:2)" in ended.stderr
+        assert ended.code == 2
+        assert "ZeroDivisionError: division by zero (server.py:2)" in single_line(ended)
 
     def test_they_do_not_outlive_their_parent(self, tmp_path: Path) -> None:
         (tmp_path / "server.py").write_text(PID)
-        with started(
-            [*RUN, "server.py", "--http", "--port", "0", "--workers", "2"],
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-        ) as process:
+        command = [*RUN, "server.py", "--http", "--port", "0", "--workers", "2"]
+        with started(command, cwd=tmp_path, stdin=subprocess.DEVNULL) as process:
             process.wait_for_stderr("listens")
             process.signal(signal.SIGKILL)
             # Their ends of its stdout are closed as well.
@@ -314,24 +259,16 @@ class TestWorkers:
 @pytest.mark.skipif(not hasattr(os, "sysconf"), reason="no limit of descriptors there")
 def test_as_many_connections_are_possible_as_the_limits_allow(tmp_path: Path) -> None:
     """A shell's usual 1,024 descriptors are fewer than requests and streams may be."""
-    limits = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (256, 4096))\n"
-    tool = (
-        "@app.tool\n"
-        "def descriptors() -> int:\n"
+    (tmp_path / "server.py").write_text(
+        "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (256, 4096))\n"
+        f"{SERVER}@app.tool\ndef descriptors() -> int:\n"
         "    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]\n"
     )
-    (tmp_path / "server.py").write_text(limits + SERVER + tool)
     with serving("server.py", "--http", cwd=tmp_path) as server:
         assert server.client("2025-06-18").call("descriptors") == "4096"
 
 
 # --- without a stderr that can be written ---------------------------------------------------------
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    return port
 
 
 def served_pid(port: int, besides: int | None = None) -> int:
@@ -366,7 +303,8 @@ class TestStderr:
     @contextmanager
     def served(folder: Path, more: list[str], stderr: Any, shell: str = "") -> Iterator[Any]:
         """The port and the process of a server, which ends in good order."""
-        port = free_port()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
         command = [*HURRIED, "run", "server.py", "--http", "--port", str(port), *more]
         variables = limits(SOON)
         if shell:
@@ -411,7 +349,7 @@ class TestStderr:
                 assert not place.parent.exists() or os.readlink(place) == os.devnull
 
     @pytest.mark.parametrize("more", WAYS.values(), ids=WAYS)
-    def test_nobody_reads_it_any_more(self, folder: Path, more: list[str]) -> None:
+    def test_its_reader_has_left(self, folder: Path, more: list[str]) -> None:
         ours, theirs = os.pipe()
         with self.served(folder, more, theirs) as (port, _):
             os.close(theirs)
@@ -423,7 +361,7 @@ class TestStderr:
                 change(folder, PID + "\n")
             assert served_pid(port, besides=first if more else None)
 
-    def test_nobody_reads_it_yet(self, folder: Path) -> None:
+    def test_it_is_not_read_yet(self, folder: Path) -> None:
         flood = "@app.tool\nasync def flood() -> None:\n    print('x' * 500_000, file=sys.stderr)\n"
         (folder / "server.py").write_text("import sys\n" + PID + flood)
         ours, theirs = os.pipe()
