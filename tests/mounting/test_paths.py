@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import Depends, FastAPI
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -15,7 +15,7 @@ from starlette.routing import Mount, Route, Router
 from mcpkit import Limits, MCPKit
 from tests.messages import initialize
 from tests.mounting.serving import attached, make_app, served
-from tests.transports.http.wire import EVENTS, JSON, Site
+from tests.transports.http.wire import EVENTS, Site
 
 Build = Callable[..., Any]
 
@@ -64,33 +64,28 @@ def test_a_route_answers_nowhere_else(path: str) -> None:
         assert address.site(path).post(initialize()).status == 404
 
 
-@pytest.mark.parametrize("path", ["/in/x", "/in/x/"])
 @pytest.mark.parametrize("wrap", [Router, Starlette])
-def test_a_route_in_a_mounted_router_is_below_its_prefix(wrap: Any, path: str) -> None:
-    inner = wrap(routes=[make_app().route("/x")])
-    with served(Starlette(routes=[Mount("/in", inner)])) as address:
-        everything_works_at(address.site(path))
+def test_a_route_may_be_at_the_root_or_in_a_mounted_router(wrap: Any) -> None:
+    app = make_app()
+    inner = Mount("/in", wrap(routes=[app.route("/x")]))
+    with served(Starlette(routes=[inner, app.route("/")])) as address:
+        for path in ("/in/x", "/in/x/", "/"):
+            everything_works_at(address.site(path))
 
 
-def test_a_route_may_be_at_the_root() -> None:
-    with served(Starlette(routes=[make_app().route("/")])) as address:
-        everything_works_at(address.site("/"))
-
-
-def test_the_routes_of_the_host_go_on_as_before() -> None:
+def test_other_routes_of_the_host_go_on_as_before() -> None:
     async def hello(request: Request) -> PlainTextResponse:
         return PlainTextResponse(str(request.url_for("mcp")))
 
-    host = Starlette(routes=[Route("/hello", hello)])
+    host = FastAPI(routes=[Route("/hello", hello)])
     make_app().attach(host, "/x")
     with served(host) as address:
         answer = address.site("/hello").get()
         assert answer.body == f"http://127.0.0.1:{address.port}/x".encode()
-
-
-def test_attached_apps_come_before_routes_that_take_everything() -> None:
+        for path in ("/docs", "/openapi.json"):
+            assert address.site(path).get({"Accept": "*/*"}).status == 200, path
     with served(EXACT["attached"](make_app())) as address:
-        assert address.site("/y").get().body == b"hello"
+        assert address.site("/y").get().body == b"hello", "of a route that takes everything"
         assert address.site("/x").call("who").text == "mounted"
 
 
@@ -132,49 +127,42 @@ def test_the_bare_prefix_of_a_mount_is_redirected_by_the_host() -> None:
 
 # --- proxies --------------------------------------------------------------------------------------
 
-BEHIND_A_PROXY: dict[str, tuple[Callable[[], Any], str]] = {
-    "alone": (make_app, "/mcp"),
-    "route": (lambda: routed(make_app()), "/x"),
-    "mount": (lambda: Starlette(routes=[Mount("/x", make_app())]), "/x/"),
-    "nested": (lambda: Starlette(routes=[Mount("/a", routes=[Mount("/b", make_app())])]), "/a/b/"),
-    "fastapi": (lambda: attached(make_app(), FastAPI(), "/x"), "/x"),
+PLACES: dict[str, tuple[Build, str]] = {
+    "alone": (lambda app: app, "/mcp"),
+    "route": (routed, "/x"),
+    "mount": (lambda app: Starlette(routes=[Mount("/x", app)]), "/x/"),
+    "nested": (lambda app: Starlette(routes=[Mount("/a", routes=[Mount("/b", app)])]), "/a/b/"),
+    "fastapi": (lambda app: attached(app, FastAPI(), "/x"), "/x"),
 }
 
 
-@pytest.mark.parametrize("root_path", ["/api", "/x", "/mcp"])
-@pytest.mark.parametrize("place", BEHIND_A_PROXY)
+@pytest.mark.parametrize("root_path", ["", "/api", "/x", "/mcp"])
+@pytest.mark.parametrize("place", PLACES)
 def test_a_prefix_that_a_proxy_takes_away_changes_nothing(place: str, root_path: str) -> None:
-    build, path = BEHIND_A_PROXY[place]
-    with served(build(), root_path=root_path) as address:
+    """SSE-2: and the endpoint event names the path that clients see."""
+    build, path = PLACES[place]
+    prefix = path.removesuffix("/mcp").rstrip("/")
+    with served(build(make_app(http={"sse": True})), root_path=root_path) as address:
         everything_works_at(address.site(path))
-
-
-def test_a_foreign_host_at_a_loopback_address_is_told_which_setting_allows_it() -> None:
-    """SEC-3."""
-    with served(routed(make_app())) as address:
-        answer = address.site("/x").post(initialize(), {"Host": "api.example.com"})
-        assert answer.status == 403
-        assert answer.kind == JSON
-        assert "allowed_hosts=['api.example.com']" in answer.json["error"]["message"]
+        stream = address.site(f"{prefix}/sse").get()
+        messages, _, query = stream.event().fields["data"].partition("?")
+        assert messages == f"{root_path}{prefix}/messages"
+        site = address.site(f"{prefix}/messages?{query}")
+        assert site.post(initialize("2024-11-05")).status == 202
+        assert stream.message()["result"]["protocolVersion"] == "2024-11-05"
 
 
 # --- several --------------------------------------------------------------------------------------
 
 
-def test_two_apps_live_side_by_side() -> None:
+def test_apps_and_endpoints_of_one_app_live_side_by_side() -> None:
+    """Each endpoint has options of its own."""
     one, two = make_app("one"), make_app("two")
-    host = Starlette(routes=[one.route("/one"), Mount("/two", two)])
-    with served(host) as address:
+    small = one.route("/small", limits=Limits(max_body=200))
+    with served(FastAPI(routes=[one.route("/one"), small, Mount("/two", two)])) as address:
         assert address.site("/one").call("who").text == "one"
         assert address.site("/two/").call("who").text == "two"
-
-
-def test_one_app_may_have_two_endpoints_with_options_of_their_own() -> None:
-    app = make_app()
-    host = FastAPI(routes=[app.route("/x", limits=Limits(max_body=200)), app.route("/y")])
-    with served(host) as address:
-        assert address.site("/x").call("who", padding="x" * 300).status == 413
-        assert address.site("/y").call("who").text == "mounted"
+        assert address.site("/small").call("who", padding="x" * 300).status == 413
 
 
 # --- beside the endpoint --------------------------------------------------------------------------
@@ -203,49 +191,4 @@ def test_health_is_below_the_prefix_wherever_the_app_is() -> None:
             assert (answer.status, answer.json) == (200, {"status": "ok"}), prefix
 
 
-# --- HTTP+SSE -------------------------------------------------------------------------------------
-
-
-def with_sse() -> MCPKit[Any]:
-    return make_app(http={"sse": True})
-
-
-OLD: dict[str, tuple[Callable[[], Any], str]] = {
-    "alone": (with_sse, ""),
-    "route": (lambda: routed(with_sse()), "/x"),
-    "mount": (lambda: Starlette(routes=[Mount("/x", with_sse())]), "/x"),
-    "nested": (lambda: Starlette(routes=[Mount("/a", routes=[Mount("/b", with_sse())])]), "/a/b"),
-}
-
-
-@pytest.mark.parametrize("root_path", ["", "/api"])
-@pytest.mark.parametrize("place", OLD)
-def test_the_endpoint_event_names_the_path_that_clients_see(place: str, root_path: str) -> None:
-    """SSE-2: what a proxy takes away is given back."""
-    build, prefix = OLD[place]
-    with served(build(), root_path=root_path) as address:
-        stream = address.site(f"{prefix}/sse").get()
-        event = stream.event()
-        assert event.fields["event"] == "endpoint"
-        path, _, query = event.fields["data"].partition("?")
-        assert path == f"{root_path}{prefix}/messages"
-        site = address.site(f"{path.removeprefix(root_path)}?{query}")
-        assert site.post(initialize("2024-11-05")).status == 202
-        assert stream.message()["result"]["protocolVersion"] == "2024-11-05"
-
-
 # --- FastAPI --------------------------------------------------------------------------------------
-
-
-def test_an_api_and_its_documentation_go_on_beside_an_app() -> None:
-    router = APIRouter(prefix="/items")
-
-    @router.get("/{number}")
-    async def item(number: int) -> dict[str, int]:
-        return {"number": number}
-
-    api = attached(make_app(), FastAPI(), "/x")
-    api.include_router(router)
-    with served(api) as address:
-        for path in ("/docs", "/openapi.json", "/items/3"):
-            assert address.site(path).get({"Accept": "*/*"}).status == 200, path

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import pytest
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import Depends, FastAPI
 from fastapi import Header as HeaderParameter
 from starlette.applications import Starlette
 from starlette.authentication import AuthCredentials, AuthenticationBackend, SimpleUser
@@ -90,10 +90,11 @@ def test_what_one_request_has_set_is_not_seen_by_the_next() -> None:
 
 
 @pytest.mark.parametrize("middleware", [Pure, Based])
-def test_streams_and_cancellations_pass_through_middleware(middleware: Any) -> None:
-    """CANC-5."""
+def test_streams_cancellations_and_timeouts_pass_through_middleware(middleware: Any) -> None:
+    """CANC-5, SEC-17."""
     stage = Stage()
-    with served(within(make_app(stage=stage), Middleware(middleware))) as address:
+    app = make_app(stage=stage, limits=Limits(body_timeout=0.1))
+    with served(within(app, Middleware(middleware))) as address:
         site = address.site("/x")
         assert site.call("tell").text == "told"
         stream = site.begin().get()
@@ -102,17 +103,8 @@ def test_streams_and_cancellations_pass_through_middleware(middleware: Any) -> N
         stage.expect("begun", "call")
         call.drop()
         stage.expect("been cancelled", "call")
-
-
-@pytest.mark.parametrize("middleware", [Pure, Based])
-def test_a_body_that_does_not_come_is_given_up_through_middleware(middleware: Any) -> None:
-    """SEC-17."""
-    with served(
-        within(make_app(limits=Limits(body_timeout=0.1)), Middleware(middleware))
-    ) as address:
-        announced = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}", "Content-Length": "100"}
-        answer = address.site("/x").send("POST", announced)
-        assert answer.refusal == (408, -32600)
+        unfinished = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}", "Content-Length": "100"}
+        assert site.send("POST", unfinished).refusal == (408, -32600)
 
 
 # --- authentication -------------------------------------------------------------------------------
@@ -150,32 +142,10 @@ class Answer(Response):
         await self._application(scope, receive, send)
 
 
-def with_dependencies(app: MCPKit[Any]) -> FastAPI:
-    async def tenant(request: Request, x_tenant: Annotated[str, HeaderParameter()]) -> str:
-        if x_tenant != "acme":
-            raise HTTPException(403, "not yours")
+def test_handlers_see_the_state_of_dependencies_and_of_the_application() -> None:
+    async def tenant(request: Request, x_tenant: Annotated[str, HeaderParameter()]) -> None:
         request.state.tenant = x_tenant
-        return x_tenant
 
-    endpoint = app.asgi(path="/x")
-    api = FastAPI()
-
-    @api.api_route("/x", methods=["GET", "POST", "DELETE"], dependencies=[Depends(tenant)])
-    async def mcp() -> Response:
-        return Answer(endpoint)
-
-    return api
-
-
-@pytest.mark.parametrize("handler", HANDLERS)
-def test_what_dependencies_put_into_the_state_is_seen(handler: str) -> None:
-    with served(with_dependencies(make_app())) as address:
-        site = address.site("/x")
-        found = seen(site, handler, **{"X-Tenant": "acme"})
-        assert found["state"] == {"tenant": "acme"}
-
-
-def test_what_the_application_keeps_is_reached_through_the_scope() -> None:
     app = make_app()
 
     @app.tool
@@ -184,8 +154,17 @@ def test_what_the_application_keeps_is_reached_through_the_scope() -> None:
         found: str = ctx.http.scope["app"].state.motto
         return found
 
+    endpoint = app.asgi(path="/x")
     api = FastAPI()
     api.state.motto = "onwards"
-    app.attach(api, "/x")
+
+    @api.api_route("/x", methods=["GET", "POST", "DELETE"], dependencies=[Depends(tenant)])
+    async def mcp() -> Response:
+        return Answer(endpoint)
+
+    headers = {"X-Tenant": "acme"}
     with served(api) as address:
-        assert address.site("/x").call("motto").text == "onwards"
+        site = address.site("/x")
+        for handler in HANDLERS:
+            assert seen(site, handler, **headers)["state"] == {"tenant": "acme"}
+        assert site.ask("tools/call", headers, **called("motto", {})).text == "onwards"

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit import eventually
 from tests.mounting.serving import Address
 from tests.transports.http.wire import EVENTS, JSON, PATIENCE, Exchange, Site
-from tests.warm import Popen
+from tests.transports.processes import REPOSITORY, Process, started
+from tests.uvicorns import listen
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
-
-ROOT = Path(__file__).parent.parent.parent
 
 UVICORN = {
     f"uvicorn-{http}-{loop}": ["uvicorn", "--http", http, "--loop", loop]
@@ -69,56 +67,28 @@ SOON = 2.0 if not os.environ.get("CI") else PATIENCE
 class Server:
     """A server in a process of its own."""
 
-    def __init__(self, process: subprocess.Popen[str], address: Address) -> None:
+    def __init__(self, process: Process, site: Site) -> None:
         self.process = process
-        self.site: Site = address.site("/mcp")
+        self.site = site
         self._lines: list[str] = []
-        self._told = threading.Condition()
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
 
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            with self._told:
-                self._lines.append(line.rstrip())
-                self._told.notify_all()
+    def _read(self) -> bool:
+        line = self.process.line()
+        self._lines.append((line or b"").decode().rstrip())
+        return line is not None
 
     def expect(self, line: str) -> None:
-        """Wait until the app has told something."""
-        with self._told:
-            assert self._told.wait_for(lambda: line in self._lines, PATIENCE), self._lines
+        """Wait until the app has written a line."""
+        while line not in self._lines:
+            assert self._read(), self._lines
 
-    def stop(self, number: int) -> None:
-        self.process.send_signal(number)
-
-    def told(self) -> list[str]:
-        """All that the app has told; waits until it has ended."""
-        self.process.wait(PATIENCE)
-        self._reader.join(PATIENCE)
+    def written(self) -> list[str]:
+        """All that the app has written; waits until it has ended."""
+        self.process.exit_code(PATIENCE)
+        while self._read():
+            pass
         own = ("entered", "begun", "cancelled", "done", "left")
         return [line for line in self._lines if line.startswith(own)]
-
-    def wait_for_answer(self) -> None:
-        """Wait until it listens."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.site.host.port), 1).close()
-            except OSError:
-                assert self.process.poll() is None, self._lines
-                assert time.monotonic() < deadline, "it does not listen"
-                time.sleep(0.02)
-            else:
-                return
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(PATIENCE)
-        self._reader.join(PATIENCE)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
 
 
 @contextmanager
@@ -129,29 +99,27 @@ def running(
     cold: bool = False,
 ) -> Iterator[Server]:
     """Start a server; ``command`` names it, with options, and `cold` is as in `tests.warm`."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
+    with listen() as found:
         port = found.getsockname()[1]
     name, *options = command
     where = ["-b", f"127.0.0.1:{port}"] if name == "hypercorn" else ["--port", str(port)]
     kind = ["--interface", "asgi"] if name == "granian" else []
-    process = Popen(
-        [sys.executable, "-m", name, target, *where, *kind, *options, *more],
-        cold=cold,
-        cwd=ROOT,
-        env={**os.environ, "MCPKIT_SECRET": "the-secret-of-the-tests"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    whole = [sys.executable, "-m", name, target, *where, *kind, *options, *more]
     address = Address(port)
-    server = Server(process, address)
-    try:
-        server.wait_for_answer()
-        yield server
-    finally:
-        address.close_all()
-        server.close()
+
+    def is_listening() -> bool:
+        with socket.socket() as made:
+            return made.connect_ex(("127.0.0.1", port)) == 0
+
+    env = {"MCPKIT_SECRET": "the-secret-of-the-tests"}
+    with started(whole, cwd=REPOSITORY, env=env, cold=cold) as process:
+        try:
+            eventually(is_listening)
+            yield Server(process, address.site("/mcp"))
+        finally:
+            address.close_all()
+            process.signal(signal.SIGTERM)
+            process.exit_code(PATIENCE)
 
 
 def open_streams(server: Server) -> tuple[Exchange, Exchange]:
@@ -179,13 +147,10 @@ def test_answers_are_json(server: Server, tool: str) -> None:
         assert answer.text == "3"
 
 
-def test_what_streams_is_an_event_stream(server: Server) -> None:
+def test_streams_come_at_once_and_beside_other_requests(server: Server) -> None:
     answer = server.site.call("count", {"progressToken": "p"}, to=3)
     assert answer.kind == EVENTS
     assert [each["params"]["progress"] for each in answer.messages()[:-1]] == [0, 1, 2]
-
-
-def test_streams_may_be_held_open_while_others_are_served(server: Server) -> None:
     opened = open_streams(server)
     assert server.site.call("add", a=1, b=2).text == "3"
     for each in opened:
@@ -214,17 +179,17 @@ MAY_BE_KILLED = {"uvicorn without lifespan"}
         *((name, signal.SIGINT) for name in sorted(INTERRUPTED)),
     ],
 )
-def test_streams_end_cleanly_and_the_process_goes(name: str, number: int) -> None:
+def test_streams_end_cleanly_and_the_process_goes(name: str, number: signal.Signals) -> None:
     """A subscription ends with its result."""
     with running(HEAR_SIGNALS[name]) as server:
         stream, listening = open_streams(server)
-        server.stop(number)
+        server.process.signal(number)
         begun = time.monotonic()
         assert stream.events() == []
         assert listening.message()["result"]["resultType"] == "complete"
-        server.process.wait(PATIENCE)
+        server.process.exit_code(PATIENCE)
         assert time.monotonic() - begun < SOON
-        assert name in MAY_BE_KILLED or server.told()[-1] == "left"
+        assert name in MAY_BE_KILLED or server.written()[-1] == "left"
 
 
 @pytest.mark.parametrize("name", sorted(HEAR_SIGNALS.keys() - {"uvicorn with workers"}))
@@ -232,22 +197,22 @@ def test_a_call_in_flight_is_answered_before_the_lifespan_is_left(name: str) -> 
     with running(HEAR_SIGNALS[name]) as server:
         call = server.site.call("a_while")
         server.expect("begun")
-        server.stop(signal.SIGTERM)
+        server.process.signal(signal.SIGTERM)
         assert call.text == "done"
-        told = server.told()
-        told = told[told.index("begun") :]
+        written = server.written()
+        written = written[written.index("begun") :]
         whole = ["begun", "done", "left"]
-        assert told == whole or (name in MAY_BE_KILLED and told == whole[:-1])
+        assert written == whole or (name in MAY_BE_KILLED and written == whole[:-1])
 
 
 @pytest.mark.parametrize(("command", "number"), CUT_STREAMS)
 def test_hypercorn_cuts_streams_when_its_own_time_is_over(
-    command: Sequence[str], number: int, tmp_path: Path
+    command: Sequence[str], number: signal.Signals, tmp_path: Path
 ) -> None:
     """Its workers hear of the end without a signal, and tell the app after their connections."""
     settings = tmp_path / "hypercorn.toml"
     settings.write_text("graceful_timeout = 0.2\n")  # its option takes whole seconds only
     with running(command, "tests.mounting.server:app", "--config", str(settings)) as server:
         open_streams(server)
-        server.stop(number)
-        assert server.told()[-1] == "left"
+        server.process.signal(number)
+        assert server.written()[-1] == "left"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import sys
 import threading
@@ -17,9 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -27,10 +26,10 @@ from mcpkit import Limits, MCPKit
 from mcpkit.transports.http.uvicorn import connection_class
 from tests.kit import eventually
 from tests.messages import NEWEST, announced, called, initialize, request
+from tests.transports.http import plain
 from tests.transports.http.attack import Raw, connect, head, hostile_headers, post, post_head
-from tests.transports.http.plain import RUN
+from tests.transports.http.plain import Server
 from tests.transports.http.wire import EVENTS, JSON, PATIENCE, headers_of
-from tests.transports.processes import Command, Process
 from tests.uvicorns import listen, running
 
 pytestmark = [
@@ -40,7 +39,7 @@ pytestmark = [
 
 PRESSED: Final = Path(__file__).with_name("pressed.py")
 SETTINGS: Final = {
-    # Whoever is dropped or forgotten is so for another reason, unless a test is about these.
+    # Clients are dropped and forgotten for another reason, unless a test is about these.
     "body_timeout": 60,
     "write_timeout": 60,
     "replay_time": 0.1,
@@ -49,7 +48,7 @@ SETTINGS: Final = {
     "ask_timeout": 0.1,
 }
 TO_WRITE: Final = 1.0
-"""Seconds to send a request, where it is about them: enough for everybody who sends it at once."""
+"""Seconds to send a request, where it is about them: enough for all that send it at once."""
 
 TO_READ: Final = 0.75
 """Seconds in which something must be read, where it is about them."""
@@ -63,32 +62,22 @@ MIB: Final = 1024
 class Victim:
     """The server, and what can be known of it."""
 
-    def __init__(self, process: Process, port: int) -> None:
-        self.process = process
-        self.port = port
+    def __init__(self, server: Server) -> None:
+        self.process = server.process
+        self.port = urlsplit(server.url).port or 0
+        self._server = server
 
     def call(self, tool: str, **arguments: Any) -> Any:
         """Call a tool over a connection of its own; the structured result."""
-        answer, _ = self.post(tool_call(tool, **arguments))
-        structured = answer["result"].get("structuredContent")
+        answer = self._server.client().post(tool_call(tool, **arguments))
+        assert answer.status == 200, answer.body
+        structured = answer.message["result"].get("structuredContent")
         is_wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
         return structured["result"] if is_wrapped else structured
 
-    def post(self, message: Mapping[str, Any]) -> tuple[Any, str | None]:
-        """Post a message; its answer, and the session id that comes with it."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        try:
-            connection.request("POST", "/mcp", json.dumps(message), headers_for(message))
-            response = connection.getresponse()
-            body = response.read()
-            assert response.status == 200, body
-            return json.loads(body), response.getheader("mcp-session-id")
-        finally:
-            connection.close()
-
     def begin(self) -> str:
         """Begin a session; its id."""
-        _, token = self.post(initialize(capabilities={"elicitation": {}}))
+        token = self._server.client(NEWEST, elicitation={}).session
         assert token is not None
         return token
 
@@ -99,8 +88,7 @@ class Victim:
 
     def memory(self) -> int:
         """Resident, in KiB."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0])
+        return self.process.status("VmRSS")
 
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
@@ -125,19 +113,13 @@ def posted(message: Mapping[str, Any], session: str | None = None) -> bytes:
 @contextmanager
 def serving(**settings: Any) -> Iterator[Victim]:
     """Start a server."""
-    command: Command = [*RUN, PRESSED, "--http", "--sse", "--port", "0"]
-    process = Process(command, env={"PRESSED": json.dumps({**SETTINGS, **settings})}, reading=False)
-    try:
-        process.wait_for_stderr("Ctrl-C stops it")
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", process.stderr)
-        assert found is not None
-        victim = Victim(process, int(found[1]))
+    env = {"PRESSED": json.dumps({**SETTINGS, **settings})}
+    with plain.serving(str(PRESSED), "--http", "--sse", cwd=PRESSED.parent, env=env) as server:
+        victim = Victim(server)
         for _ in range(20):
             victim.call("add", a=1, b=2)
         yield victim
-        assert "Traceback" not in process.stderr, process.stderr
-    finally:
-        process.end()
+        assert "Traceback" not in victim.process.stderr, victim.process.stderr
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +202,7 @@ def crowd(victim: Victim, count: int, saying: bytes = b"", **options: Any) -> It
 # --- who does not write ---------------------------------------------------------------------------
 
 
-def test_who_does_not_write_is_told_and_dropped() -> None:
+def test_clients_that_do_not_write_are_answered_and_dropped() -> None:
     """All at the same time: who ends nothing, sends byte after byte, or what was refused."""
     unfinished = {
         "nothing": b"",
@@ -254,7 +236,7 @@ def test_who_does_not_write_is_told_and_dropped() -> None:
         assert insisting.result()
 
 
-# --- who writes what nobody should ----------------------------------------------------------------
+# --- who writes too much --------------------------------------------------------------------------
 
 
 def test_headers_without_end_are_431(victim: Victim) -> None:
@@ -287,7 +269,7 @@ def test_a_head_that_is_too_long_is_refused(victim: Victim, data: bytes) -> None
 
 @pytest.fixture(scope="class")
 def reader() -> Iterator[Victim]:
-    """A server that does not wait for whoever does not read."""
+    """A server that does not wait for clients that do not read."""
     with serving(write_timeout=TO_READ) as victim:
         yield victim
 
@@ -298,7 +280,7 @@ class TestWhoDoesNotRead:
         with attacked(reader):
             yield reader
 
-    def test_whoever_does_not_read_an_answer_is_dropped(self, victim: Victim) -> None:
+    def test_a_client_that_does_not_read_a_response_is_dropped(self, victim: Victim) -> None:
         before = victim.memory()
         asking = posted(tool_call("large", size=4_000_000))
         with others_are_served(victim), crowd(victim, 10, saying=asking, receive_buffer=4096):
@@ -306,7 +288,7 @@ class TestWhoDoesNotRead:
             assert eventually(lambda: victim.holds()["exchanges"] <= 1)
         assert victim.memory() < before + 10 * 16 * MIB
 
-    def test_whoever_does_not_read_a_stream_is_dropped_and_takes_little_memory(
+    def test_a_client_that_does_not_read_a_stream_is_dropped_and_takes_little_memory(
         self, victim: Victim
     ) -> None:
         before = victim.memory()
@@ -320,7 +302,7 @@ class TestWhoDoesNotRead:
             assert eventually(lambda: victim.holds()["exchanges"] <= 1)
             assert victim.memory() < before + 60 * MIB, "of 200 MB that were said"
 
-    def test_whoever_reads_slowly_but_steadily_gets_everything(self, victim: Victim) -> None:
+    def test_a_client_that_reads_slowly_but_steadily_gets_everything(self, victim: Victim) -> None:
         kernel = int(Path("/proc/sys/net/ipv4/tcp_wmem").read_text().split()[2])
         size = kernel + 5_000_000
         with connect(victim.port, receive_buffer=65536) as client:
@@ -337,7 +319,7 @@ class TestWhoDoesNotRead:
         assert length > size
 
 
-def test_whoever_asks_and_asks_and_does_not_read_is_dropped(victim: Victim) -> None:
+def test_a_client_that_sends_requests_and_does_not_read_is_dropped(victim: Victim) -> None:
     """Answers that are small each."""
     data = posted(tool_call("large", size=2000)) * 100
     with others_are_served(victim), connect(victim.port, receive_buffer=4096) as client:
@@ -408,7 +390,7 @@ def test_a_flood_of_streams_is_bounded_and_released(victim: Victim) -> None:
 
 
 @pytest.mark.parametrize("leave", [Raw.half_close, Raw.vanish])
-def test_whoever_leaves_is_forgotten(victim: Victim, leave: Callable[[Raw], None]) -> None:
+def test_a_client_that_leaves_is_forgotten(victim: Victim, leave: Callable[[Raw], None]) -> None:
     """CANC-5: also after several requests at once."""
     listen = posted(announced(1, "subscriptions/listen", notifications={}))
     with others_are_served(victim), crowd(victim, 50) as clients:
@@ -423,7 +405,7 @@ def test_whoever_leaves_is_forgotten(victim: Victim, leave: Callable[[Raw], None
 
 
 @pytest.mark.parametrize("at", ["head", "body", "stream", "question", "thread"])
-def test_whoever_vanishes_is_forgotten(victim: Victim, at: str) -> None:
+def test_a_client_that_vanishes_is_forgotten(victim: Victim, at: str) -> None:
     """CANC-5: whatever was sent, and whatever came back."""
     data, back = {
         "head": (post_head("/mcp")[:40], b""),
@@ -443,7 +425,9 @@ def test_whoever_vanishes_is_forgotten(victim: Victim, at: str) -> None:
     assert victim.holds()["threads"] <= 45
 
 
-def test_what_a_client_with_a_session_began_goes_on_and_is_then_forgotten(victim: Victim) -> None:
+def test_calls_in_a_session_go_on_without_their_client_and_are_then_forgotten(
+    victim: Victim,
+) -> None:
     """HTTPL-20: a disconnect is no cancellation."""
     message = request(1, "tools/call", called("hold", {}))
     with others_are_served(victim), crowd(victim, 20) as clients:
@@ -484,20 +468,15 @@ def test_none_of_them_keeps_the_server_from_stopping() -> None:
 # --- where httptools has no wheels ----------------------------------------------------------------
 
 
-@contextmanager
-def on_h11(read_timeout: float) -> Iterator[int]:
-    """The port of a server on h11, which must keep to the same bounds."""
+def test_h11_drops_clients_that_never_finish_or_go_on_with_what_was_refused() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "uvicorn.protocols.http.httptools_impl", None)
-        http: Any = connection_class(Limits(body_timeout=read_timeout, grace=0.1))
+        http: Any = connection_class(Limits(body_timeout=0.5, grace=0.1))
     with listen() as listener, running(MCPKit("pure"), listener, http=http, lifespan="off"):
-        yield listener.getsockname()[1]
-
-
-def test_h11_drops_whoever_does_not_end_the_headers_or_goes_on_sending_what_was_refused() -> None:
-    with on_h11(read_timeout=0.5) as port, connect(port) as silent, connect(port) as client:
-        silent.send(post_head("/mcp")[:-2])
-        client.send(post_head("/mcp", {"Content-Length": str(10**9)}))
-        assert client.status() == 413
-        assert client.trickle(b" " * 400, 0.05)
-        assert silent.is_closed_within()
+        port = listener.getsockname()[1]
+        with connect(port) as silent, connect(port) as client:
+            silent.send(post_head("/mcp")[:-2])
+            client.send(post_head("/mcp", {"Content-Length": str(10**9)}))
+            assert client.status() == 413
+            assert client.trickle(b" " * 400, 0.05)
+            assert silent.is_closed_within()
