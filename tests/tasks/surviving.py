@@ -9,17 +9,21 @@ import os
 
 import anyio
 
-from mcpkit import Context, MCPKit
+from mcpkit import Context, MCPKit, TaskOptions
+from mcpkit._stores import plain_name
+from mcpkit._stores.redis import RedisStore
+from mcpkit.tasks.options import STORE
 
-app = MCPKit(
-    os.environ["SURVIVING"],
-    tasks={"poll_interval": 0.05, "lease": float(os.environ.get("LEASE", "30"))},
-)
+NAME = os.environ["SURVIVING"]
+options: TaskOptions = {"poll_interval": 0.05, "lease": float(os.environ.get("LEASE", "30"))}
+if (url := os.environ.get(STORE, "")).startswith("unix:"):
+    options["store"] = lambda: RedisStore(url, prefix=f"mcpkit:{plain_name(NAME)}", alive=1.0)
+app = MCPKit(NAME, tasks=options)
 
 
 def say(what: str) -> None:
     """Write a line, at once and as a whole."""
-    lines = os.open(os.environ["SURVIVING"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    lines = os.open(NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(lines, f"{os.getpid()} {what}\n".encode())
     os.close(lines)
 

@@ -6,9 +6,9 @@ import os
 import sqlite3
 import sys
 import threading
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,9 @@ from mcpkit.errors import InvalidParams
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.service import TaskService, TaskWaiter
 from mcpkit.tasks.store import CODEC, add, claim, close
-from mcpkit.testing import AsyncTestClient
 from tests.asking.conftest import accept
 from tests.kit import until
-from tests.tasks.test_serving import (
-    PATIENCE,
-    QUICK,
-    connected,
-    make_app,
-)
+from tests.tasks.test_serving import PATIENCE, QUICK, connected, make_app
 from tests.tasks.wire.conftest import CORE, text_of
 
 pytestmark = pytest.mark.anyio
@@ -43,25 +37,6 @@ def tasks_of(app: MCPKit[Any]) -> TaskService:
     """What looks after the tasks of an app that is served once."""
     (found,) = app.server.task_services
     return found
-
-
-@asynccontextmanager
-async def listening(client: AsyncTestClient, *ids: str) -> AsyncGenerator[None, None]:
-    """Around what happens while a stream tells of tasks."""
-    wanted = {"notifications": {"taskIds": ids}}
-    agreed = anyio.Event()
-    async with anyio.create_task_group() as group:
-
-        async def listen() -> None:
-            await client.request(
-                "subscriptions/listen", wanted, timeout=60, on_notification=lambda *_: agreed.set()
-            )
-
-        group.start_soon(listen)
-        with anyio.fail_after(PATIENCE):
-            await agreed.wait()
-        yield
-        group.cancel_scope.cancel()
 
 
 # --- legs -----------------------------------------------------------------------------------------
@@ -86,11 +61,11 @@ async def test_an_older_state_does_not_stop_a_newer_attempt() -> None:
 async def test_a_step_of_a_cancelled_handler_blocks_nothing(in_thread: bool) -> None:
     """Its result is not stored, and a handler that cleans up in a step ends all the same."""
     app = make_app(max_running=1)
-    begun, ended = threading.Event(), threading.Event()
+    started, ended = threading.Event(), threading.Event()
 
     @app.tool(task="optional")
     async def undo(ctx: Context) -> None:
-        begun.set()
+        started.set()
         try:
             await anyio.sleep_forever()
         finally:
@@ -102,7 +77,7 @@ async def test_a_step_of_a_cancelled_handler_blocks_nothing(in_thread: bool) -> 
 
     @app.tool(task="optional")
     def undo_in_thread(ctx: SyncContext) -> None:
-        begun.set()
+        started.set()
         while not ctx.cancelled:
             threading.Event().wait(0.002)
         try:
@@ -112,7 +87,7 @@ async def test_a_step_of_a_cancelled_handler_blocks_nothing(in_thread: bool) -> 
 
     async with connected(app) as client:
         id = await client.begin("undo_in_thread" if in_thread else "undo")
-        await until(begun.is_set)
+        await until(started.is_set)
         await client.request("tasks/cancel", {"taskId": id})
         await until(ended.is_set)
         assert text_of(await client.result(await client.begin("give"))) == "x"
@@ -122,15 +97,15 @@ async def test_a_step_of_a_cancelled_handler_blocks_nothing(in_thread: bool) -> 
 @pytest.mark.parametrize("way", ["asks", "returns"])
 async def test_the_end_of_a_stopped_thread_is_not_an_outcome(way: str, tmp_path: Path) -> None:
     """Another process runs it again, as one that was killed."""
-    begun: list[str] = []
+    started: list[str] = []
 
     def make_app() -> MCPKit[Any]:
         app: MCPKit = MCPKit("stopped", tasks={"store": str(tmp_path / "tasks.db"), **QUICK})
 
         @app.tool(task="optional", resumable=True)
         def run(ctx: SyncContext) -> str:
-            begun.append("run")
-            if len(begun) > 1:
+            started.append("run")
+            if len(started) > 1:
                 return "done"
             if way == "returns":
                 while not ctx.cancelled:
@@ -145,7 +120,7 @@ async def test_the_end_of_a_stopped_thread_is_not_an_outcome(way: str, tmp_path:
 
     async with connected(make_app()) as client:
         id = await client.begin("run")
-        await until(lambda: begun)
+        await until(lambda: started)
     async with connected(make_app()) as client:
         assert text_of(await client.result(id)) == "done"
 
@@ -211,7 +186,7 @@ async def test_listeners_are_notified_of_changes_in_order() -> None:
 
 
 async def test_clients_are_not_notified_of_the_tasks_of_others(tmp_path: Path) -> None:
-    """Every change of a file is heard; clients are told of those of their tasks."""
+    """Every change of a file is heard; clients are notified of those of their tasks."""
     heard: list[Any] = []
     app = make_app(str(tmp_path / "tasks.db"))
     async with connected(app, CORE, on_notification=lambda *each: heard.append(each)) as client:
@@ -245,7 +220,7 @@ async def test_a_task_of_two_streams_is_followed_until_both_have_ended() -> None
     async with connected(app) as client:
         id = await client.begin("ask")
         tasks = tasks_of(app)
-        async with listening(client, id), listening(client, id, *map(str, range(50))):
+        async with client.listening(id), client.listening(id, *map(str, range(50))):
             await until(lambda: [*tasks._listeners] == [id])
         await until(lambda: not tasks._listeners)
 
@@ -256,7 +231,7 @@ async def test_a_task_that_cannot_be_unsealed_does_no_harm(tmp_path: Path) -> No
         id = await client.begin("ask")
         await client.until(id, "input_required")
     async with connected(make_app(str(tmp_path / "tasks.db"), secret="t" * 32)) as client:
-        async with listening(client, id):
+        async with client.listening(id):
             await client.until(await client.begin("give"), "completed")
             await client.request("tasks/cancel", {"taskId": id})
         await client.until(await client.begin("give"), "completed")
@@ -332,21 +307,6 @@ async def test_tasks_run_after_an_unexpected_error(
 
 
 # --- limits ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("wish", "kept"),
-    [(0, 1000), (0.4, 1000), (1500.5, 1501), pytest.param(10**400, None, id="huge")],
-)
-async def test_odd_requests_for_a_ttl(wish: float, kept: int | None) -> None:
-    """TASKL-4, TASKL-10: a task is there when its client hears of it."""
-    app = make_app()
-    week = 7 * 24 * 3600 * 1000
-    async with connected(app, CORE) as client:
-        call = {"name": "ask", "arguments": {}, "task": {"ttl": wish}}
-        made = (await client.request("tools/call", call))["task"]
-        assert made["ttl"] == (kept or week)
-        assert (await client.state(made["taskId"]))["taskId"]
 
 
 async def test_the_answers_and_questions_of_a_task_have_a_size_limit() -> None:

@@ -20,6 +20,7 @@ from mcpkit._stores.memory import MemoryStore
 from mcpkit.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
 from mcpkit.tasks.options import STORE
 from tests.asking.conftest import accept
+from tests.kit import until
 from tests.tasks.wire.conftest import CORE, EXTENSION, EXTENSIONS, Tasked, text_of
 from tests.uvicorns import listen, running
 
@@ -140,25 +141,25 @@ async def test_a_task_continues_in_another_process(tmp_path: Path) -> None:
 async def test_tasks_that_are_not_resumable_get_the_grace_of_a_shutdown(tmp_path: Path) -> None:
     """For as long as calls may; what may be run again is left to others at once."""
     stopping = threading.Event()
-    begun: list[str] = []
+    started: list[str] = []
 
     def make_app() -> MCPKit[Any]:
         app: MCPKit = MCPKit("ending", tasks={"store": str(tmp_path / "tasks.db"), **QUICK})
 
         @app.tool(task="optional")
         def ends() -> str:
-            begun.append("ends")
+            started.append("ends")
             return str(stopping.wait(PATIENCE))
 
         @app.tool(task="optional")
         async def stays() -> None:
-            begun.append("stays")
+            started.append("stays")
             await anyio.sleep_forever()
 
         @app.tool(task="optional", resumable=True)
         async def again() -> str:
-            begun.append("again")
-            if begun.count("again") == 1:
+            started.append("again")
+            if started.count("again") == 1:
                 await anyio.sleep_forever()
             return "done"
 
@@ -167,13 +168,13 @@ async def test_tasks_that_are_not_resumable_get_the_grace_of_a_shutdown(tmp_path
     inner = make_app().asgi(limits=Limits(grace=0.5))
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
-        async def told() -> Any:
+        async def noted() -> Any:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
                 stopping.set()
             return message
 
-        await inner(scope, told if scope["type"] == "lifespan" else receive, send)
+        await inner(scope, noted if scope["type"] == "lifespan" else receive, send)
 
     listener = listen()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
@@ -182,15 +183,13 @@ async def test_tasks_that_are_not_resumable_get_the_grace_of_a_shutdown(tmp_path
         async with connected(url) as client:
             for tool in ("ends", "stays", "again"):
                 ids[tool] = await client.begin(tool)
-            with anyio.fail_after(PATIENCE):
-                while len(begun) < 3:
-                    await anyio.sleep(0.01)
+            await until(lambda: len(started) == 3)
     async with connected(make_app()) as client:
         assert text_of(await client.result(ids["ends"])) == "True"
         assert text_of(await client.result(ids["again"])) == "done"
         found = await client.until(ids["stays"], "failed")
         assert "may be run again" in found["error"]["message"]
-    assert sorted(begun) == ["again", "again", "ends", "stays"]
+    assert sorted(started) == ["again", "again", "ends", "stays"]
 
 
 async def test_a_tool_that_is_gone_fails_its_tasks(tmp_path: Path) -> None:
@@ -227,7 +226,7 @@ async def test_stored_tasks_are_sealed_with_the_secret(tmp_path: Path) -> None:
 
 
 async def test_unfinished_and_running_tasks_have_a_limit() -> None:
-    """TASKL-15, SEC-17: the client is told, and nothing is lost. Connections share tasks."""
+    """TASKL-15, SEC-17: nothing is lost. Connections share tasks."""
     app = make_app(max_tasks_each=3, max_running=2)
     async with connected(app) as client, connected(app) as other:
         ids = [await client.begin("wait") for _ in range(2)]
@@ -377,9 +376,9 @@ async def test_an_app_starts_tasks_itself() -> None:
         id = (await client.call_tool("begin")).text
         await client.reply(id, accept("short"))
         assert text_of(await client.result(id)) == "rain: first short"
-        nobodys = await app.tasks.start("ask", principal="cron")
+        other = await app.tasks.start("ask", principal="cron")
         with pytest.raises(InvalidParams):
-            await client.state(nobodys)
+            await client.state(other)
         for wrong, said in (("nothing", "no tool"), (plain, "does not run as a task")):
             with pytest.raises(ValueError, match=said):
                 await app.tasks.start(wrong)

@@ -67,7 +67,7 @@ AnyStore = TypeVar("AnyStore", bound=TaskStore)
 
 
 class Time:
-    """A clock that goes when it is told to."""
+    """A clock that is set."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -154,16 +154,6 @@ async def test_a_change_applies_to_the_present_state(store: TaskStore, time: Tim
     assert await store.get("a") == changed
     with pytest.raises(KeyError):
         await store.change("b", lambda task, now: task)
-
-
-async def test_a_task_that_waits_is_due_when_it_is_answered(store: TaskStore) -> None:
-    await add(store, new("a"), **MANY)
-    await claim(store, 1, lease=10)
-    await store.change("a", lambda task, now: record.suspend(task, 1, {"q": b"?"}, now))
-    assert await claim(store, 1, lease=10) == []
-    await store.change("a", lambda task, now: record.answer(task, {"q": b"!"}, now))
-    (again,) = await claim(store, 1, lease=10)
-    assert (again.attempt, dict(again.answers)) == (2, {"q": b"!"})
 
 
 async def test_the_first_result_of_a_step_stays(store: TaskStore, time: Time) -> None:

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -29,6 +29,8 @@ __all__ = ["anyio_backend", "client", "revision", "shared", "stderr"]
 CORE = "2025-11-25"
 EXTENSION = "2026-07-28"
 EXTENSIONS: dict[str, Any] = {"io.modelcontextprotocol/tasks": {}}
+UNKNOWN = "0123456789abcdef0123456789abcdef"
+"""The id of no task."""
 
 CASES = [
     Case(transport, revision, backend)
@@ -87,6 +89,28 @@ class Tasked(Asked):
         asked = (await self.until(id, "input_required"))["inputRequests"]
         responses = dict(zip(asked, answers, strict=False))
         await self.request("tasks/update", {"taskId": id, "inputResponses": responses})
+
+    @asynccontextmanager
+    async def listening(
+        self, *ids: str, hear: Callable[[str, Any], object] = lambda *_: None
+    ) -> AsyncGenerator[None, None]:
+        """Around what happens while a stream has notifications of tasks (2026-07-28)."""
+        wanted = {"notifications": {"taskIds": ids}}
+        agreed = anyio.Event()
+
+        def heard(method: str, params: Any) -> None:
+            hear(method, params)
+            agreed.set()
+
+        async def listen() -> None:
+            await self.request("subscriptions/listen", wanted, timeout=60, on_notification=heard)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(listen)
+            with anyio.fail_after(PATIENCE):
+                await agreed.wait()
+            yield
+            group.cancel_scope.cancel()
 
     async def seen(self, what: str) -> int:
         return int((await self.call_tool("seen", {"what": what})).text)

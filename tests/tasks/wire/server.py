@@ -55,7 +55,7 @@ def make_app(store: Store | None = None) -> MCPKit[Any]:
     @app.tool(task="optional")
     async def forever(label: str, ctx: Context) -> str:
         """Goes on until it is stopped."""
-        happened[f"{label} begun"] += 1
+        happened[f"{label} started"] += 1
         try:
             await anyio.sleep_forever()
         finally:
@@ -65,7 +65,7 @@ def make_app(store: Store | None = None) -> MCPKit[Any]:
     @app.tool(task="optional")
     def in_thread(label: str, ctx: SyncContext) -> str:
         """Goes on in a thread until it sees that it is cancelled."""
-        happened[f"{label} begun"] += 1
+        happened[f"{label} started"] += 1
         pause = threading.Event()
         while not ctx.cancelled:
             pause.wait(0.01)
@@ -132,11 +132,6 @@ def make_app(store: Store | None = None) -> MCPKit[Any]:
     async def soon_forgotten() -> str:
         """Is kept for a short time."""
         return "quick"
-
-    @app.tool(task="optional")
-    async def large() -> str:
-        """Returns too much."""
-        return "x" * 100_000
 
     return app
 

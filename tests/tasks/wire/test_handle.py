@@ -10,14 +10,13 @@ import pytest
 
 from mcpkit import TaskCancelled, TaskHandle
 from mcpkit.client.results import Progress
-from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
+from mcpkit.errors import MethodNotFound, ProtocolError
 from tests.asking.conftest import accept, speak
+from tests.kit import Recorder
 from tests.scenarios.tapped import PATIENCE
 from tests.tasks.wire.conftest import CORE, EXTENSION, Connect, Tasked
 
 pytestmark = pytest.mark.anyio
-
-NOBODYS = "0123456789abcdef0123456789abcdef"
 
 
 async def outcome(task: TaskHandle) -> Any:
@@ -33,12 +32,16 @@ async def outcome(task: TaskHandle) -> Any:
 async def test_a_call_is_started_and_awaited(
     client: Tasked, tool: str, arguments: dict[str, Any], text: str
 ) -> None:
-    """TASKL-4, TASKL-6, TASKX-5, TASKX-8."""
+    """TASKL-4, TASKL-6, TASKX-5, TASKX-8: and found again by its id (TASKL-13, TASKX-16)."""
     task = await client.start(tool, arguments)
     assert task.status is not None
     assert (task.status.id, task.status.status, task.status.is_over) == (task.id, "working", False)
     assert (task.status.ttl, task.status.poll_interval) == (24 * 3600, 0.1)
     assert task.status.created == task.status.updated
+    assert task.id is not None
+    again = client.task(task.id)
+    assert (again.id, again.status, again.is_over) == (task.id, None, False)
+    assert (await outcome(again)).text == text
     with anyio.fail_after(PATIENCE):
         result = await task
     assert (result.text, result.is_error) == (text, False)
@@ -63,34 +66,14 @@ async def test_failures_are_results_and_errors_are_raised(client: Tasked) -> Non
     assert task.status.status == "failed"
 
 
-async def test_a_task_is_found_again_by_its_id(connect: Connect, client: Tasked) -> None:
-    """TASKL-13, TASKX-16: by a client that knows it."""
-    id = (await client.start("add", {"a": 2, "b": 2})).id
-    assert id is not None
-    other = client if "memory" in str(client._target) else await connect()
-    task = client.task(id)
-    assert (task.id, task.status, task.is_over) == (id, None, False)
-    assert (await outcome(task)).text == "4"
-    del other
-
-
-async def test_an_unknown_task_is_rejected(client: Tasked) -> None:
-    """TASKL-12, TASKX-10."""
-    task = client.task(NOBODYS)
-    for action in (task.look, task.result, task.cancel, task.questions):
-        with pytest.raises(InvalidParams, match="Unknown task"):
-            await action()
-    with pytest.raises(InvalidParams, match="Unknown task"):
-        await anext(aiter(task))
-
-
-# --- what is told ---------------------------------------------------------------------------------
+# --- notifications --------------------------------------------------------------------------------
 
 
 async def test_a_task_is_followed(client: Tasked) -> None:
-    """TASKL-5, TASKL-14: each change, up to the last."""
+    """TASKL-5, TASKL-14: each change, up to the last; in 2026-07-28 without the progress."""
     client.script({"action": "accept"})
-    task = await client.start("tell")
+    progress = Recorder()
+    task = await client.start("tell", on_progress=progress)
     seen: list[tuple[str, str | None]] = []
     with anyio.fail_after(PATIENCE):
         async for status in task:
@@ -101,15 +84,8 @@ async def test_a_task_is_followed(client: Tasked) -> None:
     assert client.messages == ["Go on?"]
     assert (await outcome(task)).text == "told"
     assert [each async for each in task] == [task.status]
-
-
-async def test_progress_goes_on_after_the_answer(client: Tasked) -> None:
-    """In 2026-07-28 there is only the message."""
-    client.script({"action": "accept"})
-    told: list[Any] = []
-    task = await client.start("tell", on_progress=told.append)
-    assert (await outcome(task)).text == "told"
-    assert set(told) <= ({Progress(1, 2, "half of it")} if client.spoken == CORE else set())
+    told = {Progress(1, 2, "half of it")} if client.spoken == CORE else set()
+    assert set(progress.calls) <= told
 
 
 async def test_no_result_depends_on_notifications(
@@ -207,7 +183,7 @@ async def test_a_function_that_refuses(client: Tasked, label: str) -> None:
 async def test_a_task_is_cancelled(client: Tasked, label: str, tool: str) -> None:
     """TASKL-11, TASKX-11: the waiter gets an error; cancelling again changes nothing."""
     task = await client.start(tool, {"label": label})
-    await client.until_seen(f"{label} begun")
+    await client.until_seen(f"{label} started")
     caught: list[TaskCancelled] = []
 
     async def wait() -> None:
@@ -233,7 +209,7 @@ async def test_a_task_is_cancelled(client: Tasked, label: str, tool: str) -> Non
 async def test_a_cancelled_wait_does_not_stop_the_task(client: Tasked, label: str) -> None:
     """CANC-8."""
     task = await client.start("forever", {"label": label})
-    await client.until_seen(f"{label} begun")
+    await client.until_seen(f"{label} started")
     with pytest.raises(TimeoutError):
         await task.result(timeout=0.2)
     async for status in task:
@@ -251,7 +227,7 @@ async def test_a_start_that_is_cancelled_leaves_no_task(client: Tasked, label: s
         scope.cancel()
         await client.start("forever", {"label": label})
     assert scope.cancelled_caught
-    if await client.seen(f"{label} begun"):
+    if await client.seen(f"{label} started"):
         await client.until_seen(f"{label} stopped")
 
 

@@ -10,14 +10,16 @@ import anyio
 import pytest
 
 from mcpkit._protocol.connection import CAPABILITIES_KEY
-from mcpkit.client.results import Progress
 from mcpkit.errors import InvalidParams, MethodNotFound, MissingClientCapability, ProtocolError
+from tests import kit, messages
 from tests.asking.conftest import accept, speak
+from tests.kit import Recorder
 from tests.scenarios.tapped import HANDSHAKE
 from tests.tasks.wire.conftest import (
     CORE,
     EXTENSION,
     EXTENSIONS,
+    UNKNOWN,
     Connect,
     Tasked,
     text_of,
@@ -27,32 +29,25 @@ from tests.tasks.wire.conftest import (
 pytestmark = pytest.mark.anyio
 
 RELATED = "io.modelcontextprotocol/related-task"
-NOBODYS = "0123456789abcdef0123456789abcdef"
 
 
 # --- capabilities ---------------------------------------------------------------------------------
 
 
 async def test_the_server_declares_what_it_has(client: Tasked) -> None:
-    """TASKL-1, TASKX-1."""
+    """TASKL-1, TASKL-3, TASKX-1: and its tools what they are."""
     declared = client.server_capabilities
+    listed = {each["name"]: each for each in (await client.request("tools/list"))["tools"]}
+    found = {name: each.get("execution") for name, each in listed.items()}
     if client.spoken == CORE:
         lists: dict[str, Any] = {"list": {}} if "list" in declared["tasks"] else {}
         assert declared["tasks"] == {"cancel": {}, "requests": {"tools": {"call": {}}}, **lists}
         assert "extensions" not in declared
-    else:
-        assert declared["extensions"] == EXTENSIONS
-        assert "tasks" not in declared
-
-
-async def test_a_tool_says_whether_it_runs_as_a_task(client: Tasked) -> None:
-    """TASKL-3."""
-    listed = {each["name"]: each for each in (await client.request("tools/list"))["tools"]}
-    found = {name: each.get("execution") for name, each in listed.items()}
-    if client.spoken == CORE:
         assert found["plain"] is None
         assert found["add"] == {"taskSupport": "optional"}
     else:
+        assert declared["extensions"] == EXTENSIONS
+        assert "tasks" not in declared
         assert set(found.values()) == {None}
 
 
@@ -131,7 +126,7 @@ async def test_a_client_that_does_not_know_tasks_waits_for_the_answer(client: Ta
 
 
 async def test_a_tool_without_task_support_does_not_become_a_task(client: Tasked) -> None:
-    """TASKL-3, TASKX-12: in 2025-11-25 who wishes for a task is refused."""
+    """TASKL-3, TASKX-12: in 2025-11-25 a call that requests a task is refused."""
     call = {"name": "plain", "arguments": {}, "task": {}}
     if client.spoken == CORE:
         with pytest.raises(MethodNotFound, match="does not run as a task"):
@@ -151,7 +146,7 @@ async def test_an_older_revision_knows_no_tasks(client: Tasked, place: Any, olde
         with pytest.raises(MethodNotFound, match=older):
             await old.request("tools/call", {"name": "only", "arguments": {}})
         with pytest.raises(MethodNotFound):
-            await old.request("tasks/get", {"taskId": NOBODYS})
+            await old.request("tasks/get", {"taskId": UNKNOWN})
 
 
 # --- questions ------------------------------------------------------------------------------------
@@ -252,7 +247,7 @@ async def test_a_task_is_cancelled(client: Tasked, label: str, tool: str) -> Non
     if tool == "ask":
         await client.until(id, "input_required")
     else:
-        await client.until_seen(f"{label} begun")
+        await client.until_seen(f"{label} started")
     answer = await client.request("tasks/cancel", {"taskId": id})
     if client.spoken == CORE:
         assert (answer["taskId"], answer["status"]) == (id, "cancelled")
@@ -277,12 +272,17 @@ async def test_a_task_is_cancelled(client: Tasked, label: str, tool: str) -> Non
 @pytest.mark.not_over("http", revisions=(EXTENSION,))
 async def test_a_task_is_not_cancelled_with_its_call(client: Tasked, label: str) -> None:
     """CANC-8: that has been answered."""
-    await client.send({"jsonrpc": "2.0", "id": label, **call_of(client, "forever", label=label)})
+    params: dict[str, Any] = {"name": "forever", "arguments": {"label": label}}
+    if client.spoken == CORE:
+        message = messages.request(label, "tools/call", params, task={})
+    else:
+        capabilities = {CAPABILITIES_KEY: client._protocol.capabilities}
+        message = messages.announced(label, "tools/call", **params, _meta=capabilities)
+    await client.send(message)
     answer = (await client.answer(label))["result"]
     id = answer["task"]["taskId"] if client.spoken == CORE else answer["taskId"]
-    cancelled = {"requestId": label}
-    await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled})
-    await client.until_seen(f"{label} begun")
+    await client.send(messages.cancelled(label))
+    await client.until_seen(f"{label} started")
     assert (await client.state(id))["status"] == "working"
     await client.request("tasks/cancel", {"taskId": id})
 
@@ -291,7 +291,7 @@ async def test_a_task_is_not_cancelled_with_its_call(client: Tasked, label: str)
 @pytest.mark.every_place
 async def test_an_unknown_task_is_rejected(client: Tasked, method: str) -> None:
     """TASKL-12, TASKX-4, TASKX-10, TASKX-12."""
-    params = {"taskId": NOBODYS, "inputResponses": {}}
+    params = {"taskId": UNKNOWN, "inputResponses": {}}
     missing = {CORE: "tasks/update", EXTENSION: "tasks/result"}[client.spoken]
     if method == missing:
         # In 2025-11-25 this is the method of a request that should say so itself.
@@ -308,52 +308,41 @@ async def test_an_unknown_task_is_rejected(client: Tasked, method: str) -> None:
             await client.request(method, params, meta=without_extension())
 
 
-def call_of(client: Tasked, tool: str, **arguments: Any) -> dict[str, Any]:
-    """A call that becomes a task, as a message without an envelope."""
-    params: dict[str, Any] = {"name": tool, "arguments": arguments}
-    if client.spoken == CORE:
-        params["task"] = {}
-    else:
-        params["_meta"] = {
-            "io.modelcontextprotocol/protocolVersion": EXTENSION,
-            CAPABILITIES_KEY: client._protocol.capabilities,
-        }
-    return {"method": "tools/call", "params": params}
-
-
-async def is_known(client: Tasked, id: str) -> bool:
-    try:
-        await client.state(id)
-    except InvalidParams:
-        return False
-    return True
-
-
 async def test_a_task_is_kept_for_its_time(client: Tasked) -> None:
     """TASKL-10, TASKX-17: and not shorter."""
     made = await client.started("soon_forgotten")
-    with anyio.move_on_after(0.4):
-        while True:
-            await client.state(made["taskId"])
-            await anyio.sleep(0.05)
-    with anyio.fail_after(10):
-        while await is_known(client, made["taskId"]):
-            await anyio.sleep(0.05)
+    start = anyio.current_time()
+    with pytest.raises(InvalidParams, match="Unknown task"):
+        await client.until(made["taskId"], "gone")
+    assert anyio.current_time() - start > 0.4
+
+
+WEEK = 7 * 24 * 3600 * 1000
 
 
 @pytest.mark.revisions(CORE)
 @pytest.mark.parametrize(
-    ("wish", "kept"), [(60_000, 60_000), (10**12, 7 * 24 * 3600 * 1000), (None, 24 * 3600 * 1000)]
+    ("wish", "kept"),
+    [
+        ({"ttl": 60_000}, 60_000),
+        ({"ttl": 10**12}, WEEK),
+        pytest.param({"ttl": 10**400}, WEEK, id="huge"),
+        ({"ttl": 1500.5}, 1501),
+        ({"ttl": 0.4}, 1000),
+        ({"ttl": 0}, 1000),
+        ({}, 24 * 3600 * 1000),
+    ],
 )
-async def test_a_client_wishes_for_a_time(client: Tasked, wish: int | None, kept: int) -> None:
-    """TASKL-10: and gets at most what the server allows."""
-    task: dict[str, Any] = {} if wish is None else {"ttl": wish}
-    assert (await client.started("add", task, a=1, b=1))["ttl"] == kept
+async def test_a_client_requests_a_ttl(client: Tasked, wish: dict[str, Any], kept: int) -> None:
+    """TASKL-4, TASKL-10: at most what the server allows; a task is there when it is answered."""
+    made = await client.started("add", wish, a=1, b=1)
+    assert made["ttl"] == kept
+    assert (await client.state(made["taskId"]))["taskId"]
 
 
 @pytest.mark.revisions(CORE)
 @pytest.mark.parametrize("wish", [5, {"ttl": "long"}, {"ttl": -1}, {"ttl": True}])
-async def test_a_wish_that_makes_no_sense_is_refused(client: Tasked, wish: Any) -> None:
+async def test_an_invalid_ttl_is_refused(client: Tasked, wish: Any) -> None:
     call = {"name": "add", "arguments": {"a": 1, "b": 1}, "task": wish}
     with pytest.raises(InvalidParams, match="task"):
         await client.request("tools/call", call)
@@ -383,17 +372,14 @@ async def test_a_client_lists_its_tasks(client: Tasked) -> None:
             await client.request("tasks/list", {"cursor": wrong})
 
 
-# --- what is told on the way ----------------------------------------------------------------------
+# --- notifications --------------------------------------------------------------------------------
 
 
 @pytest.mark.revisions(CORE)
-async def test_a_client_is_told_how_it_stands(client: Tasked) -> None:
+async def test_notifications_name_their_task(client: Tasked) -> None:
     """TASKL-8, TASKL-9, TASKL-14."""
     client.script({"action": "accept"})
-    told: list[Progress] = []
-    call = {"name": "tell", "arguments": {}, "task": {}}
-    made = await client.request("tools/call", call, on_progress=told.append)
-    id = made["task"]["taskId"]
+    id = await client.begin("tell")
     assert text_of(await client.result(id)) == "told"
     assert (await client.state(id))["statusMessage"] == "nearly there"
     for each in client.told("notifications/message"):
@@ -408,39 +394,26 @@ async def test_a_client_is_told_how_it_stands(client: Tasked) -> None:
 
 
 @pytest.mark.revisions(EXTENSION)
-async def test_a_stream_tells_how_it_stands(client: Tasked) -> None:
+async def test_a_stream_has_the_changes_of_its_tasks(client: Tasked) -> None:
     """TASKX-7, SUB-4, SUB-10: all there is to know of each task, on the stream that asked for it.
 
-    PROG-6: and nothing else is told.
+    PROG-6: and nothing else.
     """
     wanted = {"notifications": {"taskIds": ["any"]}}
     with pytest.raises(MissingClientCapability):
         await client.request("subscriptions/listen", wanted, meta=without_extension())
-    told: list[tuple[str, Any]] = []
-    changed = anyio.Event()
-
-    def hear(method: str, params: Any) -> None:
-        nonlocal changed
-        told.append((method, params))
-        changed.set()
-        changed = anyio.Event()
+    heard = Recorder()
 
     async def until(status: str) -> Any:
-        with anyio.fail_after(10):
-            while True:
-                for method, params in told:
-                    if method == "notifications/tasks" and params["status"] == status:
-                        return params
-                await changed.wait()
+        def found() -> list[Any]:
+            known = [params for method, params in heard.calls if method == "notifications/tasks"]
+            return [each for each in known if each["status"] == status]
+
+        await kit.until(found)
+        return found()[0]
 
     id = await client.begin("tell")
-    async with anyio.create_task_group() as group:
-        wanted = {"notifications": {"taskIds": [id, NOBODYS]}}
-
-        async def listen() -> None:
-            await client.request("subscriptions/listen", wanted, timeout=60, on_notification=hear)
-
-        group.start_soon(listen)
+    async with client.listening(id, UNKNOWN, hear=heard):
         asked = await until("input_required")
         assert asked["taskId"] == id
         (key,) = asked["inputRequests"]
@@ -448,8 +421,8 @@ async def test_a_stream_tells_how_it_stands(client: Tasked) -> None:
         await client.request("tasks/update", params)
         done = await until("completed")
         assert (text_of(done["result"]), done["statusMessage"]) == ("told", "nearly there")
-        assert {params.get("taskId", id) for _, params in told} == {id}
+        assert {params.get("taskId", id) for _, params in heard.calls} == {id}
         methods = {"notifications/subscriptions/acknowledged", "notifications/tasks"}
         assert {each["method"] for each in client.notifications} == methods
-        assert all("io.modelcontextprotocol/subscriptionId" in each["_meta"] for _, each in told)
-        group.cancel_scope.cancel()
+        key = "io.modelcontextprotocol/subscriptionId"
+        assert all(key in each["_meta"] for _, each in heard.calls)
