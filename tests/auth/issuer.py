@@ -23,6 +23,11 @@ from tests.auth.browser import listening
 RESOURCE: Final = "https://notes.example.com/mcp"  # the server that tokens are for
 
 
+def present(fields: dict[str, Any]) -> dict[str, Any]:
+    """Leave out fields that are None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 class Key:
     """A key that tokens are signed with."""
 
@@ -88,7 +93,7 @@ class Issuer:
             "iat": now,
             "exp": now + 600,
         }
-        return {name: value for name, value in {**usual, **more}.items() if value is not None}
+        return present({**usual, **more})
 
     def token(self, key: Key | None = None, headers: Any = None, **claims: Any) -> str:
         """A signed token."""

@@ -48,10 +48,10 @@ async def test_an_attack_fails(
 
     assert (len(user.shown), len(world.at("/token"))) == (attack.logins, attack.asks)
     assert elsewhere.seen == [], "an attacker is asked"
-    told = str(raised.value)
-    assert told.isprintable()
-    assert len(told) < 400
-    said = told + caplog.text + repr(auth) + repr(store)
+    error = str(raised.value)
+    assert error.isprintable()
+    assert len(error) < 400
+    said = error + caplog.text + repr(auth) + repr(store)
     secrets = [each.form.get("code_verifier", "") for each in world.at("/token")]
     secrets += [*world.good, *(f"'{each}'" for each in world.codes)]
     assert [each for each in secrets if len(each) > 1 and each in said] == []
@@ -116,10 +116,10 @@ async def test_no_server_elsewhere_reaches_this_machine(
 ) -> None:
     """SSRF: not by any of the addresses that it names."""
     with host.world("https://mcp.example.com") as world:
-        user, store, here = User(), MemoryTokenStore(), f"http://127.0.0.1:{world.port}"
+        user, store, here = User(), MemoryTokenStore(), f"http://127.0.0.1:{host.port}"
 
         def routed(*given: Any) -> httpx2.AsyncClient:
-            return httpx2.AsyncClient(transport=Routed(world.port))
+            return httpx2.AsyncClient(transport=Routed(host.port))
 
         async def show(url: str) -> None:
             await user.show(url.replace(world.origin, here))

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
@@ -19,6 +20,7 @@ from mcpkit.client.auth import (
     MemoryTokenStore,
     OAuth,
 )
+from tests.auth.browser import fields_of
 from tests.auth.client.world import (
     READ,
     SERVER,
@@ -215,7 +217,7 @@ async def test_a_cancelled_login_leaves_nothing(world: World, tmp_path: Any, use
     async with anyio.create_task_group() as group:
         group.start_soon(call, world.url, OAuth(show=show, store=store))
         [url] = await show.wait()
-        port = int(User.port(url).rstrip("/"))
+        port = urlsplit(fields_of(url)["redirect_uri"]).port or 0
         async with await anyio.connect_tcp("127.0.0.1", port):
             pass
         group.cancel_scope.cancel()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 import anyio.to_thread
 import httpx2
@@ -25,7 +25,8 @@ from starlette.responses import JSONResponse, Response
 from mcpkit import Client
 from mcpkit._utils.fetch import s256
 from mcpkit.client.auth import Credentials, OAuth, TokenStore
-from tests.auth.browser import Browser, Page
+from tests.auth.browser import Browser, Page, fields_of
+from tests.auth.issuer import present
 from tests.kit import PATIENCE
 from tests.uvicorns import listen, running
 
@@ -36,8 +37,6 @@ OPENID: Final = "/.well-known/openid-configuration"
 
 
 class Reply(NamedTuple):
-    """What a path answers with."""
-
     status: int = 200
     body: Any = b""
     headers: Mapping[str, str] = {}
@@ -45,14 +44,11 @@ class Reply(NamedTuple):
 
 @dataclass
 class Seen:
-    """A request that has arrived."""
-
     verb: str
     path: str
     query: dict[str, str]
     headers: dict[str, str]
     body: bytes
-    origin: str = ""
 
     @property
     def form(self) -> dict[str, str]:
@@ -70,10 +66,6 @@ class Seen:
         return self.headers.get("authorization", "").partition(" ")[2]
 
 
-def present(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: each for name, each in fields.items() if each is not None}
-
-
 Route = Callable[[Seen], "Reply | Response | Awaitable[Reply]"]
 
 
@@ -83,7 +75,6 @@ class World:
     def __init__(self, origin: str) -> None:
         self.origin = origin
         self.url = f"{origin}/mcp"
-        self.port = 0
         self.seen: list[Seen] = []
         self.routes: dict[str, Route] = {
             "/mcp": self.serve,
@@ -120,7 +111,7 @@ class World:
         self.good: dict[str, tuple[str, ...]] = {}
         """The tokens that the server takes, with their scopes."""
         self.refreshing: dict[str, tuple[str, ...]] = {}
-        """The refresh tokens that may be used, once."""
+        """The refresh tokens that may be used once, likewise."""
         self.back: Callable[[dict[str, Any]], dict[str, Any]] = lambda fields: fields
         """Changes what a browser comes back with; None leaves a field out."""
         self.told: Callable[[dict[str, Any]], dict[str, Any]] = lambda answer: answer
@@ -157,7 +148,6 @@ class World:
             await asyncio.sleep(0.001)
 
     async def never(self, seen: Seen) -> Reply:
-        """Do not answer."""
         del seen
         await self.until(self.over)
         return Reply(500)
@@ -255,7 +245,6 @@ class World:
         return self.give(tuple(form.get("scope", "").split()))
 
     def give(self, scopes: tuple[str, ...]) -> Reply:
-        """Issue a token."""
         token, refresh = self.name("token"), self.name("refresh")
         answer = {"access_token": token, "token_type": self.kind, "expires_in": self.lifetime}
         answer = present(self.told({**answer, "refresh_token": refresh}))
@@ -293,7 +282,7 @@ class World:
         request = Request(scope, receive)
         query, headers = dict(request.query_params), dict(request.headers)
         body = await request.body()
-        seen = Seen(request.method, request.url.path, query, headers, body, self.origin)
+        seen = Seen(request.method, request.url.path, query, headers, body)
         self.seen.append(seen)
         route: Any = self.routes.get(seen.path, lambda _: Reply(404))
         found = route(seen)
@@ -321,28 +310,22 @@ class Host:
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self._world: World | None = None
+        self._world: World
 
     @contextmanager
     def world(self, origin: str = "") -> Iterator[World]:
-        """A new one, until the end of the block."""
-        world = World(origin or f"http://127.0.0.1:{self.port}")
-        world.port = self.port
-        self._world = world
+        self._world = World(origin or f"http://127.0.0.1:{self.port}")
         try:
-            yield world
+            yield self._world
         finally:
-            world.over.set()
-            self._world = None
+            self._world.over.set()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        assert self._world is not None
         await self._world(scope, receive, send)
 
 
 @contextmanager
 def hosting() -> Iterator[Host]:
-    """Run one in a thread."""
     with listen() as listener:
         host = Host(listener.getsockname()[1])
         with running(host, listener, lifespan="off", timeout_graceful_shutdown=1):
@@ -362,20 +345,13 @@ class User:
 
         def walk() -> Page:
             browser = Browser({"name": "ada"}, "allow")
-            back = browser.walk(url, "http://127.0.0.1:" + self.port(url))
-            return browser.open(back)
+            return browser.open(browser.walk(url, fields_of(url)["redirect_uri"]))
 
         self.page = await anyio.to_thread.run_sync(walk)
 
-    @staticmethod
-    def port(url: str) -> str:
-        """The port that a login comes back to."""
-        fields = dict(parse_qsl(urlsplit(url).query))
-        return f"{urlsplit(fields['redirect_uri']).port}/"
-
     def asked(self, number: int = -1) -> dict[str, str]:
         """What an issuer was asked for by way of the browser."""
-        return dict(parse_qsl(urlsplit(self.shown[number]).query))
+        return fields_of(self.shown[number])
 
     def scopes(self) -> list[set[str]]:
         """The scopes that each login has asked for."""

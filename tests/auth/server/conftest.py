@@ -33,6 +33,7 @@ from mcpkit.auth import (
 from mcpkit.auth import Page as LoginPage
 from mcpkit.auth.server import users
 from tests.auth.browser import Browser, Page, fields_of, sent
+from tests.auth.issuer import present
 from tests.messages import MODERN, announced, called
 from tests.uvicorns import listen, running
 
@@ -53,8 +54,7 @@ def cheap_hash(password: str) -> str:
 class Clock:
     """The time, which tests move on."""
 
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
+    now = 1_800_000_000.0
 
     def __call__(self) -> float:
         return self.now
@@ -167,7 +167,7 @@ class Site:
             "resource": self.url,
             **changed,
         }
-        return {name: value for name, value in given.items() if value is not None}, verifier
+        return present(given), verifier
 
     def authorize_url(self, **changed: str | None) -> str:
         return f"{self.origin}/authorize?{urlencode(self.parameters(**changed)[0])}"
@@ -190,8 +190,7 @@ class Site:
             "resource": self.url,
             **changed,
         }
-        fields = {name: value for name, value in given.items() if value}
-        return self.form("/token", headers, **fields)
+        return self.form("/token", headers, **present(given))
 
     def tokens(self, browser: Browser | None = None, **changed: str | None) -> dict[str, Any]:
         page = self.redeem(self.log_in(browser, **changed))

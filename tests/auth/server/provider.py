@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets
 from typing import Any, Final
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from mcpkit._utils.fetch import s256
 from mcpkit.auth import Provider
-from tests.auth.issuer import Issuer, Reply
+from tests.auth.browser import fields_of
+from tests.auth.issuer import Issuer, Reply, present
 
 CLIENT: Final = "mcp-server"
 CLIENT_SECRET: Final = "the secret / of the server"
@@ -36,10 +37,10 @@ class IdentityProvider(Issuer):
         self.number = 0
         self._codes: dict[str, dict[str, str]] = {}
 
-    def plain(self, name: str = "Plain") -> Provider:
+    def plain(self) -> Provider:
         """The provider without OpenID Connect, as GitHub is."""
         return Provider(
-            name,
+            "Plain",
             authorization_endpoint=f"{self.url}/authorize",
             token_endpoint=f"{self.url}/token",
             user_endpoint=f"{self.url}/account",
@@ -62,8 +63,7 @@ class IdentityProvider(Issuer):
         if parts.path == "/.well-known/openid-configuration":
             return self._metadata()
         if parts.path == "/authorize":
-            query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-            return self._authorize(query)
+            return self._authorize(fields_of(path))
         if parts.path == "/token":
             return self._token(form)
         if parts.path in ("/userinfo", "/account"):
@@ -82,16 +82,16 @@ class IdentityProvider(Issuer):
             "id_token_signing_alg_values_supported": ["ES256"],
             **self.metadata,
         }
-        return {name: value for name, value in usual.items() if value is not None}
+        return present(usual)
 
     def _authorize(self, query: dict[str, str]) -> Reply:
         assert query["response_type"] == "code"
         assert query["client_id"] == CLIENT
         code = secrets.token_urlsafe(16)
         self._codes[code] = query
-        usual = {"code": code, "state": query["state"], "scope": "openid", **self.back}
-        answer = {name: value for name, value in usual.items() if value is not None}
-        return Reply(302, {}, f"{query['redirect_uri']}?{urlencode(answer)}")
+        usual = {"code": code, "state": query["state"], "scope": "openid"}
+        answer = urlencode(present({**usual, **self.back}))
+        return Reply(302, {}, f"{query['redirect_uri']}?{answer}")
 
     def _token(self, form: dict[str, str]) -> Any:
         if self.refuses:
@@ -120,14 +120,7 @@ class IdentityProvider(Issuer):
             "expires_in": self.lasts,
         }
         if query is not None and "nonce" in query:
-            claims = {
-                "aud": CLIENT,
-                "sub": self.user["sub"],
-                "nonce": query["nonce"],
-                "client_id": None,
-                "scope": None,
-                **self.id_claims,
-            }
+            claims = {"aud": CLIENT, "sub": self.user["sub"], "nonce": query["nonce"]}
+            claims |= {"client_id": None, "scope": None, **self.id_claims}
             found["id_token"] = self.token(self.id_key, **claims)
-        usual = {**found, **self.token_changes}
-        return {name: value for name, value in usual.items() if value is not None}
+        return present({**found, **self.token_changes})

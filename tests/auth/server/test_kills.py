@@ -37,21 +37,19 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL"
 
 
 class Processes:
-    """The two processes."""
-
     def __init__(self, file: Path) -> None:
         self._file = file
         with listen() as one, listen() as other:
             self.ports = [each.getsockname()[1] for each in (one, other)]
         self._running = [self._start(each) for each in self.ports]
+        for number in range(2):
+            self._wait(number)
 
     def _start(self, port: int) -> subprocess.Popen[bytes]:
         arguments = [str(port), BASE, str(self._file)]
         return warm.Popen([sys.executable, "-m", "tests.auth.server.killed", *arguments])
 
-    def wait(self, number: int) -> None:
-        """Wait until one of them listens."""
-
+    def _wait(self, number: int) -> None:
         def listens() -> bool:
             assert self._running[number].poll() is None, "a process has ended by itself"
             with suppress(OSError):
@@ -66,7 +64,7 @@ class Processes:
         self._running[number].kill()
         self._running[number].wait(PATIENCE)
         self._running[number] = self._start(self.ports[number])
-        self.wait(number)
+        self._wait(number)
 
     def end(self) -> None:
         for each in self._running:
@@ -83,8 +81,6 @@ GONE: Final = (OSError, HTTPException)
 
 
 class AnywhereBrowser(Browser):
-    """A browser behind a proxy that passes on to either process."""
-
     def __init__(self, processes: Processes) -> None:
         super().__init__(button="allow")
         self._processes = processes
@@ -104,19 +100,17 @@ class Anywhere(Site):
         self._retries = retries
 
     def send(self, path: str, *given: Any, **named: Any) -> Page:
-        until = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 at = Site(self._processes.some(BASE), self.clock, self.server)
                 return at.send(path, *given, **named)
             except GONE:
-                if not self._retries or time.monotonic() > until:
+                if not self._retries or time.monotonic() > deadline:
                     raise
 
 
 class Walks:
-    """What clients go through, again and again."""
-
     finished = 0
 
     def __init__(self, processes: Processes, enough: threading.Event) -> None:
@@ -175,8 +169,6 @@ def test_what_was_answered_holds(tmp_path: Path, request: pytest.FixtureRequest)
     processes = Processes(file)
     enough = threading.Event()
     try:
-        for number in range(2):
-            processes.wait(number)
         walks = [Walks(processes, enough) for _ in range(CLIENTS)]
         with ThreadPoolExecutor(CLIENTS) as pool:
             going = [pool.submit(each.go_on) for each in walks]

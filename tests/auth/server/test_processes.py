@@ -30,19 +30,14 @@ async def whoami(ctx: Context) -> str:
 """
 
 
-def site_of(url: str) -> Site:
-    origin = url.removesuffix("/mcp")
-    site = Site(origin, Clock(), None, browser=Browser(button="allow"))  # type: ignore[arg-type]
-    site.client_id = site.register(client_name="An editor")["client_id"]
-    return site
-
-
 @pytest.mark.parametrize("how", [["--workers", "2"], ["--reload"]], ids=" ".join)
 def test_logins_hold_in_all_of_them(tmp_path: Path, how: list[str]) -> None:
     """Whichever process a step of a login meets, and after all of them were replaced."""
     (tmp_path / "server.py").write_text(SERVER.replace("STORE", "None"))
     with hurried(*how, cwd=tmp_path) as server:
-        site = site_of(server.url)
+        browser = Browser(button="allow")
+        site = Site(server.url.removesuffix("/mcp"), Clock(), None, browser=browser)  # type: ignore[arg-type]
+        site.client_id = site.register(client_name="An editor")["client_id"]
         tokens = site.tokens()
         first = site.said(tokens["access_token"]).split()
         assert first[0] == "ada"
