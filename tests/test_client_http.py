@@ -74,7 +74,7 @@ def legacy(site: FakeSite) -> FakeSite:
     return site
 
 
-async def call(site: FakeSite, tool: str = "t", /, **options: Any) -> CallResult:
+async def call_tool(site: FakeSite, tool: str = "t", /, **options: Any) -> CallResult:
     """Call a tool with a client of its own."""
     async with Client(site.url, **options) as client:
         return await client.call_tool(tool)
@@ -362,7 +362,7 @@ async def test_an_error_is_the_answer_with_any_status_and_without_an_id(
     body = {"jsonrpc": "2.0", "error": {"code": code, "message": "unreadable"}}
     modern.on("tools/call")(lambda it: it.json(body, status))
     with pytest.raises(error, match="unreadable"):
-        await call(modern)
+        await call_tool(modern)
 
 
 async def test_a_notification_is_a_post_of_its_own_which_may_be_refused(modern: FakeSite) -> None:
@@ -458,7 +458,7 @@ async def test_a_response_that_ends_too_soon_is_an_error(
     """HTTPM-13: the stream is not resumed, even if it has ids."""
     modern.on("tools/call")(answer)
     with pytest.raises(ConnectionClosed, match=said):
-        await call(modern)
+        await call_tool(modern)
     assert "GET" not in modern.methods()
 
 
@@ -759,7 +759,7 @@ async def test_404_without_a_session_leads_to_no_handshake(site: FakeSite) -> No
     site.legacy(session=None)
     site.on("tools/call")(lambda it: it.reply(404, b"gone", "text/plain"))
     with pytest.raises(ConnectionClosed, match="404 Not Found: gone"):
-        await call(site, revision=NEWEST)
+        await call_tool(site, revision=NEWEST)
     assert len(site.of("initialize")) == 1
 
 
@@ -778,29 +778,18 @@ async def test_the_server_may_ask_on_any_stream(legacy: FakeSite, where: str) ->
             await incoming.event(question)
         await incoming.gone()
 
-    answered = threading.Event()
-
-    @legacy.on("answer")
-    async def take(incoming: Incoming) -> None:
-        await incoming.reply(202)
-        answered.set()
-
     @legacy.on("tools/call")
     async def call(incoming: Incoming) -> None:
         await incoming.stream()
         if where == "tools/call":
             await incoming.event(question)
-        await within(answered)
+        await until(lambda: legacy.of("answer"))
         await incoming.event(incoming.answer(**DONE))
 
-    async with Client(legacy.url, revision=NEWEST, roots=["file:///a"]) as client:
-        await client.call_tool("t")
+    await call_tool(legacy, revision=NEWEST, roots=["file:///a"])
     answer = legacy.of("answer")[0]
-    assert answer.message == {
-        "jsonrpc": "2.0",
-        "id": "q1",
-        "result": {"roots": [{"uri": "file:///a"}]},
-    }
+    roots = {"roots": [{"uri": "file:///a"}]}
+    assert answer.message == {"jsonrpc": "2.0", "id": "q1", "result": roots}
     assert answer.headers["mcp-session-id"] == "s1"
 
 
@@ -830,7 +819,7 @@ async def test_a_server_needs_neither_a_stream_of_its_own_nor_an_end_of_sessions
 ) -> None:
     """HTTPL-8, HTTPL-17."""
     legacy.on("GET", "DELETE")(lambda it: it.reply(status))
-    assert (await call(legacy, revision=NEWEST)).text == "done"
+    assert (await call_tool(legacy, revision=NEWEST)).text == "done"
     assert len(legacy.of("GET")) == 1
     assert legacy.methods()[-1] == "DELETE"
 
@@ -896,7 +885,7 @@ async def test_the_wait_that_the_server_wants_is_waited(legacy: FakeSite) -> Non
             await incoming.event(legacy.of("tools/call")[0].answer(**DONE))
         ended.append(time.monotonic())
 
-    assert (await call(legacy, revision=NEWEST)).text == "done"
+    assert (await call_tool(legacy, revision=NEWEST)).text == "done"
     waits = [stop - start for start, stop in zip(ended, came, strict=False)]
     assert len(waits) == 3
     assert all(0.2 <= each < 0.75 for each in waits)
@@ -932,7 +921,7 @@ async def test_a_stream_that_cannot_be_resumed_is_an_error(
 ) -> None:
     broken.on("GET")(resuming(answer))
     with pytest.raises(ConnectionClosed, match=said):
-        await call(broken, tool, revision=NEWEST)
+        await call_tool(broken, tool, revision=NEWEST)
     assert len(broken.of("tools/call")) == 1
     assert len(broken.of("GET")) == 1 + resumptions
 
@@ -1176,7 +1165,7 @@ async def test_a_redirect_to_the_same_origin_is_followed(
     """With the whole request, and once."""
     start = host.site("/start")
     start.on("server/discover", "tools/call")(lambda it: it.reply(status, location=modern.path))
-    await call(start)
+    await call_tool(start)
     assert start.methods() == ["server/discover"]
     assert modern.seen[-1].headers["mcp-name"] == "t"
 

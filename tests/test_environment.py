@@ -11,6 +11,7 @@ from mcpkit import Depends, Env, Header, MCPKit, RegistrationError
 from mcpkit.errors import MissingEnvironment
 from mcpkit.testing import TestClient
 from tests.authoring import handler
+from tests.models import Opaque
 
 SECRET = "sw0rdfish"
 
@@ -105,14 +106,10 @@ def test_a_test_needs_no_variables_of_what_it_replaces(environment: pytest.Monke
         assert client.call_tool("show").text == "fake"
 
 
-class Strange:
-    """Nothing that pydantic knows."""
-
-
 @pytest.mark.parametrize(
     ("fn", "says"),
     [
-        (handler(Annotated[Strange, Env("TEST_KEY")]), "that Env cannot fill"),
+        (handler(Annotated[Opaque, Env("TEST_KEY")]), "that Env cannot fill"),
         (handler(Annotated[str, Env("TEST_KEY"), Header("Key")]), "no header can repeat it"),
         (handler(str, Env("TEST_KEY")), r"Annotated\[<type>, Env"),
     ],

@@ -37,22 +37,14 @@ def test_every_server_starts_and_describes_its_tools(path: Path, revision: str) 
     assert all(tool.description for tool in tools)
 
 
-def test_the_quickstart_client_shows_a_server_at_work() -> None:
+def test_the_quickstart_is_used_by_its_client() -> None:
+    command = [sys.executable, str(ROOT / "examples" / "quickstart_client.py")]
     done = run(
-        [sys.executable, str(ROOT / "examples" / "quickstart_client.py")],
-        cold=True,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=30,
-        check=True,
+        command, cold=True, capture_output=True, text=True, encoding="utf-8", timeout=30, check=True
     )
     assert "add(2, 40) = 42" in done.stdout
     assert "Oslo, day 2: 13.0 °C" in done.stdout
     assert "days: expected less than or equal to 7, got 9" in done.stdout
-
-
-def test_the_quickstart_reads_and_prompts() -> None:
     with TestClient(stdio(ROOT / "examples" / "quickstart.py")) as client:
         (weather,) = client.read_resource("weather://Quito/now")
         prompt = client.get_prompt("pack", {"city": "Oslo", "days": "2"})
@@ -111,10 +103,8 @@ def hosted(name: str, application: str) -> Iterator[str]:
             served.wait(20)
 
 
-@contextmanager
-def calling(url: str, **headers: str) -> Iterator[TestClient]:
-    with TestClient(f"{url}/mcp", headers=headers, timeout=30) as client:
-        yield client
+def calling(url: str, **headers: str) -> TestClient:
+    return TestClient(f"{url}/mcp", headers=headers, timeout=30)
 
 
 def page(url: str, **headers: str) -> str:
@@ -133,13 +123,10 @@ def test_starlette_knows_its_users() -> None:
 def test_fastapi_and_an_app_share_functions_and_a_lifespan() -> None:
     with hosted("mount_fastapi", "api") as url:
         with calling(url) as client:
-            assert client.call_tool("price", {"name": "tea"}).data == {
-                "name": "tea",
-                "cents": 450,
-            }
-            assert client.call_tool("price", {"name": "x"}).text == (
-                "There is no x; there is tea, mug."
-            )
+            tea = client.call_tool("price", {"name": "tea"})
+            assert tea.data == {"name": "tea", "cents": 450}
+            unknown = client.call_tool("price", {"name": "x"})
+            assert unknown.text == "There is no x; there is tea, mug."
         assert page(f"{url}/items/mug") == '{"name":"mug","cents":1200}'
 
 
@@ -151,7 +138,7 @@ def test_the_guards_of_litestar_are_in_front_of_an_app() -> None:
         assert page(url) == "Greetings are given at /mcp."
 
 
-def test_an_app_tells_the_urls_of_a_django_project() -> None:
+def test_an_app_returns_urls_of_a_django_project() -> None:
     with hosted("mount_django", "application") as url:
         with calling(url) as client:
             path = client.call_tool("link", {"number": 7}).text
