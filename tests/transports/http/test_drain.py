@@ -8,8 +8,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, closing
+from collections.abc import AsyncGenerator
+from contextlib import AbstractContextManager, asynccontextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -25,7 +25,7 @@ from tests.kit import eventually
 from tests.messages import initialize, request
 from tests.transports.http.attack import Raw, head
 from tests.transports.http.plain import RUN, Client, Events, Server, serving
-from tests.transports.processes import LEGACY, call, modern, started
+from tests.transports.processes import LEGACY, call, modern
 from tests.uvicorns import listen
 
 PROMPT = 8.0
@@ -39,7 +39,7 @@ SOURCE = """
 import os, sys, time
 from pathlib import Path
 import anyio, anyio.to_thread
-from mcpkit import Context, MCPKit
+from mcpkit import MCPKit
 from mcpkit.transports.http import server as serve
 
 serve._CLOSING = float(os.environ.get("CLOSING", serve._CLOSING))
@@ -82,13 +82,6 @@ async def stubborn() -> None:
     await anyio.to_thread.run_sync(time.sleep, 3600)
 
 
-@app.tool
-async def streaming(*, ctx: Context) -> None:
-    ctx.progress(1, 2)
-    begun("streaming")
-    await anyio.sleep_forever()
-
-
 @app.resource("end://watched")
 def watched() -> str:
     return "watched"
@@ -111,19 +104,6 @@ def patient_in(folder: Path, *how: str) -> AbstractContextManager[Server]:
     return serving("server.py", "--http", *how, cwd=folder, env=env, within=True)
 
 
-@pytest.fixture
-def patient(folder: Path) -> Iterator[Server]:
-    with patient_in(folder) as server:
-        yield server
-
-
-@pytest.fixture
-def hasty(folder: Path) -> Iterator[Server]:
-    """A server whose calls may go on for a moment."""
-    with serving("server.py", "--http", cwd=folder, env=HASTE) as server:
-        yield server
-
-
 def opened(client: Client) -> Events:
     """The stream of a session."""
     events = client.stream()
@@ -141,7 +121,7 @@ def calling(server: Server, tool: str) -> tuple[Client, HTTPConnection]:
 
 
 def end(server: Server, number: signal.Signals = signal.SIGTERM) -> int:
-    """Tell it to stop; its exit code."""
+    """Stop it; its exit code."""
     server.process.signal(number)
     return server.process.exit_code(PROMPT)
 
@@ -151,70 +131,31 @@ def end(server: Server, number: signal.Signals = signal.SIGTERM) -> int:
 
 @pytest.mark.parametrize("how", HOW.values(), ids=HOW)
 @pytest.mark.parametrize(("number", "code"), SIGNALS.values(), ids=SIGNALS)
-def test_an_idle_server_waits_for_no_connection(
+def test_an_idle_server_ends_streams_and_waits_for_no_connection(
     folder: Path, how: list[str], number: signal.Signals, code: int
 ) -> None:
+    """SUB-6: a subscription ends with its result."""
     with patient_in(folder, *how) as server:
         client = server.client("2025-06-18")
         resting = client.connect()
         client.post(client.request("ping"), resting)
         events, heard = opened(client), server.client().stream(LISTEN)
-        heard.next()
+        assert heard.next()["method"] == "notifications/subscriptions/acknowledged"
         assert end(server, number) == code
         assert list(events) == []
-        assert [each["id"] for each in heard] == ["listen"]
-
-
-class TestStreams:
-    def test_that_of_a_session_ends_cleanly_and_a_subscription_with_its_result(
-        self, patient: Server
-    ) -> None:
-        """SUB-6."""
-        events, heard = opened(patient.client("2025-11-25")), patient.client().stream(LISTEN)
-        assert heard.next()["method"] == "notifications/subscriptions/acknowledged"
-        end(patient)
-        assert list(events) == []
         [last] = list(heard)
-        assert last["id"] == "listen"
-        assert last["result"]["resultType"] == "complete"
-
-    def test_that_of_the_old_transport_ends_cleanly(self, folder: Path) -> None:
-        patience = {"GRACE": str(LONG)}
-        with serving("server.py", "--transport", "sse", cwd=folder, env=patience) as server:
-            connection = server.client().connect()
-            connection.request("GET", "/sse")
-            response = connection.getresponse()
-            assert response.readline() == b"event: endpoint\n"
-            end(server)
-            assert response.read().startswith(b"data: /messages?session_id=")
-
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=SIGNALS)
-    def test_they_end_under_the_command_of_uvicorn_too(
-        self, folder: Path, number: signal.Signals
-    ) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        command = [sys.executable, "-m", "uvicorn", "server:app", "--port", str(port)]
-        with started(command, cwd=folder, env={"GRACE": str(LONG)}) as process:
-            process.wait_for_stderr("Uvicorn running on")
-            server = Server(process, f"http://127.0.0.1:{port}/mcp")
-            with closing(server):
-                events = opened(server.client("2025-06-18"))
-                heard = server.client().stream(LISTEN)
-                heard.next()
-                end(server, number)
-                assert list(events) == []
-                assert [each["id"] for each in heard] == ["listen"]
+        assert (last["id"], last["result"]["resultType"]) == ("listen", "complete")
 
 
-@pytest.mark.parametrize("how", [HOW["alone"], HOW["workers"]], ids=["alone", "workers"])
-def test_the_end_of_a_terminal_is_as_sigterm(folder: Path, how: list[str]) -> None:
-    with patient_in(folder, *how) as server:
-        client, connection = calling(server, "released")
-        server.process.signal(signal.SIGHUP)
-        (folder / "release").touch()
-        assert client.receive(connection).text == "in time"
-        assert server.process.exit_code(PROMPT) == 0
+def test_a_stream_of_the_old_transport_ends_cleanly(folder: Path) -> None:
+    patience = {"GRACE": str(LONG)}
+    with serving("server.py", "--transport", "sse", cwd=folder, env=patience) as server:
+        connection = server.client().connect()
+        connection.request("GET", "/sse")
+        response = connection.getresponse()
+        assert response.readline() == b"event: endpoint\n"
+        end(server)
+        assert response.read().startswith(b"data: /messages?session_id=")
 
 
 def test_a_server_that_is_to_outlive_its_terminal_does(folder: Path) -> None:
@@ -238,37 +179,43 @@ class Crowded(serve.Server):
         await super().shutdown(sockets)
 
 
-class TestConnections:
-    """Whoever has connected in time is served or told, and not cut off."""
+@pytest.mark.parametrize("parser", ["httptools", "h11"])
+def test_connections_that_wait_to_be_accepted_are_served_or_closed(parser: str) -> None:
+    """Clients that have connected in time are not cut off."""
+    with pytest.MonkeyPatch.context() as patch, listen() as listener:
+        if parser == "h11":
+            patch.setitem(sys.modules, "uvicorn.protocols.http.httptools_impl", None)
+        asgi = MCPKit("ending").asgi(health=True)
+        http = connection_class(Limits(), asgi.shortcuts)
+        config = uvicorn.Config(asgi, http=http, ws="none", log_config=None, lifespan="on")
+        server = Crowded(config)
+        server.should_exit = True
+        thread = threading.Thread(target=server.run, args=[[listener]])
+        thread.start()
+        thread.join(PROMPT)
+        assert not thread.is_alive()
+        server.wait_for_threads()
+        assert [each.status() for each in server.clients[:10]] == [200] * 10
+        assert [each.socket.recv(1) for each in server.clients[10:]] == [b""] * 10
+        for each in server.clients:
+            each.close()
 
-    @pytest.fixture(params=["httptools", "h11"])
-    def stopped(self, request: pytest.FixtureRequest) -> Iterator[Crowded]:
-        """A server that has been told to stop."""
-        with pytest.MonkeyPatch.context() as patch, listen() as listener:
-            if request.param == "h11":
-                patch.setitem(sys.modules, "uvicorn.protocols.http.httptools_impl", None)
-            asgi = MCPKit("ending").asgi(health=True)
-            http = connection_class(Limits(), asgi.shortcuts)
-            config = uvicorn.Config(asgi, http=http, ws="none", log_config=None, lifespan="on")
-            server = Crowded(config)
-            server.should_exit = True
-            thread = threading.Thread(target=server.run, args=[[listener]])
-            thread.start()
-            thread.join(PROMPT)
-            assert not thread.is_alive()
-            yield server
-            server.wait_for_threads()
-            for each in server.clients:
-                each.close()
 
-    def test_those_that_wait_to_be_accepted_are_answered_or_closed(self, stopped: Crowded) -> None:
-        assert [each.status() for each in stopped.clients[:10]] == [200] * 10
-        assert [each.socket.recv(1) for each in stopped.clients[10:]] == [b""] * 10
+# --- while calls run ------------------------------------------------------------------------------
 
-    def test_nobody_waits_for_a_parent_that_does_not_accept(self, folder: Path) -> None:
-        with patient_in(folder, *HOW["workers"]) as server:
+
+class TestCalls:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+    @pytest.mark.parametrize("how", [HOW["alone"], HOW["workers"]], ids=["alone", "workers"])
+    def test_one_that_ends_in_time_is_answered(
+        self, folder: Path, how: list[str], number: signal.Signals
+    ) -> None:
+        """Streams end before it, and new connections are refused meanwhile."""
+        with patient_in(folder, *how) as server:
             client, connection = calling(server, "released")
-            server.process.signal(signal.SIGTERM)
+            events = opened(server.client("2025-06-18"))
+            server.process.signal(number)
+            assert list(events) == []
             port = urlsplit(server.url).port
 
             def is_refused() -> bool:
@@ -278,50 +225,35 @@ class TestConnections:
             eventually(is_refused)
             (folder / "release").touch()
             assert client.receive(connection).text == "in time"
-
-
-# --- while calls run ------------------------------------------------------------------------------
-
-
-class TestCalls:
-    def test_one_that_ends_in_time_is_answered(self, patient: Server, folder: Path) -> None:
-        client = patient.client("2025-06-18")
-        events = opened(client)
-        connection = client.connect()
-        client.send(client.calling("released"), connection)
-        patient.process.wait_for_stderr("released begun")
-        patient.process.signal(signal.SIGTERM)
-        assert list(events) == []
-        (folder / "release").touch()
-        assert client.receive(connection).text == "in time"
-        assert patient.process.exit_code(PROMPT) == 0
+            assert server.process.exit_code(PROMPT) == 0
 
     @pytest.mark.parametrize("tool", ["forever", "blocked"])
-    def test_one_that_does_not_is_answered_with_an_error(self, hasty: Server, tool: str) -> None:
-        legacy, modern_one = hasty.client("2025-06-18"), hasty.client()
-        calls = [
-            (legacy, legacy.connect(), legacy.calling(tool)),
-            (modern_one, modern_one.connect(), call("modern", tool)),
-        ]
-        for client, connection, message in calls:
-            client.send(message, connection)
-        eventually(lambda: hasty.process.stderr.count(f"{tool} begun") == len(calls))
-        assert end(hasty) == 0
-        for client, connection, message in calls:
-            answer = client.receive(connection)
-            assert answer.message["id"] == message["id"]
-            assert answer.error == "The server is stopping"
+    def test_one_that_does_not_is_answered_with_an_error(self, folder: Path, tool: str) -> None:
+        with serving("server.py", "--http", cwd=folder, env=HASTE) as server:
+            legacy, modern_one = server.client("2025-06-18"), server.client()
+            calls = [
+                (legacy, legacy.connect(), legacy.calling(tool)),
+                (modern_one, modern_one.connect(), call("modern", tool)),
+            ]
+            for client, connection, message in calls:
+                client.send(message, connection)
+            eventually(lambda: server.process.stderr.count(f"{tool} begun") == len(calls))
+            assert end(server) == 0
+            for client, connection, message in calls:
+                answer = client.receive(connection)
+                assert answer.message["id"] == message["id"]
+                assert answer.error == "The server is stopping"
 
-    @pytest.mark.parametrize("how", HOW.values(), ids=HOW)
-    def test_a_thread_does_not_hold_the_process(self, folder: Path, how: list[str]) -> None:
+    @pytest.mark.parametrize(
+        ("tool", "how"), [("stubborn", []), *(("blocked", how) for how in HOW.values())]
+    )
+    def test_one_that_refuses_to_end_does_not_hold_the_process(
+        self, folder: Path, tool: str, how: list[str]
+    ) -> None:
         words = ["server.py", "--http", *how]
         with serving(*words, cwd=folder, env=HASTE, within=True) as server:
-            calling(server, "blocked")
+            calling(server, tool)
             assert end(server, signal.SIGINT) == 130
-
-    def test_one_that_refuses_to_end_does_not_hold_the_process(self, hasty: Server) -> None:
-        calling(hasty, "stubborn")
-        assert end(hasty) == 0
 
     @pytest.mark.parametrize("how", HOW.values(), ids=HOW)
     def test_a_second_ctrl_c_ends_at_once(self, folder: Path, how: list[str]) -> None:
@@ -347,7 +279,7 @@ def test_ctrl_c_in_a_terminal_leaves_no_traceback(folder: Path, how: list[str]) 
         assert len(server.process.stderr.splitlines()) == 1
 
 
-def test_told_to_stop_while_it_starts_a_server_still_leaves_the_lifespan() -> None:
+def test_a_server_that_is_stopped_while_it_starts_still_leaves_the_lifespan() -> None:
     seen: list[str] = []
 
     @asynccontextmanager
