@@ -86,48 +86,8 @@ async def test_every_operation_goes_through_it(version: str) -> None:
 
 
 @every_version
-async def test_the_first_is_outermost(version: str) -> None:
-    app = an_app()
-    order: list[str] = []
-
-    def named(name: str) -> Any:
-        async def around(ctx: Context, call_next: CallNext) -> Any:
-            order.append(f"{name} before")
-            try:
-                return await call_next()
-            finally:
-                order.append(f"{name} after")
-
-        return around
-
-    app.middleware(named("outer"))
-    app.middleware(named("inner"))
-    async with AsyncTestClient(app, revision=version) as client:
-        order.clear()
-        await client.call_tool("add", {"a": 1, "b": 2})
-    assert order == ["outer before", "inner before", "inner after", "outer after"]
-
-
-@every_version
-async def test_it_may_refuse(version: str) -> None:
-    app = an_app()
-
-    async def refuse(ctx: Context, call_next: CallNext) -> Any:
-        if ctx.method == "tools/call":
-            raise ProtocolError("Closed", code=-32050)
-        return await call_next()
-
-    app.middleware(refuse)
-    async with AsyncTestClient(app, revision=version) as client:
-        with pytest.raises(ProtocolError, match="Closed") as caught:
-            await client.call_tool("add", {"a": 1, "b": 2})
-        assert caught.value.code == -32050
-        assert len(await client.list_tools()) == 3, "the connection lives on"
-
-
-@every_version
 async def test_it_may_change_the_result_of_a_tool(version: str) -> None:
-    """TOOL-11: what is no object is in one for middleware too, as it is for clients."""
+    """TOOL-11: middleware sees other values wrapped in an object, as clients do."""
     app = an_app()
     changes: list[Any] = []
 
@@ -176,7 +136,38 @@ async def test_it_may_change_the_result_of_a_tool(version: str) -> None:
         assert not (await client.call_tool("shout", {"text": "a"})).content
 
 
-def test_what_is_no_middleware_is_refused_at_once() -> None:
+@every_version
+async def test_the_first_is_outermost_and_any_may_refuse(version: str) -> None:
+    app = an_app()
+    order: list[str] = []
+
+    async def outer(ctx: Context, call_next: CallNext) -> Any:
+        order.append("outer before")
+        try:
+            return await call_next()
+        finally:
+            order.append("outer after")
+
+    async def refuse(ctx: Context, call_next: CallNext) -> Any:
+        order.append("inner")
+        if ctx.method == "tools/call":
+            raise ProtocolError("Closed", code=-32050)
+        return await call_next()
+
+    app.middleware(outer)
+    app.middleware(refuse)
+    async with AsyncTestClient(app, revision=version) as client:
+        order.clear()
+        with pytest.raises(ProtocolError, match="Closed") as caught:
+            await client.call_tool("add", {"a": 1, "b": 2})
+        assert caught.value.code == -32050
+        assert order == ["outer before", "inner", "outer after"]
+        assert len(await client.list_tools()) == 3, "the connection lives on"
+
+
+def test_other_objects_are_refused_and_without_middleware_the_handler_is_called_itself() -> None:
+    assert compose(call_tool, [], Converters()) is call_tool
+
     def wrong(ctx: Context, call_next: CallNext) -> Any:
         return call_next()
 
@@ -185,7 +176,3 @@ def test_what_is_no_middleware_is_refused_at_once() -> None:
         an_app().middleware(kind())
     with pytest.raises(RegistrationError, match=r"wrong\(\) is not async; write async def"):
         an_app().middleware(wrong)
-
-
-def test_without_middleware_the_handler_is_called_itself() -> None:
-    assert compose(call_tool, [], Converters()) is call_tool

@@ -28,7 +28,7 @@ from mcpkit._utils.fetch import fetch_json, reason_of, tls_for
 from mcpkit.client.auth.base import request
 from tests.uvicorns import listen, running
 
-# --- whom they trust ------------------------------------------------------------------------------
+# --- certificates ---------------------------------------------------------------------------------
 
 
 class Encrypted(NamedTuple):
@@ -62,7 +62,7 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
     private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     listener = listen()
     options = {"ssl_certfile": certificate, "ssl_keyfile": private, "lifespan": "off"}
-    with running(JSONResponse({"told": "yes"}), listener, **options):
+    with running(JSONResponse({"served": "yes"}), listener, **options):
         yield Encrypted(listener.getsockname()[1], certificate)
 
 
@@ -96,11 +96,11 @@ def test_a_server_that_is_not_trusted_gets_no_request(
 ) -> None:
     """SEC-16: by whatever part of this library, and however the URL is written."""
     url = f"{scheme}://127.0.0.1:{encrypted.port}/x"
-    assert "told" not in asked(ask, url)
+    assert "served" not in asked(ask, url)
     monkeypatch.setenv("SSL_CERT_FILE", str(encrypted.certificate))
-    assert "told" in asked(ask, url)
+    assert "served" in asked(ask, url)
     monkeypatch.delenv("SSL_CERT_FILE")
-    assert "told" not in asked(ask, url)
+    assert "served" not in asked(ask, url)
 
 
 def test_a_client_for_http_trusts_no_certificate(
@@ -161,7 +161,7 @@ def test_clients_share_what_they_trust(monkeypatch: pytest.MonkeyPatch) -> None:
     assert given == [tls_for("https://127.0.0.1")] * 3
 
 
-# --- why nobody was reached -----------------------------------------------------------------------
+# --- why a connection failed ----------------------------------------------------------------------
 
 
 def certificate() -> ssl.SSLCertVerificationError:
@@ -181,11 +181,13 @@ def certificate() -> ssl.SSLCertVerificationError:
         (certificate(), r"its certificate is not valid \(self-signed certificate\)"),
         (ssl.SSLError(1, "[SSL] wrong"), r"TLS fails \(SSLError\)"),
         (OSError("All connection attempts failed"), "^$"),
-        (FileNotFoundError(errno.ENOENT, "of somebody else"), "^$"),
+        (FileNotFoundError(errno.ENOENT, "of another library"), "^$"),
     ],
     ids=lambda each: type(each).__name__ if isinstance(each, Exception) else "",
 )
-def test_why_nobody_was_reached_is_what_the_system_says(said: Exception, reason: str) -> None:
+def test_the_reason_of_a_failed_connection_is_what_the_system_says(
+    said: Exception, reason: str
+) -> None:
     """However deep it is: of asyncio as the cause, of trio in a group, of others as the context."""
 
     class Group(Exception):

@@ -71,13 +71,6 @@ class TestWhereItRuns:
         assert run(here, inline=True) == here()
         assert run(with_context, inline=True) == here()
 
-    def test_what_it_raises_is_raised(self) -> None:
-        def fn() -> None:
-            raise KeyError("a")
-
-        with pytest.raises(KeyError):
-            run(fn)
-
 
 def items() -> Iterator[int]:
     yield 1
@@ -166,29 +159,30 @@ class TestDepends:
         assert run(fn) == (1, 1, 1)
         assert run(fn) == (2, 2, 2)
 
-    def test_arguments_are_given_by_name(self) -> None:
-        def dependency(city: str) -> str:
-            return city.upper()
-
-        def fn(city: str, loud: Annotated[str, Depends(dependency)]) -> str:
-            return loud
-
-        assert run(fn, {"city": "oslo"}) == "OSLO"
-
     def test_an_argument_left_out_has_the_handlers_default_else_its_own(self) -> None:
         def dependency(city: str = "rome") -> str:
-            return city
+            return city.upper()
 
-        def fn(city: str = "oslo", *, same: Annotated[str, Depends(dependency)]) -> str:
-            return same
+        def fn(city: str = "oslo", *, loud: Annotated[str, Depends(dependency)]) -> str:
+            return loud
 
-        def without(same: Annotated[str, Depends(dependency)]) -> str:
-            return same
+        def field(city: str = Field("bonn"), *, loud: Annotated[str, Depends(dependency)]) -> str:
+            return loud
 
-        assert (run(fn), run(without)) == ("oslo", "rome")
+        def without(loud: Annotated[str, Depends(dependency)]) -> str:
+            return loud
+
+        assert run(fn, {"city": "kyiv"}) == "KYIV"
+        assert (run(fn), run(without)) == ("OSLO", "ROME")
+        assert run(field, arguments_of(field).validate({})) == "BONN"
 
 
 class TestRefusals:
+    def test_a_coroutine_function_with_a_blocking_context(self) -> None:
+        async def fn(ctx: SyncContext) -> None: ...
+
+        assert "write ctx: Context" in refusal(fn)
+
     def test_a_circle(self) -> None:
         def first(b: Any) -> None: ...
         def second(a: Annotated[int, Depends(first)]) -> None: ...
@@ -209,59 +203,87 @@ class TestRefusals:
         assert message.startswith(f"test_plan.py:{fn.__code__.co_firstlineno}: fn()")
         assert "the dependency dependency() wants 'town', which is neither an argument" in message
 
-    def test_a_dependency_with_a_bad_signature(self) -> None:
-        def dependency(*names: str) -> None: ...
+        def bad(*names: str) -> None: ...
+        def depending(a: Annotated[None, Depends(bad)]) -> None: ...
 
-        def fn(a: Annotated[None, Depends(dependency)]) -> None: ...
-
-        assert "dependency(): *names has no names a client could use" in refusal(fn)
+        assert "bad(): *names has no names a client could use" in refusal(depending)
 
 
-class Log:
-    """What was opened and closed, in order."""
+def generator(log: list[str], name: str) -> Callable[[], Iterator[str]]:
+    def provide() -> Iterator[str]:
+        log.append(f"open {name}")
+        try:
+            yield name
+        except ValueError:
+            log.append(f"error {name}")
+            raise
+        finally:
+            log.append(f"close {name}")
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
+    return provide
 
-    def generator(self, name: str) -> Callable[[], Iterator[str]]:
-        def provide() -> Iterator[str]:
-            self.lines.append(f"open {name}")
-            try:
-                yield name
-            except ValueError:
-                self.lines.append(f"error {name}")
-                raise
-            finally:
-                self.lines.append(f"close {name}")
 
-        return provide
+def async_generator(log: list[str], name: str) -> Callable[[], AsyncIterator[str]]:
+    async def provide() -> AsyncIterator[str]:
+        with contextmanager(generator(log, name))() as value:
+            yield value
 
-    def async_generator(self, name: str) -> Callable[[], AsyncIterator[str]]:
-        inner = contextmanager(self.generator(name))
+    return provide
 
-        async def provide() -> AsyncIterator[str]:
-            with inner() as value:
-                yield value
 
-        return provide
+def promised(log: list[str], name: str) -> Callable[..., Any]:
+    def provide() -> AbstractContextManager[str]:
+        return contextmanager(generator(log, name))()
 
-    def managed(self, name: str) -> Callable[..., Any]:
-        return contextmanager(self.generator(name))
+    return provide
 
-    def async_managed(self, name: str) -> Callable[..., Any]:
-        return asynccontextmanager(self.async_generator(name))
 
-    def promised(self, name: str) -> Callable[..., Any]:
-        def provide() -> AbstractContextManager[str]:
-            return contextmanager(self.generator(name))()
+def async_promised(log: list[str], name: str) -> Callable[..., Any]:
+    async def provide() -> AbstractAsyncContextManager[str]:
+        return asynccontextmanager(async_generator(log, name))()
 
-        return provide
+    return provide
 
-    def async_promised(self, name: str) -> Callable[..., Any]:
-        async def provide() -> AbstractAsyncContextManager[str]:
-            return asynccontextmanager(self.async_generator(name))()
 
-        return provide
+KINDS: dict[str, Callable[[list[str], str], Callable[..., Any]]] = {
+    "generator": generator,
+    "async generator": async_generator,
+    "managed": lambda log, name: contextmanager(generator(log, name)),
+    "async managed": lambda log, name: asynccontextmanager(async_generator(log, name)),
+    "promised": promised,
+    "async promised": async_promised,
+}
+
+
+@pytest.mark.parametrize("provide", KINDS.values(), ids=KINDS)
+def test_what_is_opened_is_open_during_the_call_and_closed_in_reverse(provide: Any) -> None:
+    log: list[str] = []
+    call = ["open a", "open b", "close b", "close a"]
+    first, second = provide(log, "a"), provide(log, "b")
+
+    def fn(a: Annotated[str, Depends(first)], b: Annotated[str, Depends(second)]) -> Any:
+        return a, b, list(log)
+
+    assert run(fn) == ("a", "b", call[:2])
+    assert log == call
+    log.clear()
+
+    async def failing(a: Annotated[str, Depends(first)]) -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        run(failing)
+    assert log == ["open a", "error a", "close a"]
+    log.clear()
+
+    def broken() -> None:
+        raise LookupError("broken")
+
+    def half(a: Annotated[str, Depends(first)], b: Annotated[None, Depends(broken)]) -> None: ...
+
+    with pytest.raises(LookupError):
+        run(half)
+    assert log == ["open a", "close a"]
 
 
 def test_a_context_manager_of_another_class_is_a_value() -> None:
@@ -278,49 +300,6 @@ def test_a_context_manager_of_another_class_is_a_value() -> None:
 
     assert run(fn) is stack
     assert closed == []
-
-
-KINDS = ["generator", "async_generator", "managed", "async_managed", "promised", "async_promised"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-class TestClosing:
-    def test_it_is_open_during_the_call_and_the_last_is_closed_first(self, kind: str) -> None:
-        log = Log()
-
-        def fn(
-            a: Annotated[str, Depends(getattr(log, kind)("a"))],
-            b: Annotated[str, Depends(getattr(log, kind)("b"))],
-        ) -> Any:
-            return a, list(log.lines)
-
-        assert run(fn) == ("a", ["open a", "open b"])
-        assert log.lines == ["open a", "open b", "close b", "close a"]
-
-    def test_it_hears_of_an_error(self, kind: str) -> None:
-        log = Log()
-
-        async def fn(a: Annotated[str, Depends(getattr(log, kind)("a"))]) -> None:
-            raise ValueError("no")
-
-        with pytest.raises(ValueError, match="no"):
-            run(fn)
-        assert log.lines == ["open a", "error a", "close a"]
-
-    def test_the_first_is_closed_when_the_second_fails(self, kind: str) -> None:
-        log = Log()
-
-        def broken() -> None:
-            raise LookupError("broken")
-
-        def fn(
-            a: Annotated[str, Depends(getattr(log, kind)("a"))],
-            b: Annotated[None, Depends(broken)],
-        ) -> None: ...
-
-        with pytest.raises(LookupError):
-            run(fn)
-        assert log.lines == ["open a", "close a"]
 
 
 def test_a_plain_generator_is_entered_and_left_in_threads() -> None:
@@ -340,20 +319,3 @@ def test_a_plain_generator_is_entered_and_left_in_threads() -> None:
     peer = RecordingBackend()
     run(fn, context=context_with(peer))
     assert peer.threads == 3  # enter, call, leave
-
-
-def test_a_default_in_a_field_reaches_dependencies() -> None:
-    def dependency(city: str) -> str:
-        return city
-
-    def fn(city: str = Field("oslo"), *, same: Annotated[str, Depends(dependency)]) -> str:
-        return same
-
-    assert run(fn, arguments_of(fn).validate({})) == "oslo"
-
-
-def test_a_coroutine_function_with_a_blocking_context_is_refused() -> None:
-    async def handler(ctx: SyncContext) -> None: ...
-
-    with pytest.raises(RegistrationError, match="write ctx: Context"):
-        inspect_handler(handler)

@@ -42,6 +42,8 @@ def test_what_is_listed_is_what_is_there() -> None:
     found: dict[str, Any] = {}
     exec("from mcpkit import *", found)
     assert set(NAMES) <= found.keys()
+    with pytest.raises(AttributeError, match="nonsense"):
+        mcpkit.nonsense  # noqa: B018
 
 
 def imported_for_type_checkers() -> dict[str, str]:
@@ -61,16 +63,8 @@ def test_type_checkers_and_the_interpreter_see_the_same_names() -> None:
     assert imported_for_type_checkers() == HOME_OF
 
 
-def test_a_name_that_is_not_there_says_so() -> None:
-    with pytest.raises(AttributeError, match="nonsense"):
-        mcpkit.nonsense  # noqa: B018
-
-
-def test_the_package_is_typed() -> None:
-    assert (PACKAGE / "py.typed").exists()
-
-
 def test_a_module_says_what_it_is_and_has_what_it_lists() -> None:
+    assert (PACKAGE / "py.typed").exists()
     modules = {name: importlib.import_module(name) for name in MODULES}
     assert [name for name, module in modules.items() if not module.__doc__] == []
     assert [

@@ -139,31 +139,12 @@ def test_entries_of_lists(kind: Any, raw: Any, members: list[Any]) -> None:
 # --- prompts and completion -----------------------------------------------------------------------
 
 
-def test_messages() -> None:
-    raw = {
-        "description": "d",
-        "messages": [
-            {"role": "user", "content": TEXT},
-            {"role": "assistant", "content": IMAGE},
-        ],
-    }
-    result = PromptMessages.from_wire(raw)
-    assert [(each.role, each.text) for each in result.messages] == [
-        ("user", "one"),
-        ("assistant", ""),
-    ]
-    assert result.description == "d"
-
-
-@pytest.mark.parametrize(
-    ("sent", "completion"),
-    [
-        ({"values": ["a"]}, Completion(["a"], None, has_more=False)),
-        ({"values": [], "total": 9, "hasMore": True}, Completion([], 9, has_more=True)),
-    ],
-)
-def test_completion(sent: dict[str, Any], completion: Completion) -> None:
-    assert Completion.from_wire({"completion": sent}) == completion
+def test_messages_have_a_role_and_a_text_and_completions_defaults() -> None:
+    messages = [{"role": "user", "content": TEXT}, {"role": "assistant", "content": IMAGE}]
+    found = PromptMessages.from_wire({"messages": messages}).messages
+    assert [(each.role, each.text) for each in found] == [("user", "one"), ("assistant", "")]
+    completion = Completion.from_wire({"completion": {"values": ["a"]}})
+    assert completion == Completion(["a"], None, has_more=False)
 
 
 # --- malformed results ----------------------------------------------------------------------------

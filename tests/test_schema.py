@@ -221,27 +221,20 @@ class TestRoot:
         assert arguments.schema()["properties"]["x"] == INT
 
 
-class TestDescriptions:
-    @pytest.mark.parametrize(
-        ("annotation", "default", "description"),
-        [
-            (int, UNSET, "An x."),
-            (Annotated[int, Field(description="The best.")], UNSET, "The best."),
-            (int, Field(3, description="The best."), "The best."),
-        ],
-        ids=["docstring", "annotation first", "default first"],
-    )
-    def test_come_from(self, annotation: Any, default: Any, description: str) -> None:
-        fn = handler(annotation, default)
-        fn.__doc__ = "Do.\n\nArgs:\n    x: An x."
-        assert schema_of(fn)["properties"]["x"]["description"] == description
-
-    @pytest.mark.parametrize("annotation", [Described, Color, list[Described], Tree])
-    def test_of_a_parameter_before_that_of_its_type(self, annotation: Any) -> None:
-        fn = handler(annotation)
-        fn.__doc__ = "Do.\n\nArgs:\n    x: Where to go."
+@pytest.mark.parametrize("annotation", [Described, Color, list[Described], Tree])
+def test_a_parameter_has_the_description_of_its_field_else_of_the_docstring(
+    annotation: Any,
+) -> None:
+    """Before that of its type."""
+    field = Field(description="Of the field.")
+    for fn, description in (
+        (handler(annotation), "Of the docstring."),
+        (handler(Annotated[annotation, field]), "Of the field."),
+        (handler(annotation, field), "Of the field."),
+    ):
+        fn.__doc__ = "Do.\n\nArgs:\n    x: Of the docstring."
         found = schema_of(fn)["properties"]["x"]
-        assert found["description"] == "Where to go."
+        assert found["description"] == description
         assert annotation is not Tree or found["$ref"] == "#/$defs/Tree"
 
 

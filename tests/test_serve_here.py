@@ -86,7 +86,7 @@ def test_a_call_that_runs_ends_with_it(caplog: pytest.LogCaptureFixture) -> None
     asyncio.run(main())
 
 
-def test_an_app_that_cannot_be_begun_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_app_that_cannot_start_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
     @asynccontextmanager
     async def broken(app: MCPKit[Any]) -> AsyncIterator[None]:
         raise RuntimeError("no database")

@@ -73,20 +73,18 @@ def environment() -> dict[str, str]:
     return {**kept, "PYTHONPATH": path}
 
 
-def run(
-    folder: Path, *command: str, env: Mapping[str, str] | None = None, timeout: float = TIMEOUT
-) -> str:
+def run(folder: Path, *command: str) -> str:
     ended = warm.run(
         [sys.executable, "-m", *command],
         cold=command[0] != "mcpkit",
         within=True,
         cwd=folder,
-        env={**environment(), **(env or {})},
+        env=environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
-        timeout=timeout,
+        timeout=TIMEOUT,
     )
     assert ended.returncode == 0, ended.stdout
     printed: str = ended.stdout
@@ -117,13 +115,8 @@ def test_every_folder_is_a_template() -> None:
 
 def test_packages_have_what_a_package_has(packaged: Path) -> None:
     files = {
-        "README.md",
-        "pyproject.toml",
-        ".gitignore",
-        ".mcp.json",
-        ".vscode/mcp.json",
-        ".github/workflows/ci.yml",
-        "src/my_trips/py.typed",
+        *("README.md", "pyproject.toml", ".gitignore", "src/my_trips/py.typed"),
+        *(".mcp.json", ".vscode/mcp.json", ".github/workflows/ci.yml"),
     }
     assert {each for each in files if not (packaged / each).is_file()} == set()
 
@@ -195,9 +188,7 @@ def test_the_command_for_hosts_serves_it(projects: Mapping[str, Path], template:
 @pytest.mark.parametrize(
     ("template", "name", "value"),
     [
-        ("package", "MCPKIT_SECRET", "short"),
-        ("oauth", "MCPKIT_SECRET", "short"),
-        ("fastapi", "MCPKIT_SECRET", "short"),
+        *((each, "MCPKIT_SECRET", "short") for each in ("package", "oauth", "fastapi")),
         ("fastapi", "API_TOKENS", "ada"),
         ("fastapi", "API_TOKENS", "ada=short"),
     ],
@@ -252,7 +243,7 @@ DEPLOYED: Final = {
     "GITHUB_CLIENT_SECRET": "secret",
     "GITHUB_USERS": "ada",
 }
-"""What a server with a login is told that others reach."""
+"""The environment of a server with a login on the internet."""
 
 
 @pytest.mark.parametrize("template", ["package", "fastapi", "database", "oauth"])
@@ -278,7 +269,7 @@ class TestDockerfile:
         keywords = dict(instructions(folder))
         command: list[str] = json.loads(keywords["CMD"])
         env = {**environment(), **of_its_own(tmp_path)}
-        # Beside other servers of this machine, and for nobody outside of it.
+        # On a free port, which only this machine reaches.
         if template == "oauth":
             assert {"HOST=0.0.0.0", "PORT=8000"} <= set(shlex.split(keywords["ENV"]))
             command = [sys.executable, *command[1:]]

@@ -26,6 +26,10 @@ COLLIDING = 2**61 - 1
 """Multiples of it have the same hash."""
 
 
+def colliding_uuids(number: int) -> list[str]:
+    return [str(uuid.UUID(int=each * COLLIDING)) for each in range(number)]
+
+
 def problem(annotation: Any, raw: Any) -> str:
     """The only problem of a value of the argument ``x``, as a model reads it."""
     with pytest.raises(InvalidArguments) as caught:
@@ -39,14 +43,10 @@ def problem(annotation: Any, raw: Any) -> str:
 
 
 class Point(BaseModel):
-    """Something that cannot be in one."""
-
     x: int
 
 
 class Frozen(BaseModel):
-    """Something that can be in a set."""
-
     model_config = ConfigDict(frozen=True)
 
     number: int
@@ -59,20 +59,16 @@ class Frozen(BaseModel):
         (frozenset[int], [each * COLLIDING for each in range(20_000)]),
         (dict[int, int], {str(each * COLLIDING): 1 for each in range(20_000)}),
         (list[set[int]], [[each * COLLIDING for each in range(20_000)]]),
-        (set[uuid.UUID], [str(uuid.UUID(int=each * COLLIDING)) for each in range(20_000)]),
-        (set[uuid.UUID], [str(uuid.UUID(int=each * COLLIDING)) for each in range(1000)]),
-        (dict[uuid.UUID, int], {str(uuid.UUID(int=each * COLLIDING)): 1 for each in range(1001)}),
-        (
-            list[dict[uuid.UUID, int]],
-            [{str(uuid.UUID(int=each * COLLIDING)): 1} for each in range(900)],
-        ),
+        (set[uuid.UUID], colliding_uuids(1000)),
+        (dict[uuid.UUID, int], dict.fromkeys(colliding_uuids(1001), 1)),
+        (list[dict[uuid.UUID, int]], [{key: 1} for key in colliding_uuids(900)]),
         (set[Any], [each * COLLIDING for each in range(1500)]),
         (cast("Any", set), [each * COLLIDING for each in range(1500)]),
         (set[Frozen], [{"number": each * COLLIDING} for each in range(1500)]),
         (set[tuple[int, int]], [[each * COLLIDING, 0] for each in range(1500)]),
     ],
     ids=lambda each: str(each)[:30],
-)  # fmt: skip
+)
 def test_values_that_were_chosen_to_collide_are_refused(annotation: Any, raw: Any) -> None:
     assert problem(annotation, raw).startswith("x")
 
@@ -85,7 +81,7 @@ def test_values_that_were_chosen_to_collide_are_refused(annotation: Any, raw: An
         (dict[int, str], {str(each): "" for each in range(20_000)}),
         (dict[str, int], {str(each * COLLIDING): 1 for each in range(20_000)}),
         (dict[Any, int], {str(each): 1 for each in range(20_000)}),
-        (cast('Any', dict), {str(each): 1 for each in range(20_000)}),
+        (cast("Any", dict), {str(each): 1 for each in range(20_000)}),
         (set[str], [str(each) for each in range(20_000)]),
         (set[float], [each / 7 for each in range(20_000)]),
         (set[uuid.UUID], [str(uuid.UUID(int=each)) for each in range(5000)]),
@@ -95,7 +91,7 @@ def test_values_that_were_chosen_to_collide_are_refused(annotation: Any, raw: An
         (frozenset[int], [2**61 * (each + 1) for each in range(500)]),
     ],
     ids=lambda each: str(each)[:30],
-)  # fmt: skip
+)
 def test_other_keys_are_not_limited(annotation: Any, raw: Any) -> None:
     assert len(accepted(annotation, raw)) == len(raw)
 
@@ -172,8 +168,6 @@ class Left(BaseModel):
 
 
 class Right(BaseModel):
-    """The other."""
-
     inner: Left | Right | None = None
     end: int = 0
 
@@ -185,8 +179,6 @@ class Typed(TypedDict, total=False):
 
 
 class Other(TypedDict, total=False):
-    """The other."""
-
     inner: Typed | Other
     end: int
 
@@ -200,8 +192,6 @@ class Branch:
 
 @dataclass
 class Twig:
-    """The other."""
-
     inner: list[Branch | Twig]
 
 
@@ -232,7 +222,7 @@ def nested(levels: int, innermost: Any, **members: Any) -> Any:
     return value
 
 
-def listed(levels: int, *, in_objects: bool) -> Any:
+def listed(levels: int, *, in_objects: bool = False) -> Any:
     """A list in a list, and so on."""
     value: Any = {"inner": []} if in_objects else []
     for _ in range(levels):
@@ -249,7 +239,7 @@ def listed(levels: int, *, in_objects: bool) -> Any:
         (Typed | Other, nested(100, {})),
         (Branch | Twig, listed(90, in_objects=True)),
         (Changed | Left, nested(100, None)),
-        (Many | Few, listed(100, in_objects=False)),
+        (Many | Few, listed(100)),
     ],
     ids=lambda each: str(each)[:30],
 )
@@ -260,22 +250,18 @@ def test_a_value_of_many_levels_is_refused(annotation: Any, raw: Any) -> None:
 
 
 class Tagged(BaseModel):
-    """One that is told apart by a discriminator."""
+    """One with a discriminator."""
 
     kind: Literal["tagged"]
     inner: Annotated[Tagged | Marked, Described(discriminator="kind")] | None = None
 
 
 class Marked(BaseModel):
-    """The other."""
-
     kind: Literal["marked"]
     inner: Annotated[Tagged | Marked, Described(discriminator="kind")] | None = None
 
 
 class Tree(BaseModel):
-    """One that has no choice."""
-
     inner: Tree | None = None
 
 
@@ -292,11 +278,11 @@ class Value(RootModel["dict[str, Value] | list[Value] | str | None"]):
         (Typed | Other, nested(8, {})),
         (Branch | Twig, listed(5, in_objects=True)),
         (Changed | Left, nested(8, None)),
-        (Many | Few, listed(8, in_objects=False)),
+        (Many | Few, listed(8)),
         # Nothing is ambiguous.
         (Tagged, nested(100, None, kind="tagged")),
         (Tree, nested(100, None)),
-        (Value, nested(60, listed(60, in_objects=False))),
+        (Value, nested(60, listed(60))),
     ],
     ids=lambda each: str(each)[:30],
 )

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 PROGRAMS = {
-    "what it is told": "import os, sys\nprint(sys.argv, sys.path, sys.orig_argv, os.getcwd())",
+    "its arguments": "import os, sys\nprint(sys.argv, sys.path, sys.orig_argv, os.getcwd())",
     "what it is": "print(__name__, __file__, __package__, type(__loader__), __doc__)",
     "its streams": "import sys\nfor each in (sys.stdin, sys.stdout, sys.stderr): print(\n"
     "each, each.errors, each.line_buffering, each.write_through, each is sys.__stdin__)",
@@ -30,13 +30,11 @@ PROGRAMS = {
     "its warnings": "import sys, warnings\nprint(sys.warnoptions)\nwarnings.warn('beware')",
     "what it reads": "import sys\nprint(sys.stdin.read())",
     "a word at the end": "import sys\nsys.exit('no')",
-    "a number that is too large": "import sys\nsys.exit(259)",
     "an exception": "def f():\n    1 / 0\nf()",
     "an interrupt": "raise KeyboardInterrupt",
-    "no Python": "def f(:",
+    "a syntax error": "def f(:",
     "a signal": "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)",
     "what is left to do": "import atexit\natexit.register(print, 'bye')\nprint('hello')",
-    "what lives on": "class A:\n    def __del__(self): print('gone')\na = A()",
     "a thread that never ends": "import threading, time\n"
     "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
     "a thread that lives on": "import threading, time\n"
@@ -98,30 +96,15 @@ def test_it_has_no_descriptors_but_its_own() -> None:
     assert forked == executed == (0, "['0', '1', '2', '3']\n", "")
 
 
-@pytest.fixture
-def reader() -> Any:
-    """A process that reads to the end."""
+def test_no_other_process_holds_its_streams() -> None:
     command = [sys.executable, "-c", "import sys; sys.exit(len(sys.stdin.read()))"]
-    pipe = subprocess.PIPE
-    with warm.Popen(command, stdin=pipe, env=environment()) as process:
-        yield process
-        process.kill()
-
-
-def test_no_other_holds_its_streams(reader: warm.Popen) -> None:
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    with warm.Popen(command, stdin=pipe, env=environment()) as later:
+    options: Any = {"stdin": subprocess.PIPE, "env": environment()}
+    with warm.Popen(command, **options) as reader, warm.Popen(command, **options) as later:
         assert reader.stdin is not None
         reader.stdin.write(b"four")
         reader.stdin.close()
-        assert reader.wait(TIMEOUT) == 4
+        assert reader.wait(TIMEOUT) == reader.poll() == reader.returncode == 4
         assert later.poll() is None
-
-
-def test_it_gets_signals(reader: warm.Popen) -> None:
-    reader.send_signal(signal.SIGTERM)
-    assert reader.wait(TIMEOUT) == reader.poll() == reader.returncode == -signal.SIGTERM
 
 
 def test_it_ends_with_the_starter() -> None:

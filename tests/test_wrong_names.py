@@ -1,4 +1,4 @@
-"""Names of other libraries, and names that nobody has: refused at once, with the right one."""
+"""Names of other libraries, and unknown names: refused at once, with the right one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HERE: Final = rf"^{Path(__file__).name}:\d+: "
 """What a sentence begins with: the line that has to be changed."""
 
 
-def told(call: Callable[[], object], kind: type[Exception]) -> str:
+def refusal(call: Callable[[], object], kind: type[Exception]) -> str:
     with pytest.raises(kind) as caught:
         call()
     said = str(caught.value)
@@ -58,24 +58,14 @@ def app() -> Any:
         ("lifespan_context", "there is no ctx.lifespan_context; write ctx.state"),
         ("progres", "there is no ctx.progres; did you mean 'progress'?"),
         ("elicitt", "there is no ctx.elicitt; did you mean 'elicit'?"),
-    ],
-)
-@pytest.mark.parametrize("kind", ["async", "sync"])
-def test_of_the_context(name: str, said: str, kind: str) -> None:
-    context = ctx() if kind == "async" else SyncContext(ctx())
-    assert told(lambda: getattr(context, name), AttributeError) == said
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
         ("mount", "there is no app.mount; write app.include(other, prefix=…)"),
         ("custom_route", "there is no app.custom_route; append a starlette Route to app.routes"),
         ("toool", "there is no app.toool; did you mean 'tool'?"),
     ],
 )
-def test_of_the_app(name: str, said: str) -> None:
-    assert told(lambda: getattr(app(), name), AttributeError) == said
+def test_attributes(name: str, said: str) -> None:
+    for owner in [app()] if " app." in said else [ctx(), SyncContext(ctx())]:
+        assert refusal(partial(getattr, owner, name), AttributeError) == said
 
 
 def test_a_property_and_a_transport_that_fail() -> None:
@@ -119,7 +109,7 @@ def test_a_property_and_a_transport_that_fail() -> None:
     ],
 )
 def test_keywords(call: Callable[[], object], said: str) -> None:
-    assert told(call, TypeError) == said
+    assert refusal(call, TypeError) == said
 
 
 async def _serving(**options: Any) -> None:
@@ -128,7 +118,7 @@ async def _serving(**options: Any) -> None:
 
 def test_keywords_of_what_auth_takes() -> None:
     login: Any = {"login": None, "tokn_lifetime": 60}
-    assert told(lambda: mcpkit.auth.AuthorizationServer(**login), TypeError) == (
+    assert refusal(lambda: mcpkit.auth.AuthorizationServer(**login), TypeError) == (
         "AuthorizationServer() has no option 'tokn_lifetime'; did you mean 'token_lifetime'?"
     )
     having: list[type] = []
@@ -141,7 +131,7 @@ def test_keywords_of_what_auth_takes() -> None:
     for kind in having:
         option = [*inspect.signature(kind).parameters][-1]
         wrong: Any = {f"{option}_": None}
-        said = told(partial(kind, **wrong), TypeError)
+        said = refusal(partial(kind, **wrong), TypeError)
         assert said == f"{kind.__name__}() has no option '{option}_'; did you mean '{option}'?"
 
 
@@ -174,7 +164,7 @@ def test_options_of_decorators(decorate: Callable[[], Any], said: str) -> None:
     def fn() -> str:
         return ""
 
-    assert told(lambda: decorate()(fn), RegistrationError).endswith(said)
+    assert refusal(lambda: decorate()(fn), RegistrationError).endswith(said)
 
 
 def test_annotations_may_be_those_of_the_protocol() -> None:
@@ -196,7 +186,7 @@ def test_annotations_may_be_those_of_the_protocol() -> None:
     assert annotations == {"audience": ["user"], "priority": 1}
 
 
-# --- contexts of others ---------------------------------------------------------------------------
+# --- contexts of other libraries ------------------------------------------------------------------
 
 
 def context_of(module: str) -> Any:
@@ -216,7 +206,7 @@ def test_a_context_of_another_library(module: str, library: str, wrap: Any) -> N
     async def fn(ctx: Any) -> None: ...
 
     fn.__annotations__ = {"ctx": wrap(context_of(module))}
-    assert told(lambda: app().tool(fn), RegistrationError) == (
+    assert refusal(lambda: app().tool(fn), RegistrationError) == (
         f"fn(): ctx is a Context of {library}, which mcpkit does not fill; "
         f"write from mcpkit import Context, and ctx: mcpkit.Context"
     )
@@ -238,36 +228,39 @@ def sync(app: Any) -> Generator[int, None, None]:
     yield 1
 
 
-@asynccontextmanager
 async def without_app() -> AsyncGenerator[int, None]:
     yield 1
 
 
-@asynccontextmanager
-async def right(app: Any) -> AsyncGenerator[int, None]:
-    yield 1
-
-
 NO_MANAGER: Final = (
-    "() does not return an async context manager; make it an async def that yields once, "
+    "does not return an async context manager; make it an async def that yields once, "
     "under @contextlib.asynccontextmanager"
 )
 
 
-@pytest.mark.parametrize("lifespan", [raw, no_generator, sync])
-def test_a_lifespan_is_a_context_manager(lifespan: Any) -> None:
-    said = told(lambda: MCPKit("a", lifespan=lifespan), RegistrationError)
-    assert said == lifespan.__name__ + NO_MANAGER
-
-
-def test_a_lifespan_takes_the_app_and_is_not_called() -> None:
-    assert told(lambda: MCPKit("a", lifespan=without_app), RegistrationError) == (  # type: ignore[arg-type]
-        "without_app() is called with the app when serving starts; "
-        "give it one parameter, app: MCPKit"
-    )
-    made = right(None)
-    said = told(lambda: MCPKit("a", lifespan=made), RegistrationError)  # type: ignore[arg-type]
-    assert said.endswith("pass the function under @asynccontextmanager, not called")
+@pytest.mark.parametrize(
+    ("lifespan", "said"),
+    [
+        (raw, f"raw() {NO_MANAGER}"),
+        (no_generator, f"no_generator() {NO_MANAGER}"),
+        (sync, f"sync() {NO_MANAGER}"),
+        (
+            asynccontextmanager(without_app),
+            (
+                "without_app() is called with the app when serving starts; "
+                "give it one parameter, app: MCPKit"
+            ),
+        ),
+        (
+            asynccontextmanager(raw)(None),
+            "pass the function under @asynccontextmanager, not called",
+        ),
+    ],
+)
+def test_a_lifespan_is_an_uncalled_context_manager_that_takes_the_app(
+    lifespan: Any, said: str
+) -> None:
+    assert refusal(lambda: MCPKit("a", lifespan=lifespan), RegistrationError).endswith(said)
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -307,7 +300,7 @@ def known(city: str, nights: int = 1) -> str:
     ],
 )
 def test_a_schema_fits_its_function(schema: Any, said: str) -> None:
-    refused = told(lambda: app().add_tool(known, input_schema=schema), RegistrationError)
+    refused = refusal(lambda: app().add_tool(known, input_schema=schema), RegistrationError)
     assert refused == f"known(): input_schema {said}"
 
 
@@ -373,7 +366,7 @@ def test_what_the_signature_names_is_validated_by_it_too() -> None:
 def test_a_schema_that_cannot_be_checked_is_refused(schema: Any, said: str) -> None:
     def fn(**arguments: Any) -> None: ...
 
-    assert said in told(lambda: app().add_tool(fn, input_schema=schema), RegistrationError)
+    assert said in refusal(lambda: app().add_tool(fn, input_schema=schema), RegistrationError)
 
 
 JSON: Final = st.recursive(
@@ -429,7 +422,7 @@ SCHEMAS: Final[Any] = st.recursive(st.booleans() | st.just({}), schemas, max_lea
 
 
 @given(SCHEMAS, JSON)
-def test_a_schema_means_what_it_means_to_others(schema: Any, value: Any) -> None:
+def test_a_schema_means_what_it_means_to_another_validator(schema: Any, value: Any) -> None:
     found = schema_errors(schema, value)
     assert (not found) == Draft202012Validator(schema).is_valid(value)
 
@@ -476,29 +469,25 @@ def ours_on(on: str) -> set[str]:
         "prompt(…)": PromptOptions,
     }
     if on in options:
-        return set(options[on].__optional_keys__)
+        return {*options[on].__optional_keys__}
     return {
-        "ctx": set(dir(Context)),
-        "app": set(dir(MCPKit)),
+        "ctx": {*dir(Context)},
+        "app": {*dir(MCPKit)},
         "answer": {"data", "accepted", "action"},
-        "MCPKit(…)": set(_parameters(MCPKit.__init__)),
-        "Image(…)": set(_parameters(Image.__init__)),
-        "Audio(…)": set(_parameters(Audio.__init__)),
-        "File(…)": set(_parameters(File.__init__)),
-        "elicit(…)": set(_parameters(Context.elicit)),
+        "MCPKit(…)": {*inspect.signature(MCPKit.__init__).parameters},
+        "Image(…)": {*inspect.signature(Image.__init__).parameters},
+        "Audio(…)": {*inspect.signature(Audio.__init__).parameters},
+        "File(…)": {*inspect.signature(File.__init__).parameters},
+        "elicit(…)": {*inspect.signature(Context.elicit).parameters},
         "sample(…)": {"system", "stop", "hints", "max_tokens"},
-        "log(…)": set(_parameters(Context.log)),
+        "log(…)": {*inspect.signature(Context.log).parameters},
         "run(…)": {"host", "port", "http", *HttpSettings._fields},
         "annotations": {"read_only", "destructive", "idempotent", "open_world"},
     }[on]
 
 
-def _parameters(fn: Any) -> list[str]:
-    return list(inspect.signature(fn).parameters)
-
-
 @pytest.mark.parametrize("on", sorted({each.on for each in peer_names().values()} - {"import"}))
-def test_a_name_of_others_is_none_of_ours_and_leads_to_one(on: str) -> None:
+def test_a_name_of_another_library_is_not_ours_and_leads_to_one(on: str) -> None:
     rows = [each for each in peer_names().values() if each.on == on]
     same = {"auth"}  # takes other values there: `mcpkit migrate` has to say so
     assert [each.theirs for each in rows if each.theirs in ours_on(on) - same] == []
