@@ -1,4 +1,4 @@
-"""Clients that mean no good: raw sockets, one byte at a time, and connections that just vanish."""
+"""Hostile clients: raw sockets, one byte at a time, and connections that just vanish."""
 
 from __future__ import annotations
 
@@ -54,6 +54,20 @@ class Raw:
     def status(self) -> int:
         """The status of the next answer, whose headers are read and whose body is not."""
         return int(self.until(b"\r\n\r\n").split(b" ", 2)[1])
+
+    def answer(self) -> tuple[dict[str, str], bytes]:
+        """The next answer: its headers by names in lower case, with its status, and its body."""
+        first, *lines = self.until(b"\r\n\r\n").decode().split("\r\n")[:-2]
+        headers = {"status": first.split(" ", 1)[1]}
+        for line in lines:
+            name, _, value = line.partition(": ")
+            headers[name.lower()] = value
+        body = b""
+        while missing := int(headers["content-length"]) - len(body):
+            part = self.socket.recv(missing)
+            assert part, "the server has closed the connection"
+            body += part
+        return headers, body
 
     def until(self, end: bytes) -> bytes:
         """What arrives, up to some bytes; what is behind them is left where it is."""

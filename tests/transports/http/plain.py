@@ -54,14 +54,11 @@ class Events:
 
     def __init__(self, response: HTTPResponse) -> None:
         self.status = response.status
-        self.last_id: str | None = None
         self._response = response
 
     def __iter__(self) -> Iterator[Message]:
         while line := self._response.readline():
-            if line.startswith(b"id: "):
-                self.last_id = line[4:].strip().decode()
-            elif line.startswith(b"data: "):
+            if line.startswith(b"data: "):
                 yield json.loads(line[6:])
 
     def next(self) -> Message:

@@ -1,4 +1,4 @@
-"""Who may use what: scopes, those that imply others, predicates, and claims as parameters."""
+"""Permissions: scopes, those that imply others, predicates, and claims as parameters."""
 
 from __future__ import annotations
 
@@ -29,25 +29,19 @@ SCOPES = {"files": ["files:read", "files:write"], "everything": ["files", "users
 
 
 class Known(Verifier):
-    """Takes a token for the scopes in it: ``ann.files:read.users``."""
+    """Takes a token for a name and the scopes in it: ``ann~files_read~users``."""
 
     authorization_servers = ("https://login.example.com",)
 
     async def verify(self, token: str, resource: str | None) -> Principal | None:
-        name, *scopes = token.split("~")
+        name, *scopes = token.replace("_", ":").split("~")  # no token has a colon
         claims = {"tenant": "acme", "groups": ["a", "b"], "level": "7"} if name == "ann" else {}
         return Principal(name, frozenset(scopes), time.time() + 3600, claims)
 
 
 def who(name: str, *scopes: str) -> dict[str, str]:
-    # A colon is no part of a token; this one is never seen by anybody else.
     token = "~".join([name, *scopes]).replace(":", "_")
     return {"Authorization": f"Bearer {token}"}
-
-
-class Colons(Known):
-    async def verify(self, token: str, resource: str | None) -> Principal | None:
-        return await super().verify(token.replace("_", ":"), resource)
 
 
 def may_write(principal: Principal, arguments: Any) -> bool:
@@ -63,7 +57,7 @@ async def may_read(principal: Principal, arguments: Any) -> bool:
 
 
 def make_app(**options: Any) -> MCPKit[None]:
-    app: MCPKit[None] = MCPKit("files", **{"auth": Colons(), "scopes": SCOPES, **options})
+    app: MCPKit[None] = MCPKit("files", **{"auth": Known(), "scopes": SCOPES, **options})
 
     @app.tool
     async def free() -> str:
@@ -145,10 +139,12 @@ def test_lists_have_what_may_be_used(
     found = names(site.ask("resources/list", who("bob", *scopes)), "resources")
     assert found == (["root"] if "read" in tools else [])
     capabilities = site.ask("server/discover", who("bob", *scopes)).result["capabilities"]
-    assert {"tools", "prompts", "resources"} <= capabilities.keys(), "who lacks some may get them"
+    assert {"tools", "prompts", "resources"} <= capabilities.keys(), (
+        "a client that lacks some may get them"
+    )
 
 
-def test_what_one_may_see_is_kept_for_nobody_else(site: Site) -> None:
+def test_what_depends_on_the_caller_is_not_cached_for_others(site: Site) -> None:
     """CACHE-4."""
     app: MCPKit[None] = make_app(cache_scope="public", ttl=60)
     site = site.host.serve(app)
@@ -181,7 +177,7 @@ FORBIDDEN: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("what", FORBIDDEN)
-def test_whoever_lacks_a_scope_is_told_which(site: Site, what: str) -> None:
+def test_a_caller_without_a_scope_learns_which_one_is_missing(site: Site, what: str) -> None:
     """AUTH-6, AUTH-12: one challenge with all that are needed."""
     method, params, scopes = FORBIDDEN[what]
     if what == "completion":
@@ -200,7 +196,7 @@ def test_whoever_lacks_a_scope_is_told_which(site: Site, what: str) -> None:
     assert "resource_metadata=" in said
 
 
-def test_so_is_whoever_is_in_a_session(site: Site) -> None:
+def test_the_same_goes_for_a_caller_in_a_session(site: Site) -> None:
     """AUTH-6."""
     talk = site.begin(headers=who("bob"))
     message = request(7, "tools/call", called("read", {"path": "a"}))
@@ -210,8 +206,8 @@ def test_so_is_whoever_is_in_a_session(site: Site) -> None:
     assert talk.post(message, who("bob", "files")).text == "a", "with a better token it goes on"
 
 
-def test_nobody_has_no_scopes(host: Host) -> None:
-    """AUTH-12: whoever is not known is to log in."""
+def test_an_anonymous_caller_has_no_scopes(host: Host) -> None:
+    """AUTH-12: and has to log in."""
     site = host.serve(make_app(auth=None), principal=lambda http: None)
     assert names(site.ask("tools/list")) == ["free"]
     answer = site.ask("tools/call", **called("read", {"path": "a"}))
@@ -239,7 +235,7 @@ def test_a_predicate_decides_by_principal_and_arguments(site: Site) -> None:
 
 
 def test_a_predicate_that_fails_allows_nothing(host: Host) -> None:
-    app: MCPKit[None] = MCPKit("files", auth=Colons())
+    app = MCPKit("files", auth=Known())
 
     def broken(principal: Principal, arguments: Any) -> bool:
         raise RuntimeError("the password is swordfish")
@@ -254,7 +250,7 @@ def test_a_predicate_that_fails_allows_nothing(host: Host) -> None:
 
 
 def test_a_task_is_allowed_before_it_begins(host: Host) -> None:
-    app: MCPKit[None] = MCPKit("files", auth=Colons())
+    app = MCPKit("files", auth=Known())
 
     @app.tool(task="required", allow=lambda principal, arguments: principal.id == "ann")
     async def work(tenant: Annotated[str, Claim("tenant")], ctx: Context) -> str:
@@ -267,9 +263,9 @@ def test_a_task_is_allowed_before_it_begins(host: Host) -> None:
     assert task_text(site, begun["taskId"], who("ann")) == "ann of acme"
 
 
-def test_a_wish_for_a_task_is_no_way_around_a_predicate(host: Host) -> None:
+def test_a_call_as_a_task_does_not_get_around_a_predicate(host: Host) -> None:
     """SEC-9: also where the task is made before anything is asked (2025-11-25)."""
-    app: MCPKit[None] = MCPKit("files", auth=Colons())
+    app = MCPKit("files", auth=Known())
 
     @app.tool(task="optional", allow=lambda principal, arguments: arguments["path"] == "own")
     async def read(path: str) -> str:
@@ -287,7 +283,7 @@ def test_a_wish_for_a_task_is_no_way_around_a_predicate(host: Host) -> None:
 
 def test_suggestions_are_what_a_predicate_allows(host: Host) -> None:
     """AUTH-12: as far as it can be asked without the other arguments."""
-    app: MCPKit[None] = MCPKit("files", auth=Colons())
+    app = MCPKit("files", auth=Known())
 
     async def people(typed: str) -> list[str]:
         return ["ann", "bob"]
@@ -315,9 +311,9 @@ def test_suggestions_are_what_a_predicate_allows(host: Host) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_whoever_may_not_read_does_not_hear_of_changes(host: Host, is_async: bool) -> None:
-    """SEC-7: a predicate is asked about each resource that somebody wants to be told of."""
-    app: MCPKit[None] = MCPKit("files", auth=Colons())
+def test_a_caller_that_may_not_read_is_not_notified_of_changes(host: Host, is_async: bool) -> None:
+    """SEC-7: a predicate is asked about each resource that a caller subscribes to."""
+    app = MCPKit("files", auth=Known())
 
     @app.resource(
         "files://of/{name}", allow=may_read if is_async else lambda p, a: p.id == a["name"]
@@ -340,7 +336,7 @@ def test_whoever_may_not_read_does_not_hear_of_changes(host: Host, is_async: boo
 
 
 def test_a_session_hears_of_what_its_last_token_is_for(site: Site) -> None:
-    """SEC-7, AUTH-17: a token with fewer scopes is not told what an earlier one was for."""
+    """SEC-7, AUTH-17: a token with fewer scopes does not get what an earlier one was for."""
     talk = site.begin(headers=who("bob", "files"))
     for uri in ("files://root", "files://x"):
         subscribed = talk.post(request(1, "resources/subscribe", {"uri": uri}), who("bob", "files"))
@@ -348,7 +344,7 @@ def test_a_session_hears_of_what_its_last_token_is_for(site: Site) -> None:
     stream = talk.get(headers=who("bob", "files"))
     assert stream.status == 200
 
-    def told_after(*scopes: str) -> str:
+    def updated_after(*scopes: str) -> str:
         assert talk.post(request(2, "ping"), who("bob", *scopes)).status == 200
         for uri in ("files://root", "files://x"):
             site.app.changed(uri)
@@ -356,8 +352,8 @@ def test_a_session_hears_of_what_its_last_token_is_for(site: Site) -> None:
         assert message["method"] == "notifications/resources/updated"
         return str(message["params"]["uri"])
 
-    assert told_after("other") == "files://x"
-    assert told_after("files:read") == "files://root"
+    assert updated_after("other") == "files://x"
+    assert updated_after("files:read") == "files://root"
 
 
 def test_what_a_task_reads_is_what_its_caller_may(host: Host) -> None:
@@ -435,7 +431,7 @@ def test_all_that_is_included_needs_the_scopes() -> None:
 
 def test_files_may_need_scopes(host: Host, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
-    app: MCPKit[None] = MCPKit("files", auth=Colons())
+    app = MCPKit("files", auth=Known())
     app.files(tmp_path, "files://all", scopes=["read"])
     site = host.serve(app)
     assert names(site.ask("resources/list", who("bob")), "resources") == []
@@ -452,7 +448,7 @@ def test_files_may_need_scopes(host: Host, tmp_path: Path) -> None:
 def test_what_an_included_app_says_of_access_is_not_lost() -> None:
     outer: MCPKit[None] = MCPKit("outer")
     with pytest.raises(RegistrationError, match="it has auth="):
-        outer.include(MCPKit("inner", auth=Colons()))
+        outer.include(MCPKit("inner", auth=Known()))
     with pytest.raises(RegistrationError, match="scopes= that imply others"):
         outer.include(MCPKit("inner", scopes=SCOPES))
 
@@ -480,17 +476,16 @@ def test_options_that_make_no_sense_are_refused(options: Any, says: str) -> None
 
 def test_scopes_that_imply_others_are_scopes_and_may_form_circles() -> None:
     """AUTH-7."""
-    with pytest.raises(ValueError, match="not a scope"):
-        MCPKit("files", scopes={"a b": ["c"]})
-    with pytest.raises(ValueError, match="must be a list"):
-        MCPKit("files", scopes={"a": "b c"})
+    for wrong, says in (({"a b": ["c"]}, "not a scope"), ({"a": "b c"}, "must be a list")):
+        with pytest.raises(ValueError, match=says):
+            MCPKit("files", scopes=wrong)
     app = MCPKit("files", scopes={"a": ["b"], "b": ["a", "c"]})
     assert app.server.settings.scopes.held(frozenset({"a"})) == {"a", "b", "c"}
 
 
 def test_a_handler_may_refuse_too(host: Host) -> None:
     """SEC-18: what it says stands in no header unless it is a scope."""
-    app: MCPKit[None] = MCPKit("files", auth=Colons())
+    app = MCPKit("files", auth=Known())
 
     @app.tool
     async def write() -> str:
@@ -506,7 +501,7 @@ def test_a_handler_may_refuse_too(host: Host) -> None:
 
 
 def with_claims() -> MCPKit[None]:
-    app: MCPKit[None] = MCPKit("claims", auth=Colons())
+    app: MCPKit[None] = MCPKit("claims", auth=Known())
 
     def tenant_of(tenant: Annotated[str, Claim("tenant")]) -> str:
         return tenant.upper()
@@ -548,7 +543,7 @@ def test_claims_are_parameters(claims: Site) -> None:
     assert claims.ask("tools/call", who("ann"), **called("in_thread", {})).text == "acme"
 
 
-def test_nobody_can_send_them(claims: Site) -> None:
+def test_clients_cannot_send_claims(claims: Site) -> None:
     """SEC-15."""
     tools = claims.ask("tools/list", who("bob")).result["tools"]
     assert [list(each["inputSchema"].get("properties", {})) for each in tools] == [
