@@ -39,7 +39,10 @@ from tests.schemas import check
 
 NEW = "no handshake"
 STARTS = [NEW, *LEGACY]
-REMOVED = ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"]
+REMOVED = [
+    *("initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"),
+    *("tasks/list", "tasks/result"),
+]
 ONLY_MODERN = ["server/discover", "subscriptions/listen"]
 
 

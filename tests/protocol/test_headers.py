@@ -77,65 +77,31 @@ def test_a_header_sent_many_times_is_joined_in_linear_time() -> None:
 # --- version --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {b"mcp-protocol-version": b""},
-        {b"mcp-protocol-version": b"  "},
-        {b"mcp-protocol-version": b"2026\xff"},
-    ],
-    ids=["missing", "empty", "blank", "no text"],
-)
-def test_a_request_names_its_version(headers: dict[bytes, bytes]) -> None:
-    """HTTPM-2."""
-    assert "MCP-Protocol-Version" in refused(require_version, headers)
-    refused(check_version, headers, VERSION)
-
-
 def test_header_and_meta_name_one_version() -> None:
-    """HTTPM-6: the comparison comes first; support is another question."""
+    """HTTPM-2, HTTPM-6: the comparison comes first; support is another question."""
+    name = b"mcp-protocol-version"
     for version in (VERSION, "1999-01-01"):
-        check_version({b"mcp-protocol-version": version.encode()}, version)
-
-
-@pytest.mark.parametrize("found", [b"2025-11-25", b"2026-07-2", b"2026-07-28, 2026-07-28"])
-def test_another_version_than_in_meta_is_refused(found: bytes) -> None:
-    """HTTPM-6."""
-    message = refused(check_version, {b"mcp-protocol-version": found}, VERSION)
-    assert message == (
-        f"MCP-Protocol-Version: expected '2026-07-28' as in the body, got '{found.decode()}'"
-    )
+        check_version({name: version.encode()}, version)
+    for headers in ({}, {name: b""}, {name: b"  "}, {name: b"2026\xff"}):
+        assert "MCP-Protocol-Version" in refused(require_version, headers)
+        refused(check_version, headers, VERSION)
+    for found in ("2025-11-25", "2026-07-2", "2026-07-28, 2026-07-28"):
+        message = refused(check_version, {name: found.encode()}, VERSION)
+        assert message == (
+            f"MCP-Protocol-Version: expected '2026-07-28' as in the body, got '{found}'"
+        )
 
 
 # --- method ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("found", [b"tools/list", b" tools/list ", b"\ttools/list", b"tools/list "])
-def test_the_method_agrees_whatever_blanks_are_around_it(found: bytes) -> None:
-    """HTTPM-3."""
-    check_method({b"mcp-method": found}, "tools/list")
-
-
-@pytest.mark.parametrize(
-    "found",
-    [
-        b"TOOLS/LIST",
-        b"tools/call",
-        b"",
-        b"tools/list\n",
-        b"\xa0tools/list",
-        b"tools/list\xff",
-        b"=?base64?dG9vbHMvbGlzdA==?=",
-    ],
-)
-def test_another_method_is_refused(found: bytes) -> None:
+def test_header_and_body_name_one_method() -> None:
     """HTTPM-2, HTTPM-3; HTTPM-4 does not encode methods."""
-    assert "Mcp-Method" in refused(check_method, {b"mcp-method": found}, "tools/list")
-
-
-def test_a_request_names_its_method_and_name() -> None:
-    """HTTPM-2."""
+    for found in (b"tools/list", b" tools/list ", b"\ttools/list", b"tools/list "):
+        check_method({b"mcp-method": found}, "tools/list")
+    others = [b"TOOLS/LIST", b"tools/call", b"", b"tools/list\n", b"\xa0tools/list"]
+    for found in (*others, b"tools/list\xff", b"=?base64?dG9vbHMvbGlzdA==?="):
+        assert "Mcp-Method" in refused(check_method, {b"mcp-method": found}, "tools/list")
     for check, header in ((check_method, "Mcp-Method"), (check_name, "Mcp-Name")):
         message = refused(check, {b"host": b"add"}, "tools/list")
         assert message == f"{header}: expected as in the body, but the header is missing"
@@ -261,38 +227,24 @@ def test_two_texts_are_never_encoded_alike(one: str, other: str) -> None:
 # --- what a schema declares -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["string", "integer", "boolean"])
-def test_a_property_declares_its_header(kind: Any) -> None:
+def test_a_property_declares_its_header_also_inside_objects() -> None:
     """HDR-2."""
-    found = declared_in(tool(region=header("Region", kind), other={"type": "number"}))
-    assert found == (HeaderParameter(b"mcp-param-region", "Mcp-Param-Region", ("region",)),)
+    for kind in ("string", "integer", "boolean"):
+        found = declared_in(tool(region=header("Region", kind), other={"type": "number"}))
+        assert found == (HeaderParameter(b"mcp-param-region", "Mcp-Param-Region", ("region",)),)
+    (inner,) = declared_in(tool(place=tool(at=tool(zone=header("Zone")))))
+    assert inner.path == ("place", "at", "zone")
 
 
-def test_a_property_inside_objects_declares_its_header() -> None:
-    """HDR-2."""
-    (found,) = declared_in(tool(place=tool(at=tool(zone=header("Zone")))))
-    assert found.path == ("place", "at", "zone")
-
-
-@pytest.mark.parametrize("name", ["a", "Region-1", "!#$%&'*+-.^_`|~09AZaz", "Method"])
-def test_a_token_may_be_a_name(name: str) -> None:
-    """HDR-1, HDR-7."""
-    (found,) = declared_in(tool(a=header(name)))
-    assert found[:2] == (b"mcp-param-" + name.lower().encode(), f"Mcp-Param-{name}")
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["", "My Region", "a:b", "a\r\nX-Evil", "a\n", "\x00", "é", "a/b", "(a)", '"a"', None, 1, True],
-)
-def test_anything_else_may_not(name: Any) -> None:
-    """HDR-1."""
-    with pytest.raises(ValueError, match=r'^"x-mcp-header" at a is .* use letters, digits'):
-        declared_in(tool(a=header(name)))
-
-
-def test_a_name_is_used_once() -> None:
-    """HDR-1: case does not count, nor does the place."""
+def test_a_name_is_a_token_used_once() -> None:
+    """HDR-1, HDR-7: case does not count, nor does the place."""
+    for name in ("a", "Region-1", "!#$%&'*+-.^_`|~09AZaz", "Method"):
+        (found,) = declared_in(tool(a=header(name)))
+        assert found[:2] == (b"mcp-param-" + name.lower().encode(), f"Mcp-Param-{name}")
+    others = ["", "My Region", "a:b", "a\r\nX-Evil", "a\n", "\x00", "é", "a/b", "(a)", '"a"']
+    for other in (*others, None, 1, True):
+        with pytest.raises(ValueError, match=r'^"x-mcp-header" at a is .* use letters, digits'):
+            declared_in(tool(a=header(other)))
     with pytest.raises(ValueError, match=r"at b/c has the name REGION, which is taken by a, "):
         declared_in(tool(a=header("Region"), b=tool(c=header("REGION"))))
 
@@ -341,29 +293,18 @@ def test_only_properties_lead_to_a_header(holder: Holder, word: str) -> None:
             declared_in(holder(word, schema))
 
 
-def test_the_arguments_as_a_whole_have_no_header() -> None:
-    """HDR-2."""
-    with pytest.raises(ValueError, match="at the schema itself cannot be reached"):
-        declared_in({"type": "object", "x-mcp-header": "A"})
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "object", "properties": None},
-        {"type": "object", "properties": {"a": True}},
-        {"type": "object", "properties": ["a"], "items": [1, True, None]},
-    ],
-)
-def test_what_is_no_schema_is_passed_over(schema: dict[str, Any]) -> None:
-    assert declared_in(schema) == ()
-
-
-def test_a_schema_without_end_is_refused() -> None:
+def test_malformed_schemas_are_passed_over_and_endless_ones_refused() -> None:
+    """HDR-2: the arguments as a whole have no header."""
+    malformed: list[Any] = [None, {"a": True}, ["a"]]
+    for properties in malformed:
+        schema = {"type": "object", "properties": properties, "items": [1, True, None]}
+        assert declared_in(schema) == ()
     endless: dict[str, Any] = {"type": "object"}
     endless["properties"] = {"a": endless, "b": endless}
     with pytest.raises(ValueError, match="nested more than 100 deep"):
         declared_in(endless)
+    with pytest.raises(ValueError, match="at the schema itself cannot be reached"):
+        declared_in({"type": "object", "x-mcp-header": "A"})
 
 
 # --- parameters -----------------------------------------------------------------------------------
@@ -447,37 +388,17 @@ def test_another_parameter_is_refused(found: bytes, value: Any) -> None:
     assert "Mcp-Param-Region" in refused(check_parameters, headers, REGION, {"region": value})
 
 
-@pytest.mark.parametrize(
-    ("declared", "arguments"),
-    [
-        (REGION, {"region": "eu"}),
-        (REGION, {"region": ""}),
-        (COUNT, {"count": 0}),
-        (DRY, {"dry": False}),
-        (ZONE, {"place": {"zone": "a"}}),
-    ],
-)
-def test_a_value_needs_its_header(
-    declared: tuple[HeaderParameter, ...], arguments: dict[str, Any]
-) -> None:
+def test_a_value_needs_its_header() -> None:
     """HDR-4."""
-    assert "but the header is missing" in refused(check_parameters, {}, declared, arguments)
+    arguments = {"region": "", "count": 0, "dry": False, "place": {"zone": "a"}}
+    for declared in (REGION, COUNT, DRY, ZONE):
+        assert "but the header is missing" in refused(check_parameters, {}, declared, arguments)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {},
-        {"place": None},
-        {"place": {}},
-        {"place": {"zone": None}},
-        {"place": 1},
-        {"place": [{"zone": "a"}]},
-        {"zone": "a"},
-    ],
-)
-def test_without_a_value_no_header_is_expected(arguments: dict[str, Any]) -> None:
+@pytest.mark.parametrize("place", [..., None, {}, {"zone": None}, 1, [{"zone": "a"}]])
+def test_without_a_value_no_header_is_expected(place: object) -> None:
     """HDR-4 (REC)."""
+    arguments = {"zone": "a"} if place is ... else {"place": place}
     check_parameters({}, ZONE, arguments)
     for found in (b"a", b"", b"null"):
         message = refused(check_parameters, {b"mcp-param-zone": found}, ZONE, arguments)
@@ -493,12 +414,10 @@ def test_a_value_is_found_at_its_own_path_only() -> None:
     refused(check_parameters, {b"mcp-param-zone": b"b"}, ZONE, arguments)
 
 
-@pytest.mark.parametrize(
-    "headers", [{}, {b"mcp-param-zone": b"a"}, {b"mcp-param-zone": b'{"zone": "a"}'}]
-)
-def test_a_value_cannot_hide_in_text(headers: dict[bytes, bytes]) -> None:
+def test_a_value_cannot_hide_in_text() -> None:
     """SEC-14: validation reads the text of an object as one."""
-    refused(check_parameters, headers, ZONE, {"place": '{"zone": "a"}'})
+    for headers in ({}, {b"mcp-param-zone": b"a"}, {b"mcp-param-zone": b'{"zone": "a"}'}):
+        refused(check_parameters, headers, ZONE, {"place": '{"zone": "a"}'})
 
 
 def test_every_parameter_is_compared() -> None:
