@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from mcpkit._protocol.connection import CAPABILITIES_KEY
 from mcpkit.errors import InvalidParams
 from tests.asking.conftest import Asked, Connect, accept, capabilities_in
 from tests.asking.server import make_app
+from tests.messages import announced
 from tests.scenarios.tapped import MODERN
 
 pytestmark = [pytest.mark.anyio, pytest.mark.revisions(MODERN)]
@@ -51,17 +53,12 @@ def request(
     capabilities = capabilities_in(MODERN)
     if lacks is not None:
         del capabilities[lacks]
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": MODERN,
-        "io.modelcontextprotocol/clientCapabilities": capabilities,
-        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "0"},
-    }
-    sent = {**params, "_meta": meta}
+    sent = {**params, "_meta": {CAPABILITIES_KEY: capabilities}}
     if responses is not None:
         sent["inputResponses"] = responses
     if state is not None:
         sent["requestState"] = state
-    return {"jsonrpc": "2.0", "id": f"raw-{next(_ids)}", "method": method, "params": sent}
+    return announced(f"raw-{next(_ids)}", method, **sent)
 
 
 async def send(
@@ -154,7 +151,7 @@ async def test_an_invalid_answer_is_requested_again(
 
 
 async def test_a_valid_answer_beside_an_invalid_one_is_taken(client: Asked) -> None:
-    """MRTR-11: only what is malformed is asked again."""
+    """MRTR-11: only the malformed one is requested again."""
     params = tool("together", via="elicit")
     first = await send(client, params)
     assert len(first.asked) > 1

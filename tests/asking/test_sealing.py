@@ -55,15 +55,10 @@ def test_every_changed_character_and_other_length_is_noticed() -> None:
     ]
     shorter = [text[:length] for length in range(len(text))]
     longer = [text + more for more in ("A", "=", "==", "AAAA", "\n", " ")]
-    for each in {*changed, *shorter, *longer} - {text}:
+    strange = ["====", "\udcff", "AQ", "Ag", "Aw" * 40, "A" * 100_000]
+    for each in {*changed, *shorter, *longer, "A", *strange} - {text}:
         with pytest.raises(SealBroken):
             sealer().open(each)
-
-
-@pytest.mark.parametrize("text", ["", "A", "====", "\udcff", "AQ", "Ag", "Aw" * 40, "A" * 100_000])
-def test_what_was_never_sealed_is_refused(text: str) -> None:
-    with pytest.raises(SealBroken):
-        sealer().open(text)
 
 
 def test_a_text_is_opened_with_its_secret_and_for_its_purpose_only() -> None:

@@ -234,8 +234,7 @@ def program_of(name: str) -> Path | None:
 class Servers:
     """The servers of a run of the tests, each started when it is used first."""
 
-    def __init__(self, *, fsync: bool = False) -> None:
-        self._fsync = fsync
+    def __init__(self) -> None:
         self._programs: dict[str, Path | None] = {}
         self._started: dict[str, Server] = {}
 
@@ -247,7 +246,7 @@ class Servers:
     def url(self, name: str) -> str:
         """Return where a server is; skip the test if it is missing."""
         if name not in self._started:
-            self._started[name] = self.new(name, fsync=self._fsync)
+            self._started[name] = self.new(name)
         return self._started[name].url
 
     def new(self, name: str, *, fsync: bool = False) -> Server:

@@ -248,12 +248,6 @@ async def test_a_session_has_its_own_log_level(level: str, count: int) -> None:
         assert len(logged) == count
 
 
-async def test_a_malformed_answer_is_requested_again() -> None:
-    async with connected(make_app(), CORE) as client:
-        client.script({"action": "shrug"}, accept("well"))
-        assert text_of(await client.result(await client.begin("ask"))) == "yes first well"
-
-
 # --- when it begins and ends ----------------------------------------------------------------------
 
 

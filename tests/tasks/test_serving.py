@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from mcpkit import Context, Limits, MCPKit, RegistrationError, TaskOptions
-from mcpkit._protocol.connection import CAPABILITIES_KEY, VERSION_KEY
+from mcpkit._protocol.connection import CAPABILITIES_KEY
 from mcpkit._stores import make_store, plain_name
 from mcpkit._stores.base import StoreUnavailable
 from mcpkit._stores.memory import MemoryStore
@@ -21,6 +21,7 @@ from mcpkit.errors import InternalError, InvalidParams, MethodNotFound, Protocol
 from mcpkit.tasks.options import STORE
 from tests.asking.conftest import accept
 from tests.kit import until
+from tests.messages import announced
 from tests.tasks.wire.conftest import CORE, EXTENSION, EXTENSIONS, Tasked, text_of
 from tests.uvicorns import listen, running
 
@@ -341,9 +342,8 @@ async def test_a_task_of_one_shape_is_unknown_in_the_other(url: str) -> None:
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 async def test_a_header_names_the_task(url: str, method: str) -> None:
     """TASKX-14."""
-    meta = {VERSION_KEY: EXTENSION, CAPABILITIES_KEY: {"extensions": EXTENSIONS}}
-    params = {"taskId": "one", "inputResponses": {}, "_meta": meta}
-    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    meta = {CAPABILITIES_KEY: {"extensions": EXTENSIONS}}
+    message = announced(1, method, taskId="one", inputResponses={}, _meta=meta)
     for named, code in (("one", -32602), ("other", -32020), (None, -32020)):
         headers = {
             "Accept": "application/json, text/event-stream",
