@@ -110,21 +110,3 @@ async def test_a_dependency_that_is_still_being_entered_is_left_as_well() -> Non
         await course.until_closed()
     assert course.events[0] == "opened"
     assert "used" not in course.events
-
-
-@pytest.mark.parametrize("fails", [False, True])
-async def test_a_call_leaves_its_dependencies_before_it_answers(fails: bool) -> None:
-    """They see the exception of a handler that fails."""
-    course = Course()
-    app: MCPKit[None] = MCPKit("a")
-
-    @app.tool
-    def work(connection: Annotated[str, Depends(course.sync_connection)]) -> str:
-        if fails:
-            raise KeyError(connection)
-        course.events.append("used")
-        return connection
-
-    async with AsyncTestClient(app) as client:
-        assert (await client.call_tool("work")).is_error == fails
-        assert course.events == ["opened", "KeyError" if fails else "used", "closed"]
