@@ -51,20 +51,17 @@ def test_arguments_of_every_kind() -> None:
 @pytest.mark.parametrize(
     ("words", "input", "stdout"),
     [
-        ("add --args -", '{"a": 1, "b": 2}', "3\n"),
-        ("echo text=@-", "Grüße", "Grüße\n"),
-        ("add a=1 b=2 --revision 2024-11-05", "", "3\n"),
-        ("variable name=KEY --env KEY=secret", "", "secret\n"),
-        ("summary", "", "It is warm.\n"),
-        ("steps --quiet", "", "done\n"),
+        (["add", "--args", "-"], '{"a": 1, "b": 2}', "3\n"),
+        (["echo", "text=@-"], "Grüße", "Grüße\n"),
+        (["echo", "text= a\n[bold]b "], "", " a\n[bold]b \n"),
+        (["add", "a=1", "b=2", "--revision", "2024-11-05"], "", "3\n"),
+        (["variable", "name=KEY", "--env", "KEY=secret"], "", "secret\n"),
+        (["summary"], "", "It is warm.\n"),
+        (["steps", "--quiet"], "", "done\n"),
     ],
 )
-def test_a_result_is_printed(words: str, input: str, stdout: str) -> None:
-    assert call(*words.split(), input=input.encode()) == (0, stdout, "")
-
-
-def test_text_is_printed_as_it_is() -> None:
-    assert call("echo", "text= a\n[bold]b ") == (0, " a\n[bold]b \n", "")
+def test_a_result_is_printed(words: list[str], input: str, stdout: str) -> None:
+    assert call(*words, input=input.encode()) == (0, stdout, "")
 
 
 @pytest.mark.parametrize(
@@ -94,15 +91,12 @@ def test_a_failure_is_one_line(words: str, code: int, message: str) -> None:
         assert "; add --" in line
 
 
-def test_the_whole_result_as_json() -> None:
+def test_the_whole_result_as_json_and_a_tool_that_fails() -> None:
     ended = call("add", "a=1", "b=2", "--json")
     assert (ended.code, ended.stderr) == (0, "")
     result = json.loads(ended.stdout)
     assert result["content"] == [{"type": "text", "text": "3"}]
     assert result["structuredContent"] == {"result": 3}
-
-
-def test_a_tool_that_fails() -> None:
     assert call("fail") == (1, "", "The oven is off.\n")
     ended = call("fail", "--json")
     assert (ended.code, ended.stderr) == (1, "")
@@ -112,31 +106,27 @@ def test_a_tool_that_fails() -> None:
     assert "c: unknown argument" in ended.stderr
 
 
-class TestWhatIsNoText:
-    def test_a_pipe_gets_the_bytes_of_a_lone_picture(self) -> None:
-        ended = call("plot")
-        assert (ended.code, ended.stderr) == (0, "")
-        assert ended.stdout.encode("utf-8", "surrogateescape") == PNG
-
-    def test_it_is_saved_where_one_says(self, tmp_path: Path) -> None:
-        ended = call("album", "--save", str(tmp_path / "new"))
-        assert (ended.code, ended.stdout) == (0, "Here:\nwords\n")
-        assert ended.stderr.splitlines() == [
-            f"mcpkit: image/png, 14 bytes: saved as {tmp_path / 'new' / 'album.png'}",
-            f"mcpkit: audio/wav, 12 bytes: saved as {tmp_path / 'new' / 'album.wav'}",
-            f"mcpkit: application/pdf, 8 bytes: saved as {tmp_path / 'new' / 'report.pdf'}",
-        ]
-        assert (tmp_path / "new" / "album.png").read_bytes() == PNG
-
-    def test_no_file_is_overwritten(self, tmp_path: Path) -> None:
-        (tmp_path / "plot.png").write_text("mine")
-        assert "/plot.png: " in call("plot", "--save", str(tmp_path / "plot.png")).stderr
-        call("plot", "--save", str(tmp_path))
-        assert (tmp_path / "plot.png").read_text() == "mine"
-        assert (tmp_path / "plot-2.png").read_bytes() == PNG
+def test_bytes_go_into_a_pipe_or_into_new_files(tmp_path: Path) -> None:
+    ended = call("plot")
+    assert (ended.code, ended.stderr) == (0, "")
+    assert ended.stdout.encode("utf-8", "surrogateescape") == PNG
+    folder = tmp_path / "new"
+    ended = call("album", "--save", str(folder))
+    assert (ended.code, ended.stdout) == (0, "Here:\nwords\n")
+    assert ended.stderr.splitlines() == [
+        f"mcpkit: image/png, 14 bytes: saved as {folder / 'album.png'}",
+        f"mcpkit: audio/wav, 12 bytes: saved as {folder / 'album.wav'}",
+        f"mcpkit: application/pdf, 8 bytes: saved as {folder / 'report.pdf'}",
+    ]
+    assert (folder / "album.png").read_bytes() == PNG
+    (tmp_path / "plot.png").write_text("mine")
+    assert "/plot.png: " in call("plot", "--save", str(tmp_path / "plot.png")).stderr
+    call("plot", "--save", str(tmp_path))
+    assert (tmp_path / "plot.png").read_text() == "mine"
+    assert (tmp_path / "plot-2.png").read_bytes() == PNG
 
 
-# --- what is told meanwhile -----------------------------------------------------------------------
+# --- what is shown meanwhile ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
@@ -156,16 +146,14 @@ def test_progress_and_logs_are_lines_on_stderr(revision: str) -> None:
 
 @pytest.mark.parametrize("revision", ELICITING)
 def test_answers_on_the_command_line(revision: str) -> None:
-    ended = call(
-        *["book", "--answer", "name=Ann", "-a", "room=double", "-a", "nights:=3"],
-        *["--revision", revision],
-    )
+    answers = ["--answer", "name=Ann", "-a", "room=double", "-a", "nights:=3"]
+    ended = call("book", *answers, "--revision", revision)
     assert ended.code == 0
     assert ended.stdout == "booked: Details(name='Ann', room='double', nights=3, quiet=False)\n"
     assert ended.stderr.startswith("The server asks: Who travels?  → {")
 
 
-NOBODY = (
+UNASKED = (
     'mcpkit: the server asks "Who travels?", but there is no terminal to ask at; cancelled. To '
 )
 
@@ -174,7 +162,7 @@ NOBODY = (
     ("words", "text"),
     [
         ("book -a decline", "not booked: Declined\n"),
-        ("book -a name=Ann", f"{NOBODY}answer: --answer room=…\nnot booked: Dismissed\n"),
+        ("book -a name=Ann", f"{UNASKED}answer: --answer room=…\nnot booked: Dismissed\n"),
         (
             "book -a name=A -a room=double",
             "mcpkit: --answer name=A: expected string, at least 2 characters\n",
@@ -197,16 +185,13 @@ def test_a_command_answers_for_the_model(revision: str) -> None:
     command = f'"{sys.executable}" -c "import sys; print(sys.stdin.read().upper())"'
     ended = call("haiku", "--sampling-command", command, "--revision", revision)
     assert ended.code == 0
-    assert ended.stdout == ("the model said: SYSTEM: BE BRIEF.\n\nUSER: A HAIKU ABOUT TEA\n")
+    assert ended.stdout == "the model said: SYSTEM: BE BRIEF.\n\nUSER: A HAIKU ABOUT TEA\n"
 
 
-def test_a_command_that_fails_to() -> None:
+def test_a_command_may_fail_or_end_without_reading_the_messages() -> None:
     ended = call("haiku", "--sampling-command", f'"{sys.executable}" -c "exit(3)"')
     assert ended.code == 1
     assert single_line(ended).endswith("asked for the model, failed (exit code 3)")
-
-
-def test_a_command_may_end_without_reading_the_messages() -> None:
     command = [sys.executable, "-c", "print('A haiku.')"]
     assert anyio.run(_output_of, command, "more than a pipe holds" * 50_000) == "A haiku."
 
@@ -279,16 +264,21 @@ class TestAtATerminal:
         assert "booked: Details(name='Bob', room='double', nights=2, quiet=True)\n" in shown
 
     @pytest.mark.parametrize(
-        ("typed", "outcome"),
-        [("/decline\n", "Declined"), ("\x04", "Dismissed")],
-        ids=["decline", "Ctrl-D"],
+        ("step", "expected", "end"),
+        [
+            (Step("> ", "/decline\n"), 1, "not booked: Declined\n"),
+            (Step("> ", "\x04"), 1, "not booked: Dismissed\n"),
+            (Step("> ", done=interrupt), 130, ""),
+        ],
+        ids=["decline", "Ctrl-D", "Ctrl-C"],
     )
-    def test_a_form_is_left(self, typed: str, outcome: str) -> None:
-        code, shown = at_terminal("call", OFFERING, "book", steps=[Step("> ", typed)])
-        assert code == 1
-        assert shown.endswith(f"not booked: {outcome}\n")
+    def test_a_form_is_left(self, step: Step, expected: int, end: str) -> None:
+        code, shown = at_terminal("call", OFFERING, "book", steps=[step])
+        assert code == expected
+        assert shown.endswith(end)
+        assert "Traceback" not in shown
 
-    def test_several_choices_and_a_field_left_empty(self) -> None:
+    def test_several_choices_a_field_left_empty_and_confirmations(self) -> None:
         code, shown = at_terminal(
             *["call", OFFERING, "extend"],
             steps=[Step("> [b] ", "2, breakfast\n"), Step("> ", "\n"), Step("Send it? ", "y\n")],
@@ -296,8 +286,6 @@ class TestAtATerminal:
         assert code == 0
         assert "     2  Parking  (p)\n" in shown
         assert "More(extras=['p', 'b'], note=None)\n" in shown
-
-    def test_confirmations(self) -> None:
         code, shown = at_terminal(
             *["call", OFFERING, "confirm", "-a", "value=red"],
             steps=[Step("yes, no or cancel? ", "\n"), Step("yes, no or cancel? ", "y\n")],
@@ -314,17 +302,10 @@ class TestAtATerminal:
         assert "  https://example.com/login\n" in shown
         assert shown.endswith(f"{outcome}\n")
 
-    def test_ctrl_c_in_a_form(self) -> None:
-        code, shown = at_terminal("call", OFFERING, "book", steps=[Step("> ", done=interrupt)])
-        assert code == 130
-        assert "Traceback" not in shown
-
     def test_progress_is_a_bar_that_goes_away(self) -> None:
         code, shown = at_terminal("call", OFFERING, "steps", raw=True)
         assert code == 0
-        assert "━" in shown
-        assert "1/2" in shown
-        assert "step [1]" in shown
+        assert all(each in shown for each in ("━", "1/2", "step [1]"))
         assert shown.rstrip().endswith("\x1b[2Kdone")
 
     def test_what_the_server_writes_to_stderr_is_shown_above_the_bar(self, tmp_path: Path) -> None:
@@ -337,19 +318,15 @@ class TestAtATerminal:
         assert code == 0
         assert "look" in shown.replace("\r", "\n").splitlines()
 
-    def test_data_is_laid_out(self) -> None:
+    def test_data_is_laid_out_and_what_would_steer_it_is_written_out(self) -> None:
         code, shown = at_terminal("call", OFFERING, "search", "city=Oslo")
         assert code == 0
         assert shown.startswith('{\n  "city": "Oslo hotel [] False None",\n  "nights": 2')
-
-    def test_no_bytes_reach_it(self) -> None:
+        code, shown = at_terminal("call", OFFERING, "evil", raw=True)
+        assert (code, shown) == (0, r"a\x1b]0;title\x07b\x1b[2Jc\x9b[bold]d" + "\n")
         code, shown = at_terminal("call", OFFERING, "plot")
         assert code == 0
         (line,) = shown.splitlines()
-        told, place = line.split(" saved as ")
-        assert told == "mcpkit: image/png, 14 bytes:"
+        what, place = line.split(" saved as ")
+        assert what == "mcpkit: image/png, 14 bytes:"
         assert Path(place).read_bytes() == PNG
-
-    def test_what_would_steer_it_is_written_out(self) -> None:
-        code, shown = at_terminal("call", OFFERING, "evil", raw=True)
-        assert (code, shown) == (0, r"a\x1b]0;title\x07b\x1b[2Jc\x9b[bold]d" + "\n")

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.cli.commands import Ended, answering, at_terminal, mcpkit, single_line
-from tests.transports.processes import REPOSITORY, started
+from tests.transports.http.plain import serving
+from tests.transports.processes import REPOSITORY
 
 GOOD = '''
 from mcpkit import MCPKit
@@ -63,16 +64,6 @@ FOREIGN: dict[str, Any] = {
         "serverInfo": {"name": "weather", "version": "3"},
         "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
     },
-    "tools/list": {
-        "tools": [
-            {
-                "name": "get weather",
-                "inputSchema": {"type": "object", "anyOf": []},
-                "description": "Say what the weather is like in a \x1b[31mcity\u200b.",
-            },
-            {"description": "nameless"},
-        ]
-    },
     "resources/list": {"resources": []},
 }
 
@@ -103,8 +94,9 @@ def ids(document: dict[str, Any]) -> list[str]:
 
 def test_a_good_server_passes(folder: Path) -> None:
     ended = check(folder, "good.py", cold=True)
-    assert (ended.code, ended.stderr) == (0, "")
-    assert ended.stdout == "shop: nothing found in 1 tool.\n"
+    assert ended == (0, "shop: nothing found in 1 tool.\n", "")
+    (folder / "loud.py").write_text(GOOD + "print('hello')\n")
+    assert found(folder, "loud.py")["findings"] == []
 
 
 def test_a_finding_has_a_location_a_message_and_a_fix(folder: Path) -> None:
@@ -153,11 +145,6 @@ def test_json_is_one_document_with_everything(folder: Path) -> None:
     }
 
 
-def test_the_output_of_a_module_does_not_break_the_document(folder: Path) -> None:
-    (folder / "loud.py").write_text(GOOD + "print('hello')\n")
-    assert found(folder, "loud.py")["findings"] == []
-
-
 def test_a_module_that_cannot_be_imported_twice_is_checked_without_lines(folder: Path) -> None:
     once = "import os, pathlib\npathlib.Path('seen').touch(exist_ok=False)\n"
     (folder / "once.py").write_text(once + SLOPPY)
@@ -190,7 +177,6 @@ def test_the_exit_code_depends_on_the_severity(folder: Path, arguments: str, cod
         ("", "name the server to check, as in mcpkit check server.py"),
         ("missing.py", "there is no file missing.py"),
         ("no-such-command", "not a file, module, command or URL"),
-        ("broken.py", "ZeroDivisionError"),
         ("good.py --ignore DESK", "no rule's id begins with 'DESK'"),
         ("good.py --fail-on warnings", "--fail-on warnings: use one of error, warning"),
         ("http://127.0.0.1:1/mcp --header nonsense", "write it as 'Name: value'"),
@@ -199,7 +185,6 @@ def test_the_exit_code_depends_on_the_severity(folder: Path, arguments: str, cod
 def test_what_cannot_be_checked_is_one_line_and_2(
     folder: Path, arguments: str, message: str
 ) -> None:
-    (folder / "broken.py").write_text("1 / 0")
     ended = check(folder, *arguments.split())
     assert ended.code == 2
     assert message in single_line(ended)
@@ -208,12 +193,9 @@ def test_what_cannot_be_checked_is_one_line_and_2(
 # --- which rules ----------------------------------------------------------------------------------
 
 
-def test_select_and_ignore_accept_prefixes_and_lists(folder: Path) -> None:
+def test_rules_are_chosen_by_prefixes_and_explain_themselves(folder: Path) -> None:
     assert ids(found(folder, "sloppy.py", "--select", "DESC002,RES")) == ["DESC002", "RES004"]
     assert ids(found(folder, "sloppy.py", "--ignore", "DESC011", "--ignore", "RES")) == ["DESC002"]
-
-
-def test_the_rules_explain_themselves(folder: Path) -> None:
     ended = check(folder, "--rules", "--select", "SCHEMA003")
     assert ended.code == 0
     assert ended.stdout.startswith("SCHEMA003 error: array without items\n")
@@ -223,32 +205,32 @@ def test_the_rules_explain_themselves(folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib is newer")
-class TestProjects:
-    def test_the_nearest_pyproject_ignores_rules(self, folder: Path) -> None:
-        (folder / "inner").mkdir()
-        (folder / "inner" / "server.py").write_text(SLOPPY)
-        (folder / "pyproject.toml").write_text('[tool.mcpkit.check]\nignore = ["DESC"]\n')
-        assert ids(found(folder, "inner/server.py")) == ["RES004"]
+def test_the_nearest_pyproject_counts_unless_the_command_line_says_otherwise(folder: Path) -> None:
+    (folder / "inner").mkdir()
+    (folder / "inner" / "server.py").write_text(SLOPPY)
+    settings = folder / "pyproject.toml"
+    settings.write_text('[tool.mcpkit.check]\nignore = ["DESC"]\nfail-on = "error"\n')
+    assert ids(found(folder, "inner/server.py")) == ["RES004"]
+    settings.write_text('[tool.mcpkit.check]\nfail-on = "error"\n')
+    assert check(folder, "sloppy.py").code == 0
+    assert check(folder, "sloppy.py", "--fail-on", "warning").code == 1
 
-    def test_its_threshold_is_overridden_by_the_command_line(self, folder: Path) -> None:
-        (folder / "pyproject.toml").write_text('[tool.mcpkit.check]\nfail-on = "error"\n')
-        assert check(folder, "sloppy.py").code == 0
-        assert check(folder, "sloppy.py", "--fail-on", "warning").code == 1
 
-    @pytest.mark.parametrize(
-        ("settings", "message"),
-        [
-            ("ignored = []", "check.ignored: Extra inputs are not permitted"),
-            ('ignore = "DESC"', "check.ignore: Input should be a valid list"),
-            ('ignore = ["DESK"]', "begins with 'DESK'"),
-            ("ignore = [", "is not valid TOML"),
-        ],
-    )
-    def test_unusable_settings_are_2(self, folder: Path, settings: str, message: str) -> None:
-        (folder / "pyproject.toml").write_text(f"[tool.mcpkit.check]\n{settings}\n")
-        ended = check(folder, "good.py")
-        assert ended.code == 2
-        assert message in ended.stderr
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib is newer")
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("ignored = []", "check.ignored: Extra inputs are not permitted"),
+        ('ignore = "DESC"', "check.ignore: Input should be a valid list"),
+        ('ignore = ["DESK"]', "begins with 'DESK'"),
+        ("ignore = [", "is not valid TOML"),
+    ],
+)
+def test_unusable_settings_are_2(folder: Path, settings: str, message: str) -> None:
+    (folder / "pyproject.toml").write_text(f"[tool.mcpkit.check]\n{settings}\n")
+    ended = check(folder, "good.py")
+    assert ended.code == 2
+    assert message in ended.stderr
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 11), reason="tomllib is there")
@@ -264,13 +246,21 @@ def test_settings_that_this_python_cannot_read_are_noted(folder: Path) -> None:
 # --- servers in other languages -------------------------------------------------------------------
 
 
+def of_foreign(*tools: Any) -> str:
+    """The command of a server with these tools."""
+    results = {**FOREIGN, "tools/list": {"tools": tools}}
+    return answering({method: {"result": result} for method, result in results.items()})
+
+
 def test_any_server_on_a_command_line(folder: Path) -> None:
-    results = {method: {"result": result} for method, result in FOREIGN.items()}
-    document = found(folder, answering(results))
+    description = "Say what the weather is like in a \x1b[31mcity\u200b."
+    schema = {"type": "object", "anyOf": []}
+    tool = {"name": "get weather", "inputSchema": schema, "description": description}
+    document = found(folder, of_foreign(tool, {"description": "nameless"}))
     assert document["server"] == {"name": "weather", "version": "3"}
     assert {"NAME001", "SCHEMA002", "SAFE002"} <= set(ids(document))
-    failed, *_ = findings = document["findings"]
-    assert failed["location"] is None
+    findings = document["findings"]
+    assert findings[0]["location"] is None
     messages = [each["message"] for each in findings if each["rule"] == "SERVER004"]
     assert len(messages) == 2
     assert messages[0] == "tools/list lists an entry without 'name'"
@@ -279,9 +269,7 @@ def test_any_server_on_a_command_line(folder: Path) -> None:
 
 def test_findings_that_many_tools_share_are_one_line(folder: Path) -> None:
     tools = [{"name": f"{n * 54}", "inputSchema": {"type": "object"}} for n in "abcde"]
-    results = {**FOREIGN, "tools/list": {"tools": tools}}
-    answers = {method: {"result": result} for method, result in results.items()}
-    ended = check(folder, answering(answers), "--select", "DESC001,NAME004")
+    ended = check(folder, of_foreign(*tools), "--select", "DESC001,NAME004")
     lines = [line for line in ended.stdout.splitlines() if line.startswith("5 tools  ")]
     names = ", ".join(str(tool["name"]) for tool in tools[:4]) + " and 1 more"
     assert lines == [
@@ -291,11 +279,8 @@ def test_findings_that_many_tools_share_are_one_line(folder: Path) -> None:
 
 
 def test_a_server_at_a_url(folder: Path) -> None:
-    command = [sys.executable, "-m", "mcpkit", "run", "sloppy.py", "--http", "--port", "0"]
-    with started(command, cwd=folder) as process:
-        process.wait_for_stderr("/mcp")
-        url = next(word for word in process.stderr.split() if word.startswith("http"))
-        assert ids(found(folder, url)) == ["DESC002", "RES004"]
+    with serving("sloppy.py", "--http", cwd=folder) as server:
+        assert ids(found(folder, server.url)) == ["DESC002", "RES004"]
 
 
 # --- our own --------------------------------------------------------------------------------------
@@ -307,36 +292,33 @@ def test_our_examples_pass(arguments: str) -> None:
     assert ended.code == 0, ended.stdout
 
 
-def test_names_of_another_library_are_found_before_they_are_called(tmp_path: Path) -> None:
-    server = tmp_path / "server.py"
-    server.write_text(
-        GOOD.replace("from mcpkit import MCPKit", "from mcpkit import Context, MCPKit")
+def test_names_of_another_library_are_found_before_they_are_called(folder: Path) -> None:
+    (folder / "server.py").write_text(
+        GOOD.replace("import MCPKit", "import Context, MCPKit")
         .replace("def cancel_order(order_id: str)", "def cancel_order(order_id: str, ctx: Context)")
         .replace('print("on stdout")', "ctx.report_progress(1)")
     )
-    done = check(tmp_path, "server.py")
+    done = check(folder, "server.py")
     assert done.code == 1
     assert "MOVE001 error: uses ctx.report_progress; write ctx.progress(1, 2)" in done.stdout
 
 
 @pytest.mark.parametrize(
-    ("options", "found"),
+    ("options", "code"),
     [
-        ("", False),
-        ("http={'public_url': 'https://example.com/mcp'}", True),
-        ("http={'public_url': 'http://localhost:8000/mcp'}", False),
-        ("http={'public_url': 'https://example.com/mcp', 'principal': lambda http: None}", False),
-        ("http={'public_url': 'https://example.com/mcp'}, auth=lambda token: None", False),
+        ("", 0),
+        ("http={'public_url': 'https://example.com/mcp'}", 1),
+        ("http={'public_url': 'http://localhost:8000/mcp'}", 0),
+        ("http={'public_url': 'https://example.com/mcp', 'principal': lambda http: None}", 0),
+        ("http={'public_url': 'https://example.com/mcp'}, auth=lambda token: None", 0),
     ],
 )
-def test_it_warns_of_an_app_without_authorization(
-    tmp_path: Path, options: str, found: bool
-) -> None:
+def test_it_warns_of_an_app_without_authorization(folder: Path, options: str, code: int) -> None:
     """SEC-4."""
-    (tmp_path / "server.py").write_text(
+    (folder / "server.py").write_text(
         f"from mcpkit import MCPKit\napp = MCPKit('open', {options})\n"
         "@app.tool\ndef add(a: int) -> int:\n    return a\n"
     )
-    ended = mcpkit("check", str(tmp_path / "server.py"), "--select", "SAFE006", "--json")
-    assert ended.code == (1 if found else 0), ended.stderr
-    assert ("SAFE006" in ended.stdout) is found
+    ended = check(folder, "server.py", "--select", "SAFE006", "--json")
+    assert ended.code == code, ended.stderr
+    assert ("SAFE006" in ended.stdout) == (code == 1)

@@ -55,13 +55,10 @@ ANSWERS: Final[dict[str, Any]] = {
 }
 
 
-CALLED: Final = {"tools/call": result(content=[])}
-
-
 def telling(kind: str, **params: Any) -> dict[str, Any]:
     """A call with a notification before its result."""
-    told = {"method": f"notifications/{kind}", "params": params}
-    return {"tools/call": {"before": [told], **result(content=[])}}
+    before = [{"method": f"notifications/{kind}", "params": params}]
+    return {"tools/call": {"before": before, **result(content=[])}}
 
 
 def stub(**answers: Any) -> str:
@@ -163,27 +160,22 @@ def test_nor_does_a_fault_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown((0, capsys.readouterr().err)).endswith(f"\nLookupError: {SEEN}\n")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
+@pytest.mark.parametrize("words", ["inspect", "call t", "call t --quiet"])
+def test_nor_do_data_and_stderr_at_a_terminal(words: str) -> None:
+    answers = {**ANSWERS, "tools/call": result(content=[{"type": "text", "text": f"漢字 {EVIL}"}])}
+    server = answering(answers, f"import sys; print({EVIL!r} + 'loud', file=sys.stderr)")
+    command, *rest = words.split()
+    said = shown(at_terminal(command, server, *rest))
+    assert f"{SEEN}loud\n" in said
+    assert command == "inspect" or f"漢字 {SEEN}" in said
+
+
 @pytest.mark.parametrize("command", ["inspect", "check"])
 def test_nor_does_json(command: str) -> None:
     ended = mcpkit(command, stub(), "--json")
     shown(ended)
     assert json.loads(ended.stdout)["server"]["name"] == f"n{EVIL}"
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
-def test_nor_does_data_at_a_terminal() -> None:
-    answers = {"tools/call": result(content=[{"type": "text", "text": f"漢字 {EVIL}"}])}
-    assert f"漢字 {SEEN}" in shown(at_terminal("call", stub(**answers), "t", raw=True))
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
-@pytest.mark.parametrize("words", [["inspect"], ["call", "--quiet"]], ids=["inspect", "quiet"])
-def test_nor_does_its_stderr_at_a_terminal(words: list[str]) -> None:
-    command, *rest = words
-    loud = f"import sys; print({EVIL!r} + 'loud', file=sys.stderr)"
-    server = answering({**ANSWERS, **CALLED}, loud)
-    arguments = [server, *(["t"] if command == "call" else [])]
-    assert f"{SEEN}loud\n" in shown(at_terminal(command, *arguments, *rest))
 
 
 @contextmanager
@@ -265,12 +257,14 @@ def test_members_of_other_types_are_shown_as_they_are() -> None:
 # --- what never ends ------------------------------------------------------------------------------
 
 
-def test_a_line_that_never_ends() -> None:
+def test_a_line_that_never_ends_and_an_error_that_is_long() -> None:
     endless = "import sys\nwhile True: sys.stdout.write('x' * 1000000)"
     ended = mcpkit("inspect", shlex.join([sys.executable, "-c", endless]))
     assert ended.code == 2
     said = shown(ended)
     assert said.endswith(": The server sends too much: a line of more than 67108864 bytes\n")
+    answers = {"initialize": {"error": {"code": -5, "message": "x" * 100_000}}}
+    assert len(shown(mcpkit("inspect", stub(**answers)))) < 5000
 
 
 def test_files_without_number(tmp_path: Path) -> None:
@@ -289,11 +283,6 @@ def test_no_file_is_called_like_a_device_of_windows(name: str) -> None:
     assert Binary(b"", "text/plain", name).name.startswith("_")
     assert name_from(f"file:///{name}").startswith("_")
     assert name_from("file:///console") == "console"
-
-
-def test_an_error_that_is_long() -> None:
-    answers = {"initialize": {"error": {"code": -5, "message": "x" * 100_000}}}
-    assert len(shown(mcpkit("inspect", stub(**answers)))) < 5000
 
 
 # --- the rule -------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -74,24 +76,20 @@ def test_the_page_as_json() -> None:
     assert costs["total"] == sum(costs["tools"].values()) + costs["instructions"]
 
 
-def test_all_of_one_tool() -> None:
+def test_all_of_one_tool(tmp_path: Path) -> None:
+    """Otherwise a long description is cut, and says so."""
     ended = mcpkit("inspect", OFFERING, "--tool", "search")
     assert ended.stdout.startswith("  search  about ")
     assert '    input schema\n    {\n      "type": "object",\n' in ended.stdout
     assert "    output schema\n" in ended.stdout
     assert '"readOnlyHint": true' in ended.stdout
     assert "book" not in ended.stdout
-
-
-def test_a_description_of_many_lines_is_cut_and_says_so(tmp_path: Path) -> None:
     lines = "\n".join(f"    line {number}" for number in range(9))
     (tmp_path / "long.py").write_text(
         f"import mcpkit\n@mcpkit.tool\ndef f() -> None:\n    '''First.\n\n{lines}\n    '''\n"
     )
-    assert (
-        "First.\n    … 10 more lines: --tool f\n"
-        in mcpkit("inspect", "long.py", cwd=tmp_path).stdout
-    )
+    cut = mcpkit("inspect", "long.py", cwd=tmp_path).stdout
+    assert "First.\n    … 10 more lines: --tool f\n" in cut
     assert "    line 8\n" in mcpkit("inspect", "long.py", "--tool", "f", cwd=tmp_path).stdout
 
 
@@ -114,33 +112,28 @@ def test_targets(target: str) -> None:
     assert ended.stdout.startswith("offering 1.2  All there is\n")
 
 
-SILENT = "sh -c 'cat >/dev/null'"
-"""A server that says nothing, and ends with its input."""
-
 WRONG = {
-    "no file": (["missing.py"], "there is no file missing.py"),
-    "no tool": ([OFFERING, "--tool", "boook"], "there is no tool 'boook'; did you mean 'book'?"),
-    "another server": (["https://example.com/mcp", "--as", "read"], "--as is for apps"),
-    "no command": (["missing --flag"], "'missing --flag' is not a file, module, command or URL"),
-    "no server": (["true"], "true: The server ended with exit code 0"),
-    "a server that is killed": (
-        ["sh -c 'kill -9 $$'"],
-        "sh -c 'kill -9 $$': The server ended by si",
-    ),
-    "nobody there": (["http://127.0.0.1:1/mcp"], "Cannot connect to http://127.0.0.1:1/mcp: "),
-    "silence": ([SILENT, "--timeout", "0.5"], f"{SILENT} did not answer in time"),
-    "no revision": ([OFFERING, "--revision", "2020"], "--revision 2020 does not exist"),
-    "no time": ([OFFERING, "--timeout", "0"], "--timeout must be more than 0, not 0"),
-    "a header for a process": ([OFFERING, "-H", "A: b"], "--header is for URLs"),
-    "a variable for a URL": (["http://127.0.0.1:1", "-e", "A=b"], "--env is for servers"),
-    "no variable": ([OFFERING, "-e", "AB"], "--env 'AB': write it as NAME=VALUE"),
-    "no header": (["http://127.0.0.1:1", "-H", "AB"], "--header 'AB': write it as 'Name: value'"),
+    "missing.py": "there is no file missing.py",
+    "OFFERING --tool boook": "there is no tool 'boook'; did you mean 'book'?",
+    "https://example.com/mcp --as read": "--as is for apps",
+    "'missing --flag'": "'missing --flag' is not a file, module, command or URL",
+    "true": "true: The server ended with exit code 0",
+    "\"sh -c 'kill -9 $$'\"": "sh -c 'kill -9 $$': The server ended by si",
+    "http://127.0.0.1:1/mcp": "Cannot connect to http://127.0.0.1:1/mcp: ",
+    "\"sh -c 'cat >/dev/null'\" --timeout 0.5": "sh -c 'cat >/dev/null' did not answer in time",
+    "OFFERING --revision 2020": "--revision 2020 does not exist",
+    "OFFERING --timeout 0": "--timeout must be more than 0, not 0",
+    "OFFERING -H 'A: b'": "--header is for URLs",
+    "http://127.0.0.1:1 -e A=b": "--env is for servers",
+    "OFFERING -e AB": "--env 'AB': write it as NAME=VALUE",
+    "http://127.0.0.1:1 -H AB": "--header 'AB': write it as 'Name: value'",
 }
 
 
-@pytest.mark.parametrize(("arguments", "message"), WRONG.values(), ids=WRONG.keys())
-def test_what_cannot_be_done_is_said_in_one_line(arguments: list[str], message: str) -> None:
-    ended = mcpkit("inspect", *arguments)
+@pytest.mark.parametrize(("arguments", "message"), WRONG.items(), ids=WRONG)
+def test_what_cannot_be_done_is_said_in_one_line(arguments: str, message: str) -> None:
+    words = [OFFERING if word == "OFFERING" else word for word in shlex.split(arguments)]
+    ended = mcpkit("inspect", *words)
     assert ended.code == 2
     assert single_line(ended).startswith(message)
 
@@ -149,22 +142,19 @@ def test_what_cannot_be_done_is_said_in_one_line(arguments: list[str], message: 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
-class TestAtATerminal:
-    @pytest.mark.parametrize("columns", [50, 80, 140])
-    def test_no_line_is_wider_and_nothing_is_cut(self, columns: int) -> None:
-        code, shown = at_terminal("inspect", OFFERING, columns=columns)
-        assert code == 0
-        assert max(map(len, shown.splitlines())) <= columns
-        assert "…" not in shown
-        for word in ("search", "Whether", "default", "2026-07-28", "offering://{city}/weather"):
-            assert word in shown
-
-    def test_no_colour_vanishes_on_white_or_black(self) -> None:
-        """Neither white, yellow, black nor blue; the rest is readable on both."""
-        _, shown = at_terminal("inspect", OFFERING, raw=True)
-        assert "\x1b[1;36m" in shown
-        for colour in (30, 33, 34, 37, 97, 93):
-            assert f"{colour}m" not in shown
+@pytest.mark.parametrize("columns", [50, 80, 140])
+def test_at_a_terminal_no_line_is_wider_nothing_is_cut_and_no_color_vanishes(columns: int) -> None:
+    """Neither white, yellow, black nor blue; the rest is readable on white and on black."""
+    code, shown = at_terminal("inspect", OFFERING, columns=columns, raw=True)
+    assert code == 0
+    assert "\x1b[1;36m" in shown
+    for color in (30, 33, 34, 37, 97, 93):
+        assert f"{color}m" not in shown
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+    assert max(map(len, text.splitlines())) <= columns
+    assert "…" not in text
+    for word in ("search", "Whether", "default", "2026-07-28", "offering://{city}/weather"):
+        assert word in text
 
 
 def test_a_reader_that_leaves_early(tmp_path: Path) -> None:
@@ -266,21 +256,13 @@ def test_english_code_and_json_are_within_a_tenth(text: str, one: int, other: in
 
 
 def test_a_tool_is_its_name_its_description_and_its_input_schema() -> None:
-    assert tool_tokens(BOOK) == pytest.approx(104, rel=0.1)
-
-
-def test_what_a_model_does_not_read_costs_nothing() -> None:
     more = {"outputSchema": BOOK["inputSchema"], "annotations": {"readOnlyHint": True}, "_meta": {}}
-    assert tool_tokens({**BOOK, **more}) == tool_tokens(BOOK)
-
-
-@given(st.text())
-def test_no_text_has_more_tokens_than_characters(text: str) -> None:
-    assert 0 <= estimate(text) <= len(text)
+    assert tool_tokens({**BOOK, **more}) == tool_tokens(BOOK) == pytest.approx(104, rel=0.1)
 
 
 @given(st.text(), st.text())
-def test_more_text_never_costs_less(text: str, more: str) -> None:
+def test_no_text_has_more_tokens_than_characters_or_than_a_longer_one(text: str, more: str) -> None:
+    assert 0 <= estimate(text) <= len(text)
     assert estimate(text + "\n\n" + more) + 1 >= estimate(text)
 
 

@@ -7,63 +7,49 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from mcpkit.cli import new
-from tests.cli.commands import Ended, Step, at_terminal, interrupt, mcpkit, single_line
-
-
-def run(folder: Path, *arguments: str, cold: bool = False) -> Ended:
-    return mcpkit("new", *arguments, cwd=folder, cold=cold)
+from tests.cli.commands import Step, at_terminal, interrupt, mcpkit, single_line
 
 
 def tree(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
-def refused(folder: Path, *arguments: str) -> str:
-    """The one line with the reason of the failure."""
-    before = tree(folder)
-    ended = run(folder, *arguments)
-    assert ended.code == 2
-    assert tree(folder) == before
-    return single_line(ended)
-
-
 # --- files ----------------------------------------------------------------------------------------
 
 
 def test_without_a_terminal_the_defaults_are_taken(tmp_path: Path) -> None:
-    ended = run(tmp_path, "trips", cold=True)
+    ended = mcpkit("new", "trips", cwd=tmp_path, cold=True)
     assert (ended.code, ended.stderr) == (0, "")
     assert tree(tmp_path) == ["trips", "trips/server.py"]
     assert "An MCP server." in (tmp_path / "trips" / "server.py").read_text("utf-8")
+    origin = re.search(r"mcpkit @ (\S+)\"", ended.stdout)
+    assert origin is not None, "this mcpkit comes from a checkout"
+    said = f"It requires mcpkit from the origin of this installation, {origin[1]}."
+    assert said in ended.stdout
 
 
 def test_flags_decide(tmp_path: Path) -> None:
-    run(tmp_path, "My-Trips", "-t", "package", "-d", "here/it", "--description", "Plans  trips.")
+    flags = ["-t", "package", "-d", "here/it", "--description", "Plans  trips."]
+    mcpkit("new", "My-Trips", *flags, cwd=tmp_path)
     project = tmp_path / "here" / "it"
     assert (project / "src" / "my_trips" / "server.py").is_file()
     assert 'description = "Plans trips."' in (project / "pyproject.toml").read_text("utf-8")
-
-
-@pytest.mark.parametrize("name", ["trips", "My-Trips", "my.trips", "a1", "match", "docs"])
-def test_names_that_are_allowed(name: str) -> None:
-    assert new.problem_of_name(name) is None
-    assert new.package_of(name).isidentifier()
-
-
-def test_an_empty_folder_may_be_used(tmp_path: Path) -> None:
-    ended = run(tmp_path, "trips", "--directory", ".")
+    (tmp_path / "empty").mkdir()
+    ended = mcpkit("new", "trips", "--directory", ".", cwd=tmp_path / "empty")
     assert ended.code == 0
-    assert tree(tmp_path) == ["server.py"]
+    assert tree(tmp_path / "empty") == ["server.py"]
     assert "cd " not in ended.stdout
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the commands of other systems")
 def test_it_shows_the_next_steps(tmp_path: Path) -> None:
-    said = run(tmp_path, "trips", "-t", "database", "-d", "my trips").stdout
+    said = mcpkit("new", "trips", "-t", "database", "-d", "my trips", cwd=tmp_path).stdout
     assert [line.strip() for line in said.splitlines() if line.startswith("  ")] == [
         "cd 'my trips'",
         "python3 -m venv .venv",
@@ -80,7 +66,8 @@ def test_it_shows_the_next_steps(tmp_path: Path) -> None:
 # --- errors ---------------------------------------------------------------------------------------
 
 
-REFUSED = {
+NAMES = {
+    **dict.fromkeys(["trips", "My-Trips", "my.trips", "a1", "match", "docs"]),
     "My Server!": "is not a name: use letters and digits, and - _ . between them, after a letter",
     "3d": "is not a name",
     "": "is not a name",
@@ -93,33 +80,40 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("name", "message"), REFUSED.items())
-def test_a_name_that_is_not_allowed_has_a_reason(name: str, message: str) -> None:
-    assert message in (new.problem_of_name(name) or "")
+@pytest.mark.parametrize(("name", "problem"), NAMES.items())
+def test_a_name_that_is_not_allowed_has_a_reason(name: str, problem: str | None) -> None:
+    found = new.problem_of_name(name)
+    if problem is None:
+        assert found is None
+        assert new.package_of(name).isidentifier()
+    else:
+        assert problem in (found or "")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["../x"], "'../x' is not a name: "),
-        ([], "a project needs a name: mcpkit new NAME"),
+        ("../x", "'../x' is not a name: "),
+        ("", "a project needs a name: mcpkit new NAME"),
         (
-            ["trips", "-t", "flask"],
+            "trips -t flask",
             "there is no template 'flask'; there are minimal, package, fastapi, agent, database,",
         ),
-        (["trips", "--description", "\x1b[31mred"], "the description has characters that cannot"),
-        (["full"], "full exists and is not empty; choose another folder with --directory"),
-        (["file"], "cannot write file"),
-        (["x", "-d", "file/x"], "cannot write file"),
+        ("trips --description \x1b[31mred", "the description has characters that cannot"),
+        ("full", "full exists and is not empty; choose another folder with --directory"),
+        ("file", "cannot write file"),
+        ("x -d file/x", "cannot write file"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_an_error_is_one_line_and_changes_nothing(
-    tmp_path: Path, arguments: list[str], message: str
+    tmp_path: Path, arguments: str, message: str
 ) -> None:
     (tmp_path / "full" / "mine").mkdir(parents=True)
     (tmp_path / "file").write_text("precious")
-    assert refused(tmp_path, *arguments).startswith(message)
+    ended = mcpkit("new", *arguments.split(), cwd=tmp_path)
+    assert ended.code == 2
+    assert single_line(ended).startswith(message)
+    assert tree(tmp_path) == ["file", "full", "full/mine"]
     assert (tmp_path / "file").read_text() == "precious"
 
 
@@ -139,19 +133,13 @@ def test_an_error_is_one_line_and_changes_nothing(
     ],
 )
 def test_a_description_arrives_unchanged(description: str) -> None:
-    values: dict[str, object] = {}
-    source = new.project("trips", "minimal", description)["server.py"]
-    exec(source, {"__name__": "server"}, values)
-    app: object = values["app"]
-    assert app.server.info.description == description  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("description", ['"quoted" \\ it\'s', "é 🎈"])
-def test_a_description_arrives_in_the_metadata(description: str) -> None:
-    tomllib = pytest.importorskip("tomllib")
+    values: dict[str, Any] = {}
+    exec(new.project("trips", "minimal", description)["server.py"], {"__name__": "server"}, values)
+    assert values["app"].server.info.description == description
     files = new.project("trips", "package", description)
-    assert tomllib.loads(files["pyproject.toml"])["project"]["description"] == description
     assert description in files["README.md"]
+    tomllib = pytest.importorskip("tomllib")
+    assert tomllib.loads(files["pyproject.toml"])["project"]["description"] == description
 
 
 # --- all or nothing -------------------------------------------------------------------------------
@@ -180,14 +168,10 @@ def test_an_existing_file_is_not_touched(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
 class TestInATerminal:
-    @pytest.fixture
-    def folder(self, tmp_path: Path) -> Path:
-        return tmp_path / "it"
-
     def asked(self, folder: Path, *arguments: str, steps: Sequence[Step] = ()) -> tuple[int, str]:
-        return at_terminal("new", "-d", str(folder), *arguments, steps=steps)
+        return at_terminal("new", "-d", str(folder / "it"), *arguments, steps=steps)
 
-    def test_it_asks_for_everything_again_after_a_wrong_answer(self, folder: Path) -> None:
+    def test_it_asks_for_everything_again_after_a_wrong_answer(self, tmp_path: Path) -> None:
         steps = [
             Step("Name of the project: ", "My Server!\n"),
             Step("is not a name"),
@@ -197,10 +181,14 @@ class TestInATerminal:
             Step("[minimal]: ", "package\n"),
             Step("[An MCP server.]: ", "Plans trips.\n"),
         ]
-        code, shown = self.asked(folder, steps=steps)
+        code, shown = self.asked(tmp_path, steps=steps)
         assert code == 0
         assert all(each.about in shown for each in new.TEMPLATES.values())
-        assert "Plans trips." in (folder / "README.md").read_text("utf-8")
+        assert "Plans trips." in (tmp_path / "it" / "README.md").read_text("utf-8")
+        code, shown = self.asked(tmp_path, "trips")  # the folder is rejected before a question
+        assert code == 2
+        assert "exists and is not empty" in shown
+        assert "Templates" not in shown
 
     @pytest.mark.parametrize(
         "steps",
@@ -211,37 +199,18 @@ class TestInATerminal:
         ],
         ids=["Ctrl-C", "Ctrl-D"],
     )
-    def test_stopping_it_leaves_nothing_behind(self, folder: Path, steps: list[Step]) -> None:
-        code, shown = self.asked(folder, steps=steps)
+    def test_stopping_it_leaves_nothing_behind(self, tmp_path: Path, steps: list[Step]) -> None:
+        code, shown = self.asked(tmp_path, steps=steps)
         assert code == 130
         assert "stopped, nothing was written" in shown
-        assert not folder.exists()
-
-    def test_a_taken_folder_is_rejected_before_the_next_question(self, folder: Path) -> None:
-        (folder / "mine").mkdir(parents=True)
-        code, shown = self.asked(folder, "trips")
-        assert code == 2
-        assert "exists and is not empty" in shown
-        assert "Templates" not in shown
+        assert tree(tmp_path) == []
 
     @pytest.mark.parametrize("arguments", ["-t agent --description Helps.", "--yes"])
-    def test_given_values_are_not_asked_for(self, folder: Path, arguments: str) -> None:
-        assert self.asked(folder, "trips", *arguments.split())[0] == 0
+    def test_given_values_are_not_asked_for(self, tmp_path: Path, arguments: str) -> None:
+        assert self.asked(tmp_path, "trips", *arguments.split())[0] == 0
 
 
 # --- where mcpkit comes from ----------------------------------------------------------------------
-
-
-def installed_from(monkeypatch: pytest.MonkeyPatch, told: object) -> None:
-    """Pretend that mcpkit was installed from an origin, as installers record it."""
-
-    class Installed:
-        def read_text(self, name: str) -> str | None:
-            assert name == "direct_url.json"
-            return None if told is None else json.dumps(told)
-
-    monkeypatch.setattr(new, "distribution", lambda name: Installed())
-    monkeypatch.setattr(new, "version", lambda name: "0.3.1")
 
 
 ORIGINS: list[tuple[object, str]] = [
@@ -267,12 +236,15 @@ ORIGINS: list[tuple[object, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("told", "requirement"), ORIGINS)
+@pytest.mark.parametrize(("origin", "requirement"), ORIGINS)
 @pytest.mark.parametrize("template", list(new.TEMPLATES))
 def test_a_project_requires_the_mcpkit_that_wrote_it(
-    template: str, told: object, requirement: str, monkeypatch: pytest.MonkeyPatch
+    template: str, origin: object, requirement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed_from(monkeypatch, told)
+    recorded = {"direct_url.json": None if origin is None else json.dumps(origin)}
+    installed = SimpleNamespace(read_text=recorded.__getitem__)
+    monkeypatch.setattr(new, "distribution", lambda name: installed)
+    monkeypatch.setattr(new, "version", lambda name: "0.3.1")
     files = new.project("trips", template)
     where = "server.py" if template == "minimal" else "pyproject.toml"
     if template in ("fastapi", "oauth"):
@@ -280,10 +252,3 @@ def test_a_project_requires_the_mcpkit_that_wrote_it(
     assert json.dumps(requirement) in files[where]
     direct = "allow-direct-references = true" in files[where]
     assert direct == (" @ " in requirement and template != "minimal")
-
-
-def test_it_says_its_origin(tmp_path: Path) -> None:
-    said = run(tmp_path, "trips").stdout
-    origin = re.search(r"mcpkit @ (\S+)\"", said)
-    assert origin is not None, "this mcpkit comes from a checkout"
-    assert f"It requires mcpkit from the origin of this installation, {origin[1]}." in said

@@ -18,16 +18,9 @@ def read(*arguments: str, cold: bool = False) -> Ended:
     return mcpkit("read", OFFERING, *arguments, cold=cold)
 
 
-@pytest.mark.parametrize(
-    ("uri", "text"),
-    [("offering://text", "words\n"), ("offering://Oslo/weather", "Sunny in Oslo\n")],
-    ids=["resource", "template"],
-)
-def test_text_goes_to_stdout(uri: str, text: str) -> None:
-    assert read(uri, cold="Oslo" in uri) == (0, text, "")
-
-
-def test_bytes_go_into_a_pipe() -> None:
+def test_a_resource_goes_to_stdout() -> None:
+    assert read("offering://text") == (0, "words\n", "")
+    assert read("offering://Oslo/weather", cold=True) == (0, "Sunny in Oslo\n", "")
     ended = read("offering://logo.png")
     assert (ended.code, ended.stderr) == (0, "")
     assert ended.stdout.encode("utf-8", "surrogateescape") == PNG
@@ -42,26 +35,23 @@ def test_bytes_are_saved_at_a_terminal() -> None:
     assert place.read_bytes() == PNG
 
 
-@pytest.mark.parametrize(
-    ("uri", "name", "data"),
-    [("offering://logo.png", "logo.png", PNG), ("offering://text", "text.txt", b"words")],
-    ids=["bytes", "text"],
-)
-def test_it_is_saved(uri: str, name: str, data: bytes, tmp_path: Path) -> None:
-    ended = read(uri, "--save", str(tmp_path))
+@pytest.mark.parametrize(("name", "data"), [("logo.png", PNG), ("text", b"words")])
+def test_it_is_saved(name: str, data: bytes, tmp_path: Path) -> None:
+    ended = read(f"offering://{name}", "--save", str(tmp_path))
     assert (ended.code, ended.stdout) == (0, "")
-    assert (tmp_path / name).read_bytes() == data
+    [file] = tmp_path.iterdir()
+    assert file.name == (name if "." in name else f"{name}.txt")
+    assert file.read_bytes() == data
 
 
-@pytest.mark.parametrize("revision", ["2024-11-05", "2026-07-28"])
-def test_the_result_as_json(revision: str) -> None:
+@pytest.mark.parametrize(
+    ("revision", "code"),
+    [("2024-11-05", -32002), ("2025-11-25", -32002), ("2026-07-28", -32602)],
+)
+def test_the_result_as_json_and_errors(revision: str, code: int) -> None:
     ended = read("offering://text", "--json", "--revision", revision)
     (contents,) = json.loads(ended.stdout)["contents"]
     assert contents == {"uri": "offering://text", "mimeType": "text/plain", "text": "words"}
-
-
-@pytest.mark.parametrize(("revision", "code"), [("2025-11-25", -32002), ("2026-07-28", -32602)])
-def test_a_resource_that_is_not_there(revision: str, code: int) -> None:
     ended = read("offering://no/such/thing", "--revision", revision)
     assert ended.code == 1
     assert single_line(ended).startswith(
@@ -98,42 +88,33 @@ def prompt(*arguments: str, cold: bool = False) -> Ended:
     return mcpkit("prompt", OFFERING, *arguments, cold=cold)
 
 
-def test_messages_stand_under_their_roles(tmp_path: Path) -> None:
+def test_messages_stand_under_their_roles_and_in_json(tmp_path: Path) -> None:
     ended = prompt("plan", "city=Oslo", "days=2", "--save", str(tmp_path), cold=True)
     assert ended.code == 0
     assert ended.stdout == (
         "user:\n2 days in Oslo.\n\nassistant:\nHere is a map:\n\nuser:\n[image/png]\n"
     )
     assert single_line(ended._replace(stdout="")).endswith(f"saved as {tmp_path / 'plan.png'}")
-
-
-def test_a_prompt_as_json() -> None:
     ended = prompt("plan", "city=Oslo", "--json")
     assert (ended.code, ended.stderr) == (0, "")
     result = json.loads(ended.stdout)
     assert result["messages"][0]["content"] == {"type": "text", "text": "3 days in Oslo."}
-
-
-WRONG_PROMPTS = {
-    "an unknown prompt": (["plam"], "there is no prompt 'plam'; did you mean 'plan'?"),
-    "a missing argument": (["plan", "days=2"], "plan needs city=…"),
-    "an unknown argument": (
-        ["plan", "citty=Oslo"],
-        "plan: there is no argument 'citty'; did you mean 'city'?",
-    ),
-    "JSON": (["plan", "city:=1"], "city:=1: the arguments of a prompt are texts: write city=…"),
-    "an argument twice": (["plan", "city=a", "city=b"], "city=b: city has been given already"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "message"), WRONG_PROMPTS.values(), ids=WRONG_PROMPTS.keys())
-def test_one_line_says_what_is_wrong(arguments: list[str], message: str) -> None:
-    ended = prompt(*arguments)
-    assert ended.code == 2
-    assert single_line(ended) == message
-
-
-def test_the_server_says_what_is_wrong() -> None:
     ended = prompt("plan", "city=Oslo", "days=two")
     assert ended.code == 1
     assert single_line(ended).startswith("the server answered with error -32602: ")
+
+
+WRONG_PROMPTS = {
+    "plam": "there is no prompt 'plam'; did you mean 'plan'?",
+    "plan days=2": "plan needs city=…",
+    "plan citty=Oslo": "plan: there is no argument 'citty'; did you mean 'city'?",
+    "plan city:=1": "city:=1: the arguments of a prompt are texts: write city=…",
+    "plan city=a city=b": "city=b: city has been given already",
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_PROMPTS.items(), ids=WRONG_PROMPTS)
+def test_one_line_says_what_is_wrong(arguments: str, message: str) -> None:
+    ended = prompt(*arguments.split())
+    assert ended.code == 2
+    assert single_line(ended) == message

@@ -42,8 +42,6 @@ LIMITS: Final = {
     # What is waited for again and again.
     "mcpkit.cli._run.files._LOOK_S": 0.02,
 }
-SOON: Final = 0.1
-"""Seconds of a limit that is to be reached."""
 
 FIRST = """
 import os, time
@@ -60,10 +58,6 @@ async def greet(name: str) -> str:
 @app.tool
 async def secret() -> str:
     return os.environ["MCPKIT_SECRET"]
-
-@app.tool
-async def pid() -> int:
-    return os.getpid()
 
 @app.tool
 def wait_for(file: str) -> str:
@@ -142,14 +136,14 @@ def greet(server: Process, id: str = "greet") -> str:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_a_client_that_stays_connected_calls_the_new_version(folder: Path, revision: str) -> None:
-    told: list[str] = []
+    notified: list[str] = []
     with TestClient(
         [python(within=True), *HURRIED[1:], *ARGUMENTS],
         revision=revision,
         cwd=folder,
         env={"PYTHONPATH": str(REPOSITORY), **limits(LIMITS)},
         probe_timeout=TIMEOUT,
-        on_notification=lambda method, params: told.append(method),
+        on_notification=lambda method, params: notified.append(method),
     ) as client:
         assert "more" not in [tool.name for tool in client.list_tools()]
         change(folder, MORE)
@@ -157,7 +151,7 @@ def test_a_client_that_stays_connected_calls_the_new_version(folder: Path, revis
         assert client.call_tool("greet", {"name": "you"}).text == "Second, you"
         client.call_tool("touch")
     expected = [] if revision == MODERN else ["notifications/tools/list_changed"]  # TOOL-14, SUB-3
-    assert told == expected
+    assert notified == expected
 
 
 def test_a_session_keeps_what_it_has_agreed_on(server: Process, folder: Path) -> None:
@@ -183,11 +177,13 @@ def test_a_session_keeps_what_it_has_agreed_on(server: Process, folder: Path) ->
 
 
 class TestAChange:
-    def test_a_list_that_is_as_before_is_not_announced(self, server: Process, folder: Path) -> None:
+    def test_only_what_a_host_knows_of_is_announced(self, server: Process, folder: Path) -> None:
+        """LIFE-8: of prompts, which are new, the developer learns instead."""
         server.shake_hands()
-        changed(folder, MORE, server)
+        changed(folder, MORE + HINT, server)
         names = [each["name"] for each in server.ask(request(1, "tools/list"))["result"]["tools"]]
         assert "more" in names
+        server.wait_for_stderr("mcpkit: the server has prompts now, which its host does not know")
         assert server.others == [{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}]
 
     def test_nothing_is_announced_before_the_session_is_open(
@@ -202,17 +198,7 @@ class TestAChange:
         server.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         assert server.receive()["method"] == "notifications/tools/list_changed"
 
-    def test_a_host_that_was_not_told_of_prompts_is_not_told_of_their_change(
-        self, server: Process, folder: Path
-    ) -> None:
-        """LIFE-8; the developer is told instead."""
-        server.shake_hands()
-        changed(folder, SECOND + HINT, server)
-        server.ask(request(1, "ping"))
-        server.wait_for_stderr("mcpkit: the server has prompts now, which its host does not know")
-        assert server.others == []
-
-    def test_a_module_of_the_same_second_and_size_is_read_anew(self, folder: Path) -> None:
+    def test_a_module_of_the_same_second_and_size_is_read_again(self, folder: Path) -> None:
         def put(name: str, nanoseconds: int) -> None:
             new = folder / "beside.new"
             new.write_text(f"version = {name!r}")
@@ -228,22 +214,22 @@ class TestAChange:
             assert greet(server, "again") == "two, you"
 
 
-def listen(server: Process, id: str, **wanted: Any) -> None:
-    server.send(modern(id, "subscriptions/listen", notifications=wanted))
-    assert server.receive()["method"] == "notifications/subscriptions/acknowledged"
-
-
-def test_streams_of_changes_go_on(server: Process, folder: Path) -> None:
-    """SUB-3, SUB-4 and SUB-9, for ``subscriptions/listen`` (2026-07-28)."""
-    found: dict[str, list[Message]] = defaultdict(list)
-    listen(server, "tools", toolsListChanged=True, resourcesListChanged=True)
-    listen(server, "resources", resourcesListChanged=True)
-    listen(server, "one", resourceSubscriptions=["notes://one"])
-    listen(server, "ended", toolsListChanged=True)
+def test_streams_of_changes_go_on_until_the_host_leaves(server: Process, folder: Path) -> None:
+    """SUB-3, SUB-4, SUB-6, SUB-7 and SUB-9, for ``subscriptions/listen`` (2026-07-28)."""
+    streams: dict[str, dict[str, Any]] = {
+        "tools": {"toolsListChanged": True, "resourcesListChanged": True},
+        "resources": {"resourcesListChanged": True},
+        "one": {"resourceSubscriptions": ["notes://one"]},
+        "ended": {"toolsListChanged": True},
+    }
+    for id, wanted in streams.items():
+        server.send(modern(id, "subscriptions/listen", notifications=wanted))
+        assert server.receive()["method"] == "notifications/subscriptions/acknowledged"
     server.send(cancelled("ended"))
     changed(folder, MORE + HINT, server)
     server.ask(call(1, "touch"))
     assert greet(server) == "Second, you"
+    found: dict[str, list[Message]] = defaultdict(list)
     for each in server.others:
         found[each["params"]["_meta"][SUBSCRIPTION]].append(each)
     meta = {SUBSCRIPTION: "tools"}
@@ -252,15 +238,11 @@ def test_streams_of_changes_go_on(server: Process, folder: Path) -> None:
     [update] = found["one"]
     assert update["params"] == {"uri": "notes://one", "_meta": {SUBSCRIPTION: "one"}}
     assert found["ended"] == []
-
-
-def test_a_stream_is_ended_in_good_order_when_the_host_leaves(server: Process) -> None:
-    """SUB-6, SUB-7"""
-    listen(server, "s", toolsListChanged=True)
     server.close_stdin()
-    [told, ended] = server.rest()
-    assert told["params"] == {"requestId": "s"}
-    assert ended["id"] == "s"
+    last = server.rest()
+    cancelled_ids = [each["params"]["requestId"] for each in last if "params" in each]
+    ended = [each["id"] for each in last if "id" in each]
+    assert sorted(cancelled_ids) == sorted(ended) == ["one", "resources", "tools"]
 
 
 # --- requests while versions change ---------------------------------------------------------------
@@ -315,24 +297,24 @@ def test_the_next_version_takes_the_answer_in_a_request_that_is_continued(folder
         assert client.call_tool("ask").text == "Second: Declined"
 
 
-class TestARequestThatArrivesInBetween:
-    def test_it_waits_for_the_new_version_and_pings_do_not(
-        self, server: Process, folder: Path
-    ) -> None:
-        """PING-1"""
-        server.shake_hands()
-        changed(folder, SLOW, server)
-        server.send(request(1, "tools/call", name="greet", arguments={"name": "you"}))
-        assert server.ask(request(2, "ping"))["result"] == {}
-        (folder / "go").touch()
-        assert server.answer(1)["result"]["content"][0]["text"] == "Second, you"
+def test_a_request_waits_for_the_new_version_and_pings_do_not(
+    server: Process, folder: Path
+) -> None:
+    """PING-1"""
+    server.shake_hands()
+    changed(folder, SLOW, server)
+    server.send(request(1, "tools/call", name="greet", arguments={"name": "you"}))
+    assert server.ask(request(2, "ping"))["result"] == {}
+    (folder / "go").touch()
+    assert server.answer(1)["result"]["content"][0]["text"] == "Second, you"
 
-    def test_if_that_takes_too_long_the_version_before_serves_it(self, folder: Path) -> None:
-        with reloading(folder, {HOLD: SOON}) as server:
-            greet(server)
-            changed(folder, SLOW, server)
-            assert greet(server, "again") == "First, you"
-            (folder / "go").touch()  # or it would not notice that nobody needs it any more
+
+def test_a_request_that_waits_too_long_is_served_by_the_version_before(folder: Path) -> None:
+    with reloading(folder, {HOLD: 0.1}) as server:
+        greet(server)
+        changed(folder, SLOW, server)
+        assert greet(server, "again") == "First, you"
+        (folder / "go").touch()  # or it would not notice that it is not needed any more
 
 
 # --- versions that do not work --------------------------------------------------------------------
@@ -389,35 +371,31 @@ def test_a_file_that_does_not_exist_is_not_waited_for(tmp_path: Path, target: st
 # --- the end --------------------------------------------------------------------------------------
 
 
-class TestTheEnd:
-    def test_the_host_leaves(self, server: Process) -> None:
-        """STDIO-4: requests of before are answered."""
-        server.send(call(1, "greet", name="you"))
-        server.close_stdin()
-        [answer] = server.rest()
-        assert answer["result"]["content"][0]["text"] == "First, you"
-        assert server.exit_code() == 0
-        assert server.stderr == ""
+def test_the_host_leaves(server: Process) -> None:
+    """STDIO-4: requests of before are answered."""
+    server.send(call(1, "greet", name="you"))
+    server.close_stdin()
+    [answer] = server.rest()
+    assert answer["result"]["content"][0]["text"] == "First, you"
+    assert server.exit_code() == 0
+    assert server.stderr == ""
 
-    @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-    @pytest.mark.parametrize(
-        ("number", "code"),
-        [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)],
-    )
-    def test_a_signal_leaves_no_process_behind(
-        self, server: Process, number: signal.Signals, code: int
-    ) -> None:
-        server.ask(call(1, "pid"))
-        server.signal(number)
-        assert server.exit_code() == code
-        assert server.stderr == ""
 
-    @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-    def test_ctrl_c_while_a_version_starts(self, server: Process, folder: Path) -> None:
-        greet(server)
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("starting", [False, True], ids=["running", "starting"])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)],
+)
+def test_a_signal_leaves_no_process_behind(
+    server: Process, folder: Path, number: signal.Signals, code: int, starting: bool
+) -> None:
+    greet(server)
+    if starting:
         changed(folder, SLOW, server)
-        server.signal(signal.SIGINT)
-        assert server.exit_code() == 130
+    server.signal(number)
+    assert server.exit_code() == code
+    assert server.stderr == ("mcpkit: server.py changed: reloading\n" if starting else "")
 
 
 def test_a_secret_that_there_is_is_that_of_the_versions(folder: Path) -> None:
