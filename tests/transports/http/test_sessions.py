@@ -98,7 +98,7 @@ def test_after_its_end_every_use_of_an_id_is_404(legacy: Talk) -> None:
 
 
 def test_every_id_that_is_not_valid_has_the_same_answer(host: Host, serve: Serve) -> None:
-    """HTTPL-16, SEC-6: nobody learns which ids exist."""
+    """HTTPL-16, SEC-6: clients do not learn which ids exist."""
     site = serve(app=SECRET, principal=by_header)
     ada = {"X-User": "ada"}
     talk = site.begin(headers=ada)
@@ -123,8 +123,8 @@ def test_every_id_that_is_not_valid_has_the_same_answer(host: Host, serve: Serve
     answers = {
         name: like(talk, each).post(request(1, "ping"), ada) for name, each in tokens.items()
     }
-    answers["of somebody else"] = talk.post(request(1, "ping"), {"X-User": "eve"})
-    answers["of somebody"] = talk.post(request(1, "ping"))
+    answers["of another user"] = talk.post(request(1, "ping"), {"X-User": "eve"})
+    answers["of a user"] = talk.post(request(1, "ping"))
     assert {name: each.status for name, each in answers.items()} == dict.fromkeys(answers, 404)
     assert len({each.body for each in answers.values()}) == 1
     assert talk.post(request(1, "ping"), ada).status == 200

@@ -1,4 +1,4 @@
-"""No client may hold all of anything: whoever comes is served while another takes what it can get.
+"""No client may hold all of anything: others are served while one takes what it can get.
 
 SEC-17 wants limits; these are the shares in them. Mallory takes until she is refused, and then
 Alice asks for a little of the same. Both come from one address, and differ in their principal.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -72,7 +72,7 @@ def say(talk: Talk, who: Headers, tool: str, **arguments: Any) -> Exchange:
 
 
 def taken(attempt: Callable[[int], Exchange]) -> int:
-    """How often something was given before it was refused to whoever has enough."""
+    """How often something was given before it was refused."""
     for number in range(10 * FEW):
         status = attempt(number).status
         if status != 200:
@@ -89,16 +89,6 @@ def quota(site: Site, name: str) -> Quota:
 def holds(site: Site, name: str, amount: int) -> bool:
     """Whether clients come to hold at least an amount."""
     return eventually(lambda: quota(site, name).used >= amount)
-
-
-@contextmanager
-def left(talk: Talk, who: Headers, name: str) -> Iterator[None]:
-    """A call whose client has gone while it runs."""
-    leaving = say(talk, who, "hold", name=name)
-    talk.site.stage.expect("begun", name)
-    leaving.drop()
-    yield
-    talk.site.stage.release(name)
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -132,22 +122,11 @@ def test_bodies_that_do_not_arrive_leave_room_for_others(shared: Callable[..., S
 # --- requests whose clients have left, or are asked -----------------------------------------------
 
 
-def test_calls_that_were_left_take_no_room_of_calls(shared: Callable[..., Site]) -> None:
-    """HTTPL-20: they go on."""
-    site = shared(max_requests=2, max_parked=FEW)
-    talk = begin(site, MALLORY)
-    with ExitStack() as stack:
-        for number in range(2):
-            stack.enter_context(left(talk, MALLORY, str(number)))
-            assert eventually(lambda: adds(site, MALLORY))
-        assert quota(site, "waiting").used == 2
-    assert eventually(lambda: quota(site, "waiting").used == 0)
-
-
 def test_more_calls_that_are_left_than_one_client_may_have_are_ended(
     shared: Callable[..., Site],
 ) -> None:
-    site = shared(max_parked=FEW)
+    """HTTPL-20: the others go on, and take no room of calls."""
+    site = shared(max_requests=2, max_parked=FEW)
     for number in range(FEW // 2 + 1):
         talk = begin(site, MALLORY)
         leaving = say(talk, MALLORY, "hold", name=str(number))
@@ -157,40 +136,39 @@ def test_more_calls_that_are_left_than_one_client_may_have_are_ended(
             assert holds(site, "waiting", number + 1)
     site.stage.expect("been cancelled", str(FEW // 2))
     assert not any(site.stage.has("been cancelled", str(each)) for each in range(FEW // 2))
-    alice = begin(site, ALICE)
-    with left(alice, ALICE, "hers"):
-        assert eventually(lambda: quota(site, "waiting").used == FEW // 2 + 1)
+    assert eventually(lambda: adds(site, MALLORY))
+    leaving = say(begin(site, ALICE), ALICE, "hold", name="hers")
+    site.stage.expect("begun", "hers")
+    leaving.drop()
+    assert eventually(lambda: quota(site, "waiting").used == FEW // 2 + 1)
+    for name in ("hers", *map(str, range(FEW // 2))):
+        site.stage.release(name)
     site.stage.expect("gone on", "hers")
-
-
-def asked(site: Site, who: Headers, name: str) -> Exchange:
-    """A call that waits for what its user answers, or has failed since it may not ask."""
-    talk = begin(site, who, capabilities={"elicitation": {}})
-    return say(talk, who, "user", name=name)
+    assert eventually(lambda: quota(site, "waiting").used == 0)
 
 
 def test_open_questions_take_no_room_of_calls(shared: Callable[..., Site]) -> None:
+    """Until they are answered, when their calls go on."""
     site = shared(max_requests=2, max_parked=FEW)
-    for number in range(FEW // 2):
-        question = asked(site, MALLORY, str(number))
-        assert question.message()["method"] == "elicitation/create"
+
+    def asked(who: Headers, name: str) -> tuple[Talk, Exchange]:
+        talk = begin(site, who, capabilities={"elicitation": {}})
+        return talk, say(talk, who, "user", name=name)
+
+    calls = [asked(MALLORY, str(number)) for number in range(FEW // 2)]
+    questions = [call.message() for _, call in calls]
+    assert {each["method"] for each in questions} == {"elicitation/create"}
     assert adds(site, MALLORY)
-    refused = asked(site, MALLORY, "one more")
+    _, refused = asked(MALLORY, "one more")
     assert "Too many questions" in json.dumps(refused.messages()[-1])
-    assert asked(site, ALICE, "hers").message()["method"] == "elicitation/create"
-
-
-def test_an_answer_brings_a_call_back_among_the_calls(shared: Callable[..., Site]) -> None:
-    site = shared(max_parked=2)
-    talk = begin(site, ALICE, capabilities={"elicitation": {}})
-    for _ in range(3):
-        asking = say(talk, ALICE, "user", name="asks")
-        question = asking.message()
-        assert quota(site, "waiting").used == 1
-        said = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
-        assert talk.post(said, ALICE).status == 202
-        asking.finish()
-        assert eventually(lambda: quota(site, "waiting").used == 0)
+    assert asked(ALICE, "hers")[1].message()["method"] == "elicitation/create"
+    held = quota(site, "waiting").used
+    assert held == FEW // 2 + 1
+    talk, call = calls[0]
+    said = {"jsonrpc": "2.0", "id": questions[0]["id"], "result": {"action": "decline"}}
+    assert talk.post(said, MALLORY).status == 202
+    call.finish()
+    assert eventually(lambda: quota(site, "waiting").used == held - 1)
     assert eventually(lambda: quota(site, "requests").used == 0)
 
 
@@ -315,7 +293,9 @@ def test_sessions_of_one_client_put_none_of_another_away(shared: Callable[..., S
 # --- what waits to be read ------------------------------------------------------------------------
 
 
-def test_large_answers_that_nobody_reads_leave_room_for_others(shared: Callable[..., Site]) -> None:
+def test_large_responses_that_are_not_read_leave_room_for_others(
+    shared: Callable[..., Site],
+) -> None:
     size = 4_000_000
     site = shared(max_unread=FEW * size + 8000)
     assert adds(site, ALICE)
@@ -333,7 +313,7 @@ def test_large_answers_that_nobody_reads_leave_room_for_others(shared: Callable[
     assert eventually(lambda: quota(site, "unread").used == 0)
 
 
-def test_a_stream_that_nobody_reads_is_dropped_when_too_much_waits(
+def test_a_stream_that_is_not_read_is_dropped_when_too_much_waits(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SSE-3: all answers of a session go to its one stream."""
@@ -358,7 +338,7 @@ def test_a_stream_that_nobody_reads_is_dropped_when_too_much_waits(
     assert site.state.open_requests.responses == set()
 
 
-def test_streams_that_are_kept_for_whoever_comes_back_are_bounded_in_number(
+def test_streams_that_are_kept_for_resumption_are_bounded_in_number(
     shared: Callable[..., Site],
 ) -> None:
     """HTTPL-13: of each a little is kept, also of one that said nothing."""
@@ -375,7 +355,7 @@ def test_streams_that_are_kept_for_whoever_comes_back_are_bounded_in_number(
     assert alice.get(last, ALICE).status == 200
 
 
-def test_whoever_resumes_a_stream_again_and_again_and_reads_nothing_holds_one_answer(
+def test_a_client_that_resumes_a_stream_again_and_again_and_reads_nothing_holds_one_answer(
     host: Host,
 ) -> None:
     """HTTPL-13: each connection takes the stream over from the one before."""
@@ -433,7 +413,7 @@ def test_a_batch_takes_a_place_for_each_of_its_requests(shared: Callable[..., Si
 
 
 def test_a_session_that_comes_back_takes_room_for_what_it_watched(watched: Site) -> None:
-    """State that was put away counts again for whoever takes it up."""
+    """State that was put away counts again."""
     talk = begin(watched, ALICE)
     answer = talk.post(request(1, "resources/subscribe", {"uri": uri_of(1)}), ALICE)
     assert "result" in answer.json
