@@ -96,22 +96,17 @@ def test_batches_and_requests_are_answered_apart(connection: Connection) -> None
     assert ids(connection.send_result(second, b"")) == [1, 2]
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        [PROGRESS],
+def test_a_batch_without_requests_is_not_answered(connection: Connection) -> None:
+    """MSG-5, MSG-9, MSG-10, MSG-12."""
+    for parts in (
         [PROGRESS, notification("notifications/invented"), cancelled(9)],
         [ANSWER, ANSWER],
         [PROGRESS, ANSWER],
         [notification("initialize")],
-    ],
-    ids=["a notification", "notifications", "responses", "both", "initialize without an id"],
-)
-def test_a_batch_without_requests_is_not_answered(connection: Connection, parts: list[Any]) -> None:
-    """MSG-5, MSG-9, MSG-10, MSG-12."""
-    events = receive(connection, parts)
-    assert not any(isinstance(event, Request) for event in events)
-    assert texts(events) == []
+    ):
+        events = receive(connection, parts)
+        assert not any(isinstance(event, Request) for event in events)
+        assert texts(events) == []
 
 
 # --- broken parts ---------------------------------------------------------------------------------
@@ -165,14 +160,10 @@ def test_a_part_without_an_id_has_no_response_and_holds_up_no_other(
     assert texts(receive(connection, [broken, broken])) == []
 
 
-def test_an_empty_batch_is_dropped(connection: Connection) -> None:
-    """MSG-8, MSG-11: invalid, and without an id there is no response."""
+def test_an_empty_batch_is_dropped_and_an_id_twice_served_once(connection: Connection) -> None:
+    """MSG-8, MSG-11: without an id there is no response; MSG-3."""
     (event,) = receive(connection, [])
     assert isinstance(event, Ignored)
-
-
-def test_an_id_twice_in_a_batch_is_served_once(connection: Connection) -> None:
-    """MSG-3."""
     first, second = receive(connection, [request(1, "ping"), request(1, "ping")])
     assert isinstance(first, Request)
     assert isinstance(second, Rejected)
@@ -194,7 +185,7 @@ def test_initialize_in_a_batch_rejects_every_request_in_it(connection: Connectio
 
 
 def test_a_cancelled_part_is_missing_from_the_responses(connection: Connection) -> None:
-    """It counts once, even if a late result follows."""
+    """It counts once, even if a late result follows; a batch of such parts has no response."""
     first, second, third = pings(connection, 1, 2, 3)
     receive(connection, cancelled(1))
     for _ in range(3):
@@ -202,6 +193,9 @@ def test_a_cancelled_part_is_missing_from_the_responses(connection: Connection) 
         assert connection.send_result(first, b"") is None
     assert connection.forget(second) is None  # without a cancellation
     assert ids(connection.send_result(third, b"")) == [3]
+    for part in pings(connection, 1, 2):
+        receive(connection, cancelled(part.id))
+        assert connection.forget(part) is None
 
 
 @pytest.mark.parametrize("is_late", [False, True])
@@ -214,9 +208,3 @@ def test_cancelling_the_last_part_sends_the_other_responses(
     receive(connection, cancelled(2))
     sent = connection.send_result(second, b"") if is_late else connection.forget(second)
     assert ids(sent) == [1]
-
-
-def test_a_batch_without_any_response_is_not_answered(connection: Connection) -> None:
-    for part in pings(connection, 1, 2):
-        receive(connection, cancelled(part.id))
-        assert connection.forget(part) is None

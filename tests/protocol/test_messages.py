@@ -83,27 +83,21 @@ def test_numbers_that_json_lacks_become_null(number: float) -> None:
 
 # --- the envelope ---------------------------------------------------------------------------------
 
-GOOD: dict[str, dict[str, Any]] = {
-    "a request": request(1, "m"),
-    "a request with params": request("1", "m", {"a": 1}),
-    "a request with a member nobody knows (MSG-17)": request(1, "m") | {"extra": 1},
-    "more of them (MSG-17)": request(1, "m", {}) | {"extra": 1, "more": 2},
-    "a notification": notification("m"),
-    "a notification with params": notification("m", {}),
-    "a result": {"jsonrpc": "2.0", "id": 1, "result": {}},
-    "an error": {"jsonrpc": "2.0", "id": "1", "error": {"code": 1, "message": ""}},
-    "an error without an id": {"jsonrpc": "2.0", "error": {"code": 1, "message": ""}},
-    "the id zero": request(0, "m"),
-    "an empty id": request("", "m"),
-    "a negative id": request(-1, "m"),
-    "a large id": request(2**64, "m"),
-    "a long id": request("x" * 1024, "m"),
-}
 
-
-@pytest.mark.parametrize("message", GOOD.values(), ids=GOOD)
-def test_a_sound_envelope_passes(message: dict[str, Any]) -> None:
-    messages.check_envelope(message)
+def test_a_sound_envelope_passes() -> None:
+    """MSG-17: with unknown members."""
+    for message in (
+        *(request(id, "m") for id in (1, 0, -1, 2**64, "", "x" * 1024)),
+        request("1", "m", {"a": 1}),
+        request(1, "m") | {"extra": 1},
+        request(1, "m", {}) | {"extra": 1, "more": 2},
+        notification("m"),
+        notification("m", {}),
+        {"jsonrpc": "2.0", "id": 1, "result": {}},
+        {"jsonrpc": "2.0", "id": "1", "error": {"code": 1, "message": ""}},
+        {"jsonrpc": "2.0", "error": {"code": 1, "message": ""}},
+    ):
+        messages.check_envelope(message)
 
 
 BAD: dict[str, tuple[str, dict[str, Any]]] = {
@@ -139,23 +133,17 @@ def test_a_broken_envelope_is_refused_with_the_member_that_is_wrong(
         messages.check_envelope(message)
 
 
-@pytest.mark.parametrize("id", [1, 0, -1, 2**64, "1", "", "ü", "x" * 1024])
-def test_an_id_can_be_read_from_a_broken_message(id: object) -> None:
-    """ERR-5."""
-    found = messages.readable_id({"id": id})
-    assert found == id
-    assert type(found) is type(id)
-
-
 NO_IDS: list[object] = [None, True, 1.0, [], {}, "x" * 1025, 2**70, -(2**70)]
 
 
-@pytest.mark.parametrize(
-    "message", [{}, [], 1, None, "id", *({"id": wrong} for wrong in NO_IDS)], ids=repr
-)
-def test_what_is_no_id_cannot_be_read(message: object) -> None:
-    """MSG-2."""
-    assert messages.readable_id(message) is UNSET
+def test_an_id_can_be_read_from_a_broken_message() -> None:
+    """ERR-5, MSG-2."""
+    for id in (1, 0, -1, 2**64, "1", "", "ü", "x" * 1024):
+        found = messages.readable_id({"id": id})
+        assert (found, type(found)) == (id, type(id))
+    without: list[object] = [{}, [], 1, None, "id"]
+    for message in (*without, *({"id": wrong} for wrong in NO_IDS)):
+        assert messages.readable_id(message) is UNSET
 
 
 # --- writing --------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def resolved(version: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def union_methods(version: str, union: str) -> set[str]:
-    """The methods of a union in the schema (of one message only, if it is no union)."""
+    """The methods of a union in the schema (of one message only, if it is not a union)."""
     schema = definitions(version)[union]
     options = [resolved(version, each) for each in schema.get("anyOf", [schema])]
     return {each["properties"]["method"]["const"] for each in options}

@@ -110,28 +110,20 @@ def test_a_c_library_and_text_buffered_before_go_to_stderr(run: Run) -> None:
     assert (outcome.stdout, outcome.stderr) == ("answer\n", "early stray\n")
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "print(repr(sys.stdin.read()), file=sys.stderr)",
-        "print(repr(sys.__stdin__.read()), file=sys.stderr)",
-        "print(repr(os.read(0, 99).decode()), file=sys.stderr)",
-        (
-            "import subprocess; subprocess.run([sys.executable, '-c', "
-            "'import sys; print(repr(sys.stdin.read()), file=sys.stderr)'], check=True)"
-        ),
-    ],
-    ids=["sys.stdin", "sys.__stdin__", "descriptor 0", "a child process"],
-)
-def test_the_input_is_hidden_from_the_program(run: Run, statement: str) -> None:
-    outcome = run(TAKE_OVER + statement, stdin="ping")
+def test_the_input_is_hidden_from_the_program(run: Run) -> None:
+    """`input` raises instead of waiting."""
+    read = (
+        "import subprocess\n"
+        "print(repr(sys.stdin.read()), file=sys.stderr)\n"
+        "print(repr(sys.__stdin__.read()), file=sys.stderr)\n"
+        "print(repr(os.read(0, 99).decode()), file=sys.stderr, flush=True)\n"
+        "child = 'import sys; print(repr(sys.stdin.read()), file=sys.stderr)'\n"
+        "subprocess.run([sys.executable, '-c', child], check=True)\n"
+        "input('name? ')\n"
+    )
+    outcome = run(TAKE_OVER + read, stdin="ping\n")
 
-    assert outcome.stderr == "''\n"
-
-
-def test_input_raises_instead_of_waiting(run: Run) -> None:
-    outcome = run(TAKE_OVER + "input('name? ')", stdin="ping\n")
-
+    assert outcome.stderr.splitlines()[:4] == ["''"] * 4
     assert outcome.stderr.endswith("EOFError: EOF when reading a line\n")
 
 
@@ -160,22 +152,12 @@ def test_only_two_private_descriptors_are_added(run: Run, closed: str) -> None:
     assert run(program, closed=closed).stdout == "[True, False, False]"
 
 
-def test_a_second_call_returns_the_same_and_changes_nothing(run: Run) -> None:
-    twice = (
-        "before = sys.stdin, sys.stdout, sys.__stdin__, sys.__stdout__\n"
-        "assert take_over() is streams\n"
-        "assert before == (sys.stdin, sys.stdout, sys.__stdin__, sys.__stdout__)\n"
-    )
-    outcome = run(TAKE_OVER + twice + ANSWER)
-
-    assert (outcome.stdout, outcome.stderr) == ("answer\n", "")
-
-
 # The note
 
 
-@pytest.mark.parametrize("module", ["redirect", "mcpkit.transports.stdio.redirect"])
-def test_the_first_offender_is_named_by_file_and_line(run: Run, module: str) -> None:
+def test_the_first_offender_is_named_by_file_and_line(run: Run) -> None:
+    """Here with the guard as it is imported in a server."""
+    module = "mcpkit.transports.stdio.redirect"
     outcome = run(TAKE_OVER.replace("redirect", module) + "print('stray')\n")
 
     place = f"server.py:{FIRST_LINE_AFTER}"
@@ -196,39 +178,27 @@ def test_one_of_many_printing_threads_is_named(run: Run) -> None:
     assert (outcome.stderr.count(NOTE), outcome.stderr.count("stray\n")) == (1, 8)
 
 
-def test_a_print_at_import_is_named_by_the_imported_file(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "noisy.py").write_text("\n\nprint('stray')\n")
-    outcome = run(TAKE_OVER + "import noisy\n")
-
-    assert outcome.stderr.startswith("mcpkit: noisy.py:3 printed")
-
-
 @pytest.mark.parametrize(
-    "statement",
+    ("statement", "place"),
     [
-        "print('x')",
-        "sys.stdout.buffer.write(b'x')",
-        "import codecs; codecs.getwriter('utf-8')(sys.stdout.buffer).write('x')",
-        WAYS_TO_PRINT["logging"],
+        ("sys.stdout.buffer.write(b'x')", f"server.py:{FIRST_LINE_AFTER}"),
+        (
+            "import codecs; codecs.getwriter('utf-8')(sys.stdout.buffer).write('x')",
+            f"server.py:{FIRST_LINE_AFTER}",
+        ),
+        (WAYS_TO_PRINT["logging"], f"server.py:{FIRST_LINE_AFTER}"),
+        ("import noisy", "noisy.py:3"),
+        (WAYS_TO_PRINT["an exit handler"], "native code"),
     ],
-    ids=["print", "buffer", "a frozen module", "logging"],
+    ids=["buffer", "a frozen module", "logging", "at import", "without a line of Python"],
 )
-def test_the_line_named_is_not_in_the_standard_library(run: Run, statement: str) -> None:
+def test_the_line_named_is_not_in_the_standard_library(
+    run: Run, tmp_path: Path, statement: str, place: str
+) -> None:
+    (tmp_path / "noisy.py").write_text("\n\nprint('stray')\n")
     outcome = run(TAKE_OVER + statement)
 
-    assert outcome.stderr.startswith(f"mcpkit: server.py:{FIRST_LINE_AFTER} ")
-
-
-def test_a_print_without_a_line_of_python_is_put_down_to_native_code(run: Run) -> None:
-    outcome = run(TAKE_OVER + WAYS_TO_PRINT["an exit handler"])
-
-    assert outcome.stderr.startswith("mcpkit: native code printed")
-
-
-def test_an_empty_write_is_not_logged(run: Run) -> None:
-    outcome = run(TAKE_OVER + "print('', end='', flush=True)\nsys.stdout.buffer.write(b'')\n")
-
-    assert outcome.stderr == ""
+    assert outcome.stderr.startswith(f"mcpkit: {place} printed")
 
 
 @needs_posix
@@ -264,13 +234,24 @@ FACTS = [
     "sys.stdout is sys.__stdout__",
     "sys.stdin is sys.__stdin__",
     "sys.stdin.fileno() == 0",
+    "take_over() is streams",
+    "before == (sys.stdin, sys.stdout)",
 ]
 
 
 def test_the_new_streams_behave_like_the_usual_ones(run: Run) -> None:
+    """A second call changes nothing, and what is empty is not logged."""
+    empty = (
+        "before = sys.stdin, sys.stdout\n"
+        "print('', end='', flush=True)\n"
+        "assert sys.stdout.buffer.write(b'') == 0\n"
+        "os.write(2, b'nothing before')\n"
+    )
     look = f"wrong = [fact for fact in {FACTS!r} if not eval(fact)]\n"
-    outcome = run(TAKE_OVER + look + "os.write(streams.writer, repr(wrong).encode())\n")
+    outcome = run(TAKE_OVER + empty + look + "os.write(streams.writer, repr(wrong).encode())\n")
+
     assert (outcome.stdout, outcome.returncode) == ("[]", 0), outcome.stderr
+    assert outcome.stderr.startswith("nothing before")
 
 
 def test_characters_that_stderr_lacks_are_escaped(run: Run) -> None:
