@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from http.client import HTTPMessage
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -33,14 +34,12 @@ class _Stay(HTTPRedirectHandler):
         del given
 
 
+@dataclass
 class Form:
-    """A form of a page."""
-
-    def __init__(self, action: str, method: str) -> None:
-        self.action = action
-        self.method = method
-        self.fields: dict[str, str] = {}  # what it has in it, buttons left out
-        self.buttons: list[tuple[str, str]] = []  # the names and values of the buttons that send it
+    action: str
+    method: str
+    fields: dict[str, str] = field(default_factory=dict)  # without buttons
+    buttons: list[tuple[str, str]] = field(default_factory=list)  # names and values
 
 
 class _Forms(HTMLParser):
@@ -62,14 +61,14 @@ class _Forms(HTMLParser):
                 form.fields[name] = value or ("on" if given.get("type") == "checkbox" else "")
 
 
+@dataclass
 class Page:
     """What a server has answered."""
 
-    def __init__(self, url: str, status: int, headers: HTTPMessage, body: bytes) -> None:
-        self.url = url
-        self.status = status
-        self.headers = headers
-        self.body = body
+    url: str
+    status: int
+    headers: HTTPMessage
+    body: bytes
 
     @property
     def text(self) -> str:
@@ -109,10 +108,8 @@ class Browser:
         self.answers = dict(answers or {})
         self.button = button
         # Browsers take loopback for safe as well.
-        policy = DefaultCookiePolicy(secure_protocols=("https", "http"))
-        self.cookies = CookieJar(policy)
-        handlers = (ProxyHandler({}), _Stay(), HTTPCookieProcessor(self.cookies))
-        self._opener = build_opener(*handlers)
+        self.cookies = CookieJar(DefaultCookiePolicy(secure_protocols=("https", "http")))
+        self._opener = build_opener(ProxyHandler({}), _Stay(), HTTPCookieProcessor(self.cookies))
         self.seen: list[Page] = []
 
     def open(
@@ -131,9 +128,7 @@ class Browser:
         """Answer the form of a page, and press a button."""
         assert page.forms, f"{page.url} answers {page.status}, without a form: {page.text[:500]}"
         form = page.forms[0]
-        fields = {
-            name: value or self.answers.get(name, value) for name, value in form.fields.items()
-        }
+        fields = {name: each or self.answers.get(name, "") for name, each in form.fields.items()}
         pressed = [each for each in form.buttons if self.button in (None, each[1])]
         fields.update(each for each in (pressed or form.buttons)[:1] if each[0])
         origin = "{0.scheme}://{0.netloc}".format(urlsplit(page.url))

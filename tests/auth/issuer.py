@@ -29,8 +29,6 @@ def present(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 class Key:
-    """A key that tokens are signed with."""
-
     def __init__(self, kid: str, algorithm: str = "ES256") -> None:
         self.kid = kid
         self.algorithm = algorithm
@@ -51,16 +49,12 @@ def _private(algorithm: str, kid: str) -> Any:
 
 
 class Reply(NamedTuple):
-    """An answer that is more than JSON with 200."""
-
     status: int
     document: Any = None
     location: str = ""
 
 
 class Issuer:
-    """An identity provider."""
-
     def __init__(self, url: str) -> None:
         self.url = url
         self.key = Key("one")
@@ -96,7 +90,6 @@ class Issuer:
         return present({**usual, **more})
 
     def token(self, key: Key | None = None, headers: Any = None, **claims: Any) -> str:
-        """A signed token."""
         key = key or self.key
         more = {"kid": key.kid, **(headers or {})}
         return jwt.encode(self.claims(**claims), key.private, key.algorithm, headers=more)
@@ -130,7 +123,6 @@ Kind = TypeVar("Kind", bound=Issuer)
 
 @contextmanager
 def issuing(make: Callable[[str], Kind]) -> Iterator[Kind]:
-    """Run an identity provider."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -14,8 +14,6 @@ Prepare = Callable[[World, World], object]
 
 
 class Attack(NamedTuple):
-    """One of them."""
-
     name: str
     says: str
     prepare: Prepare

@@ -114,7 +114,6 @@ def test_addresses_that_a_server_may_name(server: str, url: str, is_allowed: boo
 async def test_no_server_elsewhere_reaches_this_machine(
     host: Host, elsewhere: World, spot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SSRF: not by any of the addresses that it names."""
     with host.world("https://mcp.example.com") as world:
         user, store, here = User(), MemoryTokenStore(), f"http://127.0.0.1:{host.port}"
 

@@ -31,7 +31,6 @@ JAG = "urn:ietf:params:oauth:token-type:id-jag"
 
 
 def make_key(kind: str) -> tuple[str, Any]:
-    """A private key in PEM, and its public one."""
     key = Key("machine", kind)
     pem = key.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return pem.decode(), key.private.public_key()
@@ -96,7 +95,6 @@ async def test_a_workload_has_a_token_for_its_identity(world: World) -> None:
 
 
 def provider(world: World, **changed: Any) -> None:
-    """Give grants as an identity provider does."""
     grant = {"access_token": "the-grant", "issued_token_type": JAG, "token_type": "N_A"}
     world.routes["/exchange"] = lambda seen: Reply(200, {**grant, **changed})
 

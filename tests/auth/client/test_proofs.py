@@ -97,7 +97,6 @@ async def test_keys_and_nonces_are_not_shared(world: World, elsewhere: World, us
 
 
 async def test_the_key_is_kept_with_the_token(world: World, user: User, tmp_path: Any) -> None:
-    """And the token renewed with it."""
     wants_proof(world)
     before = await log_in(world, user, FileTokenStore(tmp_path), expires_at=0.0)
     store = FileTokenStore(tmp_path)

@@ -22,7 +22,6 @@ def port_of(back: Callback) -> int:
 
 
 async def say(back: Callback, data: bytes, *, close: bool = False) -> bytes:
-    """Send bytes, and return all that comes back."""
     found = b""
     with anyio.fail_after(20):
         async with await anyio.connect_tcp("127.0.0.1", port_of(back)) as stream:
@@ -39,7 +38,6 @@ def get(target: str, verb: str = "GET") -> bytes:
 
 
 async def comes_back(back: Callback) -> None:
-    """The honest browser."""
     assert (await say(back, get(GOOD))).startswith(b"HTTP/1.1 200")
     with anyio.fail_after(20):
         assert await back.wait() == {"code": "c", "state": STATE}

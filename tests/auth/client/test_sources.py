@@ -70,8 +70,6 @@ async def test_an_address_that_is_refused_is_shown_without_secrets(url: str) -> 
 
 
 class Noting(HttpAuth):
-    """Notes what it is asked."""
-
     def __init__(self) -> None:
         self.asked: list[tuple[HttpRequest, dict[str, str]]] = []
         self.refusals: list[tuple[HttpRequest, int, Mapping[str, list[str]]]] = []

@@ -56,8 +56,6 @@ WHOLE = Credentials(
 
 
 class Keyring:
-    """A keyring as a module has it."""
-
     def __init__(self, priority: float | None = 5) -> None:
         self.kept: dict[tuple[str, str], Any] = {}
         self._priority = priority
@@ -147,8 +145,6 @@ async def test_files_are_for_their_user_alone(tmp_path: Path) -> None:
         b"{",
         b"[]",
         b"null",
-        b"5",
-        b'"text"',
         b"{}",
         b"[" * 100_000,
         WHOLE.to_json().encode()[:-20],
@@ -191,7 +187,6 @@ async def test_a_folder_that_cannot_be_used_is_reported(tmp_path: Path) -> None:
 
 @contextmanager
 def running(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is ready."""
     command = [sys.executable, "-m", "tests.auth.client.killed", *arguments]
     process = warm.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:

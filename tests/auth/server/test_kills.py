@@ -92,8 +92,6 @@ class AnywhereBrowser(Browser):
 
 
 class Anywhere(Site):
-    """The server, at either process."""
-
     def __init__(self, processes: Processes, *, retries: bool) -> None:
         super().__init__(BASE, Clock(), None, CLIENT.id, AnywhereBrowser(processes))  # type: ignore[arg-type]
         self._processes = processes

@@ -66,7 +66,6 @@ def last_page(site: Site) -> Page:
 
 
 def problem_of(site: Site) -> str:
-    """The page with a problem, where the client gets nothing."""
     page = last_page(site)
     assert page.status == 502
     return page.text
