@@ -144,15 +144,14 @@ def test_lists_have_what_may_be_used(
     )
 
 
-def test_what_depends_on_the_caller_is_not_cached_for_others(site: Site) -> None:
+def test_what_depends_on_the_caller_is_not_cached_for_others(host: Host) -> None:
     """CACHE-4."""
-    app: MCPKit[None] = make_app(cache_scope="public", ttl=60)
-    site = site.host.serve(app)
+    site = host.serve(make_app(cache_scope="public", ttl=60))
     result = site.ask("tools/list", who("bob")).result
     assert (result["cacheScope"], result["ttlMs"]) == ("private", 60_000)
-    read = site.ask("resources/read", who("bob", "files"), uri="files://root").result
-    assert read["cacheScope"] == "private"
-    assert site.ask("resources/read", who("bob"), uri="files://x").result["cacheScope"] == "public"
+    for uri, scope in (("files://root", "private"), ("files://x", "public")):
+        read = site.ask("resources/read", who("bob", "files"), uri=uri)
+        assert read.result["cacheScope"] == scope
 
 
 # --- calls ----------------------------------------------------------------------------------------
@@ -232,21 +231,6 @@ def test_a_predicate_decides_by_principal_and_arguments(site: Site) -> None:
         assert challenge(answer) == ""
     assert site.ask("resources/read", ann, uri="files://of/ann").result["contents"][0]["text"]
     assert site.ask("resources/read", ann, uri="files://of/bob").status == 403
-
-
-def test_a_predicate_that_fails_allows_nothing(host: Host) -> None:
-    app = MCPKit("files", auth=Known())
-
-    def broken(principal: Principal, arguments: Any) -> bool:
-        raise RuntimeError("the password is swordfish")
-
-    @app.tool(allow=broken)
-    async def write() -> str:
-        raise AssertionError("it was called")
-
-    answer = host.serve(app).ask("tools/call", who("ann"), **called("write", {}))
-    assert answer.result["isError"]
-    assert b"swordfish" not in answer.body
 
 
 def test_a_task_is_allowed_before_it_begins(host: Host) -> None:
@@ -483,7 +467,7 @@ def test_scopes_that_imply_others_are_scopes_and_may_form_circles() -> None:
     assert app.server.settings.scopes.held(frozenset({"a"})) == {"a", "b", "c"}
 
 
-def test_a_handler_may_refuse_too(host: Host) -> None:
+def test_a_handler_may_refuse_and_a_predicate_that_fails_allows_nothing(host: Host) -> None:
     """SEC-18: what it says stands in no header unless it is a scope."""
     app = MCPKit("files", auth=Known())
 
@@ -491,10 +475,18 @@ def test_a_handler_may_refuse_too(host: Host) -> None:
     async def write() -> str:
         raise Forbidden("Too late", scopes=["later", 'x"\r\nSet-Cookie: a=b'])
 
-    answer = host.serve(app).ask("tools/call", who("ann"), **called("write", {}))
+    def broken(principal: Principal, arguments: Any) -> bool:
+        raise RuntimeError("the password is swordfish")
+
+    app.add_tool(write, name="guarded", allow=broken)
+    site = host.serve(app)
+    answer = site.ask("tools/call", who("ann"), **called("write", {}))
     assert (answer.status, answer.json["error"]["message"]) == (403, "Too late")
     assert 'scope="later"' in challenge(answer)
     assert answer.header("set-cookie") is None
+    answer = site.ask("tools/call", who("ann"), **called("guarded", {}))
+    assert answer.result["isError"], "which does not come from the handler"
+    assert b"swordfish" not in answer.body
 
 
 # --- claims ---------------------------------------------------------------------------------------

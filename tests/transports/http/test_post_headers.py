@@ -1,4 +1,4 @@
-"""Headers of POSTs: judgements that all clients share are remembered, and no value else."""
+"""Headers of POSTs: verdicts that all clients share are remembered, and no other value."""
 
 from __future__ import annotations
 
@@ -93,35 +93,21 @@ def test_no_value_of_a_request_is_kept_once_it_is_answered(version: str) -> None
 # --- verdicts -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def judged() -> list[bytes]:
-    """The values that had to be judged."""
-    return []
+def test_verdicts_are_remembered_in_bounded_memory() -> None:
+    """SEC-17: and none of a long value."""
+    judged: list[bytes] = []
 
-
-@pytest.fixture
-def known(judged: list[bytes]) -> VerdictCache:
     def judge(value: bytes) -> bool:
         judged.append(value)
         return value.isdigit()
 
-    return VerdictCache(judge)
-
-
-def test_a_value_that_comes_again_is_not_judged_again(
-    known: VerdictCache, judged: list[bytes]
-) -> None:
+    known = VerdictCache(judge)
     assert [known[b"1"], known[b"a"], known[b"1"], known[b"a"]] == [True, False, True, False]
     assert judged == [b"1", b"a"]
-
-
-def test_any_number_of_values_of_any_length_takes_bounded_memory(
-    known: VerdictCache, judged: list[bytes]
-) -> None:
-    """SEC-17: a long one is not remembered."""
+    known.clear()
     assert known[b"1" * 1000]
     assert known[b"1" * 1000]
-    assert (len(judged), len(known)) == (2, 0)
+    assert (len(judged), len(known)) == (4, 0)
     for number in range(1000):
         assert known[b"%d" % number]
     assert 0 < len(known) <= 64

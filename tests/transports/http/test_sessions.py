@@ -45,11 +45,6 @@ def test_initialize_in_a_session_begins_another(site: Site, version: str) -> Non
     assert json.loads(first.call("who").text)["revision"] == "2025-06-18"
 
 
-def test_requests_may_come_before_the_initialized_notification(site: Site) -> None:
-    """LIFE-7: clients race."""
-    assert site.begin(ready=False).call("add", a=1, b=2).text == "3"
-
-
 @pytest.mark.parametrize("version", LEGACY)
 def test_what_was_negotiated_goes_with_the_id(site: Site, version: str) -> None:
     """HTTPL-14, HTTPL-18, SEC-18, LIFE-2, LIFE-8: which is visible ASCII; no header is needed."""
@@ -169,16 +164,14 @@ def test_a_session_goes_on_where_the_secret_is_the_same(serve: Serve, version: s
     assert again.get().status == 200
 
 
-def test_an_older_secret_still_opens_what_it_has_sealed(serve: Serve) -> None:
+def test_an_older_secret_still_opens_what_it_has_sealed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And without a secret, every process has its own."""
     talk = serve(app={"secret": "an old secret of ours"}).begin()
     rotated = serve(app={"secret": ["a new secret of ours", "an old secret of ours"]})
     assert Talk(rotated, talk.version, talk.token).request("ping").result == {}
     assert like(talk, rotated.begin().token).request("ping").status == 404
-
-
-def test_without_a_secret_every_process_has_its_own(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.delenv("MCPKIT_SECRET", raising=False)
     talk = serve().begin()
     assert Talk(serve(), talk.version, talk.token).request("ping").status == 404

@@ -25,7 +25,7 @@ def old(old_site: Site) -> OldTalk:
 
 
 def test_the_first_event_says_where_to_send_messages(old: OldTalk) -> None:
-    """SSE-1, SSE-2, SSE-7: at the same origin, with an id that nobody can guess."""
+    """SSE-1, SSE-2, SSE-7: at the same origin, with an id that cannot be guessed."""
     assert old.stream.kind == EVENTS
     assert old.stream.header("x-accel-buffering") == "no"
     assert old.stream.header("cache-control") == "no-cache, no-transform"
@@ -37,17 +37,11 @@ def test_the_first_event_says_where_to_send_messages(old: OldTalk) -> None:
     assert len(id) >= 30
 
 
-def test_answers_come_on_the_stream(old: OldTalk) -> None:
-    """SSE-3, SSE-4: a POST is answered with 202, and nothing else."""
-    assert old.begin()["protocolVersion"] == "2024-11-05"
-    answer = old.ask(request("mine", "tools/call", called("add", {"a": 1, "b": 2})))
-    assert answer["id"] == "mine"
-    assert answer["result"]["content"][0]["text"] == "3"
-
-
 def test_everything_that_is_sent_comes_on_the_stream(old: OldTalk) -> None:
-    """SSE-3, §8.5: log messages, questions, changes."""
-    old.begin(capabilities={"sampling": {}})
+    """SSE-3, SSE-4, §8.5: answers, log messages, questions, changes; a POST is only accepted."""
+    assert old.begin(capabilities={"sampling": {}})["protocolVersion"] == "2024-11-05"
+    answer = old.ask(request("mine", "tools/call", called("add", {"a": 1, "b": 2})))
+    assert (answer["id"], answer["result"]["content"][0]["text"]) == ("mine", "3")
     old.call("tell", texts=["one"])
     assert [old.next().get("method"), old.next().get("id")] == ["notifications/message", 1]
     old.call("model", 2)

@@ -27,8 +27,8 @@ def test_what_says_nothing_meanwhile_is_one_object(legacy: Talk) -> None:
     assert (answer.status, answer.kind, answer.json["id"]) == (200, JSON, 7)
 
 
-def test_a_log_message_makes_a_stream_that_is_marked_for_proxies(legacy: Talk) -> None:
-    """HTTPL-4, HTTPM-11: which ends with the answer."""
+def test_log_messages_and_progress_make_a_stream_that_is_marked_for_proxies(legacy: Talk) -> None:
+    """HTTPL-4, HTTPM-11, PROG-1: which ends with the answer."""
     answer, get = legacy.call("tell", texts=["one", "two"]), legacy.get()
     for each in (answer, get):
         assert each.kind == EVENTS
@@ -37,21 +37,13 @@ def test_a_log_message_makes_a_stream_that_is_marked_for_proxies(legacy: Talk) -
     *notes, last = answer.messages()
     assert [each["method"] for each in notes] == ["notifications/message"] * 2
     assert last["result"]["content"][0]["text"] == "told"
-
-
-def test_progress_makes_a_stream_if_it_is_wanted(legacy: Talk) -> None:
-    """HTTPL-4, PROG-1."""
     wanted = called("advance", {"steps": 2})
     answer = legacy.request("tools/call", _meta={"progressToken": "mine"}, **wanted)
-    assert answer.kind == EVENTS
     *steps, last = answer.messages()
-    params = [each["params"] for each in steps]
-    assert [(each["progressToken"], each["progress"]) for each in params] == [
-        ("mine", 1),
-        ("mine", 2),
-    ]
+    params = [(each["params"]["progressToken"], each["params"]["progress"]) for each in steps]
+    assert params == [("mine", 1), ("mine", 2)]
     assert "result" in last
-    assert legacy.call("advance", steps=2).kind == JSON
+    assert legacy.call("advance", steps=2).kind == JSON, "its progress is not wanted"
 
 
 def test_log_messages_below_the_level_do_not(site: Site) -> None:
@@ -157,7 +149,7 @@ def test_nothing_is_kept_of_a_stream_that_is_over() -> None:
     """A request may still run when its session ends, and its handler may still be talking."""
     kept, unread = Quota(10_000), Quota(10_000)
     buffer = ReplayBuffer(kept)
-    stream = Stream("1", buffer, owner="somebody", unread=unread)
+    stream = Stream("1", buffer, owner="ann", unread=unread)
     stream.put(b"{}")
     stream.end()
     stream.discard()

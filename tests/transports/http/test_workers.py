@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 
@@ -29,11 +29,6 @@ def pid() -> int:
 @app.tool
 async def ask(*, ctx: Context) -> str:
     return str((await ctx.elicit("Which?", ["this", "that"])).data)
-
-
-@app.tool
-async def touch(*, ctx: Context) -> None:
-    ctx.changed("work://shared")
 
 
 @app.resource("work://shared")
@@ -101,10 +96,7 @@ def test_with_the_same_secret_a_session_goes_on(folder: Path) -> None:
 # --- what needs the worker that holds a stream ----------------------------------------------------
 
 
-Pair: TypeAlias = "tuple[HTTPConnection, HTTPConnection]"
-
-
-def connections(client: Client) -> Pair:
+def connections(client: Client) -> tuple[HTTPConnection, HTTPConnection]:
     """Two connections, to two workers: one stays with the worker that has accepted it."""
     found: dict[str, HTTPConnection] = {}
     for _ in range(200):
@@ -120,21 +112,9 @@ def connections(client: Client) -> Pair:
     raise AssertionError("one worker serves everything")
 
 
-@pytest.fixture
-def client(four: Server) -> Client:
-    return four.client("2025-11-25", elicitation={})
-
-
-@pytest.fixture
-def pair(client: Client) -> Pair:
-    return connections(client)
-
-
-ELSEWHERE = "route sessions to workers by Mcp-Session-Id, or run one worker"
-
-
-def test_the_same_answer_counts_where_the_question_was_put(client: Client, pair: Pair) -> None:
-    here, there = pair
+def test_what_needs_the_worker_that_holds_a_stream_is_refused_elsewhere(four: Server) -> None:
+    client = four.client("2025-11-25", elicitation={})
+    here, there = connections(client)
     events = client.stream(client.calling("ask"), here)
     question = next(each for each in events if each.get("method") == "elicitation/create")
     result = {"action": "accept", "content": {"value": "this"}}
@@ -145,16 +125,13 @@ def test_the_same_answer_counts_where_the_question_was_put(client: Client, pair:
     assert statuses[-1] == 202
     assert events.next()["result"]["content"][0]["text"] == "this"
 
-
-def test_a_subscription_is_refused_where_no_stream_could_tell_of_changes(
-    client: Client, pair: Pair
-) -> None:
-    here, there = pair
-    events = client.stream(None, here)
-    assert events.status == 200
+    client = four.client("2025-11-25")
+    here, there = connections(client)
+    assert client.stream(None, here).status == 200
     answer = client.post(client.request("resources/subscribe", uri="work://shared"), there)
     assert answer.status == 409
     assert answer.error == (
-        "This is one of 4 workers, and not the one that holds the session's stream: " + ELSEWHERE
+        "This is one of 4 workers, and not the one that holds the session's stream: "
+        "route sessions to workers by Mcp-Session-Id, or run one worker"
     )
     assert "id" in answer.message
