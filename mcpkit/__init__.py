@@ -16,42 +16,7 @@ from __future__ import annotations
 
 from mcpkit._utils.lazy import importer
 
-_HOMES = {
-    module: names.split()
-    for module, names in {
-        "mcpkit.app": "MCPKit",
-        "mcpkit.client.client": "Client",
-        "mcpkit.client.results": "TaskQuestion TaskStatus",
-        "mcpkit.client.tasks": "TaskHandle",
-        "mcpkit.context": "CallNext Context CurrentTask SyncContext",
-        "mcpkit.dependencies": "Claim Complete Depends Env Header",
-        "mcpkit.elicitation": "Accepted Choices Declined Dismissed Elicit Elicitation",
-        "mcpkit.errors": (
-            "ConnectionClosed ElicitationError InputRequestError InputRequestRefused "
-            "InputRequestTimeout InvalidInputResponse MCPKitError MissingClientCapability "
-            "PromptError ProtocolError RegistrationError ResourceError ResourceNotFound "
-            "TaskCancelled ToolError UrlElicitationRequired"
-        ),
-        "mcpkit.http": "HttpRequest",
-        "mcpkit.limits": "Limits",
-        "mcpkit.prompts": "prompt",
-        "mcpkit.resources": "resource",
-        "mcpkit.roots": "Root Roots",
-        "mcpkit.sampling": "Sample SampleMessage SampleResult",
-        "mcpkit.tasks.options": "TaskOptions",
-        "mcpkit.tools": "tool",
-        "mcpkit.transports.http.options": "HttpOptions",
-        "mcpkit.types": (
-            "Annotations AssistantMessage Audio AudioContent BlobResourceContents "
-            "EmbeddedResource File Icon Image ImageContent Message Principal PromptResult "
-            "ResourceLink ResourceResult TextContent TextResourceContents ToolAnnotations "
-            "ToolResult UserMessage"
-        ),
-    }.items()
-}
-"""Module → the public names that it has."""
-
-TYPE_CHECKING = False  # Type checkers know the name; importing `typing` for it would take longer.
+TYPE_CHECKING = False  # type checkers know the name; importing `typing` for it would take longer
 if TYPE_CHECKING:
     from mcpkit.app import MCPKit as MCPKit
     from mcpkit.client.client import Client as Client
@@ -121,12 +86,39 @@ if TYPE_CHECKING:
     from mcpkit.types import ToolAnnotations as ToolAnnotations
     from mcpkit.types import ToolResult as ToolResult
     from mcpkit.types import UserMessage as UserMessage
-else:
-    __all__ = sorted(name for names in _HOMES.values() for name in names)
 
 __getattr__ = importer(
     __name__,
-    _HOMES,
+    {
+        "mcpkit.app": "MCPKit",
+        "mcpkit.client.client": "Client",
+        "mcpkit.client.results": "TaskQuestion TaskStatus",
+        "mcpkit.client.tasks": "TaskHandle",
+        "mcpkit.context": "CallNext Context CurrentTask SyncContext",
+        "mcpkit.dependencies": "Claim Complete Depends Env Header",
+        "mcpkit.elicitation": "Accepted Choices Declined Dismissed Elicit Elicitation",
+        "mcpkit.errors": (
+            "ConnectionClosed ElicitationError InputRequestError InputRequestRefused "
+            "InputRequestTimeout InvalidInputResponse MCPKitError MissingClientCapability "
+            "PromptError ProtocolError RegistrationError ResourceError ResourceNotFound "
+            "TaskCancelled ToolError UrlElicitationRequired"
+        ),
+        "mcpkit.http": "HttpRequest",
+        "mcpkit.limits": "Limits",
+        "mcpkit.prompts": "prompt",
+        "mcpkit.resources": "resource",
+        "mcpkit.roots": "Root Roots",
+        "mcpkit.sampling": "Sample SampleMessage SampleResult",
+        "mcpkit.tasks.options": "TaskOptions",
+        "mcpkit.tools": "tool",
+        "mcpkit.transports.http.options": "HttpOptions",
+        "mcpkit.types": (
+            "Annotations AssistantMessage Audio AudioContent BlobResourceContents "
+            "EmbeddedResource File Icon Image ImageContent Message Principal PromptResult "
+            "ResourceLink ResourceResult TextContent TextResourceContents ToolAnnotations "
+            "ToolResult UserMessage"
+        ),
+    },
     renamed={
         "AskError": "InputRequestError",
         "AskRefused": "InputRequestRefused",
@@ -134,7 +126,3 @@ __getattr__ = importer(
         "InvalidAnswer": "InvalidInputResponse",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *(name for names in _HOMES.values() for name in names)})

@@ -18,8 +18,7 @@ PACKAGE = Path(mcpkit.__file__).parent
 OWN = {"TYPE_CHECKING", "annotations", "importer"}
 """What the root module needs for itself."""
 
-HOME_OF = {name: module for module, names in mcpkit._HOMES.items() for name in names}
-NAMES = sorted(name for names in mcpkit._HOMES.values() for name in names)
+NAMES: list[str] = mcpkit.__all__
 
 MODULES = sorted(
     ".".join(("mcpkit", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
@@ -46,21 +45,16 @@ def test_what_is_listed_is_what_is_there() -> None:
         mcpkit.nonsense  # noqa: B018
 
 
-def imported_for_type_checkers() -> dict[str, str]:
-    """Name → module, as type checkers see the root module."""
-    tree = ast.parse(Path(mcpkit.__file__).read_text(encoding="utf-8"))
+@pytest.mark.parametrize("package", ["", ".auth", ".client", ".client.auth", ".tasks"])
+def test_type_checkers_and_the_interpreter_see_the_same_names(package: str) -> None:
+    module = importlib.import_module(f"mcpkit{package}")
+    tree = ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8"))
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
-    return {
-        alias.name: node.module or ""
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-        if node.module != "typing"
-    }
-
-
-def test_type_checkers_and_the_interpreter_see_the_same_names() -> None:
-    assert imported_for_type_checkers() == HOME_OF
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    homes = {alias.name: node.module or "" for node in imports for alias in node.names}
+    assert sorted(homes) == module.__all__
+    for name, home in homes.items():
+        assert getattr(module, name) is getattr(importlib.import_module(home), name)
 
 
 def test_a_module_says_what_it_is_and_has_what_it_lists() -> None:

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 
 def importer(
-    package: str, homes: Mapping[str, list[str]], renamed: Mapping[str, str] | None = None
+    package: str, homes: Mapping[str, str], renamed: Mapping[str, str] | None = None
 ) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package.
+    """Return the ``__getattr__`` of a package, and set its ``__all__`` and ``__dir__``.
 
     Args:
         package: Its ``__name__``.
-        homes: For each module, the public names that the package takes from it.
+        homes: For each module, the public names that the package takes from it, separated by
+            blanks.
         renamed: Former public names and their present ones. A former name still works, with a
             `DeprecationWarning` that names the present one.
 
@@ -27,7 +28,10 @@ def importer(
         A function from a name to its object, which it keeps in the package; it raises
         `AttributeError` for a name that is in neither table.
     """
-    home_of = {name: module for module, names in homes.items() for name in names}
+    home_of = {name: module for module, names in homes.items() for name in names.split()}
+    namespace = vars(sys.modules[package])
+    namespace["__all__"] = sorted(home_of)
+    namespace["__dir__"] = lambda: sorted({*namespace, *home_of})
 
     def load(name: str) -> Any:
         present = (renamed or {}).get(name, name)
@@ -43,7 +47,7 @@ def importer(
         if present != name:
             _warn(f"{package}.{name} is now {package}.{present}")
         else:
-            setattr(sys.modules[package], name, value)
+            namespace[name] = value
         return value
 
     return load

@@ -12,23 +12,7 @@ from __future__ import annotations
 
 from mcpkit._utils.lazy import importer
 
-_HOMES = {
-    "mcpkit.client.auth.authorization_code": ["OAuth"],
-    "mcpkit.client.auth.base": ["AuthorizationFailed", "BearerToken", "HttpAuth", "HttpRequest"],
-    "mcpkit.client.auth.client_credentials": [
-        "ClientCredentials",
-        "IdentityAssertion",
-        "JwtBearer",
-    ],
-    "mcpkit.client.auth.storage": [
-        "Credentials",
-        "FileTokenStore",
-        "MemoryTokenStore",
-        "TokenStore",
-    ],
-}
-
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # type checkers know the name; importing `typing` for it would take longer
 if TYPE_CHECKING:
     from mcpkit.client.auth.authorization_code import OAuth as OAuth
     from mcpkit.client.auth.base import AuthorizationFailed as AuthorizationFailed
@@ -42,7 +26,13 @@ if TYPE_CHECKING:
     from mcpkit.client.auth.storage import FileTokenStore as FileTokenStore
     from mcpkit.client.auth.storage import MemoryTokenStore as MemoryTokenStore
     from mcpkit.client.auth.storage import TokenStore as TokenStore
-else:
-    __all__ = sorted(name for names in _HOMES.values() for name in names)
 
-__getattr__ = importer(__name__, _HOMES)
+__getattr__ = importer(
+    __name__,
+    {
+        "mcpkit.client.auth.authorization_code": "OAuth",
+        "mcpkit.client.auth.base": "AuthorizationFailed BearerToken HttpAuth HttpRequest",
+        "mcpkit.client.auth.client_credentials": "ClientCredentials IdentityAssertion JwtBearer",
+        "mcpkit.client.auth.storage": "Credentials FileTokenStore MemoryTokenStore TokenStore",
+    },
+)
