@@ -193,27 +193,23 @@ def test_what_does_not_fit_into_a_form_is_refused_at_once(wanted: Any, reason: s
 # --- what is sent ---------------------------------------------------------------------------------
 
 
-def test_a_page_has_an_id_in_one_revision() -> None:
-    for revision in RICH:
-        params = ElicitUrl("Why", "https://example.com", "id").params(revision)
-        check_value(params, revision.version, "ElicitRequestURLParams")
-        assert ("elicitationId" in params) == revision.elicitation_ids
-
-
 @pytest.mark.parametrize("revision", REVISIONS, ids=str)
-def test_a_form_has_a_mode_where_there_are_pages_and_what_there_is_not_is_refused(
-    revision: Revision,
-) -> None:
-    """ELIC-11."""
+def test_forms_and_pages_are_refused_where_they_do_not_exist(revision: Revision) -> None:
+    """ELIC-11: a form has a mode where there are pages, and a page an id in one revision."""
+    form, page = Elicit("What?"), ElicitUrl("Why", "https://example.com", "id")
     has_pages = "url" in revision.elicitation_modes
     if revision.elicitation_modes:
-        assert Elicit("What?").params(revision).get("mode") == ("form" if has_pages else None)
+        assert form.params(revision).get("mode") == ("form" if has_pages else None)
     else:
         with pytest.raises(ElicitationError, match="no elicitation"):
-            Elicit("What?").params(revision)
+            form.params(revision)
     if not has_pages:
         with pytest.raises(ElicitationError, match="cannot ask to open"):
-            ElicitUrl("Why", "https://example.com", "id").params(revision)
+            page.params(revision)
+        return
+    params = page.params(revision)
+    check_value(params, revision.version, "ElicitRequestURLParams")
+    assert ("elicitationId" in params) == revision.elicitation_ids
 
 
 def test_only_a_parameter_may_compute_its_message() -> None:

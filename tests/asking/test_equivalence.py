@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
@@ -86,18 +86,13 @@ def leads_left(trail: list[str]) -> bool:
     return zlib.crc32(" ".join(trail).encode()) % 2 == 0
 
 
-@dataclass
-class World:
-    """What is outside of the handler: its side effects."""
-
-    done: list[str] = field(default_factory=list[str])
-
-    def effect(self, name: str) -> str:
-        self.done.append(name)
-        return f"{name}!{len(self.done)}"
+def effect(name: str, done: list[str]) -> str:
+    """A side effect, which is seen outside of the handler."""
+    done.append(name)
+    return f"{name}!{len(done)}"
 
 
-async def execute(program: Program, ctx: Context, world: World) -> list[str]:
+async def execute(program: Program, ctx: Context, done: list[str]) -> list[str]:
     trail: list[str] = []
     for each in program:
         if isinstance(each, Put):
@@ -106,21 +101,21 @@ async def execute(program: Program, ctx: Context, world: World) -> list[str]:
             asks = [Sample(put.message, key=put.key) for put in each.puts]
             trail += [found.text for found in await ctx.gather(*asks)]
         elif isinstance(each, Once):
-            trail += await ctx.step(each.name, partial(inside, each, ctx, world))
+            trail += await ctx.step(each.name, partial(inside, each, ctx, done))
         elif isinstance(each, Branch):
-            trail += await execute(each.yes if leads_left(trail) else each.no, ctx, world)
+            trail += await execute(each.yes if leads_left(trail) else each.no, ctx, done)
         else:
             for _ in range(each.times):
-                trail += await execute(each.body, ctx, world)
+                trail += await execute(each.body, ctx, done)
     return trail
 
 
-async def inside(once: Once, ctx: Context, world: World) -> list[str]:
-    trail = await execute(once.inside, ctx, world)
-    return [*trail, world.effect(once.name)]
+async def inside(once: Once, ctx: Context, done: list[str]) -> list[str]:
+    trail = await execute(once.inside, ctx, done)
+    return [*trail, effect(once.name, done)]
 
 
-def execute_sync(program: Program, ctx: SyncContext, world: World) -> list[str]:
+def execute_sync(program: Program, ctx: SyncContext, done: list[str]) -> list[str]:
     trail: list[str] = []
     for each in program:
         if isinstance(each, Put):
@@ -129,33 +124,33 @@ def execute_sync(program: Program, ctx: SyncContext, world: World) -> list[str]:
             asks = [Sample(put.message, key=put.key) for put in each.puts]
             trail += [found.text for found in ctx.gather(*asks)]
         elif isinstance(each, Once):
-            trail += ctx.step(each.name, partial(inside_sync, each, ctx, world))
+            trail += ctx.step(each.name, partial(inside_sync, each, ctx, done))
         elif isinstance(each, Branch):
-            trail += execute_sync(each.yes if leads_left(trail) else each.no, ctx, world)
+            trail += execute_sync(each.yes if leads_left(trail) else each.no, ctx, done)
         else:
             for _ in range(each.times):
-                trail += execute_sync(each.body, ctx, world)
+                trail += execute_sync(each.body, ctx, done)
     return trail
 
 
-def inside_sync(once: Once, ctx: SyncContext, world: World) -> list[str]:
-    trail = execute_sync(once.inside, ctx, world)
-    return [*trail, world.effect(once.name)]
+def inside_sync(once: Once, ctx: SyncContext, done: list[str]) -> list[str]:
+    trail = execute_sync(once.inside, ctx, done)
+    return [*trail, effect(once.name, done)]
 
 
-def make_app(before: Program, program: Program, world: World) -> MCPKit[None]:
+def make_app(before: Program, program: Program, done: list[str]) -> MCPKit[None]:
     app: MCPKit[None] = MCPKit("random")
 
     async def prepared(ctx: Context) -> list[str]:
-        return await execute(before, ctx, world)
+        return await execute(before, ctx, done)
 
     @app.tool
     async def play(first: Annotated[list[str], Depends(prepared)], ctx: Context) -> str:
-        return " ".join([*first, *await execute(program, ctx, world)])
+        return " ".join([*first, *await execute(program, ctx, done)])
 
     @app.tool
     def play_sync(first: Annotated[list[str], Depends(prepared)], ctx: SyncContext) -> str:
-        return " ".join([*first, *execute_sync(program, ctx, world)])
+        return " ".join([*first, *execute_sync(program, ctx, done)])
 
     return app
 
@@ -164,7 +159,7 @@ async def outcome(
     revision: str, name: str, before: Program, program: Program
 ) -> tuple[str, list[str]]:
     """What a program returned, and its side effects in order."""
-    world = World()
+    done: list[str] = []
     asked: Counter[str] = Counter()
 
     def sampling(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,11 +167,11 @@ async def outcome(
         asked[message] += 1
         return speak(f"{message}{asked[message]}")
 
-    app = make_app(before, program, world)
+    app = make_app(before, program, done)
     async with AsyncTestClient(app, revision=revision, sampling=sampling, max_rounds=500) as client:
         result = await client.call_tool(name)
     assert not result.is_error, result.text
-    return result.text, world.done
+    return result.text, done
 
 
 @pytest.mark.parametrize("name", ["play", "play_sync"])

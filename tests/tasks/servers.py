@@ -118,13 +118,16 @@ class Redis(Server):
 
     def is_ready(self) -> bool:
         try:
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(PATIENCE)
-                connection.connect(str(self.folder / "socket"))
-                connection.sendall(b"PING\r\n")
-                return connection.recv(100) == b"+PONG\r\n"
+            return self.ask("PING") == "+PONG\r\n"
         except (FileNotFoundError, ConnectionError):
             return False
+
+    def ask(self, command: str) -> str:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(PATIENCE)
+            connection.connect(str(self.folder / "socket"))
+            connection.sendall(command.encode() + b"\r\n")
+            return connection.recv(10_000).decode()
 
 
 class Postgres(Server):

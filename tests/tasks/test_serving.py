@@ -114,10 +114,6 @@ def make_app(
         return "x" * size
 
     @app.tool(task="optional")
-    async def echo(text: str) -> str:
-        return text
-
-    @app.tool(task="optional")
     async def keep(size: int, ctx: Context) -> int:
         return len(await ctx.step("long", lambda: "x" * size))
 
@@ -275,7 +271,7 @@ async def test_results_steps_and_calls_have_a_size_limit() -> None:
         found = await client.until(await client.begin("keep", size=3000), "completed")
         assert found["result"]["isError"]
         with pytest.raises(InvalidParams, match="more than 2000 bytes"):
-            await client.begin("echo", text="x" * 2000)
+            await client.begin("ask", word="x" * 2000)
 
 
 async def test_polling_has_a_rate_limit() -> None:

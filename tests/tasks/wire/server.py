@@ -22,6 +22,10 @@ def make_app(store: Store | None = None) -> MCPKit[Any]:
     app = MCPKit("tasks", tasks=options, page_size=3)
     happened: Counter[str] = Counter()
 
+    def count(what: str) -> int:
+        happened[what] += 1
+        return happened[what]
+
     @app.tool
     def plain() -> str:
         """Never a task."""
@@ -55,41 +59,38 @@ def make_app(store: Store | None = None) -> MCPKit[Any]:
     @app.tool(task="optional")
     async def forever(label: str, ctx: Context) -> str:
         """Goes on until it is stopped."""
-        happened[f"{label} started"] += 1
+        count(f"{label} started")
         try:
             await anyio.sleep_forever()
         finally:
-            happened[f"{label} stopped"] += 1
+            count(f"{label} stopped")
         return "never"
 
     @app.tool(task="optional")
     def in_thread(label: str, ctx: SyncContext) -> str:
         """Goes on in a thread until it sees that it is cancelled."""
-        happened[f"{label} started"] += 1
+        count(f"{label} started")
         pause = threading.Event()
         while not ctx.cancelled:
             pause.wait(0.01)
-        happened[f"{label} stopped"] += 1
+        count(f"{label} stopped")
         return "late"
 
     @app.tool(task="optional")
     async def ask(label: str, ctx: Context) -> str:
         """Asks between two steps."""
-
-        async def count(step: str) -> int:
-            happened[f"{label} {step}"] += 1
-            return happened[f"{label} {step}"]
-
-        first = await ctx.step("first", count, "first")
+        first = await ctx.step("first", count, f"{label} first")
         answer = await ctx.elicit("How many?", int)
-        second = await ctx.step("second", count, "second")
+        second = await ctx.step("second", count, f"{label} second")
         amount = answer.data if answer.action == "accept" else answer.action
         return f"{amount}, {first}, {second}"
 
     @app.tool(task="optional")
-    def ask_in_thread(ctx: SyncContext) -> str:
+    def ask_in_thread(label: str, ctx: SyncContext) -> str:
         """Asks from a thread."""
-        return str(ctx.elicit("Name?", str).data)
+        first = ctx.step("first", count, f"{label} first")
+        answer = ctx.elicit("How many?", int)
+        return f"{answer.data}, {first}, {ctx.step('second', count, f'{label} second')}"
 
     @app.tool(task="optional")
     async def ask_both(ctx: Context) -> str:
@@ -117,9 +118,9 @@ def make_app(store: Store | None = None) -> MCPKit[Any]:
 
     @asynccontextmanager
     async def connection() -> AsyncGenerator[str, None]:
-        happened["opened"] += 1
+        count("opened")
         yield "open"
-        happened["closed"] += 1
+        count("closed")
 
     @app.tool(task="optional")
     async def depending(with_: Annotated[str, Depends(connection)], ctx: Context) -> str:

@@ -254,7 +254,7 @@ async def test_several_wait_for_a_task(client: Tasked, label: str) -> None:
 
 
 async def test_a_tool_without_tasks(client: Tasked) -> None:
-    """TASKL-3: the client decides; TASKX-2: the server does, and has answered at once."""
+    """TASKL-3: the client decides; TASKX-2, TASKX-12: the server does, and answers at once."""
     if client.spoken == CORE:
         with pytest.raises(MethodNotFound, match="plain does not run as a task"):
             await client.start("plain")
