@@ -17,10 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mcpkit import Image, MCPKit, Message, PromptResult, ToolResult
 from mcpkit._injection import inspect_handler
-from mcpkit._signature.converters import (
-    Converters,
-    NotSerializable,
-)
+from mcpkit._signature.converters import Converters, NotSerializable
 from mcpkit._signature.output import Output
 from mcpkit.errors import RegistrationError
 from mcpkit.testing import TestClient
@@ -215,20 +212,15 @@ def test_infinities_are_refused_by_their_place(value: Any, said: str) -> None:
     assert refusal_of(ToolResult([TextContent("x"), value])) == said + SAID
 
 
-def test_infinities_are_refused_in_json_that_is_text() -> None:
+def test_infinities_in_text_are_refused_if_it_is_json() -> None:
     for text, said in (
         ('{"a": NaN}', "result.a is NaN"),
         ('[1, {"b": -Infinity}]', "result[1].b is -Infinity"),
     ):
         assert refusal_of(text, str) == said + SAID
         assert refusal_of([TextContent("x"), text]) == said + SAID
-
-
-@pytest.mark.parametrize(
-    "text", ["NaN", "[NaN] is not a list", '{"a": "NaN"}', "{NaN}", "Infinity", '{"NaN": 1}']
-)
-def test_infinities_are_words_elsewhere(text: str) -> None:
-    assert output_of(str).render(text).blocks() == [TextContent(text)]
+    for text in ("NaN", "[NaN] is not a list", '{"a": "NaN"}', "{NaN}", "Infinity", '{"NaN": 1}'):
+        assert output_of(str).render(text).blocks() == [TextContent(text)]
 
 
 def test_infinities_that_are_not_sent_are_accepted() -> None:
@@ -466,9 +458,7 @@ def in_words(money: Money) -> str:
 def with_own(annotation: Any, kind: type, convert: Callable[[Any], Any]) -> Output:
     converters = Converters()
     converters.add(kind, convert)
-
-    fn = handler(Any, returns=annotation)
-    return Output(inspect_handler(fn), None, converters)
+    return Output(inspect_handler(handler(Any, returns=annotation)), None, converters)
 
 
 class TestOwn:
@@ -491,7 +481,7 @@ class TestOwn:
         blocks = with_own(annotation, Money, in_words).render(value).blocks()
         assert "".join(getattr(each, "text", "") for each in blocks) == text
 
-    def test_what_a_converter_returns_is_the_schema(self) -> None:
+    def test_their_types_are_in_the_schema_and_they_win_over_what_is_known(self) -> None:
         def convert(money: Money) -> dict[str, int]:
             return {"cents": money.cents}
 
@@ -499,8 +489,6 @@ class TestOwn:
         inner = {"additionalProperties": {"type": "integer"}, "type": "object"}
         assert output.schema == {"items": inner, "type": "array"}
         assert output.render([Money(1)]).structured == b'[{"cents":1}]'
-
-    def test_they_win_over_what_is_known(self) -> None:
         output = with_own(Price, Price, lambda price: f"{price.amount} EUR")
         assert output.render(Price(amount=1)).blocks() == [TextContent("1.0 EUR")]
         output = with_own(Any, DataFrame, lambda frame: f"{len(frame.to_dicts())} rows")

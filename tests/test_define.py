@@ -122,7 +122,9 @@ class TestToolOptions:
         assert make_tool(greet, **options).annotations == hints
         assert ToolAnnotations(open_world=False) == SHARED
 
-    def test_the_output_schema_is_that_of_the_annotation(self) -> None:
+    def test_the_output_schema_is_that_of_the_annotation_and_that_of_the_input_may_be_given(
+        self,
+    ) -> None:
         fn = returning(Point)
         assert make_tool(fn).to_wire(LATEST)["outputSchema"] == {
             "type": "object",
@@ -136,7 +138,6 @@ class TestToolOptions:
         raw = make_tool(greet, structured_output="raw").to_wire(LATEST)
         assert raw["outputSchema"] == {"type": "string"}
 
-    def test_another_input_schema_may_be_advertised(self) -> None:
         schema = {"type": "object", "properties": {"name": {"enum": ["you"]}}}
         assert make_tool(greet, input_schema=schema).to_wire(LATEST)["inputSchema"] == schema
 

@@ -111,17 +111,13 @@ class TestDescriptions:
         text = f"Book.\n\nArgs:\n    x: An x.\n\n{section}\n\nReturns:\n    It."
         assert described(text, "x") == f"Book.\n\n{section}\n\nReturns: It."
 
-    def test_keep_what_follows_a_section(self) -> None:
+    def test_keep_what_follows_a_section_what_is_said_of_no_parameter_and_examples(self) -> None:
         assert described("Book.\n\nArgs:\n    x: An x.\n\nOnly once.") == "Book.\n\nOnly once."
         text = "Book.\n\nParameters\n----------\nx : int\n    An x.\n\nOnly once.\n\nNote\n----\nA."
         assert described(text, "x") == "Book.\n\nOnly once.\n\nNote: A."
-
-    def test_keep_what_is_said_of_no_parameter(self) -> None:
         text = "Book.\n\nArgs:\n    x: An x.\n    query.limit: How many.\n    y: Another."
         assert described(text, "x") == "Book.\n\nArgs:\nquery.limit: How many.\ny: Another."
         assert described(":param x: An x.\n:param y: Another.", "x") == ":param y: Another."
-
-    def test_keep_the_lines_of_examples(self) -> None:
         text = "Book.\n\nExamples:\n    >>> book(1)\n    'done'\n\n    >>> book(2)\n    'full'"
         kept = "Examples:\n>>> book(1)\n'done'\n\n>>> book(2)\n'full'"
         assert described(text) == f"Book.\n\n{kept}"
@@ -159,8 +155,6 @@ class TestDescriptions:
         named = "\n".join(indent + said.format(name=each) for each in ("empty", "last"))
         docs = parse_docstring(f"Do.\n\n{heading}{named}\n", {"empty", "last"})
         assert docs.parameters == {}
-
-    def test_of_nothing_at_all(self) -> None:
         assert parse_docstring("") == parse_docstring("   \n  ") == Docs((), {})
 
 
