@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import anyio
-
-from mcpkit.client.client import Client
 from mcpkit.client.results import CallResult
 from mcpkit.testing import REVISIONS, TestClient
 from mcpkit.types import ResourceContents, TextResourceContents
@@ -24,9 +20,6 @@ ASKING = REVISIONS[2:]
 ERAS = (REVISIONS[0], REVISIONS[-2], MODERN)
 """The oldest revision, the last one with a handshake, and the one without: for tests that need a
 server of their own each time."""
-
-PATIENCE = 20.0
-"""Seconds to wait for what must happen."""
 
 
 def example(name: str) -> list[str]:
@@ -62,39 +55,3 @@ def json_of(contents: Sequence[ResourceContents]) -> Any:
     (only,) = contents
     assert isinstance(only, TextResourceContents)
     return json.loads(only.text)
-
-
-class Heard:
-    """The notifications that a client has got."""
-
-    def __init__(self) -> None:
-        self.messages: list[tuple[str, Mapping[str, Any]]] = []
-        self._arrived = anyio.Event()
-
-    def __call__(self, method: str, params: Mapping[str, Any]) -> None:
-        self.messages.append((method, params))
-        self._arrived.set()
-
-    def of(self, method: str) -> list[Mapping[str, Any]]:
-        """The params of those of one method."""
-        return [params for name, params in self.messages if name == method]
-
-    async def until(self, method: str, count: int = 1) -> list[Mapping[str, Any]]:
-        """Wait for some of one method."""
-        with anyio.fail_after(PATIENCE):
-            while len(self.of(method)) < count:
-                self._arrived = anyio.Event()
-                await self._arrived.wait()
-        return self.of(method)
-
-
-@asynccontextmanager
-async def watching(client: Client, *uris: str) -> AsyncGenerator[None, None]:
-    """Be told of changes of resources and of their list, in the way of the client's revision."""
-    if client.revision == MODERN:
-        async with client.listen(lambda *told: None, resources=True, uris=uris):
-            yield
-        return
-    for uri in uris:
-        await client.subscribe(uri)
-    yield

@@ -53,7 +53,7 @@ class Model:
 
 
 def results_in(params: Mapping[str, Any]) -> list[Any]:
-    """The results of functions that the model is told."""
+    """The results of functions that the model receives."""
     contents = [each["content"] for each in params["messages"]]
     flat = [part for each in contents for part in (each if isinstance(each, list) else [each])]
     return [each for each in flat if each["type"] == "tool_result"]
@@ -61,7 +61,7 @@ def results_in(params: Mapping[str, Any]) -> list[Any]:
 
 @pytest.mark.parametrize("revision", WITH_TOOLS)
 def test_a_model_with_tools_searches_by_itself(env: dict[str, str], revision: str) -> None:
-    """It is told if its call was wrong."""
+    """It receives the error if its call was wrong."""
     wrong = uses("search_documents", question="penguins", limit=99)
     right = uses("search_documents", question="penguins")
     model = Model(wrong, right, says("From the air (birds.md)."))

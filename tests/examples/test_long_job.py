@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ import anyio
 import pytest
 
 from mcpkit.tasks.options import STORE
-from mcpkit.testing import REVISIONS, AsyncTestClient, TestClient
-from tests.examples.host import PATIENCE, data_of, example, refused
+from mcpkit.testing import AsyncTestClient, TestClient
+from tests.examples.host import data_of, example, refused
+from tests.kit import PATIENCE
 
 SERVER = example("long_job.py")
 TASKS: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {}}
@@ -25,12 +26,6 @@ def folder(tmp_path: Path) -> Path:
     for name, text in (("a", "one"), ("b", "two"), ("sub/c", "one"), ("sub/d", "two"), ("e", "")):
         (tmp_path / name).write_text(text)
     return tmp_path
-
-
-@pytest.fixture(scope="module", params=REVISIONS)
-def client(request: pytest.FixtureRequest) -> Iterator[TestClient]:
-    with TestClient(SERVER, revision=request.param) as client:
-        yield client
 
 
 def test_files_with_the_same_content_are_found(client: TestClient, folder: Path) -> None:
@@ -52,7 +47,7 @@ def test_files_with_the_same_content_are_found(client: TestClient, folder: Path)
     assert said.endswith("is not a directory; pass an absolute path.")
 
 
-async def begun(client: AsyncTestClient, tool: str, arguments: Mapping[str, Any]) -> str:
+async def started(client: AsyncTestClient, tool: str, arguments: Mapping[str, Any]) -> str:
     found = await client.request("tools/call", {"name": tool, "arguments": arguments})
     return str(found["taskId"])
 
@@ -75,7 +70,7 @@ async def test_a_scan_goes_on_in_another_process(tmp_path: Path) -> None:
             file.truncate(8_000_000 + number // 2)
     own: dict[str, Any] = {"env": {STORE: str(tmp_path / "tasks.db")}, "capabilities": TASKS}
     async with AsyncTestClient(SERVER, **own) as client:
-        id = await begun(client, "scan", {"directory": str(folder)})
+        id = await started(client, "scan", {"directory": str(folder)})
         with anyio.fail_after(PATIENCE):
             while not (await client.request("tasks/get", {"taskId": id})).get("statusMessage"):
                 await anyio.sleep(0.05)
@@ -97,7 +92,7 @@ async def test_copies_are_deleted_when_the_user_agrees(
 ) -> None:
     async with AsyncTestClient(SERVER, capabilities=TASKS) as client:
         duplicates = [["a", "sub/c"], ["b", "sub/d"]]
-        id = await begun(client, "tidy", {"directory": str(folder), "duplicates": duplicates})
+        id = await started(client, "tidy", {"directory": str(folder), "duplicates": duplicates})
         ((key, asked),) = (await until(client, id, "input_required"))["inputRequests"].items()
         assert asked["params"]["message"] == f"Delete 2 copies in {folder}?"
         reply = {key: {"action": "accept", "content": {"value": answer}}}

@@ -1,17 +1,20 @@
-"""examples/notes.py: notes that clients are told about."""
+"""examples/notes.py: notes whose changes clients are notified of."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mcpkit import EmbeddedResource, TextResourceContents
 from mcpkit.errors import ProtocolError
 from mcpkit.testing import REVISIONS, AsyncTestClient, TestClient
-from tests.examples.host import ERAS, Heard, call, example, refused, watching
+from tests.examples.host import ERAS, call, example, refused
+from tests.kit import until
 
 SERVER = example("notes.py")
 UPDATED = "notifications/resources/updated"
@@ -79,27 +82,40 @@ def test_a_note_is_not_overwritten_and_must_exist(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("name", ["../evil", "A", "", "a/b", "x" * 41, "-x", "x\n"])
-def test_a_name_is_no_path(client: TestClient, name: str) -> None:
+def test_a_name_cannot_be_a_path(client: TestClient, name: str) -> None:
     assert refused(client, "write_note", name=name, text="x").startswith("name: ")
 
 
 @pytest.mark.parametrize("revision", ERAS)
 @pytest.mark.anyio
 async def test_clients_are_notified_of_notes_they_watch_and_of_the_list(revision: str) -> None:
-    heard = Heard()
-    async with AsyncTestClient(SERVER, revision=revision, on_notification=heard) as client:
+    heard: list[tuple[str, Any]] = []
+
+    def changes(method: str) -> list[Any]:
+        return [params for name, params in heard if name == method]
+
+    async with (
+        AsyncTestClient(
+            SERVER, revision=revision, on_notification=lambda *change: heard.append(change)
+        ) as client,
+        AsyncExitStack() as stack,
+    ):
         await client.call_tool("write_note", {"name": "mine", "text": "one"})
         await client.call_tool("write_note", {"name": "other", "text": "one"})
-        async with watching(client, "notes://mine"):
-            before = len(heard.of(LIST_CHANGED))
-            await client.call_tool("append_note", {"name": "other", "text": "two"})
-            await client.call_tool("append_note", {"name": "mine", "text": "two"})
-            (told,) = await heard.until(UPDATED)
-            await client.call_tool("write_note", {"name": "new", "text": "x"})
-            await heard.until(LIST_CHANGED, before + 1)
-            await client.call_tool("delete_note", {"name": "new"})
-            await heard.until(LIST_CHANGED, before + 2)
-    assert told["uri"] == "notes://mine"
+        if revision == REVISIONS[-1]:
+            listening = client.listen(lambda *change: None, resources=True, uris=["notes://mine"])
+            await stack.enter_async_context(listening)
+        else:
+            await client.subscribe("notes://mine")
+        before = len(changes(LIST_CHANGED))
+        await client.call_tool("append_note", {"name": "other", "text": "two"})
+        await client.call_tool("append_note", {"name": "mine", "text": "two"})
+        await until(lambda: changes(UPDATED))
+        await client.call_tool("write_note", {"name": "new", "text": "x"})
+        await until(lambda: len(changes(LIST_CHANGED)) == before + 1)
+        await client.call_tool("delete_note", {"name": "new"})
+        await until(lambda: len(changes(LIST_CHANGED)) == before + 2)
+    assert [params["uri"] for params in changes(UPDATED)] == ["notes://mine"]
 
 
 def test_notes_survive_the_server(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_both_refuse_the_same_orders(
 
 
 @pytest.mark.parametrize("headers", [{}, bearer("eve"), {"Authorization": "Basic ada-secret"}])
-def test_nobody_gets_in_without_a_token(url: str, headers: dict[str, str]) -> None:
+def test_there_is_no_access_without_a_token(url: str, headers: dict[str, str]) -> None:
     for method, path in (("GET", "/products"), ("POST", "/mcp")):
         answered = httpx2.request(method, url + path, headers=headers, timeout=30)
         assert answered.status_code == 401

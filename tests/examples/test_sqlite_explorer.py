@@ -17,12 +17,6 @@ SERVER = example("sqlite_explorer.py")
 ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM t) SELECT max(n) FROM t"
 
 
-@pytest.fixture(scope="module", params=REVISIONS)
-def client(request: pytest.FixtureRequest) -> Iterator[TestClient]:
-    with TestClient(SERVER, revision=request.param) as client:
-        yield client
-
-
 def test_tables_are_described(client: TestClient) -> None:
     assert json_of(client.read_resource("sqlite://tables")) == ["author", "book", "sold_out"]
     assert json_of(client.read_resource("sqlite://tables/author")) == [

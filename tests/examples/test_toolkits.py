@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from mcpkit.testing import REVISIONS, TestClient
+from mcpkit.testing import TestClient
 from tests.examples.host import EXAMPLES, call, example, json_of, refused
 
 SERVER = example("toolkits/server.py")
-
-
-@pytest.fixture(scope="module", params=REVISIONS)
-def client(request: pytest.FixtureRequest) -> Iterator[TestClient]:
-    with TestClient(SERVER, revision=request.param) as client:
-        yield client
 
 
 def test_names_and_uris_have_the_prefix_of_their_toolkit(client: TestClient) -> None:

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from mcpkit.testing import REVISIONS, TestClient
-from tests.examples.host import EXAMPLES, PATIENCE, call, refused
+from tests.examples.host import EXAMPLES, call, refused
+from tests.kit import PATIENCE
 from tests.transports.http import plain
 from tests.transports.processes import REPOSITORY
 from tests.warm import python

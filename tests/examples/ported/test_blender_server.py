@@ -15,8 +15,9 @@ import pytest
 
 from mcpkit.testing import TestClient
 from mcpkit.types import ImageContent
-from tests.examples.host import PATIENCE, data_of, refused
+from tests.examples.host import data_of, refused
 from tests.examples.ported.serving import OVER, arguments_of, ported
+from tests.kit import PATIENCE
 
 PNG = b"\x89PNG\r\n\x1a\n of a cube"
 
@@ -178,8 +179,8 @@ def test_assets_are_searched_and_shown_and_code_runs(client: TestClient) -> None
 
 def test_models_are_generated(client: TestClient, add_on: FakeAddOn, tmp_path: Path) -> None:
     arguments = {"text_prompt": "a cup", "bbox_condition": [1, 2, 4]}
-    begun = data_of(client.call_tool("generate_hyper3d_model_via_text", arguments))
-    assert begun == {"task_uuid": "t1", "subscription_key": "k1"}
+    job = data_of(client.call_tool("generate_hyper3d_model_via_text", arguments))
+    assert job == {"task_uuid": "t1", "subscription_key": "k1"}
     assert add_on.commands[-1][1]["bbox_condition"] == [25, 50, 100]
     file = tmp_path / "cup.png"
     file.write_bytes(PNG)
@@ -187,14 +188,14 @@ def test_models_are_generated(client: TestClient, add_on: FakeAddOn, tmp_path: P
     assert add_on.commands[-1][1]["images"] == [[".png", base64.b64encode(PNG).decode()]]
     client.call_tool("poll_rodin_job_status", {"subscription_key": "k1"})
     assert add_on.commands[-1] == ("poll_rodin_job_status", {"subscription_key": "k1"})
-    begun = data_of(client.call_tool("generate_hunyuan3d_model", {"text_prompt": "a cup"}))
-    assert begun == {"job_id": "job_77"}
+    job = data_of(client.call_tool("generate_hunyuan3d_model", {"text_prompt": "a cup"}))
+    assert job == {"job_id": "job_77"}
 
 
-def test_files_that_are_no_pictures_stay_here(client: TestClient, add_on: FakeAddOn) -> None:
+def test_files_other_than_pictures_are_not_sent(client: TestClient, add_on: FakeAddOn) -> None:
     before = len(add_on.commands)
-    told = refused(client, "generate_hyper3d_model_via_images", input_image_paths=["/etc/passwd"])
-    assert told.startswith("/etc/passwd is not a picture")
+    said = refused(client, "generate_hyper3d_model_via_images", input_image_paths=["/etc/passwd"])
+    assert said.startswith("/etc/passwd is not a picture")
     assert len(add_on.commands) == before
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 
 from mcpkit.errors import ProtocolError
 from mcpkit.testing import TestClient
-from tests.examples.host import PATIENCE, call, refused
+from tests.examples.host import call, refused
 from tests.examples.ported.serving import OVER, PORTED, arguments_of, ported
+from tests.kit import PATIENCE
 
 PAGE = """<!doctype html><html><head><title>T</title><script>evil()</script></head><body>
 <nav>Menu</nav><main><h1>Tea</h1><p>Green <b>or</b>
@@ -26,6 +28,12 @@ Disallow: /*.secret$
 """
 
 
+FILES = {
+    "/robots.txt": ("text/plain", ROBOTS.encode()),
+    "/picture": ("image/png", b"\x89PNG\0\0"),
+    "/endless": ("text/plain", b"x" * 3_000_000),
+    "/latin": ("text/plain; charset=latin-1", "für".encode("latin-1")),
+}
 MOVED = {"/moved": "/", "/round": "/round", "/inwards": "http://127.0.0.2/"}
 
 
@@ -33,31 +41,17 @@ class Site(BaseHTTPRequestHandler):
     """A site on this machine."""
 
     def do_GET(self) -> None:
-        status, kind, body = 200, "text/html; charset=utf-8", PAGE.encode()
-        if self.path == "/robots.txt":
-            kind, body = "text/plain", ROBOTS.encode()
-        elif self.path == "/agent":
+        kind, body = FILES.get(self.path, ("text/html; charset=utf-8", PAGE.encode()))
+        if self.path == "/agent":
             kind, body = "text/plain", self.headers["User-Agent"].encode()
-        elif self.path == "/picture":
-            kind, body = "image/png", b"\x89PNG\0\0"
-        elif self.path == "/endless":
-            kind, body = "text/plain", b"x" * 3_000_000
-        elif self.path == "/latin":
-            kind, body = "text/plain; charset=latin-1", "für".encode("latin-1")
-        elif self.path == "/missing":
-            status = 404
-        elif self.path in MOVED:
-            status = 302
-        self.send_response(status)
+        self.send_response(302 if self.path in MOVED else 404 if self.path == "/missing" else 200)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
-        if status == 302:
+        if self.path in MOVED:
             self.send_header("Location", MOVED[self.path])
         self.end_headers()
-        try:
+        with suppress(OSError):  # the client has read enough
             self.wfile.write(body)
-        except OSError:
-            pass  # whoever reads has enough
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
@@ -178,11 +172,11 @@ def test_a_redirect_does_not_lead_to_a_private_address(
     here = site.replace("localhost", "127.0.0.1")
     with TestClient(found["make_app"](ignore_robots_txt=True)) as client:
         assert "# Tea" in fetched(client, f"{here}/moved")
-        told = refusal(client, f"{here}/inwards")
-    assert told == "127.0.0.2 has an address that is not public."
+        said = refusal(client, f"{here}/inwards")
+    assert said == "127.0.0.2 has an address that is not public."
 
 
-def test_robots_txt_may_be_ignored_and_the_name_for_sites_chosen(site: str) -> None:
+def test_robots_txt_may_be_ignored_and_the_user_agent_chosen(site: str) -> None:
     flags = ("--allow-private", "--ignore-robots-txt", "--user-agent", "ada/1.0")
     with ported("fetch_server.py", "stdio", *flags) as client:
         assert "# Tea" in fetched(client, f"{site}/closed/page")

@@ -29,10 +29,10 @@ def test_the_tools_have_their_old_names_and_arguments(client: TestClient) -> Non
 def test_the_current_time_of_a_zone(client: TestClient) -> None:
     """Of the user's own zone if none is named."""
     found = call(client, "get_current_time", timezone="Asia/Tokyo")
-    told = datetime.fromisoformat(found["datetime"])
-    assert told.utcoffset() == timedelta(hours=9)
-    assert abs(told - datetime.now(timezone.utc)) < timedelta(minutes=2)
-    assert found["day_of_week"] == f"{told:%A}"
+    now = datetime.fromisoformat(found["datetime"])
+    assert now.utcoffset() == timedelta(hours=9)
+    assert abs(now - datetime.now(timezone.utc)) < timedelta(minutes=2)
+    assert found["day_of_week"] == f"{now:%A}"
     assert (found["timezone"], found["is_dst"]) == ("Asia/Tokyo", False)
     assert call(client, "get_current_time")["timezone"] == "Asia/Kathmandu"
 
@@ -54,12 +54,12 @@ def test_a_time_is_another_one_elsewhere(
 
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "../../etc/passwd", "", "/etc/localtime"])
-def test_what_is_no_time_zone_is_refused(client: TestClient, zone: str) -> None:
+def test_an_invalid_time_zone_is_refused(client: TestClient, zone: str) -> None:
     said = refused(client, "get_current_time", timezone=zone)
     assert said.startswith("timezone: is not an IANA time zone")
 
 
 @pytest.mark.parametrize("time", ["24:00", "4 pm", "16:30:00"])
-def test_what_is_no_time_is_refused(client: TestClient, time: str) -> None:
+def test_an_invalid_time_is_refused(client: TestClient, time: str) -> None:
     said = refused(client, "convert_time", time=time)
     assert said.startswith("time: expected to match pattern")
