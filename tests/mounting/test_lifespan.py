@@ -1,4 +1,4 @@
-"""The lifespan of an app is entered once and left at the end, whoever serves it in whatever way."""
+"""The lifespan of an app is entered once and left at the end, however it is served."""
 
 from __future__ import annotations
 
@@ -43,25 +43,17 @@ EVERY_WAY: dict[str, Build] = {
 
 @pytest.mark.parametrize("lifespan", ["on", "off"])
 @pytest.mark.parametrize("way", EVERY_WAY)
-def test_it_is_entered_once_and_left_at_the_end(way: str, lifespan: str) -> None:
-    diary = Diary()
-    with served(EVERY_WAY[way](make_app(diary=diary)), lifespan=lifespan) as address:
+def test_it_is_entered_once_and_left_after_all_calls(way: str, lifespan: str) -> None:
+    stage, diary = Stage(), Diary()
+    with served(EVERY_WAY[way](make_app(stage=stage, diary=diary)), lifespan=lifespan) as address:
         site = address.site("/mcp")
         again = address.site("/again" if "tw" in way else "/mcp")
         for each in (site, again, site):
             assert each.call("look").result["structuredContent"]["lifespan"] == "state"
             assert each.begin().call("who").text == "mounted"
         assert diary.entries == ["entered"]
-    assert diary.entries == ["entered", "left"]
-
-
-@pytest.mark.parametrize("lifespan", ["on", "off"])
-@pytest.mark.parametrize("way", ["alone", "attached", "mounted"])
-def test_calls_in_flight_end_before_it_is_left(way: str, lifespan: str) -> None:
-    stage, diary = Stage(), Diary()
-    with served(EVERY_WAY[way](make_app(stage=stage, diary=diary)), lifespan=lifespan) as address:
         # The client leaves, and a call of a handshake revision goes on without it.
-        call = address.site("/mcp").begin().call("wait", name="call")
+        call = site.begin().call("wait", name="call")
         stage.expect("begun", "call")
         call.drop()
     assert diary.entries == ["entered", "call ended", "left"]

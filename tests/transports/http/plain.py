@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from tests.messages import MODERN, Message, request
+from tests.messages import MODERN, Message, initialize, request
 from tests.transports.processes import TIMEOUT, Process, started
 
 RUN: Final = [sys.executable, "-m", "mcpkit", "run"]
@@ -140,15 +140,7 @@ class Client:
 
     def shake_hands(self, version: str, **capabilities: Any) -> None:
         """Begin a session."""
-        answer = self.post(
-            request(
-                "handshake",
-                "initialize",
-                protocolVersion=version,
-                capabilities=capabilities,
-                clientInfo={"name": "tests", "version": "1"},
-            )
-        )
+        answer = self.post(initialize(version, "handshake", capabilities=capabilities))
         assert answer.message["result"]["protocolVersion"] == version
         self.session = answer.headers["Mcp-Session-Id"]
 

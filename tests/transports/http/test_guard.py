@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -277,32 +278,22 @@ def test_a_long_name_is_not_remembered_and_drives_out_no_other() -> None:
     assert access._names_loopback.cache_info().currsize == names
 
 
-class Named:
-    """A user as Starlette has them."""
-
-    is_authenticated = True
-
-    def __init__(self, **names: str) -> None:
-        vars(self).update(names)
-
-
-def test_a_user_has_the_name_that_is_theirs_alone() -> None:
-    assert principal_of(by_user(Named(identity="7", username="ann"))) == "7"
-    assert principal_of(by_user(Named(username="ann", display_name="Ann Smith"))) == "ann"
+def by_user(**names: str) -> str | None:
+    """The principal of a request whose user has names, as Starlette has them."""
+    user = SimpleNamespace(is_authenticated=True, **names)
+    found = principal_of(HttpRequest({"type": "http", "headers": [], "user": user}))
+    assert isinstance(found, str)
+    return found
 
 
-def test_a_name_that_two_users_may_share_identifies_neither(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """SEC-6: they would share sessions, states and limits."""
+def test_a_user_has_the_name_that_is_theirs_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """SEC-6: users that share a name would share sessions, states and limits."""
+    assert by_user(identity="7", username="ann") == "7"
+    assert by_user(username="ann", display_name="Ann Smith") == "ann"
     with pytest.raises(HttpError, match="does not know who calls") as caught:
-        principal_of(by_user(Named(display_name="Ann Smith")))
+        by_user(display_name="Ann Smith")
     assert caught.value.status == 500
     assert "option principal=" in caplog.text
-
-
-def by_user(user: object) -> HttpRequest:
-    return HttpRequest({"type": "http", "headers": [], "user": user})
 
 
 def test_a_judgement_is_remembered_for_its_own_host_origin_and_address_only() -> None:

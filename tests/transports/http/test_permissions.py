@@ -234,35 +234,26 @@ def test_a_predicate_decides_by_principal_and_arguments(site: Site) -> None:
 
 
 def test_a_task_is_allowed_before_it_begins(host: Host) -> None:
-    app = MCPKit("files", auth=Known())
-
-    @app.tool(task="required", allow=lambda principal, arguments: principal.id == "ann")
-    async def work(tenant: Annotated[str, Claim("tenant")], ctx: Context) -> str:
-        assert ctx.principal is not None
-        return f"{ctx.principal.id} of {tenant}"
-
-    site = host.serve(app)
-    assert site.ask("tools/call", who("bob"), **called("work", {}), _meta=TASKS).status == 403
-    begun = site.ask("tools/call", who("ann"), **called("work", {}), _meta=TASKS).result
-    assert task_text(site, begun["taskId"], who("ann")) == "ann of acme"
-
-
-def test_a_call_as_a_task_does_not_get_around_a_predicate(host: Host) -> None:
     """SEC-9: also where the task is made before anything is asked (2025-11-25)."""
     app = MCPKit("files", auth=Known())
 
     @app.tool(task="optional", allow=lambda principal, arguments: arguments["path"] == "own")
-    async def read(path: str) -> str:
-        return path
+    async def read(path: str, tenant: Annotated[str, Claim("tenant")], ctx: Context) -> str:
+        assert ctx.principal is not None
+        return f"{ctx.principal.id} of {tenant} reads {path}"
 
-    site = host.serve(app)
-    talk = site.begin("2025-11-25", who("ann"))
-    for path, status in (("own", 200), ("other", 403)):
-        params = {**called("read", {"path": path}), "task": {}}
-        assert talk.post(request(path, "tools/call", params), who("ann")).status == status
-    params = {**called("read", {}), "task": {}}
-    answer = talk.post(request("x", "tools/call", params), who("ann"))
-    assert answer.code == -32602
+    site, ann = host.serve(app), who("ann")
+    call = called("read", {"path": "own"})
+    begun = site.ask("tools/call", ann, **call, _meta=TASKS).result
+    assert task_text(site, begun["taskId"], ann) == "ann of acme reads own"
+    other = called("read", {"path": "other"})
+    assert site.ask("tools/call", ann, **other, _meta=TASKS).status == 403
+    talk = site.begin("2025-11-25", ann)
+    for params, status in ((call, 200), (other, 403)):
+        message = request(status, "tools/call", {**params, "task": {}})
+        assert talk.post(message, ann).status == status
+    message = request("x", "tools/call", {**called("read", {}), "task": {}})
+    assert talk.post(message, ann).code == -32602
 
 
 def test_suggestions_are_what_a_predicate_allows(host: Host) -> None:
@@ -529,19 +520,14 @@ def claims(host: Host) -> Site:
     return host.serve(with_claims())
 
 
-def test_claims_are_parameters(claims: Site) -> None:
+def test_claims_are_parameters_that_clients_cannot_send(claims: Site) -> None:
+    """SEC-15."""
     answer = claims.ask("tools/call", who("ann"), **called("show", {"text": "hi"}))
     assert answer.text == "hi acme ['a', 'b'] 7 ACME red"
     assert claims.ask("tools/call", who("ann"), **called("in_thread", {})).text == "acme"
-
-
-def test_clients_cannot_send_claims(claims: Site) -> None:
-    """SEC-15."""
     tools = claims.ask("tools/list", who("bob")).result["tools"]
-    assert [list(each["inputSchema"].get("properties", {})) for each in tools] == [
-        ["text"],
-        *[[]] * 3,
-    ]
+    parameters = [list(each["inputSchema"].get("properties", {})) for each in tools]
+    assert parameters == [["text"], [], [], []]
     forged = called("optional", {"tenant": "evil"})
     assert "evil" not in claims.ask("tools/call", who("bob"), **forged).text
 

@@ -162,13 +162,11 @@ def test_a_session_belongs_to_an_id_and_not_to_what_else_is_known(
     assert talk.post(request(3, "ping")).status == 404
 
 
-def test_so_does_an_address_of_http_sse(serve: Serve) -> None:
+def test_an_address_of_http_sse_belongs_to_an_id(serve: Serve) -> None:
     """SSE-6, SEC-6."""
-    site = serve(principal=by_key, sse=True)
-    old = OldTalk(site, ANN)
-    message = initialize("2024-11-05")
-    assert old.post(message, BOB).status == 404
-    assert old.post(message, ANN_AGAIN).status == 202
+    old = OldTalk(serve(principal=by_key, sse=True), ANN)
+    assert old.post(initialize("2024-11-05"), BOB).status == 404
+    assert old.post(initialize("2024-11-05"), ANN_AGAIN).status == 202
     assert old.next()["result"]["protocolVersion"] == "2024-11-05"
 
 

@@ -276,37 +276,23 @@ def test_bodies_may_come_later_than_their_heads(line: Line) -> None:
     assert line.raw.socket.recv(1) == b""
 
 
-SILENCE = 0.4
-
-
-@pytest.fixture
-def impatient() -> Iterator[Served]:
-    """On a server that closes connections on which nothing is asked for a moment."""
-    with hosting(silence=SILENCE) as host, closing(Served(host)) as served:
-        yield served
-
-
-def test_the_silence_begins_with_each_answer(impatient: Served) -> None:
-    line = impatient.line()
-    line.call("add", a=1, b=2)
-    threading.Event().wait(SILENCE / 2)
-    line.call("add", a=1, b=2)
-    since = time.monotonic()
-    assert line.raw.socket.recv(1) == b""
-    assert time.monotonic() - since > 0.75 * SILENCE, "the time of the first has no say"
-
-
-def test_the_silence_of_a_running_call_is_not_that_of_the_client(impatient: Served) -> None:
+def test_silence_begins_with_each_answer_and_never_during_a_call() -> None:
     """The timer that an answered call has set does not end the one that came with it."""
-    line = impatient.line()
-    line.raw.send(
-        line.text(line.message("add", 1, a=1, b=0)) + line.text(line.message("wait", 2, name="c"))
-    )
-    assert line.answer()[1]["id"] == 1
-    impatient.stage.expect("begun", "c")
-    threading.Event().wait(SILENCE + 0.2)  # as long as a connection may not be silent
-    impatient.stage.release("c")
-    assert line.answer()[1]["id"] == 2
+    silence = 0.4
+    with hosting(silence=silence) as host, closing(Served(host)) as impatient:
+        line, busy = impatient.line(), impatient.line()
+        both = (busy.message("add", 1, a=1, b=0), busy.message("wait", 2, name="c"))
+        busy.raw.send(b"".join(map(busy.text, both)))
+        assert busy.answer()[1]["id"] == 1
+        impatient.stage.expect("begun", "c")
+        line.call("add", a=1, b=2)
+        threading.Event().wait(silence / 2)
+        line.call("add", a=1, b=2)
+        since = time.monotonic()
+        assert line.raw.socket.recv(1) == b""
+        assert time.monotonic() - since > 0.75 * silence, "the time of the first has no say"
+        impatient.stage.release("c")
+        assert busy.answer()[1]["id"] == 2
 
 
 def test_bodies_are_not_counted_as_the_head_that_follows_them(served: Served) -> None:

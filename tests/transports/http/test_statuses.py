@@ -18,14 +18,6 @@ def talk(site: Site) -> Talk:
 # --- handshake revisions --------------------------------------------------------------------------
 
 
-def test_a_request_is_answered_with_200_and_one_object(legacy: Talk) -> None:
-    """HTTPL-3."""
-    answer = legacy.call("add", 7, a=1, b=2)
-    assert (answer.status, answer.kind) == (200, JSON)
-    assert answer.json["id"] == 7
-    assert answer.text == "3"
-
-
 @pytest.mark.parametrize(
     "message",
     [
@@ -64,20 +56,6 @@ def test_what_is_no_message_is_400(legacy: Talk, body: bytes, code: int) -> None
 
 
 # --- 2026-07-28 -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
-        ("tools/call", {"name": "unheard_of"}),
-        ("resources/read", {"uri": "unheard://of"}),
-        ("prompts/get", {"name": "greet"}),
-    ],
-    ids=["tool", "resource", "argument"],
-)
-def test_other_wrong_params_are_answered_with_200(site: Site, method: str, params: Any) -> None:
-    """§2.3: only what is wrong with the envelope of a modern request is a status."""
-    assert site.ask(method, **params).refusal == (200, -32602)
 
 
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])
