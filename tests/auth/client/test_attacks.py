@@ -8,6 +8,7 @@ import threading
 import webbrowser
 from contextlib import nullcontext
 from typing import Any
+from unittest.mock import Mock
 
 import anyio
 import httpx2
@@ -21,6 +22,7 @@ from mcpkit.client.auth.browser import open_browser
 from mcpkit.errors import ConnectionClosed
 from tests.auth.client.attacks import ATTACKS, Attack
 from tests.auth.client.world import READ, Host, Reply, Routed, User, World, call
+from tests.kit import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -167,21 +169,13 @@ async def test_a_browser_is_opened_without_a_shell(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], works: bool
 ) -> None:
     """SEC-19: the address is given to the browser as it is, and printed if there is none."""
-    opened, done = [], threading.Event()
-
-    def opens(url: str) -> bool:
-        opened.append(url)
-        done.set()
-        if not works:
-            raise webbrowser.Error("there is none")
-        return True
-
-    monkeypatch.setattr(webbrowser, "open", opens)
+    opened = Mock(side_effect=None if works else webbrowser.Error("there is none"))
+    monkeypatch.setattr(webbrowser, "open", opened)
     monkeypatch.setattr(subprocess, "Popen", None)
     url = "https://login.example.com/authorize?a=$(id)&b=;id"
     open_browser(url)
-    assert done.wait(20)
-    assert opened == [url]
+    eventually(lambda: opened.called)
+    opened.assert_called_once_with(url)
     assert url in capsys.readouterr().err
 
 

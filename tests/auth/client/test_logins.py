@@ -154,13 +154,9 @@ async def test_a_known_client_does_not_register(world: World, user: User) -> Non
 
 async def test_a_secret_that_comes_with_a_registration_is_used(world: World, user: User) -> None:
     world.metadata["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
-    register = world.register
-
-    def with_secret(seen: Seen) -> Reply:
-        reply = register(seen)
-        return reply._replace(body={**reply.body, "client_secret": "given"})
-
-    world.routes["/register"] = with_secret
+    world.routes["/register"] = lambda seen: Reply(
+        201, {**world.register(seen).body, "client_secret": "given"}
+    )
     await call(world.url, OAuth(show=user.show))
     assert world.at("/register")[0].json["token_endpoint_auth_method"] == "client_secret_post"
     assert world.at("/token")[0].form["client_secret"] == "given"

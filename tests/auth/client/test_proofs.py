@@ -17,7 +17,7 @@ from mcpkit.client.auth import (
     MemoryTokenStore,
     OAuth,
 )
-from tests.auth.client.world import READ, Reply, Seen, User, World, call, kept, log_in
+from tests.auth.client.world import READ, Reply, User, World, call, kept, log_in
 
 pytestmark = pytest.mark.anyio
 
@@ -60,12 +60,10 @@ async def test_a_nonce_that_is_never_right_ends_it(world: World, user: User) -> 
     wants_proof(world)
     async with Client(world.url, auth=OAuth(show=user.show), revision="2026-07-28") as client:
         before = len(world.at("/mcp"))
-
-        def serve(seen: Seen) -> Reply:
-            headers = {"DPoP-Nonce": world.name("nonce")}
-            return Reply(401, b"", {**headers, "WWW-Authenticate": 'DPoP error="use_dpop_nonce"'})
-
-        world.routes["/mcp"] = serve
+        said = {"WWW-Authenticate": 'DPoP error="use_dpop_nonce"'}
+        world.routes["/mcp"] = lambda _: Reply(
+            401, b"", {**said, "DPoP-Nonce": world.name("nonce")}
+        )
         with pytest.raises(Exception, match="401"):
             await client.call_tool("read")
         assert len(world.at("/mcp")) - before == 5

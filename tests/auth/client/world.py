@@ -33,6 +33,7 @@ from tests.uvicorns import listen, running
 READ, WRITE = "notes:read", "notes:write"
 RESOURCE: Final = "/.well-known/oauth-protected-resource"
 SERVER: Final = "/.well-known/oauth-authorization-server"
+METHODS: Final = ["none", "client_secret_basic", "client_secret_post"]
 OPENID: Final = "/.well-known/openid-configuration"
 
 
@@ -97,11 +98,7 @@ class World:
             "registration_endpoint": f"{origin}/register",
             "revocation_endpoint": f"{origin}/revoke",
             "code_challenge_methods_supported": ["S256"],
-            "token_endpoint_auth_methods_supported": [
-                "none",
-                "client_secret_basic",
-                "client_secret_post",
-            ],
+            "token_endpoint_auth_methods_supported": METHODS,
             "authorization_response_iss_parameter_supported": True,
         }
         self.challenge = f'Bearer resource_metadata="{origin}{RESOURCE}/mcp", scope="{READ}"'

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
-from pathlib import Path
 from typing import Any, ClassVar, Final
 from urllib.parse import urlencode
 from urllib.request import Request
@@ -275,9 +274,7 @@ def site(
 ) -> Iterator[Site]:
     """A server with each of the stores."""
     clock = Clock()
-    store: Any = None
-    if request.param == "sqlite":
-        path: Path = tmp_path_factory.mktemp("auth") / "auth.db"
-        store = SqliteAuthStore(path, clock=clock)
+    path = tmp_path_factory.mktemp("auth") / "auth.db"
+    store = SqliteAuthStore(path, clock=clock) if request.param == "sqlite" else None
     with serving(store, clock) as found:
         yield found

@@ -17,11 +17,14 @@ from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
+from urllib.request import OpenerDirector, Request
 
 import pytest
 
 from tests import warm
-from tests.auth.browser import Browser, Page
+from tests.auth import browser
+from tests.auth.browser import Browser, Page, sent
+from tests.auth.server import conftest
 from tests.auth.server.conftest import Asked, Clock, Site
 from tests.auth.server.killed import CLIENT
 from tests.kit import eventually
@@ -71,38 +74,30 @@ class Processes:
             each.kill()
             each.wait(PATIENCE)
 
-    def some(self, url: str) -> str:
-        """The same address, at either of them."""
-        return url.replace(BASE, f"http://127.0.0.1:{random.choice(self.ports)}", 1)
+    def pass_on(self, request: Request, opener: OpenerDirector | None = None) -> Page:
+        """Send a request to either of them, as a proxy would."""
+        url = request.full_url
+        request.full_url = url.replace(BASE, f"http://127.0.0.1:{random.choice(self.ports)}", 1)
+        page = sent(request, opener)
+        page.url = url
+        return page
 
 
 GONE: Final = (OSError, HTTPException)
 """What a client sees of a process that is killed: no response, or half of one."""
 
 
-class AnywhereBrowser(Browser):
-    def __init__(self, processes: Processes) -> None:
-        super().__init__(button="allow")
-        self._processes = processes
-
-    def open(self, url: str, *given: Any) -> Page:
-        page = super().open(self._processes.some(url), *given)
-        page.url = url
-        return page
-
-
 class Anywhere(Site):
-    def __init__(self, processes: Processes, *, retries: bool) -> None:
-        super().__init__(BASE, Clock(), None, CLIENT.id, AnywhereBrowser(processes))  # type: ignore[arg-type]
-        self._processes = processes
+    def __init__(self, *, retries: bool) -> None:
+        user = Browser(button="allow")
+        super().__init__(BASE, Clock(), None, CLIENT.id, user)  # type: ignore[arg-type]
         self._retries = retries
 
-    def send(self, path: str, *given: Any, **named: Any) -> Page:
+    def send(self, *given: Any, **named: Any) -> Page:
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
-                at = Site(self._processes.some(BASE), self.clock, self.server)
-                return at.send(path, *given, **named)
+                return super().send(*given, **named)
             except GONE:
                 if not self._retries or time.monotonic() > deadline:
                     raise
@@ -111,9 +106,9 @@ class Anywhere(Site):
 class Walks:
     finished = 0
 
-    def __init__(self, processes: Processes, enough: threading.Event) -> None:
-        self._once = Anywhere(processes, retries=False)
-        self._site = Anywhere(processes, retries=True)
+    def __init__(self, enough: threading.Event) -> None:
+        self._once = Anywhere(retries=False)
+        self._site = Anywhere(retries=True)
         self._enough = enough
 
     def go_on(self) -> None:
@@ -160,14 +155,18 @@ class Walks:
         self.finished += 1
 
 
-def test_what_was_answered_holds(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_what_was_answered_holds(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """AUTH-16: codes once, refresh tokens rotate, and what was revoked stays so."""
     kills = 100 if request.config.getoption("--deep") else 3
     file = tmp_path / "auth.db"
     processes = Processes(file)
+    for module in (browser, conftest):
+        monkeypatch.setattr(module, "sent", processes.pass_on)
     enough = threading.Event()
     try:
-        walks = [Walks(processes, enough) for _ in range(CLIENTS)]
+        walks = [Walks(enough) for _ in range(CLIENTS)]
         with ThreadPoolExecutor(CLIENTS) as pool:
             going = [pool.submit(each.go_on) for each in walks]
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from html import unescape
 from pathlib import Path
@@ -48,12 +48,11 @@ def login(provider: IdentityProvider, kind: str = "openid", **options: Any) -> U
     return UpstreamLogin(place, client_id=CLIENT, **options)
 
 
-@contextmanager
-def site_of(provider: IdentityProvider, kind: str = "openid", **options: Any) -> Iterator[Site]:
+def site_of(
+    provider: IdentityProvider, kind: str = "openid", **options: Any
+) -> AbstractContextManager[Site]:
     clock = Clock()
-    found = login(provider, kind, clock=clock, **options)
-    with serving(clock=clock, login=found) as site:
-        yield site
+    return serving(clock=clock, login=login(provider, kind, clock=clock, **options))
 
 
 def last_page(site: Site) -> Page:
@@ -371,7 +370,10 @@ async def test_two_processes_renew_them_once(provider: IdentityProvider, tmp_pat
     clock = Clock()
     provider.lasts = 600
     several = [grants_of(login(provider, clock=clock), tmp_path / "a.db", clock) for _ in range(2)]
-    await begin(several[0], "g", provider)
+    provider.number = 1
+    tokens = UpstreamTokens(provider.access_token, provider.refresh_token, clock.now + 600)
+    sealed = several[0]._keys.seal(json.dumps({**asdict(tokens), "scopes": []}).encode())
+    assert await several[0]._store.add("upstream", "g", sealed, clock.now + 1e6)
     clock.now += 590
     found: set[str] = set()
 
@@ -397,15 +399,6 @@ def grants_of(found: UpstreamLogin, path: Path, clock: Clock) -> Grants:
     store = SqliteAuthStore(path, clock=clock)
     keys = KeyStore(store, [SECRET], 1e6, 3600, clock)
     return Grants(store, keys, found, 3600, 1e6, clock)
-
-
-async def begin(grants: Grants, grant: str, provider: IdentityProvider) -> None:
-    """Keep tokens of the provider, as if a user had logged in."""
-    provider.number = 1
-    end = grants._clock() + 600
-    tokens = UpstreamTokens(provider.access_token, provider.refresh_token, end)
-    sealed = grants._keys.seal(json.dumps({**asdict(tokens), "scopes": []}).encode())
-    assert await grants._store.add("upstream", grant, sealed, grants._clock() + 1e6)
 
 
 def test_stored_tokens_are_encrypted(provider: IdentityProvider, tmp_path: Path) -> None:
