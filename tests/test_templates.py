@@ -12,7 +12,6 @@ import shlex
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from fnmatch import fnmatch
 from pathlib import Path
@@ -23,6 +22,7 @@ import pytest
 from mcpkit.cli.new import TEMPLATES, project, write
 from mcpkit.testing import REVISIONS, TestClient
 from tests import warm
+from tests.kit import eventually
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGED: Final = [each for each in TEMPLATES if each != "minimal"]
@@ -100,33 +100,32 @@ def target(template: str) -> str:
     return "server.py" if template == "minimal" else "my_trips.server:app"
 
 
-def needs(module: str) -> None:
-    pytest.importorskip(module, reason=f"{module} is not here")
-
-
 # --- the templates themselves ---------------------------------------------------------------------
-
-
-def test_every_folder_is_a_template() -> None:
-    folders = {path.name for path in (ROOT / "templates").iterdir() if path.is_dir()}
-    assert folders == {*TEMPLATES, "shared"}
-    assert list(project(NAME, "minimal")) == ["server.py"]
 
 
 def test_packages_have_what_a_package_has(packaged: Path) -> None:
     files = {
-        *("README.md", "pyproject.toml", ".gitignore", "src/my_trips/py.typed"),
-        *(".mcp.json", ".vscode/mcp.json", ".github/workflows/ci.yml"),
+        "README.md",
+        "pyproject.toml",
+        ".gitignore",
+        ".mcp.json",
+        ".vscode/mcp.json",
+        ".github/workflows/ci.yml",
+        "src/my_trips/py.typed",
     }
     assert {each for each in files if not (packaged / each).is_file()} == set()
 
 
-def test_nothing_is_left_to_fill_in(folder: Path) -> None:
+def test_every_folder_is_a_template_and_nothing_is_left_to_fill_in() -> None:
+    folders = {path.name for path in (ROOT / "templates").iterdir() if path.is_dir()}
+    assert folders == {*TEMPLATES, "shared"}
     left = re.compile(r"__[A-Z_]+__|dot_|TODO")
-    for path in folder.rglob("*"):
-        if path.is_file() and "__pycache__" not in path.parts and ".mypy_cache" not in path.parts:
-            assert not left.search(path.name), path
-            assert not left.search(path.read_text("utf-8")), path
+    for template in TEMPLATES:
+        files = project(NAME, template, 'Plans "good" trips.')
+        assert (list(files) == ["server.py"]) is (template == "minimal")
+        for place, text in files.items():
+            assert not left.search(place), place
+            assert not left.search(text), place
 
 
 # --- what the documents of a project say ----------------------------------------------------------
@@ -188,16 +187,18 @@ def test_the_command_for_hosts_serves_it(projects: Mapping[str, Path], template:
 @pytest.mark.parametrize(
     ("template", "name", "value"),
     [
-        *((each, "MCPKIT_SECRET", "short") for each in ("package", "oauth", "fastapi")),
+        ("package", "MCPKIT_SECRET", "short"),
+        ("oauth", "MCPKIT_SECRET", "short"),
+        ("fastapi", "MCPKIT_SECRET", "short"),
         ("fastapi", "API_TOKENS", "ada"),
         ("fastapi", "API_TOKENS", "ada=short"),
     ],
 )
 def test_what_is_wrong_in_the_environment_is_said_in_one_line(
-    folder: Path, name: str, value: str
+    folder: Path, template: str, name: str, value: str
 ) -> None:
-    if folder.name == "fastapi":
-        needs("fastapi")
+    if template == "fastapi":
+        pytest.importorskip("fastapi")
     ended = warm.run(
         [warm.python(), "-m", "my_trips"],
         cwd=folder,
@@ -219,7 +220,7 @@ def test_it_has_nothing_that_mcpkit_check_finds(folder: Path, template: str) -> 
 
 @pytest.mark.parametrize("name", ["a", NAME, "a" * 50])
 def test_ruff_finds_nothing_whatever_the_length_of_the_name(tmp_path: Path, name: str) -> None:
-    needs("ruff")
+    pytest.importorskip("ruff")
     for template in TEMPLATES:
         write(tmp_path / template, project(name, template, "x" * 200))
     run(tmp_path, "ruff", "check", "--no-cache")
@@ -262,51 +263,32 @@ class TestDockerfile:
         assert keywords.index("RUN") < keywords.index("USER") < keywords.index("CMD")
 
     def test_its_command_serves_and_its_health_check_sees_it(
-        self, folder: Path, template: str, tmp_path: Path, free_port: int
+        self, folder: Path, template: str, tmp_path: Path
     ) -> None:
         if template == "fastapi":
-            needs("fastapi")
+            pytest.importorskip("fastapi")
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = str(listener.getsockname()[1])
         keywords = dict(instructions(folder))
         command: list[str] = json.loads(keywords["CMD"])
         env = {**environment(), **of_its_own(tmp_path)}
-        # On a free port, which only this machine reaches.
+        # Beside other servers of this machine, and not reachable from outside of it.
         if template == "oauth":
             assert {"HOST=0.0.0.0", "PORT=8000"} <= set(shlex.split(keywords["ENV"]))
             command = [sys.executable, *command[1:]]
-            env |= {**DEPLOYED, "HOST": "127.0.0.1", "PORT": str(free_port)}
+            env |= {**DEPLOYED, "HOST": "127.0.0.1", "PORT": port}
         else:
             assert command[-3:] == ["0.0.0.0", "--port", "8000"]
-            command = [sys.executable, "-m", *command[:-3], "127.0.0.1", "--port", str(free_port)]
+            command = [sys.executable, "-m", *command[:-3], "127.0.0.1", "--port", port]
         check: list[Any] = json.loads(keywords["HEALTHCHECK"].partition("CMD ")[2])
         assert check[0] == "python"
-        check = [sys.executable, *check[1:-1], check[-1].replace(":8000/", f":{free_port}/")]
+        check = [sys.executable, *check[1:-1], check[-1].replace(":8000/", f":{port}/")]
         with (tmp_path / "log").open("w") as log:
             served = warm.Popen(command, cwd=folder, env=env, stdout=log, stderr=log)
             try:
-                wait_for(free_port, served)
+                eventually(lambda: f":{port}" in (tmp_path / "log").read_text())
                 healthy = warm.run(check, capture_output=True, timeout=TIMEOUT)
                 assert healthy.returncode == 0, healthy.stderr
             finally:
                 served.terminate()
                 served.wait(TIMEOUT)
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
-def wait_for(port: int, process: warm.Popen) -> None:
-    """Wait until something listens."""
-    deadline = time.monotonic() + TIMEOUT
-    while True:
-        assert process.poll() is None, "it has ended"
-        assert time.monotonic() < deadline, "it does not listen"
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            time.sleep(0.05)
-        else:
-            return

@@ -80,22 +80,26 @@ def test_names_that_are_imported_are_renamed_or_marked() -> None:
         assert rewritten(theirs) == f"{MARK}{row.theirs}: {row.advice}\n{theirs}"
 
 
-@pytest.mark.parametrize(
-    ("on", "call"),
-    [
-        ("MCPKit(…)", 'mcp = FastMCP("shop", {})'),
-        ("tool(…)", "mcp.tool(fn, {})"),
-        ("resource(…)", 'mcp.resource("a://b", {})'),
-        ("prompt(…)", "mcp.prompt(fn, {})"),
-        ("run(…)", 'mcp.run("http", {})'),
-    ],
-)
+OPTIONS: Final = {
+    "MCPKit(…)": 'mcp = FastMCP("shop", {})',
+    "tool(…)": "mcp.tool(fn, {})",
+    "resource(…)": 'mcp.resource("a://b", {})',
+    "prompt(…)": "mcp.prompt(fn, {})",
+    "run(…)": 'mcp.run("http", {})',
+    "elicit(…)": 'await ctx.elicit("a", {})',
+    "sample(…)": 'await ctx.sample("a", {})',
+    "log(…)": 'await ctx.info("a", {})',
+}
+
+
+@pytest.mark.parametrize(("on", "call"), OPTIONS.items())
 def test_options(on: str, call: str) -> None:
     for row in rows(on, "rename", "drop", "hand", "keep"):
         if not row.theirs.isidentifier():
             continue
+        line = call.format(f"{row.theirs}=x")
         head = IMPORT if on == "MCPKit(…)" else IMPORT + APP
-        made = rewritten(head + call.format(f"{row.theirs}=x")).splitlines()
+        made = (inside(line) if "ctx" in call else rewritten(head + line)).splitlines()
         before = call.replace("FastMCP", "MCPKit")
         kept = {"rename": row.ours, "keep": row.theirs}.get(row.how)
         assert made[-1] == (
@@ -103,16 +107,6 @@ def test_options(on: str, call: str) -> None:
         )
         mark = f"{MARK}{row.theirs}=: {row.advice}"
         assert (mark in made) is (row.how in ("hand", "keep")), row
-
-
-@pytest.mark.parametrize("on", ["elicit(…)", "sample(…)", "log(…)"])
-def test_options_of_questions_and_messages(on: str) -> None:
-    name = {"elicit(…)": "elicit", "sample(…)": "sample", "log(…)": "info"}[on]
-    for row in rows(on, "rename", "drop", "hand"):
-        made = inside(f'await ctx.{name}("a", {row.theirs}=x)').splitlines()
-        kept = f", {row.ours}=x" if row.how == "rename" else ""
-        assert made[-1] == f'await ctx.{name}("a"{kept})'
-        assert (f"{MARK}{row.theirs}=: {row.advice}" in made) is (row.how == "hand")
 
 
 # --- what is rewritten by more than a name --------------------------------------------------------
