@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from typing import Any, cast
 
@@ -293,14 +292,3 @@ async def test_a_wrong_parameter_is_never_an_internal_error(
     async with AsyncTestClient(served) as client:
         with pytest.raises(InvalidParams):
             await client.request(method, params)
-
-
-async def test_handlers_may_be_called_as_the_functions_they_are() -> None:
-    served = app()
-
-    @served.tool
-    async def add(a: int, b: int) -> int:
-        return a + b
-
-    assert inspect.iscoroutinefunction(add)
-    assert await add(1, 2) == 3

@@ -96,7 +96,7 @@ class Clock:
         return self.now
 
 
-def test_a_caller_that_waits_as_long_as_told_is_served() -> None:
+def test_a_caller_that_waits_as_long_as_required_is_served() -> None:
     clock = Clock()
     limit = RateLimit(1, 0.25, clock)
     assert limit.take("a") == 0

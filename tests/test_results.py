@@ -118,14 +118,8 @@ def test_data_is_without_the_wrapper(sent: dict[str, Any], data: object) -> None
         (ListedPrompt, {"name": "p"}, ["p", None, None, []]),
         (
             ListedPrompt,
-            {"name": "p", "arguments": [{"name": "a", "required": True}, {"name": "b"}]},
-            [
-                *("p", None, None),
-                [
-                    PromptArgument("a", None, None, required=True),
-                    PromptArgument("b", None, None, required=False),
-                ],
-            ],
+            {"name": "p", "arguments": [{"name": "b"}]},
+            ["p", None, None, [PromptArgument("b", None, None, required=False)]],
         ),
     ],
 )

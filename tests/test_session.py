@@ -6,7 +6,6 @@ import inspect
 import json
 import logging
 import re
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -130,27 +129,15 @@ async def test_a_method_without_its_capability_does_not_exist(revision: str, met
             await client.request(method, {"name": "a", "uri": "a://b", "level": "info"})
 
 
-async def test_an_empty_server_can_still_be_listened_to() -> None:
-    """SUB-11, SUB-2."""
-    async with (
-        AsyncTestClient(bare()) as client,
-        client.listen(lambda *change: None, tools=True) as agreed,
-    ):
-        assert agreed == {}
-
-
-async def test_a_list_that_became_empty_is_no_longer_advertised() -> None:
-    """DISC-1."""
+async def test_an_empty_server_has_no_lists_but_can_be_listened_to() -> None:
+    """SUB-11, SUB-2, DISC-1; CACHE-5, CACHE-1, DISC-4: hints default to none and private."""
     app = with_tool()
     async with AsyncTestClient(app) as client:
         app.remove_tool("a")
         with pytest.raises(MethodNotFound):
             await client.list_tools()
-
-
-async def test_hints_for_caches_default_to_none_and_private() -> None:
-    """CACHE-5, CACHE-1, DISC-4."""
-    async with AsyncTestClient(bare()) as client:
+        async with client.listen(lambda *change: None, tools=True) as agreed:
+            assert agreed == {}
         result = await client.request("server/discover")
         assert (result["ttlMs"], result["cacheScope"]) == (0, "private")
 
@@ -184,7 +171,7 @@ SUBSCRIBE = request(1, "resources/subscribe", uri="a://b")
 
 
 async def test_lists_are_for_every_session_and_resources_for_subscribers() -> None:
-    """TOOL-14, RES-10: also after the end of another session."""
+    """TOOL-14, RES-10: from any thread, and also after the end of another session."""
     app = with_resource()
     async with talking_to(app) as one, talking_to(app) as other, talking_to(app) as ended:
         for talk in (one, other, ended):
@@ -192,7 +179,7 @@ async def test_lists_are_for_every_session_and_resources_for_subscribers() -> No
         for talk in (one, ended):
             talk.send(SUBSCRIBE)
         await ended.session.aclose()
-        app.changed("a://b")
+        await anyio.to_thread.run_sync(app.changed, "a://b")
         app.list_changed("prompts")
         await one.ears.wait(3)
         app.list_changed("prompts")
@@ -202,18 +189,6 @@ async def test_lists_are_for_every_session_and_resources_for_subscribers() -> No
         assert other.ears.methods == changes
         assert sorted(one.ears.methods) == [*changes, "notifications/resources/updated"]
         assert ended.ears.methods == []
-
-
-async def test_a_change_may_be_announced_from_any_thread() -> None:
-    app = with_resource()
-    async with talking_to(app) as talk:
-        talk.open()
-        talk.send(SUBSCRIBE)
-        thread = threading.Thread(target=app.changed, args=["a://b"])
-        thread.start()
-        await talk.ears.wait(2)
-        thread.join(PATIENCE)
-        assert talk.ears.methods == ["notifications/resources/updated"]
 
 
 def listen_to(id: int | str, **filters: Any) -> Message:

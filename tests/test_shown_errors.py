@@ -78,7 +78,7 @@ class TestTools:
         assert TEXT not in text
 
     @pytest.mark.parametrize("text", ["two\nlines", "ünï", "x" * 5000, "\x1b[2J", "{}", " blank "])
-    def test_the_text_is_shown_as_that_of_a_tool_error_is(self, text: str) -> None:
+    def test_the_text_is_shown_as_that_of_a_tool_error(self, text: str) -> None:
         assert text_of(GitError(text), "all") == text_of(ToolError(text))
 
     @pytest.mark.parametrize(

@@ -137,18 +137,11 @@ class Plain:
         self.by = by
 
 
-@pytest.mark.parametrize(
-    ("fn", "description"),
-    [
-        (Counter(1), "Counts."),
-        (AsyncCall(), "Call it."),
-        (Plain, None),
-        (functools.partial(book, "oslo"), "Book a hotel."),
-    ],
-    ids=["object", "its call", "class without a docstring", "partial"],
-)
-def test_every_callable_has_a_description(fn: Any, description: str | None) -> None:
-    assert inspected(fn).docs.description == description
+def test_every_callable_has_a_description() -> None:
+    """Also by the call of an object, and a class without a docstring has none."""
+    callables = (Counter(1), AsyncCall(), Plain, functools.partial(book, "oslo"))
+    descriptions = [inspected(each).docs.description for each in callables]
+    assert descriptions == ["Counts.", "Call it.", None, "Book a hotel."]
 
 
 def injecting(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -165,18 +158,11 @@ def injecting(fn: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def annotating(**annotations: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator that gives other types."""
-
-    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(fn)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            return fn(*args, **kwargs)
-
-        wrapper.__annotations__ = {**fn.__annotations__, **annotations}
-        return wrapper
-
-    return decorate
+def annotated(fn: Callable[..., Any], **annotations: Any) -> Callable[..., Any]:
+    """A wrapper with other types."""
+    wrapper = logged(fn)
+    wrapper.__annotations__ = {**fn.__annotations__, **annotations}
+    return wrapper
 
 
 @injecting
@@ -211,9 +197,9 @@ class TestWrappers:
 
     @pytest.mark.parametrize("by", [float, "float", Annotated[float, "A number."]])
     def test_annotations_of_its_own_win(self, by: Any) -> None:
-        found = inspected(annotating(by=by)(go)).parameters[0]
+        found = inspected(annotated(go, by=by)).parameters[0]
         assert found.annotation == (float if by == "float" else by)
-        assert inspected(annotating(**{"return": str})(go)).returns is str
+        assert inspected(annotated(go, **{"return": str})).returns is str
 
     def test_annotations_of_a_wrapper_that_takes_anything_are_ignored(self) -> None:
         def wrapper(*args: Any, **kwargs: Any) -> Any: ...
@@ -221,7 +207,7 @@ class TestWrappers:
         wrapper.__wrapped__ = go  # type: ignore[attr-defined]
         found = inspected(wrapper)
         assert (found.parameters[0].annotation, found.returns) == (int, int)
-        assert "'Nowhere'" in refusal(annotating(by="Nowhere")(go))
+        assert "'Nowhere'" in refusal(annotated(go, by="Nowhere"))
 
     def test_the_outermost_docstring_counts(self) -> None:
         wrapped = logged(fetch)
@@ -229,37 +215,32 @@ class TestWrappers:
         assert inspected(wrapped).docs.description == "Fetch, and log."
 
 
-class TestValidateCall:
-    """``pydantic.validate_call`` around a handler, whose parameters are not all a client's."""
+def test_validate_call_of_pydantic_leaves_parameters_to_the_server() -> None:
+    """Contexts and dependencies are not a client's."""
 
-    def test_a_context(self) -> None:
-        @pydantic.validate_call
-        async def fn(by: int, ctx: Context, *, other: Context[str] | None = None) -> int:
-            return by
+    class Database: ...
 
-        found = {each.name: each.source for each in inspected(fn).parameters}
-        assert found == {"by": "argument", "ctx": "context", "other": "context"}
-        context = context_with()
-        assert wait(lambda: fn(by="2", ctx=context)) == 2  # type: ignore[arg-type]
+    @pydantic.validate_call
+    async def fn(by: int, ctx: Context, *, other: Context[str] | None = None) -> int:
+        return by
 
-    def test_a_context_of_a_thread_and_a_dependency(self) -> None:
-        class Database: ...
+    @pydantic.validate_call
+    def blocking(ctx: SyncContext, db: Annotated[Database, Depends(Database)]) -> bool:
+        return isinstance(ctx, SyncContext) and isinstance(db, Database)
 
-        @pydantic.validate_call
-        def fn(ctx: SyncContext, db: Annotated[Database, Depends(Database)]) -> bool:
-            return isinstance(ctx, SyncContext) and isinstance(db, Database)
-
-        assert run(fn) is True
+    found = {each.name: each.source for each in inspected(fn).parameters}
+    assert found == {"by": "argument", "ctx": "context", "other": "context"}
+    context = context_with()
+    assert wait(lambda: fn(by="2", ctx=context)) == 2  # type: ignore[arg-type]
+    assert run(blocking) is True
 
 
 class TestDescriptionsInAnnotations:
     @pytest.mark.parametrize(
         "annotation",
         [
-            Annotated[str, "Where."],
-            Annotated[str, "Where.", Complete(["a"])],
-            Annotated[str | None, "Where."],
-            Annotated[str, "Where."] | None,
+            *(Annotated[str, "Where."], Annotated[str, "Where.", Complete(["a"])]),
+            *(Annotated[str | None, "Where."], Annotated[str, "Where."] | None),
             Annotated[str, typing_extensions.Doc("Where.")],
             Annotated[Annotated[str, "Where."], 0],
         ],
@@ -267,8 +248,7 @@ class TestDescriptionsInAnnotations:
     )
     def test_a_text_is_a_description(self, annotation: Any) -> None:
         found = inspected(handler(annotation)).parameters[0]
-        assert found.description == "Where."
-        assert schema_for(annotation)["description"] == "Where."
+        assert found.description == schema_for(annotation)["description"] == "Where."
 
     def test_it_wins_over_the_docstring_and_a_field_over_it(self) -> None:
         def fn(x: Annotated[int, "An x."]) -> None:
@@ -327,26 +307,14 @@ class TestRefusals:
         assert "an annotation cannot be evaluated" in refusal(handler("1 +"))
 
 
-class TestContext:
-    @pytest.mark.parametrize(
-        "annotation",
-        [
-            Context,
-            SyncContext,
-            Context[int],
-            Context | None,
-            Annotated[Context, "x"],
-            TypeAliasType("Ctx", Context[int]),
-        ],
-        ids=repr,
-    )
-    def test_is_found_by_its_annotation(self, annotation: Any) -> None:
-        assert inspected(handler(annotation)).parameters[0].source == "context"
+def test_a_context_is_found_by_its_annotation_and_not_by_its_name() -> None:
+    def fn(ctx: int, c: Context) -> None: ...
 
-    def test_is_neither_found_by_its_name_nor_an_argument(self) -> None:
-        def fn(ctx: int, c: Context) -> None: ...
-
-        assert [each.name for each in inspected(fn).arguments] == ["ctx"]
+    assert [each.name for each in inspected(fn).arguments] == ["ctx"]
+    alias = TypeAliasType("alias", Context[int])
+    others = (SyncContext, Context[int], Context | None, Annotated[Context, "x"], alias)
+    for annotation in others:
+        assert inspected(handler(annotation)).parameters[0].source == "context", annotation
 
 
 def provide() -> int:

@@ -313,8 +313,7 @@ def test_tasks_without_await(revision: str) -> None:
         assert task.id is not None
         again = client.task(task.id)
         assert again.look() == task.status == again.status
-        assert again.result().text == "3"
-        assert "completed" in repr(again)
+        assert (again.result().text, "completed" in repr(again)) == ("3", True)
         other = client.start("ask")
         while other.look().status != "input_required":
             pass

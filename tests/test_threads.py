@@ -452,51 +452,38 @@ class TestTheEnd:
             assert seen == ["cleaned"] * 3
             await until(lambda: threads.size == 0)
 
-    async def test_a_thread_that_waits_learns_of_the_end(self) -> None:
-        seen: list[type[BaseException]] = []
-        started = anyio.Event()
-
-        async def wait() -> None:
-            started.set()
-            await anyio.sleep_forever()
-
-        def work(threads: Threads) -> None:
-            try:
-                threads.run_on_loop(wait)
-            except BaseException as error:
-                seen.append(type(error))
-
-        with anyio.fail_after(PATIENCE):
-            async with open_loop() as loop:
-                threads = Threads(loop, 4)
-                async with anyio.create_task_group() as group:
-                    group.start_soon(threads.run, partial(work, threads))
-                    await started.wait()
-                    group.cancel_scope.cancel()
-            await until(lambda: seen)
-        assert seen == [ConnectionClosed]
-
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_thread_that_outlives_the_loop_gets_an_error(backend: str) -> None:
+def test_a_thread_gets_errors_when_the_loop_ends_and_afterwards(backend: str) -> None:
     gate = ThreadGate()
     seen: list[type[BaseException]] = []
 
     async def main() -> None:
+        waiting = anyio.Event()
+
+        async def wait() -> None:
+            waiting.set()
+            await anyio.sleep_forever()
+
         def work() -> None:
-            gate()
-            try:
-                pool.run_on_loop(anyio.sleep, 0)
-            except BaseException as error:
-                seen.append(type(error))
+            for _ in range(2):
+                try:
+                    pool.run_on_loop(wait)
+                except BaseException as error:
+                    seen.append(type(error))
+                gate()
 
         async with open_loop() as loop:
             pool = Threads(loop, 4)
-            assert await abandon(pool, work, gate)
+            async with anyio.create_task_group() as group:
+                group.start_soon(pool.run, work)
+                await waiting.wait()
+                group.cancel_scope.cancel()
 
     anyio.run(main, backend=backend)
-    gate.open()
     assert eventually(lambda: seen) == [ConnectionClosed]
+    gate.open()
+    assert eventually(lambda: seen[1:]) == [ConnectionClosed]
 
 
 async def test_a_thread_gets_an_error_if_its_coroutine_is_closed() -> None:

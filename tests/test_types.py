@@ -31,11 +31,6 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
 WAV = b"RIFF\x00\x00\x00\x00WAVEfmt "
 
 
-def test_constants() -> None:
-    assert (bool(UNSET), repr(UNSET)) == (False, "UNSET")
-    assert (LOG_LEVELS[0], LOG_LEVELS[3], LOG_LEVELS[-1]) == ("debug", "warning", "emergency")
-
-
 @pytest.mark.parametrize(
     ("start", "mime_type"),
     [
@@ -56,25 +51,20 @@ def test_constants() -> None:
         (b"", None),
     ],
 )
-def test_the_first_bytes_give_the_type_away(start: bytes, mime_type: str | None) -> None:
+def test_the_first_bytes_show_the_type(start: bytes, mime_type: str | None) -> None:
     assert sniff(start) == mime_type
 
 
 @pytest.mark.parametrize(
     ("mime_type", "is_text"),
     [
-        ("text/markdown", True),
-        ("TEXT/HTML; charset=utf-8", True),
-        ("application/json", True),
-        ("application/problem+json", True),
-        ("image/svg+xml", True),
-        ("application/yaml", True),
+        *((each, True) for each in ("text/markdown", "TEXT/HTML; charset=utf-8", "image/svg+xml")),
+        *((f"application/{each}", True) for each in ("json", "problem+json", "yaml")),
+        *((f"application/{each}", False) for each in ("octet-stream", "jsonish")),
         ("image/png", False),
-        ("application/octet-stream", False),
-        ("application/jsonish", False),
     ],
 )
-def test_text_is_told_by_its_type(mime_type: str, is_text: bool) -> None:
+def test_text_is_recognized_by_its_type(mime_type: str, is_text: bool) -> None:
     assert is_text_type(mime_type) is is_text
 
 
@@ -125,7 +115,9 @@ def test_contents_are_text_if_they_can_be() -> None:
     assert contents_of("a:b", b"\xff", None) == BlobResourceContents("a:b", b"\xff")
 
 
-def test_defaults() -> None:
+def test_defaults_and_constants() -> None:
+    assert (bool(UNSET), repr(UNSET)) == (False, "UNSET")
+    assert (LOG_LEVELS[0], LOG_LEVELS[3], LOG_LEVELS[-1]) == ("debug", "warning", "emergency")
     assert UserMessage("hi") == Message("hi")
     assert AssistantMessage("hi") == Message("hi", "assistant")
     assert ToolResult().structured_content is UNSET

@@ -85,6 +85,6 @@ async def test_raw_slashes_and_each_of_several_parts_count() -> None:
 
 
 @pytest.mark.parametrize("unchecked", ["name", ["nmae"], [""]])
-def test_what_is_no_list_of_variables_is_refused_at_once(unchecked: object) -> None:
+def test_other_values_of_unchecked_are_refused(unchecked: object) -> None:
     with pytest.raises(RegistrationError, match="unchecked must be a list of variables"):
         reading(names=unchecked)

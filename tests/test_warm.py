@@ -53,47 +53,38 @@ def both(*args: str, **options: Any) -> list[tuple[int, str, str]]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_a_program_ends_and_prints_as_ever(tmp_path: Path, program: str) -> None:
+def test_a_program_ends_and_prints_the_same(tmp_path: Path, program: str) -> None:
     (tmp_path / "file.py").write_text(program)
     executed, forked = both("-W", "error", "file.py", "a", "-b", cwd=tmp_path, input="é\n")
     assert forked == executed
 
 
+STREAMS = (
+    "import os, sys, time\nfor each in (sys.stdin, sys.stdout, sys.stderr):\n"
+    "    print(each, each.line_buffering, each.write_through)\n"
+    "print(sys.flags.utf8_mode, time.localtime(0), sorted(os.environ.items()))"
+)
+
+
 @pytest.mark.parametrize(
-    "args",
+    ("args", "variables"),
     [
-        ["missing.py"],
-        ["-m", "missing"],
-        ["-c", "import sys; print(sys.argv, sys.path, __name__)", "a"],
-        ["-B", "-c", "import sys; print(sys.dont_write_bytecode)"],
-        ["-m", "mcpkit", "--version"],
-        ["-X", "utf8", "-c", "import sys; print(sys.flags.utf8_mode)"],
+        (["missing.py"], {}),
+        (["-m", "missing"], {}),
+        (["-c", "import sys; print(sys.argv, sys.path, __name__)", "a"], {}),
+        (["-c", "import os; print(os.listdir('/proc/self/fd'))"], {}),
+        (["-B", "-c", "import sys; print(sys.dont_write_bytecode)"], {}),
+        (["-m", "mcpkit", "--version"], {}),
+        (["-X", "utf8", "-c", "import sys; print(sys.flags.utf8_mode)"], {}),
+        (["-c", STREAMS], {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1", "TZ": "Asia/Tokyo"}),
+        (["-c", STREAMS], {"LC_ALL": "POSIX"}),
     ],
-    ids=" ".join,
 )
-def test_a_command_ends_and_prints_as_ever(tmp_path: Path, args: list[str]) -> None:
-    executed, forked = both(*args, cwd=tmp_path)
+def test_a_command_ends_and_prints_the_same(
+    tmp_path: Path, args: list[str], variables: dict[str, str]
+) -> None:
+    executed, forked = both(*args, cwd=tmp_path, env=environment(**variables))
     assert forked == executed
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("PYTHONUNBUFFERED", "1"), ("PYTHONUTF8", "1"), ("LC_ALL", "POSIX"), ("TZ", "Asia/Tokyo")],
-)
-def test_variables_count_as_ever(tmp_path: Path, name: str, value: str) -> None:
-    (tmp_path / "file.py").write_text(
-        "import os, sys, time\nfor each in (sys.stdin, sys.stdout, sys.stderr):\n"
-        "    print(each, each.line_buffering, each.write_through)\n"
-        "print(sys.flags.utf8_mode, time.localtime(0), sorted(os.environ.items()))"
-    )
-    executed, forked = both("file.py", cwd=tmp_path, env=environment(**{name: value}))
-    assert forked == executed
-
-
-def test_it_has_no_descriptors_but_its_own() -> None:
-    code = "import os; print(os.listdir('/proc/self/fd'))"
-    executed, forked = both("-c", code)
-    assert forked == executed == (0, "['0', '1', '2', '3']\n", "")
 
 
 def test_no_other_process_holds_its_streams() -> None:

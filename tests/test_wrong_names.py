@@ -117,17 +117,13 @@ async def _serving(**options: Any) -> None:
 
 
 def test_keywords_of_what_auth_takes() -> None:
-    login: Any = {"login": None, "tokn_lifetime": 60}
-    assert refusal(lambda: mcpkit.auth.AuthorizationServer(**login), TypeError) == (
-        "AuthorizationServer() has no option 'tokn_lifetime'; did you mean 'token_lifetime'?"
-    )
     having: list[type] = []
     for name in mcpkit.auth.__all__:
         kind = getattr(mcpkit.auth, name)
         if isinstance(kind, type) and "__init__" in vars(kind) and not is_dataclass(kind):
             options = inspect.signature(kind).parameters.values()
             having += [kind] * any(each.kind is each.KEYWORD_ONLY for each in options)
-    assert mcpkit.auth.UpstreamLogin in having
+    assert {mcpkit.auth.AuthorizationServer, mcpkit.auth.UpstreamLogin} <= {*having}
     for kind in having:
         option = [*inspect.signature(kind).parameters][-1]
         wrong: Any = {f"{option}_": None}
