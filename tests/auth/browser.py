@@ -112,12 +112,7 @@ class Browser:
         self._opener = build_opener(ProxyHandler({}), _Stay(), HTTPCookieProcessor(self.cookies))
         self.seen: list[Page] = []
 
-    def open(
-        self,
-        url: str,
-        form: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Page:
+    def open(self, url: str, form: Any = None, headers: Any = None) -> Page:
         """Send one request: a GET, or a form with POST."""
         body = None if form is None else urlencode(form).encode()
         request = Request(url, body, {"Accept": "text/html", **(headers or {})})

@@ -62,7 +62,6 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def make_app(auth: Any) -> MCPKit[None]:
-    """A server of notes, with every kind of thing that belongs to a user."""
     app: MCPKit[None] = MCPKit("notes", auth=auth, page_size=2)
 
     @app.tool

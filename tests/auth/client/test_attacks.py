@@ -31,12 +31,7 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.filterwarnings("ignore:Async generator 'httpcore2")
 @pytest.mark.parametrize("attack", ATTACKS, ids=str)
 async def test_an_attack_fails(
-    world: World,
-    elsewhere: World,
-    user: User,
-    attack: Attack,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    world: World, elsewhere: World, user: User, attack: Attack, caplog: Any, monkeypatch: Any
 ) -> None:
     """AUTH-6, AUTH-8, AUTH-9, AUTH-16, AUTH-17, SEC-13, SEC-16…19."""
     caplog.set_level("DEBUG")

@@ -69,9 +69,7 @@ async def test_many_calls_that_need_more_have_one_login(world: World, user: User
     assert len(user.shown) == 2
 
 
-async def test_logins_are_limited(
-    world: World, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_logins_are_limited(world: World, user: User) -> None:
     """SEC-17: a server cannot have its user log in without end, nor shut them out for good."""
     world.needs = {f"tool-{each}": f"scope-{each}" for each in range(3)}
     auth = OAuth(show=user.show)
@@ -80,7 +78,7 @@ async def test_logins_are_limited(
             await client.call_tool(tool)
         with pytest.raises(AuthorizationFailed, match="3 logins within 30 seconds"):
             await client.call_tool("tool-2")
-        monkeypatch.setattr(auth._logins, "_clock", lambda: time.monotonic() + 30)
+        auth._logins._clock = lambda: time.monotonic() + 30
         await client.call_tool("tool-2")
     assert len(user.shown) == 4
 

@@ -74,7 +74,6 @@ async def test_a_token_that_is_refused_is_renewed(world: World, user: User) -> N
     """RFC 6749, 6: an issuer need not give a new refresh token."""
     store = await kept_by(world, user)
     world.end_tokens()
-
     world.told = lambda answer: {**answer, "refresh_token": None}
     assert await call(world.url, OAuth(show=user.show, store=store)) == READ
     assert (world.grants(), user.shown) == (["refresh_token"], [])
@@ -130,9 +129,7 @@ async def test_a_login_survives_a_busy_issuer(world: World, user: User, status: 
     assert user.shown == []
 
 
-async def test_a_new_issuer_replaces_one_that_is_gone(
-    world: World, elsewhere: World, user: User
-) -> None:
+async def test_issuers_may_be_replaced(world: World, elsewhere: World, user: User) -> None:
     """AUTH-17: an issuer that has no metadata any more does not stand in the way."""
     store = await kept_by(world, user, expires_at=0.0)
     world.end_tokens()

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import anyio
 import pytest
@@ -279,9 +280,7 @@ async def test_processes_that_renew_at_once_use_a_refresh_token_once(
     assert [each.suffix for each in tmp_path.iterdir()] == [".json"]
 
 
-async def test_the_keyring_has_everything_if_it_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_keyring_has_everything_if_it_is_there(tmp_path: Path) -> None:
     """SEC-13: nothing secret is in a file, nor in an error."""
     keyring = Keyring()
     store = FileTokenStore(tmp_path / "kept", keyring=keyring)
@@ -295,12 +294,10 @@ async def test_the_keyring_has_everything_if_it_is_there(
     for found in ("no JSON", "", 5, b"{}"):  # from others
         keyring.kept["mcpkit", SERVER] = found
         assert await store.get(SERVER) is None
-
-    def fail(*given: Any) -> None:
-        raise RuntimeError("the-secret")
-
-    for name in ("get_password", "set_password"):
-        monkeypatch.setattr(keyring, name, fail)
+    failing = Mock(side_effect=RuntimeError("the-secret"))
+    store = FileTokenStore(
+        tmp_path, keyring=SimpleNamespace(get_password=failing, set_password=failing)
+    )
     for use in (store.get(SERVER), store.set(SERVER, WHOLE), store.set(SERVER, None)):
         with pytest.raises(AuthorizationFailed, match="cannot be used: RuntimeError") as raised:
             await use

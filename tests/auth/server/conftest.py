@@ -116,14 +116,8 @@ class Site:
     def url(self) -> str:
         return f"{self.origin}{self.endpoint}"
 
-    def send(
-        self,
-        path: str,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        method: str | None = None,
-    ) -> Page:
-        return sent(Request(self.origin + path, body, dict(headers or {}), method=method))
+    def send(self, path: str, body: Any = None, headers: Any = None, method: Any = None) -> Page:
+        return sent(Request(self.origin + path, body, headers or {}, method=method))
 
     def form(self, path: str, headers: Mapping[str, str] | None = None, **fields: str) -> Page:
         return self.send(path, urlencode(fields).encode(), headers)
@@ -177,9 +171,7 @@ class Site:
         back = (browser or self.browser).walk(url, given["redirect_uri"])
         return Asked(fields_of(back), verifier, given["client_id"], given["redirect_uri"])
 
-    def redeem(
-        self, asked: Asked, headers: Mapping[str, str] | None = None, **changed: str | None
-    ) -> Page:
+    def redeem(self, asked: Asked, headers: Any = None, **changed: str | None) -> Page:
         given = {
             "grant_type": "authorization_code",
             "code": asked.answer["code"],

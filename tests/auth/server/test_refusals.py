@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import urlencode
 
 import anyio
@@ -345,10 +346,7 @@ def test_a_scheme_of_its_own_is_not_taken_for_this_device(site: Site) -> None:
 
 
 def test_a_fault_is_an_answer_and_not_a_broken_connection() -> None:
-    async def broken(visit: object) -> User:
-        raise RuntimeError("s3cret")
-
-    with serving(login=broken) as site:
+    with serving(login=Mock(side_effect=RuntimeError("s3cret"))) as site:
         page = Browser().open(site.authorize_url())
         assert page.status == 500
         assert "Something has gone wrong" in page.text
@@ -382,7 +380,7 @@ def test_answers_at_once_are_counted_each() -> None:
 
 
 def test_a_removed_user_gets_no_tokens(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their clients have refresh tokens, which would do for ever."""
+    """Their clients have refresh tokens, which could be used forever."""
     ada = site.tokens(scope="notes:read notes:write")
     eve = site.tokens(Browser({"name": "eve"}, "allow"))
     monkeypatch.setitem(NameLogin.now, "eve", None)

@@ -426,12 +426,9 @@ def other() -> Iterator[IdentityProvider]:
 def several(provider: IdentityProvider, other: IdentityProvider) -> Iterator[Site]:
     clock = Clock()
     provider.lasts = other.lasts = 600
-    logins = [
-        Users({"bob": cheap_hash("the password of bob")}, clock=clock),
-        login(provider, clock=clock),
-        login(other, "plain", clock=clock),
-    ]
-    with serving(clock=clock, login=logins) as found:
+    users = Users({"bob": cheap_hash("the password of bob")}, clock=clock)
+    providers = [login(provider, clock=clock), login(other, "plain", clock=clock)]
+    with serving(clock=clock, login=[users, *providers]) as found:
         yield found
 
 
