@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +11,14 @@ import httpx2
 import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
+from tests.examples.host import EXAMPLES
 from tests.warm import python, run
+from tests.web import hosted_in
 
 ROOT = Path(__file__).parent.parent
 SERVERS = [
-    *(path for path in sorted((ROOT / "examples").glob("*.py")) if "client" not in path.name),
-    *sorted((ROOT / "examples" / "ported").glob("*.py")),
+    *(path for path in sorted(EXAMPLES.glob("*.py")) if "client" not in path.name),
+    *sorted((EXAMPLES / "ported").glob("*.py")),
     *sorted((ROOT / "templates").glob("*/server.py")),
 ]
 
@@ -38,14 +37,14 @@ def test_every_server_starts_and_describes_its_tools(path: Path, revision: str) 
 
 
 def test_the_quickstart_is_used_by_its_client() -> None:
-    command = [sys.executable, str(ROOT / "examples" / "quickstart_client.py")]
+    command = [sys.executable, str(EXAMPLES / "quickstart_client.py")]
     done = run(
         command, cold=True, capture_output=True, text=True, encoding="utf-8", timeout=30, check=True
     )
     assert "add(2, 40) = 42" in done.stdout
     assert "Oslo, day 2: 13.0 °C" in done.stdout
     assert "days: expected less than or equal to 7, got 9" in done.stdout
-    with TestClient(stdio(ROOT / "examples" / "quickstart.py")) as client:
+    with TestClient(stdio(EXAMPLES / "quickstart.py")) as client:
         (weather,) = client.read_resource("weather://Quito/now")
         prompt = client.get_prompt("pack", {"city": "Oslo", "days": "2"})
         suggested = client.complete("city", "o", prompt="pack")
@@ -63,7 +62,7 @@ def test_a_payment_is_made_once_on_every_revision_that_can_ask(revision: str) ->
         content = {"approve": True} if "Pay" in params["message"] else {"value": "mail"}
         return {"action": "accept", "content": content}
 
-    server = stdio(ROOT / "examples" / "payment.py")
+    server = stdio(EXAMPLES / "payment.py")
     with TestClient(server, revision=revision, elicitation=answer) as client:
         first = client.call_tool("pay", {"account": "DE1", "cents": 1250})
         second = client.call_tool("pay", {"account": "DE1", "cents": 1250})
@@ -74,7 +73,7 @@ def test_a_payment_is_made_once_on_every_revision_that_can_ask(revision: str) ->
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 def test_no_payment_is_made_without_consent(action: str) -> None:
-    server = stdio(ROOT / "examples" / "payment.py")
+    server = stdio(EXAMPLES / "payment.py")
     with TestClient(server, elicitation=lambda params: {"action": action}) as client:
         refused = client.call_tool("pay", {"account": "DE1", "cents": 1250})
         closed = client.call_tool("close", {"account": "DE1"})
@@ -87,22 +86,6 @@ def test_no_payment_is_made_without_consent(action: str) -> None:
 # --- parts of other applications ------------------------------------------------------------------
 
 
-@contextmanager
-def hosted(name: str, application: str) -> Iterator[str]:
-    """The URL of an example that uvicorn serves."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        command = [python(), "-m", "uvicorn", f"{name}:{application}", "--log-level", "error"]
-        served = subprocess.Popen(
-            [*command, "--app-dir", str(ROOT / "examples"), "--fd", str(listener.fileno())],
-            pass_fds=[listener.fileno()],
-        )
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            served.terminate()
-            served.wait(20)
-
-
 def calling(url: str, **headers: str) -> TestClient:
     return TestClient(f"{url}/mcp", headers=headers, timeout=30)
 
@@ -112,7 +95,7 @@ def page(url: str, **headers: str) -> str:
 
 
 def test_starlette_knows_its_users() -> None:
-    with hosted("mount_starlette", "host") as url:
+    with hosted_in(EXAMPLES, "mount_starlette", "host") as url:
         with calling(url, **{"X-Name": "ada"}) as ada:
             assert ada.call_tool("note", {"text": "tea"}).text == "Noted for ada."
         with calling(url, **{"X-Name": "bob"}) as bob:
@@ -121,7 +104,7 @@ def test_starlette_knows_its_users() -> None:
 
 
 def test_fastapi_and_an_app_share_functions_and_a_lifespan() -> None:
-    with hosted("mount_fastapi", "api") as url:
+    with hosted_in(EXAMPLES, "mount_fastapi", "api") as url:
         with calling(url) as client:
             tea = client.call_tool("price", {"name": "tea"})
             assert tea.data == {"name": "tea", "cents": 450}
@@ -131,7 +114,7 @@ def test_fastapi_and_an_app_share_functions_and_a_lifespan() -> None:
 
 
 def test_the_guards_of_litestar_are_in_front_of_an_app() -> None:
-    with hosted("mount_litestar", "host") as url:
+    with hosted_in(EXAMPLES, "mount_litestar", "host") as url:
         with calling(url, **{"X-Key": "k-ada"}) as client:
             assert client.call_tool("greet").text == "Hello, Ada!"
         assert httpx2.post(f"{url}/mcp", json={}, timeout=30).status_code == 401
@@ -139,7 +122,7 @@ def test_the_guards_of_litestar_are_in_front_of_an_app() -> None:
 
 
 def test_an_app_returns_urls_of_a_django_project() -> None:
-    with hosted("mount_django", "application") as url:
+    with hosted_in(EXAMPLES, "mount_django", "application") as url:
         with calling(url) as client:
             path = client.call_tool("link", {"number": 7}).text
         assert page(f"{url}{path}") == "Article 7"

@@ -1,8 +1,10 @@
-"""A server over HTTP as its users have it: ``mcpkit run server.py --http``, in a process."""
+"""Servers over HTTP as their users have them: by ``mcpkit run server.py --http``, or uvicorn."""
 
 from __future__ import annotations
 
 import signal
+import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 from tests.transports.http import plain
 from tests.transports.processes import REPOSITORY
+from tests.warm import python
 
 PATIENCE = 30.0
 """Seconds that a server may take to end."""
@@ -32,3 +35,19 @@ def serving(server: Path, *arguments: str, log: Any = None) -> Iterator[str]:
             running.process.exit_code(PATIENCE)
             if log is not None:
                 log.write(running.process.stderr)
+
+
+@contextmanager
+def hosted_in(folder: Path, name: str, application: str) -> Iterator[str]:
+    """The URL of an application that uvicorn serves."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        command = [python(), "-m", "uvicorn", f"{name}:{application}", "--log-level", "error"]
+        served = subprocess.Popen(
+            [*command, "--app-dir", str(folder), "--fd", str(listener.fileno())],
+            pass_fds=[listener.fileno()],
+        )
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            served.terminate()
+            served.wait(20)

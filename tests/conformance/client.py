@@ -116,7 +116,7 @@ async def follow(url: str) -> None:
 
 
 def auth_for(name: str) -> HttpAuth | None:
-    """Whoever gets the tokens in a scenario."""
+    """How a scenario gets its tokens."""
     if not name.startswith("auth/"):
         return None
     context: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")

@@ -443,7 +443,7 @@ async def multi_input(ctx: Context) -> str:
         Elicit("The first?", NamedConsent, key="first"),
         Elicit("The second?", NamedConsent, key="second"),
     )
-    return " and ".join(each.data.name if each.data else "nobody" for each in answers)
+    return " and ".join(each.data.name if each.data else "no name" for each in answers)
 
 
 @app.tool(task="required")

@@ -9,7 +9,7 @@ What a block is, its fence says:
   until the page ends.
 - ``text output`` is what the command before it prints; ``…`` stands for anything, on a line of its
   own for any lines.
-- ``sh shown`` is not run: it needs a network, another machine, or somebody who looks.
+- ``sh shown`` is not run: it needs a network, another machine, or a person who looks.
 
 A comment, ``<!-- server.py is docs/code/first.py -->``, puts a file there that is not shown.
 
@@ -111,14 +111,14 @@ def without_marks(path: Path) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port that is not in use."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
 
 
 def free_ports() -> dict[str, str]:
-    """Ports that nobody listens on, by those that pages have."""
+    """Ports that are not in use, by those that pages have."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return {"8000": str(listener.getsockname()[1]), "8001": str(free_port())}
 
@@ -183,8 +183,8 @@ class Page:
         command = changed(block.body, self.ports)
         if "serve" in block.words:
             return self._serve(block, command)
-        told = self.folder / ".pwd"
-        script = f"set -eo pipefail\ntrap 'pwd > {told}' EXIT\n{command}"
+        left_in = self.folder / ".pwd"
+        script = f"set -eo pipefail\ntrap 'pwd > {left_in}' EXIT\n{command}"
         done = subprocess.run(
             ["bash", "-c", script],
             cwd=self._here,
@@ -196,7 +196,7 @@ class Page:
             check=False,
             encoding="utf-8",
         )
-        self._here = Path(told.read_text().strip())
+        self._here = Path(left_in.read_text().strip())
         failed = done.returncode != 0
         assert failed == ("fails" in block.words), (
             f"{self._at(block)} ended with {done.returncode}:\n{done.stdout}"

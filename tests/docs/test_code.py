@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import socket
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +13,7 @@ import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
 from tests.docs.pages import DOCS
-from tests.warm import python
+from tests.web import hosted_in
 
 CODE: Final = DOCS / "code"
 SERVERS: Final = [
@@ -25,7 +22,7 @@ SERVERS: Final = [
     if "app = MCPKit(" in path.read_text(encoding="utf-8")
     and path.stem not in ("careless", "refused", "broken")  # bad on purpose
     and path.stem != "auth_keys"  # is about who may come in, and not about what is there
-    and path.stem != "flags"  # makes its app when it is told how
+    and path.stem != "flags"  # makes its app from flags
     and path.stem != "json_logs"  # configures logging, which is a process's own
 ]
 
@@ -42,24 +39,8 @@ ENVIRONMENT: Final = {
 """What the servers want to know."""
 
 
-@contextmanager
-def hosted_in(folder: Path, name: str, application: str) -> Iterator[str]:
-    """The URL of an application that uvicorn serves."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        command = [python(), "-m", "uvicorn", f"{name}:{application}", "--log-level", "error"]
-        served = subprocess.Popen(
-            [*command, "--app-dir", str(folder), "--fd", str(listener.fileno())],
-            pass_fds=[listener.fileno()],
-        )
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            served.terminate()
-            served.wait(20)
-
-
 def app_of(name: str) -> Any:
-    """The app of a file, made anew, so that no test sees what another one did to it."""
+    """The app of a file, loaded again, so that no test sees what another one did to it."""
     spec = importlib.util.spec_from_file_location(f"docs_code_{name}", CODE / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -150,26 +131,26 @@ def test_tools_answer_as_their_guide_says(
 
 def test_tools_come_and_go() -> None:
     shop = app_of("tools")
-    told: list[str] = []
+    seen: list[str] = []
     with TestClient(
-        shop.app, revision="2025-11-25", on_notification=lambda method, _: told.append(method)
+        shop.app, revision="2025-11-25", on_notification=lambda method, _: seen.append(method)
     ) as client:
         shop.end_of_season()
         names = {each.name for each in client.list_tools()}
     assert "sell_out" in names
     assert "order" not in names
-    assert "notifications/tools/list_changed" in told
+    assert "notifications/tools/list_changed" in seen
 
 
 # --- resources, prompts, context ------------------------------------------------------------------
 
 
 def test_resources_are_read_and_watched() -> None:
-    told: list[Any] = []
+    seen: list[Any] = []
     with TestClient(
         app_of("resources").app,
         revision="2025-11-25",
-        on_notification=lambda method, params: told.append((method, params.get("uri"))),
+        on_notification=lambda method, params: seen.append((method, params.get("uri"))),
     ) as client:
         for uri, part in (("find?word=Re", '["Rest."]'), ("code/resources.py", "app.files(FOLDER")):
             (contents,) = client.read_resource(f"notes://{uri}")
@@ -177,7 +158,7 @@ def test_resources_are_read_and_watched() -> None:
         client.subscribe("notes://day/2026-07-30")
         client.call_tool("write", {"day": "2026-07-30", "text": "Read."})
         client.ping()
-    assert ("notifications/resources/updated", "notes://day/2026-07-30") in told
+    assert ("notifications/resources/updated", "notes://day/2026-07-30") in seen
     with TestClient(app_of("resources").app) as client:
         assert client.request("resources/list")["ttlMs"] == 60_000
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,22 +12,14 @@ import pytest
 from mcpkit.errors import ConnectionClosed
 from mcpkit.testing import REVISIONS, TestClient
 from tests.examples.host import EXAMPLES, call, example, refused
+from tests.web import hosted_in
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """Of the shop."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        command = [sys.executable, "-m", "uvicorn", "shop_api:api", "--log-level", "error"]
-        served = subprocess.Popen(
-            [*command, "--app-dir", str(EXAMPLES), "--fd", str(listener.fileno())],
-            pass_fds=[listener.fileno()],
-        )
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            served.terminate()
-            served.wait(20)
+    with hosted_in(EXAMPLES, "shop_api", "api") as url:
+        yield url
 
 
 def bearer(user: str) -> dict[str, str]:

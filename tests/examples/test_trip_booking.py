@@ -23,7 +23,7 @@ class User:
         self.will_say(**answers)
 
     def will_say(self, **answers: Any) -> None:
-        """Begin anew, with some answers that differ from the usual ones."""
+        """Start again, with some answers that differ from the usual ones."""
         self.answers: dict[str, Any] = {
             "When": STAY,
             "room": {"value": "double"},

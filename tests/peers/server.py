@@ -65,7 +65,7 @@ def refuse(reason: str) -> str:
 
 @app.tool
 def explode() -> str:
-    """Fail in a way nobody expected."""
+    """Fail unexpectedly."""
     raise RuntimeError("a secret")
 
 
@@ -73,7 +73,7 @@ def explode() -> str:
 async def count(to: int, *, ctx: Context) -> str:
     """Count, tell how far it is, and wait for `go_on`."""
     ctx.info("counting", logger="counter")
-    ctx.debug("nobody wants to know")
+    ctx.debug("below the level of the client")
     for number in range(1, to + 1):
         ctx.progress(number, to, f"number {number}")
     # The TypeScript clients lose progress that is read together with the result.

@@ -27,7 +27,7 @@ LATEST = "2026-07-28"
 
 
 class Peer(NamedTuple):
-    """A client, how it is told to connect (a revision, or ``auto``), and over what."""
+    """A client, how it connects (a revision, or ``auto``), and over what."""
 
     client: str
     mode: str
@@ -43,7 +43,7 @@ class Peer(NamedTuple):
 
     @property
     def unasked(self) -> bool:
-        """Whether it is told the revision, and need not ask who the server is."""
+        """Whether it is given the revision, and need not ask who the server is."""
         return (self.client, self.mode) == ("official_python_2", LATEST)
 
 
@@ -70,7 +70,7 @@ pytestmark = [
 
 @contextmanager
 def reachable(transport: str) -> Iterator[list[str]]:
-    """What a client is told of a new server: a command, or a URL."""
+    """How a client reaches a new server: a command, or a URL."""
     if transport == "stdio":
         yield [python(), *RUN[1:], str(SERVER)]
         return
@@ -207,7 +207,7 @@ def expected(peer: Peer) -> dict[str, Any]:
             "everywhere": "Find every city.",
             "picture": "Draw something very small.",
             "refuse": "Never do it.",
-            "explode": "Fail in a way nobody expected.",
+            "explode": "Fail unexpectedly.",
             "count": "Count, tell how far it is, and wait for `go_on`.",
             "go_on": "Let `count` end.",
             "hang_up": "Close the connection, and answer when the client has come back.",

@@ -25,7 +25,7 @@ WAIT = 40
 
 
 def walk_to_all(walk_to: Callable[[str, str], Awaitable[dict[str, Any]]]) -> None:
-    """Walk to all servers, each told its URL and ROTATE, and print the reports."""
+    """Walk to all servers, each with its URL and ROTATE, and print the reports."""
 
     async def tried(url: str, rotate: str) -> dict[str, Any]:
         try:

@@ -189,22 +189,13 @@ def test_a_message_stays_on_one_line() -> None:
 # --- encoding -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["", "a", "us-west1", "a b", "=?base64?", "?=", "=?BASE64?YQ==?="])
-def test_text_that_a_header_can_carry_is_sent_as_it_is(text: str) -> None:
+def test_text_that_a_header_cannot_carry_is_wrapped() -> None:
     """HDR-6."""
-    assert encode_value(text) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("é", "😀", " a", "a ", "\ta", " ", "a\tb", "a\r\nX-Evil: 1", "a\n", "\x00", "\x7f"),
-        *("=?base64?YQ==?=", "=?base64?="),
-    ],
-)
-def test_text_that_a_header_cannot_carry_is_wrapped(text: str) -> None:
-    """HDR-6."""
-    assert encode_value(text) == f"=?base64?{b64encode(text.encode()).decode()}?="
+    for text in ("", "a", "us-west1", "a b", "=?base64?", "?=", "=?BASE64?YQ==?="):
+        assert encode_value(text) == text
+    controls = ("\ta", "a\tb", "a\r\nX-Evil: 1", "a\n", "\x00", "\x7f")
+    for text in ("é", "😀", " a", "a ", " ", *controls, "=?base64?YQ==?=", "=?base64?="):
+        assert encode_value(text) == f"=?base64?{b64encode(text.encode()).decode()}?="
 
 
 @given(st.text() | st.text("=?base64 \tYQ"))
@@ -317,9 +308,6 @@ ZONE = declared_in(tool(place=tool(zone=header("Zone"))))
 AGREEING: list[tuple[bytes, Any]] = [
     (b"us-west1", "us-west1"),
     (b"  us-west1\t", "us-west1"),
-    (b"=?base64?SGVsbG8=?=", "Hello"),
-    (b"SGVsbG8=", "SGVsbG8="),
-    (b"=?base64?SGVsbG8=", "=?base64?SGVsbG8="),
     (b"", ""),
     ("é".encode(), "é"),
     (b"42", 42),
@@ -350,8 +338,6 @@ DIFFERING: list[tuple[bytes, Any]] = [
     (b"", "us-west1"),
     (b"us-west1", ""),
     (b"=?base64?SGVsbG8?=", "Hello"),
-    (b"=?base64?SGVs!!!bG8=?=", "Hello"),
-    (b"SGVsbG8=", "Hello"),
     (b"\xff", "\xff"),
     (b"42.0", "42"),
     (b"43", 42),

@@ -75,7 +75,7 @@ class TappedClient(AsyncTestClient):
         self._arrived = anyio.Event()
 
     def forget(self) -> None:
-        """Begin anew, for the next test."""
+        """Start again, for the next test."""
         self.received: list[dict[str, Any]] = []
         self.notifications: list[dict[str, Any]] = []
 

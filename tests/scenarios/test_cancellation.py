@@ -46,16 +46,10 @@ async def test_the_work_stops_and_nothing_more_is_sent(client: TappedClient) -> 
     assert "result" in await client.answer("c2")
 
 
-async def test_a_timeout_of_the_client_cancels(client: TappedClient) -> None:
+async def test_a_timeout_and_leaving_the_call_cancel(client: TappedClient) -> None:
     """CANC-7."""
     with pytest.raises(TimeoutError):
         await client.call_tool("hold", {"gate": "late"}, timeout=0.05)
-    await client.settle()
-    await see_cancelled(client, "late")
-
-
-async def test_leaving_the_call_cancels(client: TappedClient) -> None:
-    """CANC-7."""
     started = anyio.Event()
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as group:
@@ -68,5 +62,5 @@ async def test_leaving_the_call_cancels(client: TappedClient) -> None:
             group.start_soon(call)
             await started.wait()
             group.cancel_scope.cancel()
-    await client.settle()
-    await see_cancelled(client, "left")
+    for gate in ("late", "left"):
+        await see_cancelled(client, gate)

@@ -37,7 +37,7 @@ async def test_many_calls_at_once_are_each_answered(client: TappedClient) -> Non
 
 
 async def test_a_call_that_waits_does_not_hold_up_others(client: TappedClient) -> None:
-    """STDIO-5."""
+    """STDIO-5, PING-1."""
     order: list[str] = []
 
     async def hold() -> None:
@@ -47,6 +47,8 @@ async def test_a_call_that_waits_does_not_hold_up_others(client: TappedClient) -
         async with anyio.create_task_group() as group:
             group.start_soon(hold)
             order.append((await client.call_tool("echo", {"text": "quick"})).text)
+            if client.revision != MODERN:
+                assert await client.request("ping") == {}
             await client.call_tool("release", {"gate": "slow"})
     assert order == ["quick", "released slow"]
 

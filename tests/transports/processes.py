@@ -274,12 +274,12 @@ class Process:
             raise AssertionError(f"still running after {within} s: {self.stderr}") from None
 
     def end(self) -> None:
-        """Kill it, if it still runs, and let go of everything."""
+        """Kill it, if it still runs, and close every stream."""
         self._popen.kill()
         self._popen.wait(TIMEOUT)
         for thread in self._threads:
             thread.join(TIMEOUT)
-            assert not thread.is_alive(), "somebody else holds the other end of a stream"
+            assert not thread.is_alive(), "another process holds the other end of a stream"
         for stream in (self.stdin, self.stdout, self._popen.stderr):
             if stream is not None and not stream.closed:
                 with contextlib.suppress(OSError):

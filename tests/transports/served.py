@@ -108,7 +108,7 @@ def block() -> None:
 
 @app.tool
 def look(ctx: SyncContext) -> str:
-    """Look, in a thread, until the client has given up."""
+    """Look, in a thread, until the client has canceled the call."""
     tell("a thread looks")
     while not ctx.cancelled:
         time.sleep(0.005)
@@ -165,7 +165,7 @@ if __name__ == "__main__":
     # Limits that a test is about.
     for name in ("_CLEAN_UP_S", "_STALL_S"):
         if name in settings:
-            assert hasattr(serve, name), f"{name} is no limit"
+            assert hasattr(serve, name), f"{name} is not a limit"
             setattr(serve, name, float(settings[name]))
     app.run(
         backend=settings.get("BACKEND", "asyncio"),

@@ -1,8 +1,7 @@
-"""A handler that raises what ends a process fails its call; Ctrl-C ends the server."""
+"""A handler that raises what ends a process fails its call; Ctrl-C ends a program."""
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -87,11 +86,6 @@ async def in_middleware(ctx, call_next):
         fail("SystemExit")
     return await call_next()
 
-@app.tool
-async def lasts() -> None:
-    print("lasts", file=sys.stderr, flush=True)
-    await anyio.sleep_forever()
-
 if __name__ == "__main__":
     app.run("stdio", backend=sys.argv[1])
 """
@@ -163,15 +157,6 @@ def test_a_handler_of_changed_roots_ends_no_server(folder: Path, backend: str, k
         process.send({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}})
         process.wait_for_stderr("a handler for changed roots failed")
         assert process.ask(request(3, "ping"))["result"] == {}
-
-
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_ctrl_c_ends_it_while_a_call_runs(folder: Path, backend: str) -> None:
-    with started([sys.executable, "server.py", backend], cwd=folder) as process:
-        process.send(call(1, "lasts"))
-        process.wait_for_stderr("lasts")
-        process.signal(signal.SIGINT)
-        assert process.exit_code() == 130
 
 
 MEMORY: Final = """
