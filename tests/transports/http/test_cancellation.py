@@ -1,4 +1,4 @@
-"""Who goes away cancels in 2026-07-28, and in no revision before (CANC-1…6, HTTPL-20, HTTPM-13)."""
+"""Going away cancels in 2026-07-28, and in no revision before (CANC-1…6, HTTPL-20, HTTPM-13)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from http.client import HTTPException
 import pytest
 
 from mcpkit._protocol.connection import LOG_LEVEL_KEY
-from tests.kit import eventually
 from tests.messages import MODERN, notification
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, Site, Talk
@@ -15,7 +14,7 @@ from tests.transports.http.wire import EVENTS, Site, Talk
 # --- going away -----------------------------------------------------------------------------------
 
 
-def test_who_leaves_a_modern_request_cancels_it(site: Site) -> None:
+def test_leaving_a_modern_request_cancels_it(site: Site) -> None:
     """CANC-5, HTTPM-13: while nothing has been answered yet."""
     call = site.call("hold", name="left modern")
     site.stage.expect("begun", "left modern")
@@ -33,23 +32,8 @@ def test_a_stream_that_takes_too_much_room_is_cancelled(serve: Serve) -> None:
         call.finish()
 
 
-def test_who_leaves_a_subscription_ends_it(serve: Serve) -> None:
-    """SUB-9: its place is free for others."""
-    site = serve(max_streams=1)
-    wanted = {"toolsListChanged": True}
-    listening = site.ask("subscriptions/listen", notifications=wanted)
-    assert listening.message()["method"] == "notifications/subscriptions/acknowledged"
-    assert site.ask("subscriptions/listen", notifications=wanted).status == 503
-    listening.drop()
-    again = eventually(
-        lambda: site.ask("subscriptions/listen", notifications=wanted),
-        lambda answer: answer.status == 200,
-    )
-    assert again.message()["method"] == "notifications/subscriptions/acknowledged"
-
-
 @pytest.mark.parametrize("said", [[], ["a"]], ids=["before a stream", "stream"])
-def test_who_leaves_a_request_of_a_session_does_not(legacy: Talk, said: list[str]) -> None:
+def test_leaving_a_request_of_a_session_does_not(legacy: Talk, said: list[str]) -> None:
     """CANC-6, HTTPL-20."""
     name, stage = f"left {legacy.version} {said}", legacy.site.stage
     call = legacy.call("chat", name=name, before=said, after=["b"])

@@ -25,7 +25,6 @@ CHUNKED: Final = {"Transfer-Encoding": "chunked"}
 CHUNK: Final = b"%x\r\n%b\r\n0\r\n" % (len(BODY), BODY)
 HEAD: Final = post_head("/mcp", {**MODERN, **CHUNKED})
 TRAILER: Final = b"X-User: admin\r\n\r\n"
-PATHS: Final = {"plain": "/mcp", "special": "/b:c@~+é/mcp"}
 
 
 def make_app() -> MCPKit[Any]:
@@ -62,12 +61,12 @@ def served(server: str, path: str) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def port(server: str) -> Iterator[int]:
-    yield from served(server, PATHS["plain"])
+    yield from served(server, "/mcp")
 
 
 @pytest.fixture(scope="module")
 def special_port(server: str) -> Iterator[int]:
-    yield from served(server, PATHS["special"])
+    yield from served(server, "/b:c@~+é/mcp")
 
 
 def seen(raw: Raw) -> list[str]:
@@ -95,7 +94,7 @@ LENGTH: Final = {"Content-Length": str(len(BODY))}
 
 
 class TestTrailers:
-    """RFC 9110, 6.5.1: whoever sets a header for a server, or takes it out, sees no trailers."""
+    """RFC 9110, 6.5.1: a proxy that sets or removes a header sees no trailers."""
 
     @pytest.fixture
     def at_once(self, server: str, port: int) -> int:
@@ -104,10 +103,7 @@ class TestTrailers:
             pytest.skip("its fast parser has added them by then")
         return port
 
-    def test_they_are_no_headers_if_all_arrives_at_once(self, at_once: int) -> None:
-        assert who(at_once, HEAD + CHUNK + TRAILER) == ["None"]
-
-    def test_they_are_no_headers_of_the_request_behind_them(self, at_once: int) -> None:
+    def test_they_are_no_headers_of_their_request_or_the_next(self, at_once: int) -> None:
         with connect(at_once) as raw:
             raw.send(HEAD + CHUNK + TRAILER)
             assert seen(raw) == ["None"]
@@ -121,7 +117,7 @@ class TestTrailers:
             raw.send(CHUNK + TRAILER)
             assert seen(raw) == ["None"]
 
-    def test_they_cannot_ask_to_be_told_to_go_on(self, at_once: int) -> None:
+    def test_they_hold_no_expectation(self, at_once: int) -> None:
         with connect(at_once) as raw:
             raw.send(HEAD + CHUNK[:-5])
             raw.send(CHUNK[-5:] + b"Expect: 100-continue\r\n\r\n")
@@ -148,7 +144,7 @@ def test_blanks_around_a_value_do_not_belong_to_it(port: int, name: str) -> None
 
 
 @pytest.mark.parametrize("coding", ["gzip, chunked", "identity, chunked", "chunked, gzip", "gzip"])
-def test_a_transfer_coding_that_nobody_undoes_is_refused(port: int, coding: str) -> None:
+def test_an_unknown_transfer_coding_is_refused(port: int, coding: str) -> None:
     """RFC 9112, 6.1."""
     body = CHUNK + b"\r\n"
     assert status(port, {"Transfer-Encoding": coding}, body=body) in (400, 501)

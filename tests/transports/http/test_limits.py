@@ -211,7 +211,7 @@ async def test_two_a_second_are_enough_for_a_call(serve: Serve, revision: str) -
 def test_one_more_stream_than_may_be_open_is_503_until_a_client_leaves(
     serve: Serve, kind: str
 ) -> None:
-    """SEC-17."""
+    """SEC-17, SUB-9."""
     site = serve(max_streams=3, max_each=10**6, sse=True)
     streams = {each: site.open_stream(each) for each in STREAMS}
     assert {each.status for each in streams.values()} == {200}

@@ -16,14 +16,7 @@ from mcpkit.errors import AccessDenied, Forbidden
 from mcpkit.testing import TestClient
 from tests.kit import eventually
 from tests.messages import called, request
-from tests.transports.http.wire import Exchange, Host, Site
-
-TASKS: dict[str, Any] = {
-    "io.modelcontextprotocol/clientCapabilities": {
-        "extensions": {"io.modelcontextprotocol/tasks": {}}
-    }
-}
-"""The ``_meta`` of a client that takes tasks."""
+from tests.transports.http.wire import TASKS, Exchange, Host, Site
 
 SCOPES = {"files": ["files:read", "files:write"], "everything": ["files", "users"]}
 

@@ -390,26 +390,21 @@ def test_a_flood_of_streams_is_bounded_and_released(victim: Victim) -> None:
 
 
 @pytest.mark.parametrize("leave", [Raw.half_close, Raw.vanish])
-def test_a_client_that_leaves_is_forgotten(victim: Victim, leave: Callable[[Raw], None]) -> None:
-    """CANC-5: also after several requests at once."""
-    listen = posted(announced(1, "subscriptions/listen", notifications={}))
-    with others_are_served(victim), crowd(victim, 50) as clients:
-        for number, each in enumerate(clients):
-            each.send(listen * 3 if number % 2 else posted(tool_call("wait", seconds=600)))
-        assert eventually(lambda: victim.holds()["exchanges"] >= 25)
-        assert eventually(lambda: victim.holds()["streams"] == 25)
-        for each in clients:
-            leave(each)
-        assert eventually(lambda: victim.holds()["exchanges"] <= 1)
-        assert eventually(lambda: victim.holds()["streams"] == 0)
-
-
-@pytest.mark.parametrize("at", ["head", "body", "stream", "question", "thread"])
-def test_a_client_that_vanishes_is_forgotten(victim: Victim, at: str) -> None:
-    """CANC-5: whatever was sent, and whatever came back."""
+@pytest.mark.parametrize(
+    "at", ["head", "body", "call", "subscription", "stream", "question", "thread"]
+)
+def test_a_client_that_leaves_is_forgotten(
+    victim: Victim, at: str, leave: Callable[[Raw], None]
+) -> None:
+    """CANC-5: whatever was sent, also several requests at once, and whatever came back."""
     data, back = {
         "head": (post_head("/mcp")[:40], b""),
         "body": (post_head("/mcp", {"Content-Length": "1000"}) + b'{"jsonrpc"', b""),
+        "call": (posted(tool_call("wait", seconds=600)), b""),
+        "subscription": (
+            posted(announced(1, "subscriptions/listen", notifications={})) * 3,
+            b"data: ",
+        ),
         "stream": (posted(tool_call("advance", steps=10**6, pause=0.05)), b"data: "),
         "question": (b"", b"elicitation/create"),
         "thread": (posted(tool_call("work", steps=1000, pause=0.02)), b"data: "),
@@ -419,9 +414,12 @@ def test_a_client_that_vanishes_is_forgotten(victim: Victim, at: str) -> None:
         for each in clients:
             each.send(data or posted(asking, victim.begin()))
             each.until(back)
+        if at == "call":
+            assert eventually(lambda: victim.holds()["exchanges"] >= 20)
         for each in clients:
-            each.vanish()
+            leave(each)
         assert eventually(lambda: victim.holds()["exchanges"] <= 1)
+        assert eventually(lambda: victim.holds()["streams"] == 0)
     assert victim.holds()["threads"] <= 45
 
 

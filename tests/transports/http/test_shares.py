@@ -240,12 +240,11 @@ def uri_of(number: int) -> str:
     return f"long://{number}/" + "x" * 60_000
 
 
-def test_uris_that_one_client_watches_leave_room_for_those_of_another(watched: Site) -> None:
-    def watches(talk: Talk, who: Headers, number: int) -> bool:
-        uri = uri_of(number)
-        answer = talk.post(request(1, "resources/subscribe", {"uri": uri}), who)
-        return "result" in answer.json
+def watches(talk: Talk, who: Headers, number: int, method: str = "resources/subscribe") -> bool:
+    return "result" in talk.post(request(1, method, {"uri": uri_of(number)}), who).json
 
+
+def test_uris_that_one_client_watches_leave_room_for_those_of_another(watched: Site) -> None:
     count = 0
     while watches(begin(watched, MALLORY), MALLORY, count):
         count += 1
@@ -254,8 +253,7 @@ def test_uris_that_one_client_watches_leave_room_for_those_of_another(watched: S
     assert watches(alice, ALICE, 1)
     assert watches(alice, ALICE, 1), "it is watched already, which takes nothing"
     held = quota(watched, "watched").used
-    talk_ends = alice.post(request(1, "resources/unsubscribe", {"uri": uri_of(1)}), ALICE)
-    assert talk_ends.status == 200
+    assert watches(alice, ALICE, 1, "resources/unsubscribe")
     assert quota(watched, "watched").used < held - 60_000
 
 
@@ -415,8 +413,7 @@ def test_a_batch_takes_a_place_for_each_of_its_requests(shared: Callable[..., Si
 def test_a_session_that_comes_back_takes_room_for_what_it_watched(watched: Site) -> None:
     """State that was put away counts again."""
     talk = begin(watched, ALICE)
-    answer = talk.post(request(1, "resources/subscribe", {"uri": uri_of(1)}), ALICE)
-    assert "result" in answer.json
+    assert watches(talk, ALICE, 1)
     table = watched.state.legacy.table
     [live] = [each for each in list(table._known.values()) if each.token == talk.token]
 
@@ -428,8 +425,7 @@ def test_a_session_that_comes_back_takes_room_for_what_it_watched(watched: Site)
     assert eventually(lambda: quota(watched, "watched").used == 0)
     assert say(talk, ALICE, "none").status == 200
     assert quota(watched, "watched").used > 60_000
-    ends = talk.post(request(9, "resources/unsubscribe", {"uri": uri_of(1)}), ALICE)
-    assert ends.status == 200
+    assert watches(talk, ALICE, 1, "resources/unsubscribe")
     assert quota(watched, "watched").used == 0
 
 

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import anyio
 
 from mcpkit import Limits, MCPKit
+from mcpkit._protocol.connection import CAPABILITIES_KEY
 from mcpkit.transports.http.endpoint import EndpointState
 from mcpkit.transports.http.requests import Shortcut
 from mcpkit.transports.http.uvicorn import connection_class
@@ -43,6 +44,11 @@ PATIENCE: Final = 20.0
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 _NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+TASKS: Final[dict[str, Any]] = {
+    CAPABILITIES_KEY: {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+}
+"""The ``_meta`` of a client that takes tasks."""
 
 STREAMS: Final = ["GET", "listen", "/sse"]
 
