@@ -142,7 +142,6 @@ class FakeSite:
 
     def __init__(self, host: FakeHost, path: str) -> None:
         self.path = path
-        self.origin = host.origin
         self.url = host.origin + path
         self.seen: list[Incoming] = []
         self._handlers: dict[str, Handle] = {}

@@ -105,11 +105,6 @@ def progress(incoming: Incoming, number: int) -> dict[str, Any]:
 # --- which revision (ERA-11 to ERA-13) ------------------------------------------------------------
 
 
-def versions(*versions: str) -> Handle:
-    data = {"supported": versions, "requested": "x"}
-    return lambda it: it.error(-32022, 400, data=data)
-
-
 def refusal(status: int, body: str, kind: str | None = "application/json") -> Handle:
     return lambda it: it.reply(status, body.encode(), kind)
 
@@ -131,7 +126,7 @@ def refusal(status: int, body: str, kind: str | None = "application/json") -> Ha
         refusal(200, '{"jsonrpc": "2.0", "id": 1, "error": {"code": -32601}}'),
         refusal(200, '{"jsonrpc": "2.0", "id": 1, "result": {}}'),
         refusal(200, '{"jsonrpc": "2.0", "id": 1, "result": "hello"}'),
-        versions(NEWEST),
+        lambda it: it.error(-32022, 400, data={"supported": [NEWEST], "requested": "x"}),
         Incoming.gone,
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal, Optional
 
@@ -149,13 +150,6 @@ class Place(BaseModel):
 SHORT = {"type": "string", "maxLength": 2}
 
 
-def text_header(default: Any) -> Callable[..., str]:
-    def fn(name: Annotated[str, Header("Name")] = default) -> str:
-        return name
-
-    return fn
-
-
 class TestHeaders:
     """`Header` in the annotation of a tool's parameter (PROTOCOL.md §8.4)."""
 
@@ -234,10 +228,11 @@ class TestHeaders:
         with pytest.raises(RegistrationError, match=rf"\w+\(\): .* at x.*{fix}"):
             make_tool(handler(annotation))
 
-    @pytest.mark.parametrize("uri", [None, "a://{name}", "a://b{?name}"])
+    @pytest.mark.parametrize("uri", [None, "a://{x}", "a://b{?x}"])
     def test_prompts_and_resources_have_none(self, uri: str | None) -> None:
-        with pytest.raises(RegistrationError, match=r"fn\(\): name has a Header.*; remove it"):
-            make_resource(uri, text_header("a")) if uri else make_prompt(text_header("a"))
+        fn = handler(Annotated[str, Header("Name")], "a")
+        with pytest.raises(RegistrationError, match=r"fn\(\): x has a Header.*; remove it"):
+            make_resource(uri, fn) if uri else make_prompt(fn)
 
 
 class TestResource:
@@ -301,31 +296,19 @@ class TestResource:
         assert given.to_wire(LATEST)["size"] == 3
 
 
-def given(name: str) -> str:
-    return name
-
-
-def optional(name: str = "x") -> str:
-    return name
-
-
-def required_field(name: str = Field(description="Who.")) -> str:
-    return name
-
-
-def aliased(kind: Annotated[str, Field(alias="sort")]) -> str:
-    return kind
+GIVEN = handler(str)
+OPTIONAL = handler(str, "x")
 
 
 class TestVariables:
     @pytest.mark.parametrize(
         ("uri", "fn"),
         [
-            ("a://{name}", given),
-            ("a://{+name}", given),
-            ("a://b{/name}", optional),
-            ("a://b{?name}", optional),
-            ("a://{sort}", aliased),
+            ("a://{x}", GIVEN),
+            ("a://{+x}", GIVEN),
+            ("a://b{/x}", OPTIONAL),
+            ("a://b{?x}", OPTIONAL),
+            ("a://{sort}", handler(Annotated[str, Field(alias="sort")])),
         ],
     )
     def test_fit(self, uri: str, fn: Callable[..., Any]) -> None:
@@ -337,14 +320,14 @@ class TestVariables:
     @pytest.mark.parametrize(
         ("uri", "fn", "message"),
         [
-            ("a://b", given, "so nothing fills name; write them into the URI as {name}"),
-            ("a://{nome}", given, "has a variable {nome}, but no parameter takes it"),
+            ("a://b", GIVEN, "so nothing fills x; write them into the URI as {x}"),
+            ("a://{nome}", GIVEN, "has a variable {nome}, but no parameter takes it"),
             ("a://{x}", still, "has a variable {x}, but no parameter takes it"),
-            ("a://b{?name}", given, "{name} may be missing from a URI; give the parameter a"),
-            ("a://b{?name}", required_field, "give the parameter a default"),
-            ("a://{name", given, "never closed"),
+            ("a://b{?x}", GIVEN, "{x} may be missing from a URI; give the parameter a"),
+            ("a://b{?x}", handler(str, Field(title="X")), "give the parameter a default"),
+            ("a://{x", GIVEN, "never closed"),
             ("b", still, "'b' has no scheme; write \"resource://b\""),
-            ("b/{name}", given, "has no scheme"),
+            ("b/{x}", GIVEN, "has no scheme"),
             ("/b", still, "has no scheme"),
             ("1a:b", still, "has no scheme"),
         ],
@@ -352,8 +335,8 @@ class TestVariables:
     def test_that_do_not_fit(self, uri: str, fn: Callable[..., Any], message: str) -> None:
         with pytest.raises(RegistrationError) as caught:
             make_resource(uri, fn)
-        line = fn.__code__.co_firstlineno
-        assert str(caught.value).startswith(f"test_define.py:{line}: {fn.__name__}(): ")
+        file, line = Path(fn.__code__.co_filename).name, fn.__code__.co_firstlineno
+        assert str(caught.value).startswith(f"{file}:{line}: {fn.__name__}(): ")
         assert message in str(caught.value)
 
     def test_must_all_be_filled_except_dependencies(self) -> None:

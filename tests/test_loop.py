@@ -344,22 +344,21 @@ class TestSoon:
             assert found == [False]
 
 
-class TestFuture:
-    async def test_a_task_waits_for_it(self, loop: Loop, probe: Probe) -> None:
-        future = loop.future()
+async def test_a_task_waits_for_a_future(loop: Loop, probe: Probe) -> None:
+    future = loop.future()
 
-        async def work() -> None:
-            await future
-            probe.say("done")
+    async def work() -> None:
+        await future
+        probe.say("done")
 
-        loop.start(work())
-        await turns()
-        assert not future.done()
-        assert probe == []
-        future.set_result(None)
-        assert future.done()
-        await probe.has("done")
-        await future  # again, and at once
+    loop.start(work())
+    await turns()
+    assert not future.done()
+    assert probe == []
+    future.set_result(None)
+    assert future.done()
+    await probe.has("done")
+    await future  # again, and at once
 
 
 @pytest.mark.parametrize("eager", [False, True])
