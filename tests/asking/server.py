@@ -17,7 +17,6 @@ from mcpkit import (
     Dismissed,
     Elicit,
     InputRequestError,
-    InputRequestTimeout,
     MCPKit,
     Roots,
     Sample,
@@ -263,8 +262,6 @@ def _add_outcomes(app: MCPKit[None]) -> None:
             if via == "sample":
                 return (await ctx.sample("On?", timeout=timeout)).text
             return said(await ctx.elicit("On?", timeout=timeout))
-        except InputRequestTimeout:
-            return "InputRequestTimeout"
         except InputRequestError as error:
             return f"{type(error).__name__} {getattr(error, 'code', '')}".strip()
 
@@ -308,8 +305,6 @@ def _add_outcomes(app: MCPKit[None]) -> None:
             if via == "sample":
                 return ctx.sample("On?", timeout=timeout).text
             return said(ctx.elicit("On?", timeout=timeout))
-        except InputRequestTimeout:
-            return "InputRequestTimeout"
         except InputRequestError as error:
             return f"{type(error).__name__} {getattr(error, 'code', '')}".strip()
 

@@ -94,25 +94,21 @@ def test_several_blocks_of_a_message(revision_data: Revision) -> None:
 
 
 @revisions
-def test_audio_is_refused_where_it_does_not_exist(revision_data: Revision) -> None:
-    sample = Sample(SampleMessage(AudioContent(b"x", "audio/wav")))
+def test_audio_and_tools_are_refused_where_they_do_not_exist(revision_data: Revision) -> None:
+    """SAMP-1: whatever the client declares."""
+    audio = Sample(SampleMessage(AudioContent(b"x", "audio/wav")))
     if "audio" in revision_data.sampling_types:
-        assert params(sample, revision_data)["messages"][0]["content"]["type"] == "audio"
+        assert params(audio, revision_data)["messages"][0]["content"]["type"] == "audio"
     else:
         with pytest.raises(ElicitationError, match="cannot sample with AudioContent"):
-            sample.params(revision_data)
-
-
-@revisions
-def test_tools_are_refused_where_they_do_not_exist(revision_data: Revision) -> None:
-    """SAMP-1: whatever the client declares."""
-    sample = Sample("Hello", tools=TOOLS, tool_choice="required")
+            audio.params(revision_data)
+    tools = Sample("Hello", tools=TOOLS, tool_choice="required")
     if revision_data.sampling_tools:
-        found = params(sample, revision_data)
+        found = params(tools, revision_data)
         assert (found["tools"], found["toolChoice"]) == (TOOLS, {"mode": "required"})
     else:
         with pytest.raises(ElicitationError, match="no sampling with tools"):
-            sample.params(revision_data)
+            tools.params(revision_data)
 
 
 @revisions

@@ -11,6 +11,7 @@ import pytest
 
 from mcpkit import Complete, Context, MCPKit, ProtocolError, SyncContext
 from mcpkit.errors import ConnectionClosed, MissingClientCapability
+from tests import kit
 from tests.asking.conftest import Asked, Connect, accept, speak
 from tests.asking.server import make_app, question
 from tests.scenarios.tapped import HANDSHAKE, MODERN, PATIENCE, since, until
@@ -26,10 +27,6 @@ via_both = pytest.mark.parametrize(
 
 async def text(client: Asked, name: str, **arguments: Any) -> str:
     return (await client.call_tool(name, arguments)).text
-
-
-async def counted(client: Asked, tag: str) -> int:
-    return int(await text(client, "counted", tag=tag))
 
 
 # --- shapes of code -------------------------------------------------------------------------------
@@ -141,7 +138,7 @@ async def test_every_step_runs_once_and_keeps_its_type(
 ) -> None:
     client.script("a", "b")
     assert await text(client, "stepped" + kind, via=via, tag=tag) == "a,b,3,Ann"
-    assert await counted(client, tag) == 3
+    assert await text(client, "counted", tag=tag) == "3"
 
 
 @both
@@ -396,7 +393,7 @@ async def test_roots_that_change_while_they_are_listed_are_not_kept(connect: Con
 
 
 @pytest.mark.revisions(*HANDSHAKE)
-async def test_a_handler_is_told_of_new_roots(client: Asked, tag: str) -> None:
+async def test_a_handler_is_notified_of_new_roots(client: Asked, tag: str) -> None:
     await client.call_tool("watch_roots", {"tag": tag})
     await client.subscribe("asking://roots")
     client.roots = ["file:///new"]
@@ -466,7 +463,6 @@ async def test_a_request_that_is_cancelled_takes_its_question_back(
 ) -> None:
     """CANC-1, CANC-9: also that of a thread, which then ends."""
     app = MCPKit("cancelled")
-    ended = anyio.Event()
     seen: list[str] = []
 
     async def hold(ctx: Context) -> None:
@@ -475,8 +471,6 @@ async def test_a_request_that_is_cancelled_takes_its_question_back(
         except BaseException as error:
             seen.append(type(error).__name__)
             raise
-        finally:
-            ended.set()
 
     def hold_sync(ctx: SyncContext) -> None:
         try:
@@ -484,8 +478,6 @@ async def test_a_request_that_is_cancelled_takes_its_question_back(
         except BaseException as error:
             seen.append(type(error).__name__)
             raise
-        finally:
-            anyio.from_thread.run_sync(ended.set)
 
     app.tool(hold)
     app.tool(hold_sync)
@@ -502,7 +494,7 @@ async def test_a_request_that_is_cancelled_takes_its_question_back(
                 group.start_soon(client.call_tool, "hold" + kind)
                 await asked.wait()
                 group.cancel_scope.cancel()
-            await ended.wait()
+            await kit.until(lambda: seen)
             told = await client.notification("notifications/cancelled")
         (question,) = [each for each in client.received if "id" in each and "method" in each]
         assert told["requestId"] == question["id"]
@@ -557,12 +549,12 @@ async def test_nothing_can_be_asked_outside_of_the_three_methods(connect: Connec
 @pytest.mark.revisions(MODERN)
 async def test_a_handler_that_asks_while_it_is_cancelled_ends_quietly(connect: Connect) -> None:
     app = MCPKit("stubborn")
-    begun = anyio.Event()
+    started = anyio.Event()
 
     @app.tool
     async def stubborn(ctx: Context) -> None:
         try:
-            begun.set()
+            started.set()
             await anyio.sleep_forever()
         finally:
             await ctx.sample("Really?")
@@ -575,7 +567,7 @@ async def test_a_handler_that_asks_while_it_is_cancelled_ends_quietly(connect: C
         with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, "stubborn")
-                await begun.wait()
+                await started.wait()
                 group.cancel_scope.cancel()
             assert await text(client, "fine") == "fine"
 

@@ -215,6 +215,7 @@ SERVERS: Final[dict[str, tuple[type[Server], str, str]]] = {
 """Name → how it is run, what it is called on the PATH, and where it is if it was unpacked."""
 
 
+@cache
 def program_of(name: str) -> Path | None:
     """Return the executable of a server; None if there is none that can be run."""
     kind, command, unpacked = SERVERS[name]
@@ -238,13 +239,7 @@ class Servers:
     """The servers of a run of the tests, each started when it is used first."""
 
     def __init__(self) -> None:
-        self._programs: dict[str, Path | None] = {}
         self._started: dict[str, Server] = {}
-
-    def has(self, name: str) -> bool:
-        if name not in self._programs:
-            self._programs[name] = program_of(name)
-        return self._programs[name] is not None
 
     def url(self, name: str) -> str:
         """Return where a server is; skip the test if it is missing."""
@@ -253,10 +248,8 @@ class Servers:
         return self._started[name].url
 
     def new(self, name: str, *, fsync: bool = False) -> Server:
-        if not self.has(name):
+        if (program := program_of(name)) is None:
             pytest.skip(f"there is no {name} here: .ci/databases")
-        program = self._programs[name]
-        assert program is not None
         return SERVERS[name][0](program, fsync=fsync)
 
     def end(self) -> None:

@@ -20,6 +20,7 @@ from mcpkit._protocol.connection import CAPABILITIES_KEY
 from mcpkit._utils.sealing import SECRET
 from mcpkit.tasks.options import STORE
 from tests.asking.conftest import accept
+from tests.kit import eventually
 from tests.messages import announced
 from tests.tasks.servers import Servers as Databases
 from tests.transports.http import plain
@@ -102,12 +103,10 @@ class Servers:
 
     def until(self, id: str, *, asked: bool = False) -> Any:
         """The state of a task that waits for an answer, or does not run any more."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            found = self.ask("tasks/get", taskId=id)
-            if found["status"] != "working" and asked == (found["status"] == "input_required"):
-                return found
-            assert time.monotonic() < deadline
+        wanted = ["input_required"] if asked else ["completed", "failed"]
+        return eventually(
+            lambda: self.ask("tasks/get", taskId=id), lambda found: found["status"] in wanted
+        )
 
     def started(self) -> Mapping[str, list[int]]:
         """What was started → by which processes."""

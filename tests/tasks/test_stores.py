@@ -26,7 +26,7 @@ from mcpkit._stores.sqlite import SqliteStore
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.store import CODEC, TaskStore, add, claim, close, keep, remember
-from tests.tasks.servers import SERVERS, Servers
+from tests.tasks.servers import SERVERS, Servers, program_of
 
 pytestmark = pytest.mark.anyio
 
@@ -291,7 +291,7 @@ def test_all_stores_behave_alike(
             stores = [
                 await stack.enter_async_context(opened(make(place)))
                 for kind, make in STORES.items()
-                if kind not in SERVERS or servers.has(kind)
+                if kind not in SERVERS or program_of(kind)
             ]
             for step in steps:
                 if step[0] == "wait":
