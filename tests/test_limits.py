@@ -24,7 +24,7 @@ NAMES = [each.name for each in fields(Limits)]
 
 def test_every_limit_and_setting_is_documented_and_has_a_default() -> None:
     for name in NAMES:
-        assert f"        {name}: " in (Limits.__doc__ or "")
+        assert re.search(rf"^ +{name}: ", Limits.__doc__ or "", re.MULTILINE)
     for name in HttpSettings._fields:
         assert re.search(rf"^ +{name}: ", HttpSettings.__doc__ or "", re.MULTILINE)
         assert name in HttpSettings._field_defaults

@@ -11,11 +11,12 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import anyio
 
+if sys.version_info < (3, 11):
+    import inspect
 if sys.version_info < (3, 12):
     from mcpkit._concurrency.eager_start import SpareTask
 
@@ -68,8 +69,15 @@ class AsyncioLoop:
         cancel = self._keep(task)
         if sys.version_info >= (3, 11):
             return cancel
-        # A task that is cancelled before its first step would neither begin nor clean up.
-        return partial(self._loop.call_soon, cancel)
+
+        def cancel_started() -> None:
+            # A task that is cancelled before its first step would neither begin nor clean up.
+            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                self._loop.call_soon(cancel)
+            else:
+                cancel()
+
+        return cancel_started
 
     def _keep(self, task: asyncio.Task[None]) -> Callable[[], object]:
         # The loop itself holds tasks only weakly.
