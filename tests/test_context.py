@@ -70,23 +70,18 @@ def test_awaiting_a_message_waits_for_the_client_if_it_was_sent() -> None:
     assert (peer.drained, silent.drained) == (1, 0)
 
 
-class TestProgress:
-    def test_the_notification(self, make: Callable[..., Any]) -> None:
-        """PROG-1: there is none without a token."""
-        peer = RecordingBackend()
-        make(peer).progress(1)
-        assert peer.sent == []
-        make(peer, meta=TOKEN).progress(1, 4, "one")
-        params = {"progressToken": "t", "progress": 1, "total": 4, "message": "one"}
-        assert peer.sent == [("notifications/progress", params)]
-
-    def test_it_only_grows(self, make: Callable[..., Any]) -> None:
-        """PROG-2"""
-        peer = RecordingBackend()
-        ctx = make(peer, meta=TOKEN)
-        for value in (math.nan, -1, -2, 0, 0, 0.5, math.inf, 2, -math.inf, 1, 3):
-            ctx.progress(value)
-        assert [params["progress"] for _, params in peer.sent] == [-1, 0, 0.5, 2, 3]
+def test_progress_is_sent_with_a_token_and_only_grows(make: Callable[..., Any]) -> None:
+    """PROG-1, PROG-2."""
+    peer = RecordingBackend()
+    make(peer).progress(1)
+    assert peer.sent == []
+    ctx = make(peer, meta=TOKEN)
+    for value in (math.nan, -1, -2, 0, 0, 0.5, math.inf, 2, -math.inf, 1):
+        ctx.progress(value)
+    assert [params["progress"] for _, params in peer.sent] == [-1, 0, 0.5, 2]
+    ctx.progress(3, 4, "one")
+    params = {"progressToken": "t", "progress": 3, "total": 4, "message": "one"}
+    assert peer.sent[-1] == ("notifications/progress", params)
 
 
 def test_changes_are_announced(make: Callable[..., Any]) -> None:

@@ -100,11 +100,11 @@ def test_an_endpoint_has_the_limits_of_its_app_unless_it_has_its_own() -> None:
 )
 def test_a_limit_as_an_option_still_works_with_advice(make: Callable[[Any], Any]) -> None:
     with pytest.warns(DeprecationWarning, match=r"limits=Limits\(max_body=5, grace=1\)") as warned:
-        made = make({"max_body": 5, "grace": 1})
+        limits = make({"max_body": 5, "grace": 1}).settings.limits
     [warning] = warned
     assert warning.filename == __file__, "it names the line of the author's code"
-    assert (made.settings.limits.max_body, made.settings.limits.grace) == (5, 1)
-    assert made.settings.limits.max_batch == Limits().max_batch
+    assert (limits.max_body, limits.grace) == (5, 1)
+    assert limits.max_batch == Limits().max_batch
 
 
 def test_each_client_may_have_a_part_of_each_total() -> None:
