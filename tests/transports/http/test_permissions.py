@@ -49,6 +49,10 @@ async def may_read(principal: Principal, arguments: Any) -> bool:
     return bool(arguments["name"] == principal.id)
 
 
+async def people(typed: str) -> list[str]:
+    return ["ann", "bob"]
+
+
 def make_app(**options: Any) -> MCPKit[None]:
     app: MCPKit[None] = MCPKit("files", **{"auth": Known(), "scopes": SCOPES, **options})
 
@@ -77,7 +81,7 @@ def make_app(**options: Any) -> MCPKit[None]:
         return "anything"
 
     @app.prompt(scopes=["users"])
-    async def greet(name: str) -> str:
+    async def greet(name: Annotated[str, mcpkit.Complete(people)]) -> str:
         return name
 
     return app
@@ -172,15 +176,6 @@ FORBIDDEN: dict[str, tuple[str, dict[str, Any], str]] = {
 def test_a_caller_without_a_scope_learns_which_one_is_missing(site: Site, what: str) -> None:
     """AUTH-6, AUTH-12: one challenge with all that are needed."""
     method, params, scopes = FORBIDDEN[what]
-    if what == "completion":
-
-        async def cities(typed: str) -> list[str]:
-            return ["a"]
-
-        async def town(city: Annotated[str, mcpkit.Complete(cities)]) -> str:
-            return city
-
-        site.app.add_prompt(town, scopes=["users"])
     answer = site.ask(method, who("bob", "other"), **params)
     assert (answer.status, answer.code, answer.json["id"]) == (403, -32600, 1)
     said = challenge(answer)
@@ -252,9 +247,6 @@ def test_a_task_is_allowed_before_it_begins(host: Host) -> None:
 def test_suggestions_are_what_a_predicate_allows(host: Host) -> None:
     """AUTH-12: as far as it can be asked without the other arguments."""
     app = MCPKit("files", auth=Known())
-
-    async def people(typed: str) -> list[str]:
-        return ["ann", "bob"]
 
     @app.resource("files://of/{name}", allow=may_read)
     async def of(name: Annotated[str, mcpkit.Complete(people)]) -> str:

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.messages import LEGACY, MODERN, NEWEST, called, notification, request
+from tests.messages import LEGACY, MODERN, NEWEST, called, request
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, OldTalk, Site
 
@@ -52,16 +52,6 @@ def test_everything_that_is_sent_comes_on_the_stream(old: OldTalk) -> None:
     assert (answered["id"], answered["result"]["content"][0]["text"]) == (2, "hi")
     old.site.call("offer", name="told_to_old").finish()
     assert old.next()["method"] == "notifications/tools/list_changed"
-
-
-def test_a_cancellation_is_a_notification(old: OldTalk) -> None:
-    """CANC-1, CANC-4."""
-    old.begin()
-    old.call("hold", 1, name="old cancelled")
-    old.site.stage.expect("begun", "old cancelled")
-    assert old.post(notification("notifications/cancelled", {"requestId": 1})).status == 202
-    old.site.stage.expect("been cancelled", "old cancelled")
-    assert old.ask(request(2, "ping"))["id"] == 2
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -99,22 +99,10 @@ def test_changes_and_no_other_messages_come_on_the_stream_of_a_get(
     assert (message["method"], message["params"]) == (UPDATED, {"uri": "wire://watched"})
 
 
-@pytest.mark.parametrize("version", LEGACY)
-def test_questions_that_no_request_causes_come_there(site: Site, version: str) -> None:
-    """HTTPL-10, S2C-2."""
-    talk = site.begin(version, capabilities={"roots": {"listChanged": True}})
-    get = talk.get()
-    name = f"roots of {version}"
-    assert talk.call("watch_roots", name=name).text == "watching"
-    assert talk.notify("notifications/roots/list_changed").status == 202
-    question = get.message()
-    assert question["method"] == "roots/list"
-    assert talk.answer(question, roots=[{"uri": "file:///here"}]).status == 202
-    site.stage.expect("seen file:///here", name)
-
-
-def test_changes_that_are_announced_and_never_answered_are_asked_about_once(site: Site) -> None:
-    """SEC-17: a client must not make the server ask without end."""
+def test_a_question_that_no_request_causes_comes_there_once_until_it_is_answered(
+    site: Site,
+) -> None:
+    """HTTPL-10, S2C-2, SEC-17: a client must not make the server ask without end."""
     talk = site.begin(capabilities={"roots": {"listChanged": True}})
     get = talk.get()
     assert talk.call("watch_roots", name="restless").text == "watching"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -81,16 +80,6 @@ def test_a_request_without_session_is_served_by_any(four: Server) -> None:
         return len(found) > 1
 
     eventually(another_has_served)  # the others begin when the first one serves
-
-
-def test_with_the_same_secret_a_session_goes_on(folder: Path) -> None:
-    secret = {"MCPKIT_SECRET": "the-secret-of-this-test"}
-    options: dict[str, Any] = {"cwd": folder, "env": secret, "within": True}
-    with serving("server.py", "--http", **options) as server:
-        session = server.client("2025-06-18").session
-    with serving("server.py", "--http", "--workers", "2", **options) as server:
-        client = server.client(session=session)
-        assert client.call("pid").isdecimal()
 
 
 # --- what needs the worker that holds a stream ----------------------------------------------------
