@@ -197,11 +197,7 @@ async def test_no_time_of_a_call_is_used_while_the_user_logs_in(world: World, us
 async def test_a_user_has_so_long_and_no_longer(world: World) -> None:
     """Neither to see the address, nor to log in."""
     shown: list[str] = []
-
-    async def stay(url: str) -> None:
-        await anyio.sleep_forever()
-
-    for show in (shown.append, stay):
+    for show in (shown.append, lambda url: anyio.sleep_forever()):
         with pytest.raises(AuthorizationFailed, match=r"no login within 0\.05 seconds"):
             await call(world.url, OAuth(show=show, timeout=0.05))
     assert len(shown) == 1

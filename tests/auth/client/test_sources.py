@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from starlette.responses import StreamingResponse
@@ -17,12 +18,10 @@ from tests.auth.client.world import READ, Reply, Seen, User, World, call
 pytestmark = pytest.mark.anyio
 
 
-async def current() -> str:
-    return "a-token"
-
-
 @pytest.mark.parametrize(
-    "given", ["a-token", lambda: "a-token", current], ids=["text", "function", "async function"]
+    "given",
+    ["a-token", lambda: "a-token", AsyncMock(return_value="a-token")],
+    ids=["text", "function", "async function"],
 )
 async def test_a_token_is_sent_as_it_is(world: World, given: Any) -> None:
     """AUTH-10: in the header, for every request."""
