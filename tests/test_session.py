@@ -8,7 +8,7 @@ import logging
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -25,7 +25,7 @@ from mcpkit._server.session import Session
 from mcpkit.errors import InvalidRequest, MethodNotFound
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from mcpkit.types import LogLevel
-from tests.kit import PATIENCE, Gate, ThreadGate, eventually, until
+from tests.kit import PATIENCE, Gate, Recorder, ThreadGate, eventually, until
 from tests.messages import Message, announced, cancelled, initialize, notification, request
 from tests.scenarios.tapped import HANDSHAKE, MODERN, TappedClient
 
@@ -41,17 +41,12 @@ class Ears(Channel):
     def __init__(self) -> None:
         self.congested = False
         self.messages: list[Any] = []
-        self._arrived = anyio.Event()
 
     def send(self, text: bytes, about: Request | None = None) -> None:
         self.messages.append(json.loads(text))
-        self._arrived.set()
 
     async def wait(self, count: int) -> list[Any]:
-        with anyio.fail_after(PATIENCE):
-            while len(self.messages) < count:
-                self._arrived = anyio.Event()
-                await self._arrived.wait()
+        await until(lambda: len(self.messages) >= count)
         return self.messages
 
     @property
@@ -161,23 +156,15 @@ async def test_changes_wait_for_the_client_to_be_initialized() -> None:
         assert silent.ears.messages == []
 
 
-def with_resource() -> MCPKit[Any]:
-    app = bare()
-    app.add_resource(lambda: "a", "a://b", name="a")
-    return app
-
-
-SUBSCRIBE = request(1, "resources/subscribe", uri="a://b")
-
-
 async def test_lists_are_for_every_session_and_resources_for_subscribers() -> None:
     """TOOL-14, RES-10: from any thread, and also after the end of another session."""
-    app = with_resource()
+    app = bare()
+    app.add_resource(lambda: "a", "a://b", name="a")
     async with talking_to(app) as one, talking_to(app) as other, talking_to(app) as ended:
         for talk in (one, other, ended):
             talk.open()
         for talk in (one, ended):
-            talk.send(SUBSCRIBE)
+            talk.send(request(1, "resources/subscribe", uri="a://b"))
         await ended.session.aclose()
         await anyio.to_thread.run_sync(app.changed, "a://b")
         app.list_changed("prompts")
@@ -300,8 +287,8 @@ async def test_relief_is_reported_once_fewer_requests_and_bytes_wait(
     monkeypatch.setattr("mcpkit._server.session._BYTES_WHILE_ASKING", 2)
     app, gate = gated(1)
     async with talking_to(app) as talk:
-        session, relieved = talk.session, anyio.Event()
-        session.on_writable = relieved.set
+        session, relieved = talk.session, Recorder()
+        session.on_writable = relieved
         talk.open()
         talk.send(*(call(id, text="x" * 1500) for id in (1, 2)))
         assert not session.is_full
@@ -317,8 +304,7 @@ async def test_relief_is_reported_once_fewer_requests_and_bytes_wait(
         talk.send(cancelled(4))
         gate.open()
         await talk.ears.wait(4)
-        with anyio.fail_after(PATIENCE):
-            await relieved.wait()
+        await relieved.wait()
         assert not session.is_full
         assert session._bytes_waiting == 0
 
@@ -329,7 +315,7 @@ async def test_relief_is_reported_once_fewer_requests_and_bytes_wait(
 async def test_the_reference_stands_beside_the_traceback_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """ERR-6: what is meant for the model is not logged."""
+    """ERR-6, TOOL-9: what is meant for the model is not logged."""
     app = bare()
 
     @app.tool
@@ -340,16 +326,22 @@ async def test_the_reference_stands_beside_the_traceback_in_the_log(
     def complain() -> str:
         raise ToolError("no such town")
 
+    @app.tool
+    def mismatch() -> int:
+        return cast("int", "swordfish")
+
     with caplog.at_level(logging.ERROR, logger="mcpkit"):
         async with AsyncTestClient(app) as client:
-            await client.call_tool("complain")
-            result = await client.call_tool("crash")
-    found = re.search(r"reference ([0-9a-f]{8})", result.text)
-    assert found is not None
-    [record] = caplog.records
-    assert found[1] in record.getMessage()
-    assert record.exc_info is not None
-    assert "swordfish" in str(record.exc_info[1])
+            names = ("complain", "crash", "mismatch")
+            _, *texts = [(await client.call_tool(name)).text for name in names]
+    for text, record in zip(texts, caplog.records, strict=True):
+        found = re.search(r"reference ([0-9a-f]{8})", text)
+        assert found is not None
+        assert found[1] in record.getMessage()
+        assert "swordfish" not in text
+    error = caplog.records[0].exc_info
+    assert error is not None
+    assert "swordfish" in str(error[1])
 
 
 # --- lifespan -------------------------------------------------------------------------------------
