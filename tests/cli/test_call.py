@@ -72,11 +72,7 @@ def test_a_result_is_printed(words: list[str], input: str, stdout: str) -> None:
         ("fail how=protocol", 1, r"the server answered with error -32050: No such \x1b[31mluck"),
         ("nothing", 0, "nothing has run, and answers nothing"),
         ("book -a yes", 2, "--answer 'yes': write key=value, accept, decline or cancel"),
-        (
-            "haiku --sampling-command missing",
-            2,
-            "--sampling-command 'missing': there is no such co",
-        ),
+        ("haiku --sampling-command missing", 2, "--sampling-command 'missing': there is no such"),
         ("where --roots missing", 2, "--roots missing: there is no such file or folder"),
         ("haiku", 1, "the server answered with error "),
         ("where", 1, "the server answered with error "),

@@ -58,15 +58,6 @@ def orders() -> str:
 '''
 )
 
-FOREIGN: dict[str, Any] = {
-    "initialize": {
-        "protocolVersion": "2025-06-18",
-        "serverInfo": {"name": "weather", "version": "3"},
-        "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
-    },
-    "resources/list": {"resources": []},
-}
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -248,7 +239,15 @@ def test_settings_that_this_python_cannot_read_are_noted(folder: Path) -> None:
 
 def of_foreign(*tools: Any) -> str:
     """The command of a server with these tools."""
-    results = {**FOREIGN, "tools/list": {"tools": tools}}
+    results = {
+        "initialize": {
+            "protocolVersion": "2025-06-18",
+            "serverInfo": {"name": "weather", "version": "3"},
+            "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
+        },
+        "resources/list": {"resources": []},
+        "tools/list": {"tools": tools},
+    }
     return answering({method: {"result": result} for method, result in results.items()})
 
 

@@ -31,15 +31,12 @@ def test_the_help_of_a_command_has_examples_and_no_boxes(name: str) -> None:
     assert not re.search("[│╭╮─\x1b]", done.stdout)
 
 
-def test_a_mistyped_command_is_named_with_the_one_that_is_meant() -> None:
+def test_the_version_and_a_mistyped_command() -> None:
+    assert re.fullmatch(r"mcpkit \d+\.\d+\.\d+\n", mcpkit("--version").stdout)
     done = mcpkit("inspec", "server.py")
     assert done.code == 2
     assert "there is no command 'inspec'; did you mean inspect?" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_the_version() -> None:
-    assert re.fullmatch(r"mcpkit \d+\.\d+\.\d+\n", mcpkit("--version").stdout)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

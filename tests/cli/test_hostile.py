@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import shlex
-import socket
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Any, Final
 
 import anyio
@@ -181,26 +181,16 @@ def test_nor_does_json(command: str) -> None:
 @contextmanager
 def responding(response: bytes) -> Iterator[str]:
     """A server that answers every request with the same bytes."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def serve() -> None:
-            while True:
-                try:
-                    client, _ = server.accept()
-                except OSError:
-                    return
-                with client:
-                    client.settimeout(10)
-                    client.recv(65536)
-                    client.sendall(response)
+    class Handler(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65536)
+            self.request.sendall(response)
 
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.getsockname()[1]}/mcp"
-        finally:
-            server.shutdown(socket.SHUT_RDWR)
-            thread.join(10)
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/mcp"
+        server.shutdown()
 
 
 @pytest.mark.parametrize(

@@ -89,15 +89,13 @@ def test_files_are_in_the_folder_of_an_environment_variable(
     assert HOSTS[name].user_file(there) == tmp_path / "there" / file
 
 
-def test_the_windows_package_of_claude_desktop_has_its_own_file(tmp_path: Path) -> None:
+def test_some_files_are_elsewhere(tmp_path: Path) -> None:
+    """Those of the Windows package of Claude Desktop, and of projects."""
     package = tmp_path / "AppData/Local/Packages/Claude_pzs8sxrjxfjjc"
     package.mkdir(parents=True)
     windows = Platform(system="win32", home=tmp_path, variables={})
     found = HOSTS["claude-desktop"].user_file(windows)
     assert found == package / "LocalCache/Roaming/Claude/claude_desktop_config.json"
-
-
-def test_some_hosts_have_files_for_projects() -> None:
     assert {name: host.project_file for name, host in HOSTS.items() if host.project_file} == {
         "claude-code": ".mcp.json",
         "cursor": ".cursor/mcp.json",

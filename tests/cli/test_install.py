@@ -471,17 +471,17 @@ class TestClaudeCode:
     """https://code.claude.com/docs/en/mcp"""
 
     @pytest.fixture
-    def told(self, person: Person) -> Path:
+    def log(self, person: Person) -> Path:
         """A program of that name, and the file with its arguments."""
-        told = person.home / "told"
-        program(person.programs / "claude", f'printf "%s\\n" "$@" >> "{told}"')
-        return told
+        log = person.home / "log"
+        program(person.programs / "claude", f'printf "%s\\n" "$@" >> "{log}"')
+        return log
 
-    def test_its_own_program_edits_the_configuration(self, person: Person, told: Path) -> None:
+    def test_its_own_program_edits_the_configuration(self, person: Person, log: Path) -> None:
         def install(*arguments: str, cold: bool = False) -> tuple[Outcome, list[str]]:
-            told.unlink(missing_ok=True)
+            log.unlink(missing_ok=True)
             done = person.installs(*arguments, "-c", "claude-code", cold=cold)
-            return done, told.read_text().splitlines() if told.exists() else []
+            return done, log.read_text().splitlines() if log.exists() else []
 
         done, words = install("weather.py", "--dry-run")
         assert (done.code, words) == (0, [])
@@ -519,7 +519,7 @@ class TestClaudeCode:
         ],
     )
     def test_values_that_others_can_see_are_noted_first(
-        self, person: Person, told: Path, arguments: list[str], what: str
+        self, person: Person, log: Path, arguments: list[str], what: str
     ) -> None:
         """It accepts an entry only as an argument, including the values of the old entry."""
         if what == "OLD":

@@ -561,16 +561,15 @@ def written(key: Any, folder: Path, password: bytes | None = None) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "key"),
-    [
-        ("ES256", ec.generate_private_key(ec.SECP256R1())),
-        ("ES384", ec.generate_private_key(ec.SECP384R1())),
-        ("EdDSA", ed25519.Ed25519PrivateKey.generate()),
-        ("RS256", rsa.generate_private_key(65537, 2048)),
-    ],
-    ids=["ES256", "ES384", "EdDSA", "RS256"],
-)
+KEYS: Final = {
+    "ES256": ec.generate_private_key(ec.SECP256R1()),
+    "ES384": ec.generate_private_key(ec.SECP384R1()),
+    "EdDSA": ed25519.Ed25519PrivateKey.generate(),
+    "RS256": rsa.generate_private_key(65537, 2048),
+}
+
+
+@pytest.mark.parametrize(("algorithm", "key"), KEYS.items(), ids=KEYS)
 def test_a_key_is_signed_with_as_its_kind_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str, key: Any
 ) -> None:
@@ -583,7 +582,7 @@ def test_a_key_is_signed_with_as_its_kind_is(
 
 def test_a_key_stays_where_it_is(person: Person, tmp_path: Path) -> None:
     """Another token is requested where the variable is set."""
-    path = written(ec.generate_private_key(ec.SECP256R1()), tmp_path)
+    path = written(KEYS["ES256"], tmp_path)
     with faking() as fake:
         fake.more = {"expires_in": 1e300, "scope": "a \x1b[31m b"}  # an issuer may say anything
         words = ["login", fake.url, "--machine", "--client-id", "nightly"]
@@ -610,7 +609,7 @@ def test_a_file_without_a_usable_key(person: Person, tmp_path: Path) -> None:
     words = ["login", "http://127.0.0.1:9/mcp", "--machine", "--client-id", "nightly"]
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("nothing")
-    locked = written(ec.generate_private_key(ec.SECP256R1()), tmp_path, b"a password")
+    locked = written(KEYS["ES256"], tmp_path, b"a password")
     for path, message in {
         str(tmp_path / "missing.pem"): "cannot be read: No such file or directory",
         str(wrong): "has no private key in PEM, or one with a password",

@@ -346,47 +346,27 @@ def test_other_middleware_is_marked_and_refused(tmp_path: Path, hook: str) -> No
     assert f"{MARK}middleware=: {advice}\nmcp = MCPKit('shop', middleware=[Odd()])" in kept
 
 
-@pytest.mark.parametrize(
-    ("theirs", "ours"),
-    [
-        (
-            'mcp = FastMCP("a", middleware=[One(), Two(3)])',
-            'mcp = MCPKit("a")\nmcp.middleware(One())\nmcp.middleware(Two(3))',
-        ),
-        (
-            'x = [FastMCP("a", middleware=chain)]',
-            (
-                f"{MARK}middleware=: write @app.middleware over a function\n"
-                'x = [MCPKit("a", middleware=chain)]'
-            ),
-        ),
-        (
-            'mcp = FastMCP("a", auth=found() if LOGIN else None)',
-            (
-                f"{MARK}auth=: give auth= a verifier of mcpkit.auth, such as JWT(…)\n"
-                "if (found() if LOGIN else None) is not None:\n"
-                '    raise RuntimeError("nothing here does what auth= did: give auth= a verifier '
-                'of mcpkit.auth, such as JWT(…)")\n'
-                'mcp = MCPKit("a")'
-            ),
-        ),
-        ('mcp = FastMCP("a", auth=None)', 'mcp = MCPKit("a")'),
-        (
-            'mcp = FastMCP("a", auth=JWTVerifier())',
-            (
-                f"{MARK}auth=: give auth= a verifier of mcpkit.auth, such as JWT(…)\n"
-                'mcp = MCPKit("a", auth=JWTVerifier())'
-            ),
-        ),
-        (
-            'app(FastMCP("a", auth=found()))',
-            (
-                f"{MARK}auth=: give auth= a verifier of mcpkit.auth, such as JWT(…)\n"
-                'app(MCPKit("a", auth=found()))'
-            ),
-        ),
-    ],
-)
+AUTH: Final = f"{MARK}auth=: give auth= a verifier of mcpkit.auth, such as JWT(…)\n"
+GUARDS: Final = {
+    'mcp = FastMCP("a", middleware=[One(), Two(3)])': (
+        'mcp = MCPKit("a")\nmcp.middleware(One())\nmcp.middleware(Two(3))'
+    ),
+    'x = [FastMCP("a", middleware=chain)]': (
+        f"{MARK}middleware=: write @app.middleware over a function\n"
+        'x = [MCPKit("a", middleware=chain)]'
+    ),
+    'mcp = FastMCP("a", auth=found() if LOGIN else None)': (
+        f"{AUTH}if (found() if LOGIN else None) is not None:\n"
+        '    raise RuntimeError("nothing here does what auth= did: give auth= a verifier '
+        'of mcpkit.auth, such as JWT(…)")\nmcp = MCPKit("a")'
+    ),
+    'mcp = FastMCP("a", auth=None)': 'mcp = MCPKit("a")',
+    'mcp = FastMCP("a", auth=JWTVerifier())': f'{AUTH}mcp = MCPKit("a", auth=JWTVerifier())',
+    'app(FastMCP("a", auth=found()))': f'{AUTH}app(MCPKit("a", auth=found()))',
+}
+
+
+@pytest.mark.parametrize(("theirs", "ours"), GUARDS.items())
 def test_what_guards_an_app_is_kept_moved_or_refused(theirs: str, ours: str) -> None:
     head = "from fastmcp import FastMCP\nfrom fastmcp.server.auth import JWTVerifier\n\n"
     assert rewritten(head + theirs + "\n").strip().endswith("\n" + ours)

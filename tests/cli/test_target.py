@@ -100,7 +100,56 @@ def test_marked_functions_make_an_app(folder: Path) -> None:
 
 OF_FASTMCP = "class FastMCP: ...\n\nFastMCP.__module__ = {!r}\nmcp = FastMCP()\n"
 FAILS = "main.py cannot be imported: "
+SOURCES = [
+    ("x = 1", "main.py has no app: make one, app = MCPKit('main')"),
+    ("from mcpkit import MCPKit", "main.py has no app"),
+    (an_app("one") + an_app("two"), "main.py has 2 apps: one, two; say which, as in main.py:one"),
+    ("\nimport not_there", FAILS + "ModuleNotFoundError: No module named 'not_there' (main.py:2)"),
+    ("import main.inner", FAILS + "ModuleNotFoundError"),
+    ("\n\ndef f(:\n", FAILS + "SyntaxError: invalid syntax (main.py:3)"),
+    ("raise ValueError('first\\nsecond')", FAILS + "ValueError: first (main.py:1)"),
+    ("raise KeyError", FAILS + "KeyError (main.py:1)"),
+    ("raise SystemExit(3)", FAILS + "SystemExit: 3"),
+    ("\udcff", FAILS + "SyntaxError"),
+    (
+        "from mcpkit import MCPKit\napp = MCPKit('x', page_size=0)",
+        "page_size must be at least 1, or None for a single page (main.py:2)",
+    ),
+    ("import mcpkit\n@mcpkit.tool\ndef bad(*args: int) -> None: ...", "bad"),
+    (
+        OF_FASTMCP.format("fastmcp"),
+        "'mcp' in main.py is a server of FastMCP; mcpkit migrate main.py rewrites it",
+    ),
+    (OF_FASTMCP.format("mcp.server.fastmcp"), " is a server of the official SDK; "),
+    (
+        an_app() + "@app.tool(readonly=True)\ndef a() -> None: ...",
+        "main.py:3: a(): there is no option 'readonly'; did you mean 'read_only'?",
+    ),
+    (
+        an_app() + "@app.tool('a name')\ndef a() -> None: ...",
+        "'a name' is not a function; a name is an option: name='a name' (main.py:3)",
+    ),
+    (
+        an_app() + "@app.tool\ndef a(ctx) -> None: ...",
+        "main.py:3: a(): ctx has no annotation, so a client would have to send it; write ctx: Co",
+    ),
+    (
+        an_app() + "def a() -> None: ...\napp.tool(a)\napp.tool(a)",
+        "a tool 'a' is registered already; remove it first, or choose another (main.py:5)",
+    ),
+    (
+        an_app() + "import json\njson.loads('{nope')",
+        "enclosed in double quotes: line 1 column 2 (char 1) (main.py:4)",
+    ),
+    (
+        an_app() + "MCPKit('b', nmae='c')",
+        FAILS + "TypeError: main.py:3: MCPKit() has no option 'nmae'; did you mean 'name'?",
+    ),
+]
+"""Of main.py, and what is said of it."""
+
 REFUSED = [
+    ("server.txt", "", "server.txt is not a Python file"),
     ("missing.py", "", "there is no file missing.py"),
     ("no/such.py", "", "there is no file no/such.py"),
     ("missing.py:app", "", "there is no file missing.py"),
@@ -108,85 +157,21 @@ REFUSED = [
     ("os.missing", "", "there is no module or file os.missing"),
     (".", "", "there is no file ."),
     ("", "", "there is no file"),
-    ("main.py", "x = 1", "main.py has no app: make one, app = MCPKit('main')"),
-    ("main.py", "from mcpkit import MCPKit", "main.py has no app"),
-    (
-        "main.py",
-        an_app("one") + an_app("two"),
-        "main.py has 2 apps: one, two; say which, as in main.py:one",
-    ),
     ("main.py:nope", an_app(), "main.py has nothing named 'nope'"),
     ("main.py:x", "x = 1", "'x' in main.py is a int, not an MCPKit app"),
-    (
-        "main.py",
-        "\nimport not_there",
-        FAILS + "ModuleNotFoundError: No module named 'not_there' (main.py:2)",
-    ),
-    ("main.py", "import main.inner", FAILS + "ModuleNotFoundError"),
-    ("main.py", "\n\ndef f(:\n", FAILS + "SyntaxError: invalid syntax (main.py:3)"),
-    ("main.py", "raise ValueError('first\\nsecond')", FAILS + "ValueError: first (main.py:1)"),
-    ("main.py", "raise KeyError", FAILS + "KeyError (main.py:1)"),
-    ("main.py", "raise SystemExit(3)", FAILS + "SystemExit: 3"),
-    ("main.py", "\udcff", FAILS + "SyntaxError"),
-    (
-        "main.py",
-        "from mcpkit import MCPKit\napp = MCPKit('x', page_size=0)",
-        "page_size must be at least 1, or None for a single page (main.py:2)",
-    ),
-    ("main.py", "import mcpkit\n@mcpkit.tool\ndef bad(*args: int) -> None: ...", "bad"),
-    (
-        "main.py",
-        OF_FASTMCP.format("fastmcp"),
-        "'mcp' in main.py is a server of FastMCP; mcpkit migrate main.py rewrites it",
-    ),
-    ("main.py", OF_FASTMCP.format("mcp.server.fastmcp"), " is a server of the official SDK; "),
-    (
-        "main.py",
-        an_app() + "@app.tool(readonly=True)\ndef a() -> None: ...",
-        "main.py:3: a(): there is no option 'readonly'; did you mean 'read_only'?",
-    ),
-    (
-        "main.py",
-        an_app() + "@app.tool('a name')\ndef a() -> None: ...",
-        "'a name' is not a function; a name is an option: name='a name' (main.py:3)",
-    ),
-    (
-        "main.py",
-        an_app() + "@app.tool\ndef a(ctx) -> None: ...",
-        "main.py:3: a(): ctx has no annotation, so a client would have to send it; write ctx: Co",
-    ),
-    (
-        "main.py",
-        an_app() + "def a() -> None: ...\napp.tool(a)\napp.tool(a)",
-        "a tool 'a' is registered already; remove it first, or choose another (main.py:5)",
-    ),
-    (
-        "main.py",
-        an_app() + "import json\njson.loads('{nope')",
-        "enclosed in double quotes: line 1 column 2 (char 1) (main.py:4)",
-    ),
-    (
-        "main.py",
-        an_app() + "MCPKit('b', nmae='c')",
-        FAILS + "TypeError: main.py:3: MCPKit() has no option 'nmae'; did you mean 'name'?",
-    ),
+    *(("main.py", *each) for each in SOURCES),
 ]
 
 
 @pytest.mark.parametrize(("target", "source", "message"), REFUSED)
 def test_a_refusal_is_one_line(folder: Path, target: str, source: str, message: str) -> None:
+    (folder / "server.txt").write_text("hello")
     if source:
         (folder / "main.py").write_text(source + "\n", errors="surrogateescape")
     with pytest.raises(TargetError) as refused:
         load_app(target)
     assert message in str(refused.value)
     assert len(str(refused.value).splitlines()) == 1
-
-
-def test_a_file_that_is_no_python(folder: Path) -> None:
-    (folder / "server.txt").write_text("hello")
-    with pytest.raises(TargetError, match=r"server\.txt is not a Python file"):
-        load_app("server.txt")
 
 
 FACTORY = """
@@ -205,7 +190,7 @@ async def make_later(root: Path = Path("here")) -> MCPKit:
     await anyio.sleep(0)
     return MCPKit(root.name)
 
-def make_told(name: Annotated[str, typer.Argument(help="Of the server")]) -> MCPKit:
+def make_named(name: Annotated[str, typer.Argument(help="Of the server")]) -> MCPKit:
     return MCPKit(name)
 
 def make_bounded(
@@ -248,7 +233,7 @@ class TestFactories:
     def test_may_be_async_and_annotated(self) -> None:
         assert load_app("main.py:make_later").name == "here"
         assert load_app("main.py:make_later", ["--root", "there"]).name == "there"
-        assert load_app("main.py:make_told", ["books"]).name == "books"
+        assert load_app("main.py:make_named", ["books"]).name == "books"
         assert load_app("main.py:make_bounded").name == "app 0 2"
         flags = ["--port", "8", "--name", "shop", "-d", "3"]
         assert load_app("main.py:make_bounded", flags).name == "SHOP 8 3"

@@ -35,8 +35,12 @@ def tool(name: str = "cancel_order", /, **members: Any) -> Entry:
         "inputSchema": schema,
         **members,
     }
+    return _entry("tool", name, raw, **fields)
+
+
+def _entry(kind: Kind, name: str, raw: dict[str, Any], **fields: Any) -> Entry:
     kept = {key: value for key, value in raw.items() if value is not None}
-    return Entry("tool", name, kept, **fields)
+    return Entry(kind, name, kept, **fields)
 
 
 def resource(uri: str = "orders://today", /, **members: Any) -> Entry:
@@ -50,14 +54,8 @@ def template(uri: str = "orders://{id}", /, **members: Any) -> Entry:
 
 
 def _readable(kind: Kind, key: str, uri: str, members: dict[str, Any]) -> Entry:
-    raw = {
-        key: uri,
-        "name": "orders",
-        "description": "What was ordered.",
-        "mimeType": "text/plain",
-        **members,
-    }
-    return Entry(kind, uri, {key: value for key, value in raw.items() if value is not None})
+    usual = {"name": "orders", "description": "What was ordered.", "mimeType": "text/plain"}
+    return _entry(kind, uri, {key: uri, **usual, **members})
 
 
 def argument(name: str, description: str | None = "Which one.") -> dict[str, Any]:
@@ -68,7 +66,7 @@ def argument(name: str, description: str | None = "Which one.") -> dict[str, Any
 def prompt(name: str = "complain", /, **members: Any) -> Entry:
     """A prompt that no rule matches."""
     raw = {"name": name, "description": "Write a letter to the shop.", **members}
-    return Entry("prompt", name, {key: value for key, value in raw.items() if value is not None})
+    return _entry("prompt", name, raw)
 
 
 def server(

@@ -64,37 +64,30 @@ def test_every_schema_is_checked(schema: dict[str, Any]) -> None:
     apply(server(tool(schema=schema)))
 
 
-def test_a_long_circle_is_one() -> None:
+def test_every_schema_is_visited_once_and_paths_are_short() -> None:
     assert is_recursive(SCHEMAS["references in a long circle"])
     assert not is_recursive(SCHEMAS["references to references"])
-
-
-def test_every_schema_is_visited_once() -> None:
     nodes = list(walk(SCHEMAS["references into one definition"]))
     assert len({id(node.schema) for node in nodes}) == 1 + 1000 + 121
     assert len(nodes) < 5000
-
-
-def test_a_path_is_short() -> None:
     nodes = list(walk(SCHEMAS["a long name above many"]))
     assert max(len(node.path) for node in nodes) < 300
     assert nodes[-1].path.endswith(".p4999")
 
 
-TEXTS: Final = ["a.", "< ", " -eyJ" + "a" * 12, "never ", "x_", "'a", "a:", "ignore the ", "! "]
+TEXTS: Final = {
+    **{text: text * 50_000 for text in ("a.", "< ", "never ", "x_", "'a", "a:", "! ")},
+    "a token": (" -eyJ" + "a" * 12) * 50_000,
+    "an order": "ignore the " * 50_000,
+    "a long gap": f"x<{' ' * 200_000}x",
+}
 
 
 @pytest.mark.timeout(5)
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_every_text_is_read(text: str) -> None:
     """Scanning the rest of the text from each of these would take several times the limit."""
-    apply(server(tool(description=text * 50_000)))
-
-
-@pytest.mark.timeout(5)
-def test_a_long_gap_is_read() -> None:
-    """Scanning the rest of the gap from each of its spaces would take several times the limit."""
-    apply(server(tool(description=f"x<{' ' * 200_000}x")))
+    apply(server(tool(description=text)))
 
 
 def test_a_long_description_of_many_parameters_is_read_once() -> None:
