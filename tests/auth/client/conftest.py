@@ -11,7 +11,6 @@ from tests.auth.client.world import Host, User, World, hosting
 
 @pytest.fixture(scope="package")
 def host() -> Iterator[Host]:
-    """Where the world of each test is."""
     with hosting() as found:
         yield found
 
@@ -30,7 +29,6 @@ def world(host: Host) -> Iterator[World]:
 
 @pytest.fixture
 def elsewhere(another_host: Host) -> Iterator[World]:
-    """Another world, which does not belong to the first."""
     with another_host.world() as found:
         yield found
 

@@ -32,7 +32,6 @@ def credentials(number: int) -> Credentials:
 
 
 async def write(folder: str) -> None:
-    """Write as fast as possible."""
     store = FileTokenStore(folder)
     for number in count():
         await store.set(SERVER, credentials(number))
@@ -41,7 +40,6 @@ async def write(folder: str) -> None:
 
 
 async def hold(folder: str, url: str) -> None:
-    """Have the lock forever."""
     async with FileTokenStore(folder).lock(url):
         print("ready", flush=True)
         await anyio.sleep_forever()

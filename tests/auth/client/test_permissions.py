@@ -31,10 +31,8 @@ async def test_they_are_not_lost_with_the_token(world: World, user: User) -> Non
     """AUTH-6: also when it was renewed, and when that was in vain."""
     store = MemoryTokenStore()
     await call(world.url, OAuth(show=user.show, store=store), "write")
-    for refresh in (True, False):
-        world.end_tokens()
-        if not refresh:
-            world.refreshing.clear()
+    for end in (world.end_tokens, world.end_logins):
+        end()
         found = await call(world.url, OAuth(show=user.show, store=store), "write")
         assert found == f"{READ} {WRITE}"
     assert user.scopes() == [{READ}, {READ, WRITE}, {READ, WRITE}]

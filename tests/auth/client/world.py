@@ -82,7 +82,6 @@ class World:
             "/authorize": self.authorize,
             "/token": self.token,
             "/register": self.register,
-            "/revoke": lambda _: Reply(200),
             f"{RESOURCE}/mcp": lambda _: Reply(200, self.resource),
             SERVER: lambda _: Reply(200, self.metadata),
         }
@@ -96,7 +95,6 @@ class World:
             "authorization_endpoint": f"{origin}/authorize",
             "token_endpoint": f"{origin}/token",
             "registration_endpoint": f"{origin}/register",
-            "revocation_endpoint": f"{origin}/revoke",
             "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": METHODS,
             "authorization_response_iss_parameter_supported": True,

@@ -51,7 +51,6 @@ class IdentityProvider(Issuer):
 
     @property
     def access_token(self) -> str:
-        """The last that it has issued."""
         return f"upstream-access-{self.number}"
 
     @property
