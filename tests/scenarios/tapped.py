@@ -15,6 +15,7 @@ from mcpkit._protocol.connection import VERSION_KEY
 from mcpkit.client.connection import Link
 from mcpkit.errors import ConnectionClosed, ProtocolError
 from mcpkit.testing import REVISIONS, AsyncTestClient
+from tests.messages import meta
 from tests.schemas import check
 
 PATIENCE = 10.0
@@ -23,10 +24,7 @@ PATIENCE = 10.0
 HANDSHAKE = REVISIONS[:-1]
 MODERN = REVISIONS[-1]
 
-MODERN_META: dict[str, Any] = {
-    "io.modelcontextprotocol/protocolVersion": MODERN,
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
+MODERN_META = meta()
 """The ``_meta`` of a request that no handshake precedes."""
 
 
@@ -93,8 +91,8 @@ class TappedClient(AsyncTestClient):
         for each in sent if isinstance(sent, list) else [sent]:
             if isinstance(each, dict) and isinstance(each.get("id"), (str, int)):
                 params = each.get("params")
-                meta = (params.get("_meta") if isinstance(params, dict) else None) or {}
-                version = meta.get(VERSION_KEY)
+                own = (params.get("_meta") if isinstance(params, dict) else None) or {}
+                version = own.get(VERSION_KEY)
                 if version not in REVISIONS:
                     version = self.spoken
                 self._asked[each["id"]] = (each.get("method", ""), version)
@@ -111,8 +109,8 @@ class TappedClient(AsyncTestClient):
         method, version = self._asked.get(message.get("id", ""), (None, self.spoken))
         if "method" in message:
             self.notifications.append(message)
-            meta = message.get("params", {}).get("_meta", {})
-            if "io.modelcontextprotocol/subscriptionId" in meta:
+            tags = message.get("params", {}).get("_meta", {})
+            if "io.modelcontextprotocol/subscriptionId" in tags:
                 version = MODERN
         try:
             check(message, version, method if "result" in message else None)
@@ -184,10 +182,8 @@ def _outgoing(message: Any) -> OutgoingMessage:
         return OutgoingMessage(text)
     id, method, params = message.get("id"), message.get("method"), message.get("params")
     params = params if isinstance(params, dict) else {}
-    meta = params.get("_meta")
-    version = (
-        meta.get("io.modelcontextprotocol/protocolVersion") if isinstance(meta, dict) else None
-    )
+    announced = params.get("_meta")
+    version = announced.get(VERSION_KEY) if isinstance(announced, dict) else None
     return OutgoingMessage(
         text,
         id if isinstance(id, (str, int)) and method is not None else None,

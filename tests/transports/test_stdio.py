@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -292,12 +292,13 @@ class TestEnd:
 # --- a client that does not keep up ---------------------------------------------------------------
 
 
-def flood_with_calls(server: Process, tool: str, count: int, size: int) -> threading.Thread:
-    """Send calls in a thread, as fast as the server takes them."""
+def flood(server: Process, lines: Iterable[bytes]) -> threading.Thread:
+    """Send lines in a thread, as fast as the server takes them."""
 
     def write() -> None:
-        for id in range(count):
-            server.send(call(id, tool, size=size))
+        with contextlib.suppress(OSError):
+            for line in lines:
+                server.send(line)
 
     thread = threading.Thread(target=write, daemon=True)
     thread.start()
@@ -331,7 +332,8 @@ class TestBackPressure:
         with served(backend, env=env, reading=False, cold=True) as server:
             eventually(lambda: server.status("VmRSS") > 20_000)
             before = server.status("VmHWM")
-            writer = flood_with_calls(server, tool, self.COUNT, self.SIZE)
+            calls = (call(id, tool, size=self.SIZE) for id in range(self.COUNT))
+            writer = flood(server, map(encoded, calls))
             eventually(comes_to_rest(server))
             assert writer.is_alive(), "the server reads on although its output is not read"
 
@@ -357,16 +359,8 @@ class TestBackPressure:
 
     def test_a_ping_flood(self, backend: str) -> None:
         with served(backend, reading=False, cold=True) as server:
-            line = encoded(request("p" * 500, "ping")) + b"\n"
-            block = line * 100
-
-            def write() -> None:
-                with contextlib.suppress(OSError):
-                    for _ in range(1000):
-                        server.send_bytes(block)
-
-            writer = threading.Thread(target=write, daemon=True)
-            writer.start()
+            lines = [encoded(request("p" * 500, "ping"))] * 100
+            writer = flood(server, [b"\n".join(lines)] * 1000)
             eventually(comes_to_rest(server))
             assert writer.is_alive()
             assert server.status("VmHWM") < 80_000
