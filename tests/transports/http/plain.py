@@ -17,7 +17,6 @@ from tests.messages import MODERN, Message, initialize, request
 from tests.transports.processes import TIMEOUT, Process, started
 
 RUN: Final = [sys.executable, "-m", "mcpkit", "run"]
-HANDSHAKES: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 _LISTENS: Final = re.compile(r"listens on (\S+?),? ")
 
 

@@ -24,18 +24,18 @@ VALUES = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name"
 
 @pytest.mark.parametrize(
     "body",
-    [[], [announced(1, "tools/list")], [notification("notifications/cancelled")]],
-    ids=["empty", "request", "notification"],
+    [
+        [],
+        [announced(1, "tools/list")],
+        [notification("notifications/cancelled")],
+        {"jsonrpc": "2.0", "id": 1},
+        {"method": "notifications/cancelled"},
+    ],
+    ids=["empty batch", "request", "notification", "neither", "broken notification"],
 )
-def test_a_batch_is_refused(site: Site, body: Any) -> None:
-    """HTTPM-1, MSG-11."""
+def test_a_batch_or_a_broken_message_is_refused(site: Site, body: Any) -> None:
+    """HTTPM-1, HTTPM-8, MSG-11: also one that could be taken for an answer to a question."""
     answer = site.post(body, {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/list"})
-    assert answer.refusal == (400, -32600)
-
-
-def test_what_asks_and_answers_nothing_is_not_taken_for_an_answer(site: Site) -> None:
-    """HTTPM-1."""
-    answer = site.post({"jsonrpc": "2.0", "id": 1}, {"MCP-Protocol-Version": MODERN})
     assert answer.refusal == (400, -32600)
     assert "question" not in answer.json["error"]["message"]
 
@@ -79,13 +79,6 @@ def test_a_modern_body_without_the_modern_header_is_refused(
     """HTTPM-16: no header and no session leave no revision to fall back to."""
     message = announced(1, "tools/list")
     assert site.modern(message, {"MCP-Protocol-Version": version}).refusal == (400, -32020)
-
-
-def test_a_broken_notification_is_400(site: Site) -> None:
-    """HTTPM-8."""
-    message = {"method": "notifications/cancelled"}
-    answer = site.post(message, {"MCP-Protocol-Version": MODERN})
-    assert answer.refusal == (400, -32600)
 
 
 # --- the order of the checks ----------------------------------------------------------------------

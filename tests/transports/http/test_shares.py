@@ -380,33 +380,29 @@ def test_a_client_that_resumes_a_stream_again_and_again_and_reads_nothing_holds_
     assert eventually(lambda: quota(site, "unread").used == 0)
 
 
-def test_messages_over_http_sse_are_held_until_they_are_answered(
+def test_messages_over_http_sse_and_batches_count_until_all_is_answered(
     shared: Callable[..., Site],
 ) -> None:
-    site = shared(sse=True)
+    """Each request of a batch takes a place."""
+    site = shared(sse=True, max_requests=3 * FEW)
     old = OldTalk(site, MALLORY)
     old.begin()
     large = {**called("hold", {"name": "old"}), "_meta": {"more": "x" * 200_000}}
     assert old.post(request(2, "tools/call", large)).status == 202
-    site.stage.expect("begun", "old")
-    assert holds(site, "bodies", 200_001)
-    site.stage.release("old")
-    assert eventually(lambda: quota(site, "bodies").used == 0)
-    assert eventually(lambda: quota(site, "requests").used == 0)
-
-
-def test_a_batch_takes_a_place_for_each_of_its_requests(shared: Callable[..., Site]) -> None:
-    site = shared(max_requests=3 * FEW)
     talk = begin(site, ALICE, version=BATCHES)
-    calls = [
-        request(f"b{number}", "tools/call", called("hold", {"name": "batch"}))
-        for number in range(FEW)
-    ]
-    talk.post(calls, ALICE)
-    site.stage.expect("begun", "batch")
-    assert holds(site, "requests", FEW)
-    assert talk.post([{**each, "id": f"again {each['id']}"} for each in calls], ALICE).status == 429
-    site.stage.release("batch")
+    hold = called("hold", {"name": "batch"})
+    first, second = (
+        [request(f"{name} {number}", "tools/call", hold) for number in range(FEW)] for name in "ab"
+    )
+    talk.post(first, ALICE)
+    for name in ("old", "batch"):
+        site.stage.expect("begun", name)
+    assert holds(site, "bodies", 200_001)
+    assert holds(site, "requests", FEW + 1)
+    assert talk.post(second, ALICE).status == 429
+    for name in ("old", "batch"):
+        site.stage.release(name)
+    assert eventually(lambda: quota(site, "bodies").used == 0)
     assert eventually(lambda: quota(site, "requests").used == 0)
 
 

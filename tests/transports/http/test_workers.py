@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.kit import eventually
-from tests.transports.http.plain import HANDSHAKES, Client, Server, serving
+from tests.messages import LEGACY
+from tests.transports.http.plain import Client, Server, serving
 from tests.transports.processes import call
 
 CALLS = 1000
@@ -47,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def four(folder: Path) -> Iterator[Server]:
     """Four workers. The first one is announced; the others take as long as the machine needs."""
     with serving("server.py", "--http", "--workers", "4", cwd=folder, within=True) as server:
-        client, found = server.client(HANDSHAKES[-1]), set[str]()
+        client, found = server.client(LEGACY[-1]), set[str]()
 
         def several_serve() -> bool:
             found.add(client.call("pid"))
@@ -61,7 +62,7 @@ def four(folder: Path) -> Iterator[Server]:
 
 
 def test_a_thousand_calls_over_fresh_connections(four: Server) -> None:
-    clients = {version: four.client(version) for version in HANDSHAKES}
+    clients = {version: four.client(version) for version in LEGACY}
     served_by: dict[str, set[str]] = {version: set() for version in clients}
     for _ in range(CALLS // len(clients)):
         for version, client in clients.items():
