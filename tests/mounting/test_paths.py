@@ -111,20 +111,6 @@ def test_what_has_no_routes_cannot_be_attached_to() -> None:
         make_app().attach(object(), "/x")
 
 
-# --- Mount ----------------------------------------------------------------------------------------
-
-
-def test_the_bare_prefix_of_a_mount_is_redirected_by_the_host() -> None:
-    """Nothing of mcpkit is asked: without the host's redirects there is nothing at all."""
-    app = make_app()
-    with served(Starlette(routes=[Mount("/x", app)])) as address:
-        answer = address.site("/x").post(initialize())
-        there = f"http://127.0.0.1:{address.port}/x/"
-        assert (answer.status, answer.header("location")) == (307, there)
-    with served(Router(routes=[Mount("/x", app)], redirect_slashes=False)) as address:
-        assert address.site("/x").post(initialize()).status == 404
-
-
 # --- proxies --------------------------------------------------------------------------------------
 
 

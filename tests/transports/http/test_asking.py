@@ -1,4 +1,7 @@
-"""Asking the client over HTTP: requests on streams, or rounds of results (S2C, MRTR)."""
+"""Asking the client over HTTP: what is refused, and what ends the wait (S2C, MRTR).
+
+What is asked and answered is in `tests.asking`, over HTTP as well.
+"""
 
 from __future__ import annotations
 
@@ -11,41 +14,16 @@ from tests.messages import LEGACY, called
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import Exchange, Site
 
-FORMS = [version for version in LEGACY if version >= "2025-06-18"]
-"""Those that have elicitation."""
-
 ALL: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
-SAID = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m"}
-ANSWERS: dict[str, dict[str, Any]] = {
-    "elicitation/create": {"action": "accept", "content": {"value": "yes"}},
-    "sampling/createMessage": SAID,
-    "roots/list": {"roots": [{"uri": "file:///here"}]},
-}
-KINDS = {"user": "yes", "model": "hello", "places": "file:///here"}
-"""A tool that asks in each way, and what it makes of the answer."""
+TOOLS = ["user", "model", "places"]
+"""One for each way of asking."""
 
 
 # --- with a handshake -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("version", "tool"),
-    [(version, tool) for version in LEGACY for tool in KINDS if tool != "user" or version in FORMS],
-)
-def test_a_question_is_a_request_on_the_stream_of_the_call(
-    site: Site, version: str, tool: str
-) -> None:
-    """S2C-2, S2C-3."""
-    talk = site.begin(version, capabilities=ALL)
-    call = talk.call(tool, **({"name": f"asked {version}"} if tool == "user" else {}))
-    question = call.message()
-    assert talk.answer(question, **ANSWERS[question["method"]]).status == 202
-    [last] = call.messages()
-    assert KINDS[tool] in last["result"]["content"][0]["text"]
-
-
 @pytest.mark.parametrize("version", LEGACY)
-@pytest.mark.parametrize("tool", KINDS)
+@pytest.mark.parametrize("tool", TOOLS)
 def test_a_client_without_the_capability_is_not_asked(site: Site, version: str, tool: str) -> None:
     """S2C-1, S2C-5: the model reads of it."""
     arguments = {"name": f"not asked {version}"} if tool == "user" else {}
@@ -84,9 +62,10 @@ def test_the_state_of_another_principal_is_refused(serve: Serve) -> None:
         return site.ask("tools/call", {"X-User": user}, _meta=meta, **called("users", {}), **retry)
 
     asked = call("ada").result
+    answer = {"action": "accept", "content": {"value": "yes"}}
     retry = {
         "requestState": asked["requestState"],
-        "inputResponses": dict.fromkeys(asked["inputRequests"], ANSWERS["elicitation/create"]),
+        "inputResponses": dict.fromkeys(asked["inputRequests"], answer),
     }
     assert call("eve", **retry).code == -32602
     assert call("ada", **retry).result["resultType"] == "input_required"
