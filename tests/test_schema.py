@@ -244,22 +244,16 @@ class TestRefusals:
     )
     def test_a_type_that_json_does_not_have(self, annotation: Any) -> None:
         fn = handler(annotation)
-        with pytest.raises(RegistrationError) as caught:
+        place = rf"^authoring\.py:{fn.__code__.co_firstlineno}: fn\(\): the parameter x .*"
+        advice = (
+            r"use a model, a dataclass or a built-in type, or let the server "
+            r"provide it: Annotated\[\.\.\., Depends\(\.\.\.\)\]$"
+        )
+        with pytest.raises(RegistrationError, match=place + advice):
             arguments_of(fn)
-        message = str(caught.value)
-        assert message.startswith(
-            f"authoring.py:{fn.__code__.co_firstlineno}: fn(): the parameter x "
-        )
-        assert message.endswith(
-            "use a model, a dataclass or a built-in type, or let the server "
-            "provide it: Annotated[..., Depends(...)]"
-        )
-
-        with pytest.raises(
-            RegistrationError, match=r"authoring\.py:\d+: fn\(\): the return type"
-        ) as e:
+        advice = "return a model, a dataclass or built-in types"
+        with pytest.raises(RegistrationError, match=rf"fn\(\): the return type .*{advice}"):
             output_of(annotation)
-        assert "return a model, a dataclass or built-in types" in str(e.value)
 
     def test_structure_without_a_type(self) -> None:
         with pytest.raises(RegistrationError, match="structured output needs a return annotation"):

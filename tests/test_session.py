@@ -364,27 +364,24 @@ async def test_a_lifespan_that_fails_fails_the_start() -> None:
 
 async def test_closing_cancels_what_runs_and_waits_for_its_clean_up() -> None:
     app = bare()
-    cleaned = False
-    started = anyio.Event()
+    seen: list[str] = []
 
     @app.tool
-    async def hold() -> str:
-        nonlocal cleaned
-        started.set()
+    async def hold() -> None:
+        seen.append("started")
         try:
             await anyio.sleep_forever()
         finally:
             with anyio.CancelScope(shield=True):
                 await turns()
-                cleaned = True
-        return "unreachable"
+                seen.append("cleaned")
 
     async with talking_to(app) as talk:
         talk.send(announced(1, "tools/call", name="hold"))
+        await until(lambda: seen)
         with anyio.fail_after(PATIENCE):
-            await started.wait()
             await talk.session.aclose()
-        assert cleaned
+        assert seen == ["started", "cleaned"]
         assert talk.ears.messages == []
 
 

@@ -200,7 +200,7 @@ async def elsewhere(app: MCPKit[Any]) -> AsyncIterator[str]:
     yield "elsewhere"
 
 
-LEFT: list[str] = []
+left: list[str] = []
 
 
 def settings(ctx: Context) -> str:
@@ -209,12 +209,12 @@ def settings(ctx: Context) -> str:
 
 def database(found: Annotated[str, Depends(settings)]) -> Iterator[Database]:
     yield Database(found)
-    LEFT.append(found)
+    left.append(found)
 
 
 async def in_memory() -> AsyncIterator[Database]:
     yield Database("in memory")
-    LEFT.append("in memory")
+    left.append("in memory")
 
 
 def make_guarded() -> MCPKit[Any]:
@@ -231,25 +231,24 @@ def make_guarded() -> MCPKit[Any]:
     return guarded
 
 
+REPLACED: list[tuple[AppOptions, str]] = [
+    ({"lifespan": None}, "settings of None"),
+    ({"lifespan": None, "overrides": {database: in_memory}}, "in memory"),
+    ({"lifespan": elsewhere}, "settings of elsewhere"),
+    ({"lifespan": elsewhere, "overrides": {settings: lambda: "made up"}}, "made up"),
+]
+
+
+@pytest.mark.parametrize(("options", "name"), REPLACED, ids=[name for _, name in REPLACED])
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_another_function_may_stand_for_a_dependency(revision: str) -> None:
-    guarded = make_guarded()
-    LEFT.clear()
-    replaced = {database: in_memory}
-    with TestClient(guarded, revision=revision, lifespan=None, overrides=replaced) as client:
-        assert client.call_tool("which").text == "in memory"
-        assert client.call_tool("which_in_thread", {"more": 1}).text == "in memory 1"
-    assert LEFT == ["in memory", "in memory"]
-    with TestClient(guarded, revision=revision, lifespan=None) as client:
-        assert client.call_tool("which").text == "settings of None"
-
-
-def test_a_lifespan_and_the_dependency_of_a_dependency_may_be_replaced() -> None:
-    options: AppOptions = {"lifespan": elsewhere}
-    made_up: AppOptions = {**options, "overrides": {settings: lambda: "made up"}}
-    for each, name in (made_up, "made up"), (options, "settings of elsewhere"):
-        with TestClient(make_guarded(), **each) as client:
-            assert client.call_tool("which").text == name
+def test_a_lifespan_and_dependencies_may_be_replaced(
+    revision: str, options: AppOptions, name: str
+) -> None:
+    left.clear()
+    with TestClient(make_guarded(), revision=revision, **options) as client:
+        assert client.call_tool("which").text == name
+        assert client.call_tool("which_in_thread", {"more": 1}).text == f"{name} 1"
+    assert left == [name, name]
 
 
 @pytest.mark.parametrize("options", [{"overrides": {settings: settings}}, {"lifespan": None}])

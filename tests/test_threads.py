@@ -495,59 +495,53 @@ async def test_a_thread_gets_an_error_if_its_coroutine_is_closed() -> None:
         wait.outcome()
 
 
-class Storm:
-    """Calls at random, with an account of what became of each."""
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_call_is_lost(loop: Loop, seed: int) -> None:
+    """Random calls: quick and slow, failing and nested ones, canceled at any time."""
+    threads = Threads(loop, 5)
+    chance = random.Random(seed)
+    outcomes: list[str] = []
+    started: list[int] = []
+    ended: list[int] = []
 
-    def __init__(self, threads: Threads, seed: int) -> None:
-        self.threads = threads
-        self.random = random.Random(seed)
-        self.account: list[str] = []
-        self.started: list[int] = []
-        self.ended: list[int] = []
-
-    def _function(self, depth: int) -> Callable[[], str]:
-        kind = self.random.choice(["quick", "slow", "fails", "nested", "nested"])
-        pause = self.random.random() / 500
-        inner = self._function(depth + 1) if kind == "nested" and depth < 3 else None
+    def random_function(depth: int = 0) -> Callable[[], str]:
+        kind = chance.choice(["quick", "slow", "fails", "nested", "nested"])
+        pause = chance.random() / 500
+        inner = random_function(depth + 1) if kind == "nested" and depth < 3 else None
 
         def work() -> str:
-            self.started.append(1)
+            started.append(1)
             try:
                 if kind == "slow":
                     time.sleep(pause)
                 if kind == "fails":
                     raise LookupError
                 if inner is not None:
-                    self.threads.run_on_loop(self.threads.run, inner)
+                    threads.run_on_loop(threads.run, inner)
                 return "returned"
             finally:
-                self.ended.append(1)
+                ended.append(1)
 
         return work
 
-    async def call(self) -> None:
-        patience = self.random.choice([0, 0.001, 0.003, PATIENCE, PATIENCE])
-        function = self._function(0)
-        await anyio.sleep(self.random.random() / 50)
-        with anyio.move_on_after(patience) as scope:
+    async def call() -> None:
+        patience = chance.choice([0, 0.001, 0.003, PATIENCE, PATIENCE])
+        function = random_function()
+        await anyio.sleep(chance.random() / 50)
+        outcome = "canceled"
+        with anyio.move_on_after(patience):
             try:
-                self.account.append(await self.threads.run(function))
+                outcome = await threads.run(function)
             except LookupError:
-                self.account.append("failed")
-        if scope.cancelled_caught:
-            self.account.append("cancelled")
+                outcome = "failed"
+        outcomes.append(outcome)
 
-
-@pytest.mark.parametrize("seed", range(3))
-async def test_nothing_is_lost_whatever_happens(loop: Loop, seed: int) -> None:
-    threads = Threads(loop, 5)
-    storm = Storm(threads, seed)
     async with anyio.create_task_group() as group:
         for _ in range(250):
-            group.start_soon(storm.call)
+            group.start_soon(call)
     await until(lambda: threads.busy == 0)
-    assert len(storm.account) == 250
-    assert {"returned", "failed", "cancelled"} == set(storm.account)
-    assert storm.started == storm.ended
+    assert len(outcomes) == 250
+    assert {*outcomes} == {"returned", "failed", "canceled"}
+    assert len(started) == len(ended)
     assert not list(threads._queue)
     assert await is_unharmed(threads, 5)
