@@ -226,7 +226,7 @@ async def main() -> int:
     """Serve each body to each tool, and print what took longest."""
     asgi = app.asgi(loopback=True)
     found: list[tuple[float, str]] = []
-    cases = {
+    cases: dict[str, tuple[str, Any, Callable[[], str]]] = {
         f"{tool.name}({name})": (tool.name, {"value": "@"}, made)
         for tool in app.server.registry.tools.values()
         for name, made in VALUES_BY_NAME.items()

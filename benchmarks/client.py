@@ -17,8 +17,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from benchmarks.contenders import ROOT, environment
+from benchmarks.contenders import environment
 from benchmarks.measure import Dropout
+from benchmarks.peers import ROOT
 
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"

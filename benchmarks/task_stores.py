@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -34,7 +35,7 @@ from mcpkit._stores.sqlite import SqliteStore
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.store import CODEC, TaskStore, add, claim, close
-from tests.tasks.servers import SERVERS, Servers
+from tests.tasks.servers import SERVERS, program_of
 
 AT_ONCE = 32
 CALL = b"c" * 500
@@ -167,18 +168,19 @@ def main() -> None:
     parser.add_argument("--other", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.other:
-        anyio.run(other, store_of(*options.other, durable=options.fsync))
-    servers = Servers(fsync=options.fsync)
+        kind, where, apart = options.other
+        anyio.run(other, store_of(kind, where, apart, options.fsync))
     rows = [["", "tasks/s", "alone, ms", "answered, ms", "worst"]]
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            for kind in ("memory", "sqlite", *SERVERS):
-                if kind in SERVERS and not servers.has(kind):
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as started:
+        for kind in ("memory", "sqlite", *SERVERS):
+            where = str(Path(folder) / kind)
+            if kind in SERVERS:
+                if (program := program_of(kind)) is None:
                     continue
-                where = servers.url(kind) if kind in SERVERS else str(Path(folder) / kind)
-                rows.append(anyio.run(measured, kind, where, options))
-        finally:
-            servers.end()
+                server = SERVERS[kind][0](program, fsync=options.fsync)
+                started.callback(server.end)
+                where = server.url
+            rows.append(anyio.run(measured, kind, where, options))
     print("\n".join(columns(rows)))
 
 
