@@ -90,11 +90,11 @@ def test_a_broken_envelope_is_an_invalid_request(version: str, message: dict[str
 
 
 @pytest.mark.parametrize("version", NO_SHAPE)
-def test_a_request_with_a_malformed_id_is_dropped_where_every_error_has_an_id(version: str) -> None:
+def test_what_has_no_valid_id_is_dropped_where_every_error_has_an_id(version: str) -> None:
     """MSG-2, MSG-8."""
     malformed: list[object] = [None, 1.5, 1.0, True, [], {}]
-    for id in malformed:
-        one(opened(version), request(id, "tools/list"), Ignored)
+    for message in (b"{", *(request(id, "tools/list") for id in malformed)):
+        one(opened(version), message, Ignored)
 
 
 @every_version
