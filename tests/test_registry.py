@@ -216,7 +216,8 @@ class TestCursors:
     def test_that_are_not_ours_are_invalid(self, cursor: str) -> None:
         registry = Registry()
         add_tools(registry, "a", "b")
-        with pytest.raises(InvalidParams, match="cursor"):
+        said = "belongs to another list" if cursor == forged("prompts:1:") else "cursor"
+        with pytest.raises(InvalidParams, match=said):
             page(registry, cursor, 1)
 
     def test_sent_by_strangers_do_not_fill_the_memory(self) -> None:
