@@ -98,7 +98,7 @@ class TestTrailers:
 
     @pytest.fixture
     def at_once(self, server: str, port: int) -> int:
-        """The port, if trailers can be told from headers when the application is called."""
+        """The port, if trailers differ from headers when the application is called."""
         if server == "uvicorn":
             pytest.skip("its fast parser has added them by then")
         return port
@@ -170,7 +170,7 @@ def test_escapes_that_are_needed_count_in_any_case(special_port: int) -> None:
 
 
 def test_blanks_behind_an_expectation_do_not_count(server: str, port: int) -> None:
-    """RFC 9110, 10.1.1: the client waits until it is told to send the body."""
+    """RFC 9110, 10.1.1: the client waits for permission to send the body."""
     if server == "uvicorn":
         pytest.skip("its fast parser takes them for a part of the value")
     with connect(port) as raw:

@@ -172,7 +172,7 @@ def test_a_stream_has_what_belongs_to_its_request_and_ends_with_the_answer(site:
     assert answer["result"]["content"][0]["text"] == "told"
 
 
-def test_who_does_not_ask_for_logs_gets_one_object(site: Site) -> None:
+def test_a_request_without_a_log_level_gets_one_object(site: Site) -> None:
     """LOG-4: nothing is sent, and so nothing streams."""
     assert site.call("tell", texts=["one"]).kind == JSON
 
@@ -213,7 +213,7 @@ def test_a_subscription_is_a_stream_of_changes(serve: Serve) -> None:
     assert listening.message()["method"] == "notifications/tools/list_changed"
 
 
-def test_who_listens_in_vain_is_kept_by_comments(serve: Serve) -> None:
+def test_a_silent_subscription_is_kept_open_by_comments(serve: Serve) -> None:
     """HTTPM-12, SUB-12."""
     listening = serve(keep_alive=0.05).ask("subscriptions/listen", notifications={})
     assert listening.message()["params"]["notifications"] == {}

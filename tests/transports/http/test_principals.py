@@ -32,7 +32,7 @@ def by_key(http: HttpRequest) -> Principal | None:
 def make_app() -> MCPKit[None]:
     app: MCPKit[None] = MCPKit("known")
 
-    def told(principal: Principal | None) -> dict[str, Any]:
+    def facts(principal: Principal | None) -> dict[str, Any]:
         if principal is None:
             return {}
         return {
@@ -46,11 +46,11 @@ def make_app() -> MCPKit[None]:
     async def who(ctx: Context) -> dict[str, Any]:
         if ctx.http is not None:
             assert ctx.http.principal is ctx.principal
-        return told(ctx.principal)
+        return facts(ctx.principal)
 
     @app.tool
     def who_in_thread(ctx: SyncContext) -> dict[str, Any]:
-        return told(ctx.principal)
+        return facts(ctx.principal)
 
     return app
 

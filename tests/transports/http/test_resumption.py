@@ -59,7 +59,7 @@ def test_events_of_other_streams_are_not_among_them(site: Site) -> None:
 
 
 def test_a_question_that_was_missed_comes_again(site: Site) -> None:
-    """S2C-4: the handler waits for its answer, whoever carries it."""
+    """S2C-4: the handler waits for its answer, which may come over any connection."""
     talk = site.begin(capabilities={"elicitation": {}})
     call = talk.call("users")
     first = next(each for each in call.blocks() if each.fields.get("data"))
@@ -77,7 +77,7 @@ def test_a_question_that_was_missed_comes_again(site: Site) -> None:
 # --- the stream of a GET --------------------------------------------------------------------------
 
 
-def test_changes_that_were_missed_are_told_afterwards(legacy: Talk) -> None:
+def test_changes_that_were_missed_are_sent_afterwards(legacy: Talk) -> None:
     """HTTPL-13."""
     get = legacy.get()
     assert legacy.request("resources/subscribe", uri="wire://kept").result == {}

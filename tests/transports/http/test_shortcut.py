@@ -208,8 +208,8 @@ def test_both_ways_give_the_same_answer(line: Line, served: Served) -> None:
 @pytest.mark.parametrize("name", ["who", "who_in_the_end"])
 def test_both_ways_believe_a_proxy(line: Line, name: str) -> None:
     """Whose address is whose share, and whose rate."""
-    told = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"}
-    _, answer = line.ask(line.message(name), **told)
+    sent = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"}
+    _, answer = line.ask(line.message(name), **sent)
     assert answer["result"]["content"][0]["text"] == "203.0.113.7 https"
     assert line.call(name)["content"][0]["text"] == "127.0.0.1 http"
 
@@ -260,7 +260,7 @@ def test_requests_that_are_sent_at_once_are_answered_in_their_order(
 
 
 def test_bodies_may_come_later_than_their_heads(line: Line) -> None:
-    """Also once a client that asks whether to go on has been told so."""
+    """Also once a client that asks whether to go on has the answer."""
     message = line.message("add", a=1, b=2)
     head, body = line.head(message), json.dumps(message).encode()
     for first, rest in ((head + body[:1], body[1:]), (head + body[:30], body[30:])):

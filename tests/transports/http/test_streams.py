@@ -119,7 +119,7 @@ def test_a_question_that_no_request_causes_comes_there_once_until_it_is_answered
 
 
 def test_a_second_get_replaces_the_first(site: Site) -> None:
-    """HTTPL-22, HTTPL-11: nothing is told twice."""
+    """HTTPL-22, HTTPL-11: nothing is sent twice."""
     talk = site.begin()
     first = talk.get()
     assert first.status == 200
