@@ -21,6 +21,10 @@ from __PACKAGE__.users import add_user
 pytestmark = pytest.mark.anyio
 
 
+FORM = re.compile(r'<form[^>]*?(?:action="(.+?)")?>.*?name="state" value="(.+?)"')
+"""The URL that a form is sent to, its page's own if it names none, and its state."""
+
+
 @asynccontextmanager
 async def serving(settings: Settings) -> AsyncGenerator[str, None]:
     """Serve on a free port; return the URL of the endpoint."""
@@ -41,9 +45,9 @@ async def use_browser(address: str, name: str, password: str, answer: str = "all
     async with browser:
         page = await browser.get(address)
         for fields in ({"name": name, "password": password}, {"answer": answer}):
-            form = re.search(r'action="([^"]+)".*?name="state" value="([^"]+)"', page.text)
+            form = FORM.search(page.text)
             assert form is not None, page.text
-            page = await browser.post(form[1], data={**fields, "state": form[2]})
+            page = await browser.post(form[1] or page.url, data={**fields, "state": form[2]})
 
 
 async def test_a_user_logs_in_and_a_client_acts_for_them(data: Path) -> None:
