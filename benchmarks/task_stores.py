@@ -34,7 +34,7 @@ from mcpkit._stores.redis import RedisStore
 from mcpkit._stores.sqlite import SqliteStore
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import CODEC, TaskStore, add, claim, close
+from mcpkit.tasks.transitions import CODEC, TaskStore, add, claim, close
 from tests.tasks.servers import SERVERS, program_of
 
 AT_ONCE = 32
@@ -67,7 +67,7 @@ async def finished(store: TaskStore, seconds: float, at_once: int) -> float:
                 store,
                 Task(id=id, owner="o", call=CALL, ttl=3600),
                 limit=100_000,
-                limit_per_owner=100_000,
+                limit_per_holder=100_000,
             )
             for task in await claim(store, 1, lease=30):
                 await store.change(
@@ -100,7 +100,7 @@ async def answered(store: TaskStore, command: Sequence[str], times: int) -> list
         with anyio.fail_after(PATIENCE_S):
             await read(b"ready")
             await add(
-                store, Task(id="a", owner="o", call=CALL, ttl=None), limit=9, limit_per_owner=9
+                store, Task(id="a", owner="o", call=CALL, ttl=None), limit=9, limit_per_holder=9
             )
             for _ in range(times):
                 await read(b"asks")

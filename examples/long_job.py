@@ -14,7 +14,7 @@ from pathlib import Path
 
 from typing_extensions import TypedDict
 
-from mcpkit import Accepted, Context, MCPKit, SyncContext, ToolError
+from mcpkit import Accepted, Context, MCPKit, SyncContext, TaskSupport, ToolError
 
 app = MCPKit("duplicates", version="1.0", instructions="A scan takes long; run it as a task.")
 
@@ -71,7 +71,7 @@ def grouped(directory: str, digests: dict[str, str]) -> Report:
     return Report(directory=directory, files=len(digests), duplicates=duplicates)
 
 
-@app.tool(task="optional", resumable=True, read_only=True)
+@app.tool(task=TaskSupport(resumable=True), read_only=True)
 def scan(directory: str, ctx: SyncContext) -> Report:
     """Find files with the same content.
 

@@ -1,7 +1,7 @@
 """Keeps notes in a JSON file, and tells clients when they change.
 
 Shows resources that come and go while the server runs (clients hear that their list has changed),
-``app.changed(uri)`` for subscribers of one, a template with completion, and a prompt.
+``app.notify_resource_updated(uri)`` for subscribers of one, a template with completion, a prompt.
 
     NOTES_FILE=notes.json mcpkit run examples/notes.py
 
@@ -142,7 +142,7 @@ async def append_note(name: Name, text: Text) -> str:
     """
     notes[name] = f"{known(name)}\n{text}"
     save()
-    app.changed(uri_of(name))
+    app.notify_resource_updated(uri_of(name))
     return f"{name} has {len(notes[name].splitlines())} lines now."
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mcpkit.dependencies import Complete as Complete
     from mcpkit.dependencies import Depends as Depends
     from mcpkit.dependencies import Env as Env
-    from mcpkit.dependencies import Header as Header
+    from mcpkit.dependencies import MirroredHeader as MirroredHeader
     from mcpkit.elicitation import Accepted as Accepted
     from mcpkit.elicitation import Choices as Choices
     from mcpkit.elicitation import Declined as Declined
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from mcpkit.sampling import SampleMessage as SampleMessage
     from mcpkit.sampling import SampleResult as SampleResult
     from mcpkit.tasks.options import TaskOptions as TaskOptions
+    from mcpkit.tools import TaskSupport as TaskSupport
     from mcpkit.tools import tool as tool
     from mcpkit.transports.http.options import HttpOptions as HttpOptions
     from mcpkit.types import Annotations as Annotations
@@ -95,7 +96,7 @@ __getattr__ = importer(
         "mcpkit.client.results": "TaskQuestion TaskStatus",
         "mcpkit.client.tasks": "TaskHandle",
         "mcpkit.context": "CallNext Context CurrentTask SyncContext",
-        "mcpkit.dependencies": "Claim Complete Depends Env Header",
+        "mcpkit.dependencies": "Claim Complete Depends Env MirroredHeader",
         "mcpkit.elicitation": "Accepted Choices Declined Dismissed Elicit Elicitation",
         "mcpkit.errors": (
             "ConnectionClosed ElicitationError InputRequestError InputRequestRefused "
@@ -110,7 +111,7 @@ __getattr__ = importer(
         "mcpkit.roots": "Root Roots",
         "mcpkit.sampling": "Sample SampleMessage SampleResult",
         "mcpkit.tasks.options": "TaskOptions",
-        "mcpkit.tools": "tool",
+        "mcpkit.tools": "TaskSupport tool",
         "mcpkit.transports.http.options": "HttpOptions",
         "mcpkit.types": (
             "Annotations AssistantMessage Audio AudioContent BlobResourceContents "
@@ -118,11 +119,5 @@ __getattr__ = importer(
             "ResourceLink ResourceResult TextContent TextResourceContents ToolAnnotations "
             "ToolResult UserMessage"
         ),
-    },
-    renamed={
-        "AskError": "InputRequestError",
-        "AskRefused": "InputRequestRefused",
-        "AskTimeout": "InputRequestTimeout",
-        "InvalidAnswer": "InvalidInputResponse",
     },
 )

@@ -9,21 +9,21 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, cast
 
 from typing_extensions import Self, TypedDict, TypeVar
 
 from mcpkit._protocol import wire
+from mcpkit._protocol.connection import RequestSource
 from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.converters import Converters
 from mcpkit._signature.hints import function_name
 from mcpkit._signature.signature import Signature, can_take
 from mcpkit._utils.json import every_schema
-from mcpkit._utils.names import library_of, suggest
+from mcpkit._utils.names import advice_on, library_of, present_options, suggest
 from mcpkit._utils.text import truncate
-from mcpkit.context import Context
 from mcpkit.errors import AccessDenied, Forbidden, RegistrationError
 from mcpkit.permissions import Allow, needed_scopes
 from mcpkit.types import Annotations, Icon, Meta, ToolAnnotations
@@ -51,12 +51,9 @@ class Entry(ABC):
     icons: Sequence[Icon] | None = None
     meta: Meta | None = None
     tags: frozenset[str] = frozenset()
-    uses_context: bool = False  # it may log, report progress, or ask the client
-    function: Callable[..., Any] | None = None  # for tools that inspect code
-    errors: tuple[type[Exception], ...] = ()  # shown to the client, like a `PublicError`
+    expose_errors: tuple[type[Exception], ...] = ()  # shown to the client, like a `PublicError`
     scopes: tuple[str, ...] = ()  # that a caller over HTTP needs
     allow: Allow | None = None
-    environment: tuple[str, ...] = ()  # the environment variables that it needs
     tells_how: bool = field(default=True, init=False)
     """False once the log has explained how to show the text of its exceptions."""
 
@@ -64,9 +61,9 @@ class Entry(ABC):
     """The position in the order of registration."""
 
     @property
-    @abstractmethod
     def key(self) -> str:
         """The name or URI that the entry is looked up by."""
+        return self.name
 
     @abstractmethod
     def to_wire(self, revision: Revision) -> dict[str, Any]:
@@ -86,15 +83,16 @@ class Entry(ABC):
             _meta=self.meta,
         )
 
-    async def check_allowed(self, arguments: Mapping[str, Any], context: Context[Any]) -> None:
+    async def check_allowed(
+        self, arguments: Mapping[str, Any], origin: RequestSource | None
+    ) -> None:
         """Raise `Forbidden` unless ``allow=`` permits a call with validated arguments.
 
         Like scopes, it applies to requests over HTTP and to the tasks that they start.
         """
-        request = context.request
-        if self.allow is None or request.origin is None:
+        if self.allow is None or origin is None:
             return
-        principal = request.principal
+        principal = origin.principal
         if principal is None:
             raise Forbidden(f"Authentication required for {truncate(self.key)}", status=401)
         try:
@@ -131,7 +129,7 @@ class Defaults(NamedTuple):
     """The settings of an app that apply to all its entries."""
 
     converters: Converters = Converters()
-    errors: tuple[type[Exception], ...] = ()  # unless an entry has its own ``errors=``
+    errors: tuple[type[Exception], ...] = ()  # unless an entry has its own ``expose_errors=``
 
 
 NO_APP: Final = Defaults()
@@ -158,7 +156,7 @@ class CommonOptions(TypedDict, total=False):
     """For selecting entries; not sent."""
     inline: bool
     """True to run a plain ``def`` on the event loop, not in a thread."""
-    errors: Errors | None
+    expose_errors: Errors | None
     """The exceptions whose text clients see, like that of a `ToolError`: a class, several, or
     ``"all"``; ``()`` hides all. The app's by default."""
     scopes: Iterable[str] | None
@@ -179,7 +177,7 @@ def entry_fields(
     """Check the options of a function, and return the fields of its entry."""
     at = signature.place
     for option in options:
-        if option not in declared.__optional_keys__:
+        if option.partition(".")[0] not in declared.__optional_keys__:
             on = f"{declared.__name__.removesuffix('Options').lower()}(…)"
             advice = suggest(on, option, declared.__optional_keys__)
             raise RegistrationError(f"{at}: there is no option {option!r}; {advice}")
@@ -188,8 +186,8 @@ def entry_fields(
         raise RegistrationError(f"{at}: a lambda has no name; pass name=...")
     known: Mapping[str, Any] = entry.__dataclass_fields__
     fields = {key: each for key, each in options.items() if each is not None and key in known}
-    errors = options.get("errors")
-    fields["errors"] = defaults.errors if errors is None else errors_of(errors, at)
+    errors = options.get("expose_errors")
+    fields["expose_errors"] = defaults.errors if errors is None else errors_of(errors, at)
     fields["name"] = f"{prefix}_{name}" if prefix else name
     fields["description"] = options.get("description") or signature.docs.description
     fields["tags"] = frozenset(options.get("tags") or ())
@@ -203,7 +201,7 @@ def entry_fields(
 
 
 def errors_of(errors: object, at: str) -> tuple[type[Exception], ...]:
-    """Return the value of an ``errors=`` option as classes for `isinstance`."""
+    """Return the value of an ``expose_errors=`` option as classes for `isinstance`."""
     if errors == "all":
         return (Exception,)
     found: Any = (errors,) if isinstance(errors, type) else errors
@@ -212,7 +210,8 @@ def errors_of(errors: object, at: str) -> tuple[type[Exception], ...]:
         if all(isinstance(each, type) and issubclass(each, Exception) for each in classes):
             return classes
     raise RegistrationError(
-        f'{at}: errors is "all" or classes of exceptions, such as (ValueError,), not {errors!r}'
+        f'{at}: expose_errors is "all" or classes of exceptions, such as (ValueError,), '
+        f"not {errors!r}"
     )
 
 
@@ -231,11 +230,15 @@ def annotations_from(
         for name, value in cast("Mapping[str, Any]", given).items():
             attribute = names.get(name, name)
             if attribute not in names.values():
-                advice = suggest("annotations", name, names)
-                raise RegistrationError(f"{at} has no member {name!r}; {advice}")
-            members[attribute] = value
+                # What resembles no name is a host's own; of resources, revisions define them all.
+                if kind is not ToolAnnotations or advice_on("annotations", name, names):
+                    advice = suggest("annotations", name, names)
+                    raise RegistrationError(f"{at} has no member {name!r}; {advice}")
+                members["extra"] = {**members.get("extra", {}), name: value}
+            else:
+                members[attribute] = value
     elif isinstance(given, kind):
-        members = {attribute: getattr(given, attribute) for attribute in names.values()}
+        members = {each.name: getattr(given, each.name) for each in fields(given)}
     elif given is not None:
         library = library_of(given)
         of = f" of {library}" if library else ""
@@ -250,23 +253,22 @@ def annotations_from(
 
 
 def refuse_headers(arguments: Arguments, at: str) -> None:
-    """Refuse ``Header(...)``, because only calls of tools repeat arguments in headers."""
+    """Refuse ``MirroredHeader(...)``, because only calls of tools repeat arguments in headers."""
     for each in arguments.fields:
         if any("x-mcp-header" in part for part in every_schema(each.form.schema("validation"))):
             raise RegistrationError(
-                f"{at}: {each.name} has a Header(...), but only calls of tools repeat arguments in "
-                f"headers; remove it"
+                f"{at}: {each.name} has a MirroredHeader(...), but only calls of tools repeat "
+                f"arguments in headers; remove it"
             )
 
 
 # --- marks on functions ---------------------------------------------------------------------------
 
-MarkKind: TypeAlias = Literal["tool", "resource", "prompt"]
 _MARK: Final = "__mcpkit_marks__"
 
 
-def decorated(add: Callable[..., object], fn: Any, *args: Any, **options: Any) -> Any:
-    """Call `add` with a function and return it, or return a decorator that does, without one."""
+def decorated(add: Callable[..., object], fn: Any, /, *args: Any, **options: Any) -> Any:
+    """Call `add` with a function and return it; without one, return a decorator that does so."""
 
     def register(fn: Any) -> Any:
         add(fn, *args, **options)
@@ -275,14 +277,15 @@ def decorated(add: Callable[..., object], fn: Any, *args: Any, **options: Any) -
     return register if fn is None else register(fn)
 
 
-def mark(fn: Any, kind: MarkKind, uri: str | None = None, /, **options: Any) -> None:
-    """Note on a function what to register it as; raises `RegistrationError`."""
+def mark(fn: Any, make: Callable[..., Entry], /, *args: Any, **options: Any) -> None:
+    """Note on a function how to make an entry of it; raises `RegistrationError`."""
     target = _unwrapped(fn)
+    options = present_options(f"{make.__name__.removeprefix('make_')}(…)", options)
     try:
-        setattr(target, _MARK, [*getattr(target, _MARK, ()), (kind, uri, options)])
+        setattr(target, _MARK, [*getattr(target, _MARK, ()), (make, args, options)])
     except AttributeError:
         name = function_name(target)
-        raise RegistrationError(f"{name} cannot be marked; use app.{kind}(...) on it") from None
+        raise RegistrationError(f"{name} cannot be marked; use a decorator of the app") from None
 
 
 def _unwrapped(raw: Any) -> Any:
@@ -291,7 +294,8 @@ def _unwrapped(raw: Any) -> Any:
     return found.__func__ if isinstance(raw, (staticmethod, classmethod)) else found
 
 
-Marked: TypeAlias = tuple[Callable[..., Any], MarkKind, str | None, dict[str, Any]]
+Marked: TypeAlias = tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+"""A function, and how to make an entry of it: a function with further arguments and options."""
 
 
 def marked_in(source: Any) -> list[Marked]:
@@ -318,5 +322,5 @@ def marked_in(source: Any) -> list[Marked]:
                 f"{source.__name__}.{name} is a method; include an instance: {source.__name__}(...)"
             )
         fn = getattr(source, name)
-        found += [(fn, kind, uri, options) for kind, uri, options in marks]
+        found += [(fn, *each) for each in marks]
     return found

@@ -7,11 +7,12 @@ awaits, blocks, or may run on the event loop.
 
 from __future__ import annotations
 
+import ast
 import copy
 import functools
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -29,8 +30,8 @@ from pydantic_core import ValidationError
 
 from mcpkit._concurrency.threads import ThreadCall, is_interrupt
 from mcpkit._protocol.input_request import InputRequest
-from mcpkit._signature.builtin_types import ANNOTATED, UNIONS
-from mcpkit._signature.hints import function_name, location, underlying
+from mcpkit._signature.builtin_types import UNIONS
+from mcpkit._signature.hints import function_name, location, syntax_of, underlying
 from mcpkit._signature.signature import (
     Parameter,
     Signature,
@@ -73,6 +74,7 @@ def inspect_handler(fn: Callable[..., Any], *, allows_open: bool = False) -> Sig
                 f"{signature.place} is async, and SyncContext would block the event loop; "
                 f"write {each.name}: Context"
             )
+    _check_awaited(fn, signature)
     if _yields(fn) or (type(fn) is not FunctionType and _yields(type(fn).__call__)):
         raise RegistrationError(
             f"{signature.place} yields; a request has one answer: collect the items and return "
@@ -81,21 +83,37 @@ def inspect_handler(fn: Callable[..., Any], *, allows_open: bool = False) -> Sig
     return signature
 
 
+_AWAITED: Final = frozenset(
+    name
+    for name, each in vars(Context).items()
+    if inspect.iscoroutinefunction(inspect.unwrap(each))
+)
+"""The methods of a context that do nothing until they are awaited."""
+
+
+def _check_awaited(fn: Callable[..., Any], signature: Signature) -> None:
+    """Refuse a plain function that discards what such a method returns, or reads its members."""
+    target = underlying(fn)
+    names: Sequence[str] = getattr(getattr(target, "__code__", None), "co_names", ())
+    if signature.is_async or _AWAITED.isdisjoint(names):
+        return
+    contexts = [each for each in signature.parameters if each.source == "context"]
+    waiting = {each.name for each in contexts if is_context_type(each.annotation, (Context,))}
+    for node in ast.walk(syntax_of(target)):
+        used = node.value if isinstance(node, (ast.Expr, ast.Attribute)) else None
+        called = ast.unparse(used.func) if isinstance(used, ast.Call) else ""
+        name, _, method = called.partition(".")
+        if name in waiting and method in _AWAITED:
+            raise RegistrationError(
+                f"{signature.place} is not async, so {name}.{method}() is never awaited; write "
+                f"async def and await, or {name}: SyncContext"
+            )
+
+
 def _yields(fn: Any) -> bool:
     if type(fn) is FunctionType:
         return bool(fn.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR))
     return inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn)
-
-
-def call_fields(fn: Callable[..., Any], signature: Signature, inline: bool) -> dict[str, Any]:
-    """Return the fields of an entry that say how its function is called."""
-    plan = CallPlan(fn, signature, inline=inline)
-    return {
-        "function": fn,
-        "plan": plan,
-        "uses_context": plan.uses_context,
-        "environment": plan.environment,
-    }
 
 
 def check_lifespan(lifespan: Any) -> None:
@@ -130,18 +148,15 @@ def not_a_manager(lifespan: Any) -> str:
 
 def _given_source(parameter: Parameter, at: str) -> _Source:
     """Return the source of a parameter with a `Claim` or `Env` mark."""
-    mark, default, annotation = parameter.mark, parameter.default, parameter.annotation
+    mark, default = parameter.mark, parameter.default
     is_claim = isinstance(mark, Claim)
-    plain = annotation.__origin__ if type(annotation) is ANNOTATED else annotation
-    convert = None
-    if is_claim or plain is not str:
-        try:
-            convert = pydantic.TypeAdapter(annotation).validate_python
-        except pydantic.PydanticUserError:
-            raise RegistrationError(
-                f"{at}: {parameter.name} has a type that {type(mark).__name__} cannot "
-                f"fill; write str, or another type of JSON"
-            ) from None
+    try:
+        convert = pydantic.TypeAdapter(parameter.annotation).validate_python
+    except pydantic.PydanticUserError:
+        raise RegistrationError(
+            f"{at}: {parameter.name} has a type that {type(mark).__name__} cannot "
+            f"fill; write str, or another type of JSON"
+        ) from None
     get = functools.partial(_claim if is_claim else _variable, mark.name, default, convert)
     variable = mark.name if not is_claim and default is UNSET else None
     return _Source(parameter.name, get, variable=variable)
@@ -172,7 +187,7 @@ def _variable(name: str, default: Any, convert: Any, context: Context[Any]) -> A
             return default
         raise MissingEnvironment([name])
     try:
-        return found if convert is None else convert(found)
+        return convert(found)
     except ValidationError:
         raise MissingEnvironment([name], "has a value of the wrong type") from None
 
@@ -281,12 +296,13 @@ class CallPlan:
         self._asked: tuple[_InputParameter, ...] = ()
         self._steps: tuple[_Step, ...] = ()
         self.uses_context = False
-        self.environment: tuple[str, ...] = ()
+        """True if it may log, report progress, or ask the client."""
+        self.environment: list[str] = []
         """The environment variables that must be set."""
         if len(signature.arguments) == len(signature.parameters):
             return
-        resolver = _Resolver(signature)
         self._signature = signature
+        resolver = _Resolver(signature)
         self._injected = resolver.injected(signature)
         self._asked = tuple(
             _InputParameter(each, signature.place)
@@ -298,8 +314,7 @@ class CallPlan:
         self.uses_context = bool(self._asked) or any(
             source.get in (_itself, SyncContext) for source in sources
         )
-        needed = [each.variable for each in sources if each.variable is not None]
-        self.environment = tuple(dict.fromkeys(needed))
+        self.environment = [each.variable for each in sources if each.variable is not None]
 
     def run(self, values: Values, context: Context[Any]) -> Awaitable[Any]:
         """Call the function with keyword arguments, to which the plan adds the injected ones."""
@@ -323,11 +338,10 @@ class CallPlan:
         }
 
     async def _run_in_order(self, values: Values, context: Context[Any]) -> Any:
-        if self._asked:
-            values.update(await self.ask_first(values, context))
+        values.update(await self.ask_first(values, context))
         steps, sources = self._steps, self._injected
-        if context.backend.overrides:
-            resolver = _Resolver(self._signature, context.backend.overrides)
+        if overrides := context.backend.server.overrides:
+            resolver = _Resolver(self._signature, overrides)
             sources = resolver.injected(self._signature)
             steps = tuple(resolver.steps)
         async with AsyncExitStack() as stack:
@@ -353,7 +367,8 @@ class CallPlan:
                     raise
                 # The caller stopped waiting, but the thread still uses the dependencies.
                 kept = stack.pop_all()
-                if not call.then(lambda: context.backend.run_later(lambda: _exit(kept))):
+                loop = context.backend.session.threads.loop
+                if not call.then(lambda: loop.soon(lambda: loop.start(_exit(kept)))):
                     stack.push_async_exit(kept)
                 raise
 
@@ -490,6 +505,7 @@ class _Resolver:
             raise RegistrationError(f"{self._at}: the dependencies form a cycle: {names}")
         self._open.append(provide)
         signature = inspect_function(provide, contexts=CONTEXTS)
+        _check_awaited(provide, signature)
         sources = tuple(self._dependency_source(each, signature) for each in signature.parameters)
         self._open.pop()
         call = provide

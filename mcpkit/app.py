@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, TypeGuard, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeGuard, get_args, overload
 
 from typing_extensions import TypeVar, Unpack
 
 from mcpkit._entries import Defaults, Errors, decorated, errors_of, marked_in
 from mcpkit._injection import check_lifespan, not_a_manager
+from mcpkit._protocol.revisions import Capability
 from mcpkit._protocol.wire import some
 from mcpkit._server.registry import Registry
 from mcpkit._server.server import Server, Settings
@@ -23,8 +24,8 @@ from mcpkit._utils.json import UNSET
 from mcpkit._utils.names import (
     caller,
     library_of,
+    other_attribute,
     suggest,
-    unknown_attribute,
     with_suggestions,
 )
 from mcpkit._utils.sealing import SECRET, read_secrets, secret_weakness
@@ -42,7 +43,7 @@ from mcpkit.types import CacheScope, Icon, Implementation, LogLevel
 
 if TYPE_CHECKING:
     from mcpkit._concurrency.loop import Loop
-    from mcpkit._protocol.connection import Request
+    from mcpkit._protocol.connection import Request, RequestSource
     from mcpkit._server.task_runs import AppTasks
     from mcpkit.auth.verifiers import Auth
     from mcpkit.transports.http.options import HttpOptions
@@ -71,8 +72,13 @@ class MCPKit(Generic[StateT]):
         icons: Pictures that a client may show (2025-11-25 and later).
         lifespan: An async context manager, called with the app. It is entered once, before the
             first request, and exited at the end; handlers get what it yields as ``ctx.state``.
+        offers: Capabilities to advertise from the start, because the app adds what they are for
+            while it is served: ``("tools", "resources")``. Others are advertised once they are
+            registered, which clients that are connected by then do not notice.
         page_size: The maximum number of entries on a page of a list; None: all on one page.
-        ttl: Seconds for which clients may cache lists and resources (2026-07-28).
+        cache_ttl: Seconds for which clients may cache lists and resources (2026-07-28), or a
+            mapping of them: ``{"tools": 300, "prompts": 60}``. The time of ``"resources"`` is that
+            of their contents too, unless a resource has a ``cache_ttl`` of its own.
         cache_scope: ``"public"`` if principals may share cached results, else ``"private"``.
         log_level: The minimum log level for clients that have not set one (before 2026-07-28).
         limits: Sizes, counts and times that no client may exceed; the defaults if None.
@@ -92,19 +98,20 @@ class MCPKit(Generic[StateT]):
         auth: Verifies the bearer tokens of requests over HTTP: `mcpkit.auth.JWT`,
             ``Introspection``, ``Keys``, a function of the token, or several of them. Ignored on
             stdio.
-        scopes: The scopes that imply others: ``{"files": ["files:read", "files:write"]}``.
+        scope_hierarchy: The scopes that imply others:
+            ``{"files": ["files:read", "files:write"]}``.
         tasks: Where tasks are stored, or a dict of `TaskOptions`: the path of a SQLite file, which
             processes of one machine may share and which outlives them, or the URL of a database. If
             None, ``MCPKIT_TASKS``; without that, in the memory of this process.
-        errors: The exceptions of handlers whose text clients see, like that of `ToolError`: a
-            class, several, or ``"all"``. Other exceptions are replaced by a reference to the log.
-            An entry may override it.
+        expose_errors: The exceptions of handlers whose text clients see, like that of `ToolError`:
+            a class, several, or ``"all"``. Other exceptions are replaced by a reference to the
+            log. An entry may override it.
 
     Raises:
-        ValueError: ``page_size`` is less than 1, ``secret`` is too short, an option of ``tasks`` is
-            invalid, or ``auth`` is given twice.
-        TypeError: ``auth`` is not a verifier.
-        RegistrationError: ``errors`` contains something that is not a class of exceptions.
+        ValueError: ``offers`` or ``cache_ttl`` has an unknown kind, ``page_size`` is less than 1,
+            ``secret`` is too short, an option of ``tasks`` is invalid, or ``auth`` is given twice.
+        TypeError: ``auth`` is not a verifier, or ``offers`` is a single string.
+        RegistrationError: ``expose_errors`` contains something that is not a class of exceptions.
     """
 
     @with_suggestions("MCPKit(…)")
@@ -119,8 +126,9 @@ class MCPKit(Generic[StateT]):
         website_url: str | None = None,
         icons: Sequence[Icon] | None = None,
         lifespan: Lifespan[StateT] | None = None,
+        offers: Collection[Capability] = (),
         page_size: int | None = None,
-        ttl: float = 0,
+        cache_ttl: float | Mapping[ListKind, float] = 0,
         cache_scope: CacheScope = "private",
         log_level: LogLevel = "info",
         limits: Limits | None = None,
@@ -131,12 +139,17 @@ class MCPKit(Generic[StateT]):
         ask_timeout: float = 600,
         http: HttpOptions | None = None,
         auth: Auth | None = None,
-        scopes: Mapping[str, Sequence[str]] | None = None,
+        scope_hierarchy: Mapping[str, Sequence[str]] | None = None,
         tasks: TaskOptions | Store | None = None,
-        errors: Errors = (),
+        expose_errors: Errors = (),
     ) -> None:
         if page_size is not None and page_size < 1:
             raise ValueError("page_size must be at least 1, or None for a single page")
+        if isinstance(offers, str):
+            raise TypeError(f"offers={offers!r}: pass several names, such as ({offers!r},)")
+        if unknown := set(offers) - {*get_args(Capability)}:
+            known = ", ".join(get_args(Capability))
+            raise ValueError(f"offers: unknown {', '.join(sorted(unknown))}; known: {known}")
         if lifespan is not None:
             check_lifespan(lifespan)
         self._lifespan = lifespan
@@ -164,24 +177,25 @@ class MCPKit(Generic[StateT]):
             instructions,
             Settings(
                 page_size,
-                ttl,
+                _ttl_of_each(cache_ttl),
                 cache_scope,
                 log_level,
                 limits=replace(limits or Limits(), **own_limits),
                 secrets=read_secrets(secret),
                 state_lifetime=state_lifetime,
                 ask_timeout=ask_timeout,
-                errors=errors_of(errors, f"MCPKit({name!r})"),
+                expose_errors=errors_of(expose_errors, f"MCPKit({name!r})"),
                 tasks=settings_of(tasks, os.environ),
-                scopes=Hierarchy(scopes or {}),
+                scope_hierarchy=Hierarchy(scope_hierarchy or {}),
             ),
         )
-        self._defaults = Defaults(self._server.converters, self._server.settings.errors)
+        self._server.registry.offer(offers)
+        self._defaults = Defaults(self._server.converters, self._server.settings.expose_errors)
 
     if not TYPE_CHECKING:  # type checkers would take every attribute for defined
 
         def __getattr__(self, name: str) -> Any:
-            raise unknown_attribute(self, "app", name)
+            return other_attribute(self, "app", name)
 
     def __repr__(self) -> str:
         registry = self._server.registry
@@ -309,7 +323,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.
         """
-        self._server.registry.add(make_tool(fn, defaults=self._defaults, **options))
+        self._server.registry.add(make_tool(fn, None, self._defaults, **options))
 
     def add_resource(
         self, fn: Callable[..., Any], uri: str | None = None, /, **options: Unpack[ResourceOptions]
@@ -323,7 +337,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: The function does not match the URI, or the URI is taken.
         """
-        self._server.registry.add(make_resource(uri, fn, defaults=self._defaults, **options))
+        self._server.registry.add(make_resource(fn, uri, None, self._defaults, **options))
 
     def add_prompt(self, fn: Callable[..., Any], /, **options: Unpack[PromptOptions]) -> None:
         """Add a function as a prompt, and notify connected clients.
@@ -334,7 +348,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.
         """
-        self._server.registry.add(make_prompt(fn, defaults=self._defaults, **options))
+        self._server.registry.add(make_prompt(fn, None, self._defaults, **options))
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool, and notify connected clients.
@@ -360,12 +374,13 @@ class MCPKit(Generic[StateT]):
         """
         self._server.registry.remove("prompts", name)
 
+    @with_suggestions("include(…)")
     def include(
         self,
         source: object,
         *,
         prefix: str | None = None,
-        errors: Errors | None = None,
+        expose_errors: Errors | None = None,
         scopes: Sequence[str] = (),
     ) -> None:
         """Add the marked functions of a module, an object or a class, or the entries of an app.
@@ -380,8 +395,8 @@ class MCPKit(Generic[StateT]):
         Args:
             source: A module, an instance, a class, or another app.
             prefix: Put before names, ``prefix_name``, and URIs, ``scheme://prefix/rest``.
-            errors: The exceptions whose text is shown, unless a mark has its own; the app's if
-                None.
+            expose_errors: The exceptions whose text clients see, unless a mark has its own; the
+                app's if None.
             scopes: The scopes that all of it needs, in addition to those of each part.
 
         Raises:
@@ -390,7 +405,7 @@ class MCPKit(Generic[StateT]):
         """
         needed = needed_scopes(scopes, "include()")
         if _is_app(source):
-            self._include_app(source, prefix, errors, needed)
+            self._include_app(source, prefix, expose_errors, needed)
             return
         found = marked_in(source)
         if not found:
@@ -400,14 +415,10 @@ class MCPKit(Generic[StateT]):
                 f"@mcpkit.resource(uri) or @mcpkit.prompt"
             )
         defaults = self._defaults
-        if errors is not None:
-            defaults = defaults._replace(errors=errors_of(errors, "include()"))
-        for fn, kind, uri, options in found:
-            shared: dict[str, Any] = {"prefix": prefix, "defaults": defaults, **options}
-            if kind == "resource":
-                entry: Any = make_resource(uri, fn, **shared)
-            else:
-                entry = (make_tool if kind == "tool" else make_prompt)(fn, **shared)
+        if expose_errors is not None:
+            defaults = defaults._replace(errors=errors_of(expose_errors, "include()"))
+        for fn, make, args, options in found:
+            entry = make(fn, *args, prefix, defaults, **options)
             entry.scopes = tuple(dict.fromkeys((*needed, *entry.scopes)))
             self._server.registry.add(entry)
 
@@ -424,13 +435,15 @@ class MCPKit(Generic[StateT]):
             "middleware": bool(source.server.middleware),
             "routes": bool(source.routes),
             "auth=": source._http.get("auth") is not None,
-            "scopes= that imply others": bool(source.server.settings.scopes),
+            "scope_hierarchy=": bool(source.server.settings.scope_hierarchy),
         }
         for part, is_there in lost.items():
             if is_there:
                 raise RegistrationError(f"{at}: it has {part}; give that to the app that is served")
         if errors is not None:
-            raise RegistrationError(f"{at}: errors= is for marked functions; an app has its own")
+            raise RegistrationError(
+                f"{at}: expose_errors= is for marked functions; an app has its own"
+            )
         if (prefix or scopes) and source.server.registry.providers:
             raise RegistrationError(
                 f"{at}: it offers files, with URIs and scopes of their own, files(…, scopes=…); "
@@ -517,7 +530,7 @@ class MCPKit(Generic[StateT]):
 
     # --- changes ----------------------------------------------------------------------------------
 
-    def changed(self, uri: str) -> None:
+    def notify_resource_updated(self, uri: str) -> None:
         """Notify the clients that are subscribed to a resource of a change. From any thread."""
         self._server.changes.resource_changed(uri)
 
@@ -554,12 +567,13 @@ class MCPKit(Generic[StateT]):
         loop: Loop,
         on_text: Callable[[bytes], None],
         on_exception: Callable[[Request, BaseException], None] | None = None,
+        origin: RequestSource | None = None,
         **options: Any,
     ) -> AbstractAsyncContextManager[MemoryLink]:
         """Serve one client in this process, as `mcpkit.Client` does, with options of `running`."""
         from mcpkit.transports.memory import connect
 
-        return connect(self.running(**options), loop, on_text, on_exception)
+        return connect(self.running(**options), loop, on_text, on_exception, origin)
 
     def check_environment(self) -> None:
         """Check the environment variables that parameters with `Env` need, and ``MCPKIT_SECRET``.
@@ -706,6 +720,17 @@ def _handlers() -> Mapping[str, Handler]:
     from mcpkit._server.session import SESSION_HANDLERS
 
     return {**HANDLERS, **SESSION_HANDLERS}
+
+
+def _ttl_of_each(cache_ttl: float | Mapping[ListKind, float]) -> Mapping[Capability | None, float]:
+    """Return the seconds for each kind of list; those for None are of the server's description."""
+    kinds = get_args(ListKind)
+    if not isinstance(cache_ttl, Mapping):
+        return dict.fromkeys((*kinds, None), cache_ttl) if cache_ttl else {}
+    if unknown := cache_ttl.keys() - {*kinds}:
+        names = ", ".join(sorted(unknown))
+        raise ValueError(f"cache_ttl: unknown {names}; known: {', '.join(kinds)}")
+    return {kind: cache_ttl.get(kind, 0) for kind in kinds}
 
 
 def _is_app(source: object) -> TypeGuard[MCPKit[Any]]:

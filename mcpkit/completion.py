@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from types import UnionType
-from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Any, Final, TypeAlias
 
 from mcpkit._signature.arguments import Arguments
-from mcpkit._signature.hints import unalias
+from mcpkit._signature.schema import settle_references
 from mcpkit._signature.signature import Signature, inspect_function
+from mcpkit._utils.json import JsonSchema, copy_schema
 from mcpkit.context import Context, SyncContext
 from mcpkit.errors import Forbidden, InvalidArguments, RegistrationError
 
@@ -54,7 +53,7 @@ class Completable:
         for each in islice(found, MAX_CHECKED):
             try:
                 values = self.accepts.validate({**(others or {}), name: str(each)})
-                await entry.check_allowed(values, context)
+                await entry.check_allowed(values, context.request.origin)
             except (InvalidArguments, Forbidden):
                 continue  # not allowed, or not decidable without the other arguments
             allowed.append(str(each))
@@ -66,7 +65,8 @@ def completers_of(arguments: Arguments, handler: Signature, plan: Planner) -> di
     found: dict[str, Completer] = {}
     for each in arguments.fields:
         complete = each.parameter.mark
-        values = choices_of(each.parameter.annotation) if complete is None else complete.values
+        schema = settle_references(copy_schema(each.form.schema("validation")))
+        values = choices_of(schema) if complete is None else complete.values
         if callable(values):
             found[each.wire_name] = _from_function(values, handler, plan)
         elif complete is not None or values:
@@ -74,22 +74,13 @@ def completers_of(arguments: Arguments, handler: Signature, plan: Planner) -> di
     return found
 
 
-def choices_of(annotation: Any) -> list[str]:
-    """Return the values that a Literal, Enum or bool allows, as a client writes them."""
-    annotation = unalias(annotation)
-    origin: Any = get_origin(annotation)
-    if origin is Annotated:
-        return choices_of(get_args(annotation)[0])
-    if origin is Literal:
-        values = [getattr(each, "value", each) for each in get_args(annotation)]
-        return [str(each).lower() if isinstance(each, bool) else str(each) for each in values]
-    if annotation is bool:
-        return ["true", "false"]
-    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        return [str(member.value) for member in annotation]
-    if origin in (Union, UnionType):
-        return [choice for part in get_args(annotation) for choice in choices_of(part)]
-    return []
+def choices_of(schema: JsonSchema) -> list[str]:
+    """Return the values that a schema lists, as a client writes them."""
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    if not values and schema.get("type") == "boolean":
+        values = [True, False]
+    texts = [str(each).lower() if isinstance(each, bool) else str(each) for each in values]
+    return texts + [choice for part in schema.get("anyOf", ()) for choice in choices_of(part)]
 
 
 def _from_values(values: Sequence[str]) -> Completer:

@@ -6,7 +6,6 @@ neither a session nor an app.
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from functools import partial, wraps
@@ -27,19 +26,20 @@ from typing import (
 from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypedDict, TypeVar, Unpack
 
-from mcpkit._input_requests.steps import Step, typed
+from mcpkit._input_requests.steps import Step, called, typed
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import InputRequest
 from mcpkit._protocol.messages import Id
-from mcpkit._protocol.revisions import ClientProfile
+from mcpkit._protocol.revisions import ClientProfile, Revision
 from mcpkit._protocol.wire import implementation_from_wire
-from mcpkit._utils.names import unknown_attribute, with_suggestions
+from mcpkit._utils.names import other_attribute, with_suggestions
 from mcpkit.elicitation import ChoiceValues, Elicit, Elicitation, ElicitUrl
 from mcpkit.errors import InvalidInputResponse, UrlElicitationRequired
 from mcpkit.roots import Root, Roots
 from mcpkit.sampling import (
+    AskModelOptions,
+    Conversation,
     Sample,
-    SampleMessage,
     SampleOptions,
     SampleResult,
     json_instruction,
@@ -50,7 +50,9 @@ from mcpkit.types import LOG_RANK, Implementation, LogLevel, Principal, Resource
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
+    from mcpkit._concurrency.threads import Threads
     from mcpkit.http import HttpRequest
+    from mcpkit.types import ResourceResult
 
 __all__ = [
     "CallNext",
@@ -82,6 +84,62 @@ class AskOptions(TypedDict, total=False):
     """Seconds to wait (before 2026-07-28); the app's ``ask_timeout`` if None."""
 
 
+class Listener(Protocol):
+    """Notifies clients of changes. Its methods are called from any thread."""
+
+    def list_changed(self, kind: ListKind) -> None:
+        """Note that a list has changed."""
+
+    def resource_changed(self, uri: str) -> None:
+        """Note that a resource has changed that is watched, or lies below one that is."""
+
+
+class ServerBackend(Protocol):
+    """The server, as a context and its handler need it."""
+
+    overrides: Mapping[Callable[..., Any], Callable[..., Any]]
+    """Replacements for the functions of dependencies, in tests."""
+
+    @property
+    def changes(self) -> Listener:
+        """Notifies the interested clients of changes."""
+        ...
+
+    async def read_resource(self, uri: str, context: Context[Any]) -> ResourceResult:
+        """Read one of the server's own resources."""
+        ...
+
+
+class Host:
+    """The session that a request arrived in, or the run of a task, as a context needs it.
+
+    The defaults are those of a task, whose client may have left.
+    """
+
+    task: CurrentTask | None = None
+    """The task that runs; None if a client waits for the response."""
+
+    threads: Threads
+    """The worker threads for blocking functions."""
+
+    def notify(self, request: Request, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification of a request, unless its client is slow. From any thread."""
+        raise NotImplementedError
+
+    def log_threshold(self, request: Request) -> int | None:
+        """Return the rank of the lowest log level to send with a request; None: nothing."""
+        raise NotImplementedError
+
+    def on_roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
+        """Call a function whenever the client reports that its roots have changed."""
+
+    async def drain(self, request: Request) -> None:
+        """Wait until the client has read enough of a request's messages."""
+
+    def close_stream(self, request: Request, retry: float | None) -> None:
+        """Close a request's connection, if the client can reconnect. From any thread."""
+
+
 class ContextBackend(Protocol):
     """The run of one request, as its context and its handler need it."""
 
@@ -95,12 +153,13 @@ class ContextBackend(Protocol):
     """The last progress that was reported; None before the first report."""
 
     @property
-    def task(self) -> CurrentTask | None:
-        """The task that the run belongs to; None if a client waits for the response."""
+    def session(self) -> Host:
+        """The host of the run."""
+        ...
 
     @property
-    def overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
-        """Replacements for the functions of dependencies, in tests."""
+    def server(self) -> ServerBackend:
+        """The server that the request arrived at."""
         ...
 
     @property
@@ -108,31 +167,12 @@ class ContextBackend(Protocol):
         """True while the handler repeats what it did in an earlier round."""
         ...
 
-    def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification of the request, unless the client is slow. From any thread."""
-
-    def log_threshold(self) -> int | None:
-        """Return the rank of the minimum log level; None if the client wants no messages."""
-
-    async def drain(self) -> None:
-        """Wait until the client has read enough of the request's messages."""
-
-    def close_stream(self, retry: float | None) -> None:
-        """Close the request's connection, if the client can reconnect. From any thread."""
-
     async def in_thread(self, function: Callable[[], T]) -> T:
         """Run a blocking function in a worker thread."""
         ...
 
     def from_thread(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         """Run an async function on the event loop, from a worker thread, and wait for it."""
-        ...
-
-    def run_later(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run an async function on the event loop. From any thread."""
-
-    async def read_resource(self, uri: str) -> Sequence[ResourceContents]:
-        """Read one of the server's own resources."""
         ...
 
     async def ask(self, ask: InputRequest[T]) -> T:
@@ -156,17 +196,8 @@ class ContextBackend(Protocol):
         """Ask the client's model, which may call functions before it answers."""
         ...
 
-    def on_roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
-        """Call a function whenever the client's roots have changed."""
-
     def on_exception(self, error: BaseException) -> None:
         """Note the exception behind a result or error that hides it."""
-
-    def announce_list(self, kind: ListKind) -> None:
-        """Notify interested clients that a list has changed. From any thread."""
-
-    def announce_resource(self, uri: str) -> None:
-        """Notify subscribed clients that a resource has changed. From any thread."""
 
 
 class CurrentTask:
@@ -202,7 +233,7 @@ class Delivery:
 
     def __await__(self) -> Generator[Any, Any, None]:
         if self._backend is not None:
-            yield from self._backend.drain().__await__()
+            yield from self._backend.session.drain(self._backend.request).__await__()
 
 
 _NOT_SENT: Final = Delivery(None)
@@ -211,10 +242,11 @@ _NOT_SENT: Final = Delivery(None)
 class Client:
     """The client that sent the request, by its own account: a hint, not a proof (SEC-15)."""
 
-    __slots__ = ("_facts",)
+    __slots__ = ("_facts", "_revision")
 
-    def __init__(self, facts: ClientProfile) -> None:
+    def __init__(self, facts: ClientProfile, revision: Revision) -> None:
         self._facts = facts
+        self._revision = revision
 
     @property
     def info(self) -> Implementation | None:
@@ -230,9 +262,10 @@ class Client:
     def supports(self, *path: str) -> bool:
         """Return True if the client declared a capability: ``supports("sampling", "tools")``.
 
-        An empty ``elicitation`` means form mode (ELIC-1).
+        An empty ``elicitation`` means form mode (ELIC-1). A capability that is newer than the
+        revision of the request does not count.
         """
-        return self._facts.supports(*path)
+        return self._facts.supports(*path) and self._revision.lets_ask(*path)
 
 
 class Facts(Generic[StateT]):
@@ -259,7 +292,7 @@ class Facts(Generic[StateT]):
         def __getattr__(self, name: str) -> Any:
             if hasattr(type(self), name):  # a property that raised: show its error
                 return object.__getattribute__(self, name)
-            raise unknown_attribute(self, "ctx", name)
+            return other_attribute(self, "ctx", name)
 
     # --- facts ------------------------------------------------------------------------------------
 
@@ -304,7 +337,7 @@ class Facts(Generic[StateT]):
     @property
     def client(self) -> Client:
         """The client that sent the request."""
-        return Client(self.request.client)
+        return Client(self.request.client, self.request.revision)
 
     @property
     def principal(self) -> Principal | None:
@@ -314,7 +347,7 @@ class Facts(Generic[StateT]):
     @property
     def task(self) -> CurrentTask | None:
         """The task that this call has become; None if the client waits for the response."""
-        return self.backend.task
+        return self.backend.session.task
 
     @property
     def http(self) -> HttpRequest | None:
@@ -337,15 +370,16 @@ class Facts(Generic[StateT]):
         Returns:
             Await it to wait for a slow client, or ignore it.
         """
-        threshold = self.backend.log_threshold()
-        if threshold is None or LOG_RANK[level] < threshold or self.backend.repeats:
+        backend = self.backend
+        threshold = backend.session.log_threshold(backend.request)
+        if threshold is None or LOG_RANK[level] < threshold or backend.repeats:
             return _NOT_SENT
         params: dict[str, Any] = {"level": level}
         if logger is not None:
             params["logger"] = logger
         params["data"] = to_jsonable_python(data, bytes_mode="base64", fallback=str)
-        self.backend.notify("notifications/message", params)
-        return Delivery(self.backend)
+        backend.session.notify(backend.request, "notifications/message", params)
+        return Delivery(backend)
 
     def debug(self, data: Any, *, logger: str | None = None) -> Delivery:
         """Send a log message at level debug; see `log`."""
@@ -355,10 +389,6 @@ class Facts(Generic[StateT]):
         """Send a log message at level info; see `log`."""
         return self.log("info", data, logger=logger)
 
-    def notice(self, data: Any, *, logger: str | None = None) -> Delivery:
-        """Send a log message at level notice; see `log`."""
-        return self.log("notice", data, logger=logger)
-
     def warning(self, data: Any, *, logger: str | None = None) -> Delivery:
         """Send a log message at level warning; see `log`."""
         return self.log("warning", data, logger=logger)
@@ -366,18 +396,6 @@ class Facts(Generic[StateT]):
     def error(self, data: Any, *, logger: str | None = None) -> Delivery:
         """Send a log message at level error; see `log`."""
         return self.log("error", data, logger=logger)
-
-    def critical(self, data: Any, *, logger: str | None = None) -> Delivery:
-        """Send a log message at level critical; see `log`."""
-        return self.log("critical", data, logger=logger)
-
-    def alert(self, data: Any, *, logger: str | None = None) -> Delivery:
-        """Send a log message at level alert; see `log`."""
-        return self.log("alert", data, logger=logger)
-
-    def emergency(self, data: Any, *, logger: str | None = None) -> Delivery:
-        """Send a log message at level emergency; see `log`."""
-        return self.log("emergency", data, logger=logger)
 
     def progress(
         self, progress: float, total: float | None = None, message: str | None = None
@@ -395,7 +413,7 @@ class Facts(Generic[StateT]):
         """
         backend = self.backend
         request = backend.request
-        task = backend.task
+        task = backend.session.task
         if task is not None:
             done = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
             task.status(done if message is None else f"{message} ({done})")
@@ -409,7 +427,7 @@ class Facts(Generic[StateT]):
             params["total"] = total
         if message is not None and request.revision.progress_message:
             params["message"] = message
-        backend.notify("notifications/progress", params)
+        backend.session.notify(request, "notifications/progress", params)
         return Delivery(backend)
 
     def close_stream(self, retry: float | None = None) -> None:
@@ -418,31 +436,32 @@ class Facts(Generic[StateT]):
         For long work of clients of 2025-11-25 over Streamable HTTP. Later messages wait until the
         client reconnects, after `retry` seconds or those of the endpoint's ``retry``.
         """
-        self.backend.close_stream(retry)
+        self.backend.session.close_stream(self.request, retry)
 
     def list_changed(self, kind: ListKind) -> None:
         """Notify clients that the list of tools, resources or prompts has changed.
 
         Adding and removing entries through the app does so by itself.
         """
-        self.backend.announce_list(kind)
+        self.backend.server.changes.list_changed(kind)
 
-    def changed(self, uri: str) -> None:
+    def notify_resource_updated(self, uri: str) -> None:
         """Notify the clients that are subscribed to a resource of a change."""
-        self.backend.announce_resource(uri)
+        self.backend.server.changes.resource_changed(uri)
 
     def elicitation_complete(self, elicitation_id: str) -> None:
         """Notify the client that the user has finished at a URL (2025-11-25 only)."""
-        if self.request.revision.elicitation_ids:
+        request = self.request
+        if request.revision.elicitation_ids:
             params = {"elicitationId": elicitation_id}
-            self.backend.notify("notifications/elicitation/complete", params)
+            self.backend.session.notify(request, "notifications/elicitation/complete", params)
 
     def roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
         """Call a function, async or not, with the new roots whenever they have changed.
 
         On 2026-07-28 clients do not send such notifications.
         """
-        self.backend.on_roots_changed(handler)
+        self.backend.session.on_roots_changed(handler)
 
 
 class Context(Facts[StateT]):
@@ -459,7 +478,7 @@ class Context(Facts[StateT]):
         Raises:
             ResourceNotFound: There is no resource at this URI.
         """
-        return await self.backend.read_resource(uri)
+        return (await self.backend.server.read_resource(uri, self)).contents
 
     @overload
     async def step(
@@ -479,22 +498,21 @@ class Context(Facts[StateT]):
 
         Args:
             key: The name of the step, unique within the call.
-            function: Sync or async; called with the remaining arguments. Its result must be a JSON
-                value, or of the type of its return annotation.
+            function: Called with the remaining arguments; in a worker thread unless it is async,
+                because it may block. Its result must be a JSON value, or of the type of its return
+                annotation.
 
         Returns:
             The result of the function.
         """
         step = await self.backend.start_step(key)
+        call = partial(function, *args, **kwargs)
         if step is None:
-            result = function(*args, **kwargs)
-            return await result if inspect.isawaitable(result) else result
+            return await called(call, self.backend.in_thread)
         if not step.done:
             try:
                 with step.running():
-                    result = function(*args, **kwargs)
-                    if inspect.isawaitable(result):
-                        result = await result
+                    result = await called(call, self.backend.in_thread)
             except BaseException:
                 await step.fail()
                 raise
@@ -582,29 +600,21 @@ class Context(Facts[StateT]):
 
     @overload
     async def sample(
-        self,
-        messages: str | SampleMessage | Sequence[str | SampleMessage],
-        *,
-        result_type: type[T],
-        tools: Sequence[Callable[..., Any]] | None = None,
-        tool_rounds: int = 8,
-        **options: Unpack[SampleOptions],
+        self, messages: Conversation, *, result_type: type[T], **options: Unpack[AskModelOptions]
     ) -> T: ...
 
     @overload
     async def sample(
         self,
-        messages: str | SampleMessage | Sequence[str | SampleMessage],
+        messages: Conversation,
         *,
         result_type: None = None,
-        tools: Sequence[Callable[..., Any]] | None = None,
-        tool_rounds: int = 8,
-        **options: Unpack[SampleOptions],
+        **options: Unpack[AskModelOptions],
     ) -> SampleResult: ...
 
     async def sample(
         self,
-        messages: str | SampleMessage | Sequence[str | SampleMessage],
+        messages: Conversation,
         *,
         result_type: Any = None,
         tools: Sequence[Callable[..., Any]] | None = None,

@@ -84,12 +84,13 @@ class Complete(NamedTuple):
     values: Iterable[str] | Callable[..., Any]
 
 
-class Header(NamedTuple):
+class MirroredHeader(NamedTuple):
     """A tool's parameter that clients repeat in an HTTP header, so that a gateway can read it.
 
-    ``region: Annotated[str, Header("Region")]`` adds ``"x-mcp-header": "Region"`` to the input
-    schema. Clients of 2026-07-28 then send ``Mcp-Param-Region`` with each call over HTTP, and a
-    call whose header and argument differ is refused (HDR-4).
+    ``region: Annotated[str, MirroredHeader("Region")]`` adds ``"x-mcp-header": "Region"`` to the
+    input schema. Clients of 2026-07-28 then send ``Mcp-Param-Region`` with each call over HTTP, and
+    a call whose header and argument differ is refused (HDR-4). The model chooses the value, as that
+    of any argument, so it says nothing about the caller: `Claim` fills a parameter from the token.
 
     The parameter, or a field of a model that is one, is a string, an integer (within ±(2^53−1)) or
     a boolean, perhaps with a default of None; not an item of an array or a choice of a union

@@ -147,6 +147,10 @@ class Choices:
 _LONE: Final = "value"
 """The field of an answer that is not an object."""
 
+_CONFIRM: Final = "confirm"
+_CONFIRMATION: Final = {_CONFIRM: {"type": "boolean", "title": "Confirm", "default": True}}
+"""The field of a form that has no other, because some clients cannot show a form without fields."""
+
 _SHARED: Final = ("title", "description", "default")
 _KEPT: Final[dict[str, tuple[str, ...]]] = {
     "string": (*_SHARED, "type", "minLength", "maxLength", "format"),
@@ -210,13 +214,27 @@ class Form(Generic[T]):
                     f"{name}: revision {revision.version} cannot ask for several values; "
                     f"give the field a default, or ask for one value"
                 )
-        schema: JsonSchema = {"type": "object", "properties": properties}
+        schema: JsonSchema = {"type": "object", "properties": properties or _CONFIRMATION}
         if self._required:
             schema["required"] = self._required
         return schema
 
-    def read(self, content: Mapping[str, Any] | None) -> Any:
-        """Return the value of an accepted answer; raises `InvalidInputResponse`."""
+    def read(self, content: Mapping[str, Any] | None) -> Accepted[T] | Declined:
+        """Return `Accepted`, or `Declined` if the user left the box of a confirmation unchecked.
+
+        Raises:
+            InvalidInputResponse: The answer does not match the form.
+        """
+        # Without a field to show, `requested` has sent the box alone.
+        if is_object(content) and content.keys() == {_CONFIRM} - self._properties.keys():
+            if content[_CONFIRM] is False:
+                return Declined()
+            if content[_CONFIRM] not in (True, None):
+                raise InvalidInputResponse(f"{_CONFIRM}: expected true or false")
+            content = {}
+        return Accepted(self._value(content))
+
+    def _value(self, content: Mapping[str, Any] | None) -> Any:
         if self._form is None:
             return None
         value: Any = content
@@ -259,15 +277,15 @@ def _check_field(name: str, field: JsonSchema) -> None:
         _write_as_enum(items)
         if "oneOf" in items:
             items["anyOf"] = items.pop("oneOf")
-        if not {"enum", "anyOf"} & items.keys():
+        titled = items.get("anyOf", ())
+        if not (titled or "enum" in items) or any("const" not in each for each in titled):
             raise ElicitationError(f"{name}: a form has lists of choices only, list[Literal[...]]")
-        if "anyOf" in items:
+        _check_values(name, items, titled)
+        if titled:
             items.pop("type", None)
             items.pop("enum", None)
     elif field.keys() & {"enum", "oneOf"}:
-        values = field.get("enum") or [each.get("const") for each in field["oneOf"]]
-        if not all(isinstance(value, str) for value in values):
-            raise ElicitationError(f"{name}: the values of a choice must be strings")
+        _check_values(name, field, field.get("oneOf", ()))
         kind, field["type"] = "choice", "string"
     elif field.get("format") not in _FORMATS:
         field.pop("format", None)
@@ -277,6 +295,12 @@ def _check_field(name: str, field: JsonSchema) -> None:
         )
     for each in field.keys() - set(_KEPT[kind]):
         del field[each]
+
+
+def _check_values(name: str, choice: JsonSchema, titled: Sequence[JsonSchema]) -> None:
+    values = choice.get("enum") or [each.get("const") for each in titled]
+    if not all(isinstance(value, str) for value in values):
+        raise ElicitationError(f"{name}: the values of a choice must be strings")
 
 
 def _write_as_enum(schema: JsonSchema) -> None:
@@ -354,7 +378,7 @@ class Elicit(InputRequest[Elicitation[T]]):
 
     def parse_result(self, result: Mapping[str, Any]) -> Elicitation[T]:
         """Return the answer: accepted with validated data, declined, or dismissed."""
-        return _unaccepted(result) or Accepted(self.form.read(result.get("content")))
+        return _unaccepted(result) or self.form.read(result.get("content"))
 
 
 class ElicitUrl(InputRequest[Elicitation[None]]):

@@ -98,7 +98,7 @@ class InvalidInputResponse(InputRequestError):
 
 
 class ElicitationError(MCPKitError, TypeError):
-    """A question does not fit into a form, or not into one of the client's revision."""
+    """The input request cannot be expressed, at all or in the client's revision."""
 
 
 class ProtocolError(MCPKitError):
@@ -167,8 +167,6 @@ class InvalidParams(ProtocolError):
 class InternalError(ProtocolError):
     """The server failed, and not by the client's doing."""
 
-    CODE = -32603
-
 
 class HeaderMismatch(ProtocolError):
     """A header that repeats the body is missing, malformed, or says otherwise (2026-07-28)."""
@@ -187,7 +185,8 @@ class MissingClientCapability(ProtocolError):
     CODE = -32021
 
     def __init__(self, required: Mapping[str, Any], message: str | None = None) -> None:
-        names = ", ".join(required)
+        parts = [[f"{name}.{part}" for part in each] or [name] for name, each in required.items()]
+        names = ", ".join(name for each in parts for name in each)
         super().__init__(
             message or f"This request needs client capabilities that were not declared: {names}",
             data={"requiredCapabilities": dict(required)},
@@ -235,7 +234,7 @@ class UrlElicitationRequired(ProtocolError):
 
 
 class TaskCancelled(MCPKitError):
-    """A task that a client waits for has been cancelled, so that nothing came of it.
+    """The task that a client waits for was cancelled.
 
     Args:
         id: Of the task.

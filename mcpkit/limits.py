@@ -13,8 +13,9 @@ _MIB: Final = 1024 * 1024
 class Limits:
     """The limits of a server, for ``MCPKit(limits=…)`` and for a single HTTP endpoint.
 
-    Sizes are in bytes and times in seconds. The first three apply to every transport, the others to
-    HTTP: those up to `rate_limit` to a request, the rest to all that clients hold at an endpoint.
+    Sizes are in bytes and times in seconds. `max_threads`, `max_in_flight` and `max_subscriptions`
+    apply to every transport, the others to HTTP: from `max_body` to `rate_limit` to each request,
+    the rest to all that clients hold at an endpoint.
 
     Args:
         max_threads: Plain `def` handlers that run at once; more wait. Over HTTP one client may have

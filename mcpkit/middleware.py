@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from pydantic_core import from_json
@@ -47,6 +48,9 @@ def _around(
             return MiddlewareResult(value) if isinstance(value, Rendered) else value
 
         value = await middleware(context, call_next)
+        if value is None and context.request.known.operation != "listen":  # answered when it ends
+            name = getattr(middleware, "__name__", type(middleware).__name__)
+            raise TypeError(f"the middleware {name} returned None instead of a result")
         return _rendered(value, converters) if isinstance(value, ToolResult) else value
 
     return around
@@ -55,51 +59,37 @@ def _around(
 class MiddlewareResult(ToolResult):
     """The result of a tool, as middleware may change it; parts are decoded on first access."""
 
-    __slots__ = ("_content", "_structured", "rendered")
-
     def __init__(self, rendered: Rendered) -> None:
         self.rendered = rendered
         self.is_error = rendered.is_error
         self.meta = rendered.meta
-        self._content: Any = UNSET
-        self._structured: Any = UNSET
 
-    @property
+    @cached_property
     def content(self) -> Any:
         """The blocks for the model."""
-        if self._content is UNSET:
-            self._content = list(self.rendered.blocks())
-        return self._content
+        return list(self.rendered.blocks())
 
-    @content.setter
-    def content(self, value: Any) -> None:
-        self._content = value
-
-    @property
+    @cached_property
     def structured_content(self) -> Any:
         """The structured content, as clients get it: a non-object is wrapped in one (TOOL-11)."""
-        text = self.rendered.structured
-        if self._structured is UNSET and text is not None:
-            value = from_json(text)
-            is_wrapped = not self.rendered.is_object and not self.rendered.is_raw
-            self._structured = {"result": value} if is_wrapped else value
-        return self._structured
-
-    @structured_content.setter
-    def structured_content(self, value: Any) -> None:
-        self._structured = value
-        if value is UNSET:
-            self.content  # noqa: B018 - it may be the text of the content that is removed
-            self.rendered.structured = None
+        rendered = self.rendered
+        if rendered.structured is None:
+            return UNSET
+        value = from_json(rendered.structured)
+        return value if rendered.is_object or rendered.is_raw else {"result": value}
 
     def updated(self, converters: Converters) -> Rendered:
         """Return the result with the changes."""
-        rendered = self.rendered
+        rendered, decoded = self.rendered, vars(self)
         rendered.is_error, rendered.meta = self.is_error, self.meta
-        if self._content is not UNSET:
-            rendered.content = _blocks(self._content, converters)
-        if self._structured is not UNSET:
-            rendered.structured = converters.json(self._structured)
+        structured = decoded.get("structured_content", rendered.structured)
+        if "content" in decoded or structured is UNSET:
+            # If the structured content is removed, the text of the content may be made from it.
+            rendered.content = _blocks(self.content, converters)
+        if structured is UNSET:
+            rendered.structured = None
+        elif "structured_content" in decoded:
+            rendered.structured = converters.json(structured)
             rendered.is_object = rendered.is_object or not rendered.is_raw
         return rendered
 

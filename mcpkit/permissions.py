@@ -49,10 +49,10 @@ class Hierarchy:
 
     def __init__(self, implied: Mapping[str, Sequence[str]]) -> None:
         self._implied = {
-            scope: {scope, *scopes_of(others, f"scopes[{scope!r}]")}
+            scope: {scope, *scopes_of(others, f"scope_hierarchy[{scope!r}]")}
             for scope, others in implied.items()
         }
-        scopes_of(implied, "scopes")
+        scopes_of(implied, "scope_hierarchy")
         for between in implied:
             for found in self._implied.values():
                 if between in found:

@@ -18,12 +18,13 @@ from mcpkit._entries import (
     mark,
     refuse_headers,
 )
-from mcpkit._injection import CallPlan, call_fields, inspect_handler
+from mcpkit._injection import CallPlan, inspect_handler
 from mcpkit._protocol import wire
 from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.converters import Converters, NotSerializable, block_of
 from mcpkit._utils.json import is_object
+from mcpkit._utils.names import present_options
 from mcpkit.completion import Completable, Completer, completers_of
 from mcpkit.context import Context
 from mcpkit.types import Media, Message, PromptResult
@@ -41,11 +42,6 @@ class Prompt(Entry, Completable):
     accepts: Arguments
     completers: Mapping[str, Completer] = field(default_factory=dict[str, Completer])
     converters: Converters = field(default_factory=Converters)
-
-    @property
-    def key(self) -> str:
-        """The name."""
-        return self.name
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return its entry in ``prompts/list``."""
@@ -70,8 +66,7 @@ class Prompt(Entry, Completable):
     async def get(self, arguments: dict[str, str], context: Context[Any]) -> PromptResult:
         """Call the function with the arguments, which arrive as strings (PROMPT-3)."""
         values = self.accepts.validate(arguments)
-        if self.allow is not None:
-            await self.check_allowed(values, context)
+        await self.check_allowed(values, context.request.origin)
         value = await self.plan.run(values, context)
         if isinstance(value, PromptResult):
             return replace(value, messages=self._messages(value.messages))
@@ -133,19 +128,19 @@ class PromptOptions(CommonOptions, total=False):
 
 def make_prompt(
     fn: Callable[..., Any],
-    /,
-    *,
     prefix: str | None = None,
     defaults: Defaults = NO_APP,
+    /,
     **options: Unpack[PromptOptions],
 ) -> Prompt:
     """Return a prompt that calls a function; raises `RegistrationError`."""
+    options = cast("PromptOptions", present_options("prompt(…)", options))
     signature = inspect_handler(fn)
     fields = entry_fields(Prompt, PromptOptions, signature, options, prefix, defaults)
     arguments = Arguments(signature)
     refuse_headers(arguments, signature.place)
     fields.update(
-        call_fields(fn, signature, options.get("inline", False)),
+        plan=CallPlan(fn, signature, inline=options.get("inline", False)),
         converters=defaults.converters,
         accepts=arguments,
         completers=completers_of(arguments, signature, CallPlan),
@@ -168,4 +163,4 @@ def prompt(fn: Any = None, /, **options: Unpack[PromptOptions]) -> Any:
         fn: The function; also a static or class method.
         options: See `PromptOptions`.
     """
-    return decorated(mark, fn, "prompt", None, **options)
+    return decorated(mark, fn, make_prompt, **options)

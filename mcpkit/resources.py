@@ -20,13 +20,14 @@ from mcpkit._entries import (
     mark,
     refuse_headers,
 )
-from mcpkit._injection import CallPlan, call_fields, inspect_handler
+from mcpkit._injection import CallPlan, inspect_handler
 from mcpkit._protocol import wire
 from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.arguments import Arguments
-from mcpkit._signature.converters import Converters, NoConverter, refuse_infinities_in
+from mcpkit._signature.converters import Converters, NoConverter
 from mcpkit._signature.output import is_structured
 from mcpkit._utils.json import UNSET, JsonSchema, is_binary
+from mcpkit._utils.names import present_options
 from mcpkit._utils.text import truncate
 from mcpkit._utils.uri_template import UriTemplate, misleads
 from mcpkit.completion import Completable, Completer, completers_of
@@ -64,8 +65,8 @@ class Readable(Entry):
     converters: Converters = field(default_factory=Converters)
     mime_type: str | None = None
     annotations: Annotations | None = None
-    ttl: float | None = None  # seconds for which clients may cache the contents
-    cache_scope: CacheScope | None = None  # None, as for `ttl`: the setting of the server
+    cache_ttl: float | None = None  # seconds for which clients may cache the contents
+    cache_scope: CacheScope | None = None  # None, as for `cache_ttl`: the setting of the server
 
     async def read(
         self, uri: str, variables: Mapping[str, Any], context: Context[Any]
@@ -91,8 +92,7 @@ class Readable(Entry):
         self, uri: str, variables: Mapping[str, Any], context: Context[Any]
     ) -> dict[str, Any]:
         """Return the arguments of the function for a caller who may read."""
-        if self.allow is not None:
-            await self.check_allowed({}, context)
+        await self.check_allowed({}, context.request.origin)
         return {}
 
     def _contents(self, value: Any, uri: str) -> ResourceContents:
@@ -100,7 +100,6 @@ class Readable(Entry):
         if isinstance(value, _CONTENTS):
             return value
         if isinstance(value, str):
-            refuse_infinities_in(value)
             return TextResourceContents(uri, value, mime_type=mime_type or "text/plain")
         if is_binary(value):
             mime_type = mime_type or "application/octet-stream"
@@ -189,8 +188,7 @@ class ResourceTemplate(Readable, Completable):
             why = str(error)
         if why:
             raise ResourceNotFound(uri, f"Resource not found: {truncate(uri)} ({why})")
-        if self.allow is not None:
-            await self.check_allowed(values, context)
+        await self.check_allowed(values, context.request.origin)
         return values
 
 
@@ -215,7 +213,7 @@ class ResourceOptions(CommonOptions, total=False):
     """The roles that it is meant for: ``"user"``, ``"assistant"``."""
     priority: float | None
     """From 0, optional, to 1, required."""
-    ttl: float | None
+    cache_ttl: float | None
     """Seconds for which clients may cache the contents (2026-07-28); the app's by default."""
     cache_scope: CacheScope | None
     """``"public"`` if principals may share cached contents; the app's by default."""
@@ -226,18 +224,18 @@ class ResourceOptions(CommonOptions, total=False):
 
 
 def make_resource(
-    uri: str | None,
     fn: Callable[..., Any],
-    /,
-    *,
+    uri: str | None = None,
     prefix: str | None = None,
     defaults: Defaults = NO_APP,
+    /,
     **options: Unpack[ResourceOptions],
 ) -> Resource | ResourceTemplate:
     """Return a resource that calls a function, or a resource template if the URI has variables.
 
     Without a URI it is ``resource://`` with the name of the function and its arguments as segments.
     """
+    options = cast("ResourceOptions", present_options("resource(…)", options))
     signature = inspect_handler(fn)
     at = signature.place
     arguments = Arguments(signature)
@@ -263,7 +261,7 @@ def make_resource(
     kind = Resource if template.is_literal else ResourceTemplate
     fields = entry_fields(kind, ResourceOptions, signature, options, prefix, defaults)
     fields.update(
-        call_fields(fn, signature, options.get("inline", False)),
+        plan=CallPlan(fn, signature, inline=options.get("inline", False)),
         converters=defaults.converters,
         mime_type=options.get("mime_type") or _mime_type_of(returns),
         annotations=annotations_from(options, Annotations, at),
@@ -357,4 +355,4 @@ def resource(uri: Any = None, /, **options: Unpack[ResourceOptions]) -> Any:
         options: See `ResourceOptions`.
     """
     fn = None if isinstance(uri, str) else uri
-    return decorated(mark, fn, "resource", uri if fn is None else None, **options)
+    return decorated(mark, fn, make_resource, uri if fn is None else None, **options)

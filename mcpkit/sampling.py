@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -60,6 +60,10 @@ class SampleMessage:
     role: Role = "user"
 
 
+Conversation: TypeAlias = str | SampleMessage | Sequence[str | SampleMessage]
+"""What the model answers: a text, or the conversation so far."""
+
+
 @dataclass(slots=True)
 class SampleResult:
     """The answer of a model.
@@ -104,6 +108,13 @@ class SampleOptions(TypedDict, total=False):
     timeout: float | None
 
 
+class AskModelOptions(SampleOptions, total=False):
+    """The options of `mcpkit.Context.sample`, which has functions for tools."""
+
+    tools: Sequence[Callable[..., Any]] | None
+    tool_rounds: int
+
+
 class Sample(InputRequest[SampleResult]):
     """A request to the client's model; inside ``Annotated`` it fills a parameter.
 
@@ -123,7 +134,7 @@ class Sample(InputRequest[SampleResult]):
 
     def __init__(
         self,
-        messages: str | SampleMessage | Sequence[str | SampleMessage],
+        messages: Conversation,
         *,
         max_tokens: int = 1024,
         system: str | None = None,

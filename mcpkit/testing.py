@@ -10,20 +10,35 @@ with TestClient(app, revision="2025-06-18") as client:
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack
+from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, TypeAlias, TypedDict, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    Final,
+    Generic,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+)
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from typing_extensions import ParamSpec, Self, Unpack
 
 from mcpkit._protocol.revisions import REVISIONS as _REVISIONS
+from mcpkit._utils.names import present_options
+from mcpkit._utils.quota import ANONYMOUS, principal_owner
 from mcpkit.client.client import Client
 from mcpkit.client.connection import Handler, OnMessage, Target
 from mcpkit.client.results import TaskStatus
 from mcpkit.client.tasks import TaskHandle
-from mcpkit.types import Implementation
+from mcpkit.permissions import scopes_of
+from mcpkit.tasks.service import StoredSource
+from mcpkit.types import Implementation, Principal
 
 if TYPE_CHECKING:
     import httpx2
@@ -42,6 +57,8 @@ __all__ = [
 REVISIONS = tuple(each.version for each in _REVISIONS)
 """Every revision, oldest first: to run a test over all of them."""
 
+_OF_APPS: Final = ("principal", "scopes", "overrides", "lifespan")
+
 P = ParamSpec("P")
 T = TypeVar("T")
 AsyncT = TypeVar("AsyncT")
@@ -51,13 +68,19 @@ Overrides: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
 
 
 class AppOptions(TypedDict, total=False):
-    """The options of a client for tests: those of `Client`, and two for an app object.
+    """The options of a client for tests: those of `Client`, and four for an app object.
 
     Attributes:
+        principal: The caller of each request, as ``auth=`` would find it over HTTP: a `Principal`,
+            or its id; None: a caller without authentication. If neither this nor `scopes` is given,
+            scopes and ``allow=`` do not apply, as on stdio.
+        scopes: The scopes of the caller, in place of those of a `Principal`.
         overrides: Replacements for the functions of dependencies.
         lifespan: Replaces the app's own; None for none.
     """
 
+    principal: Principal | str | None
+    scopes: Collection[str]
     overrides: Overrides
     lifespan: Callable[[Any], AbstractAsyncContextManager[Any]] | None
     name: str
@@ -88,11 +111,12 @@ class AsyncTestClient(Client):
         target: The app, or any other target of a `Client`.
         revision: One of `REVISIONS`.
         timeout: Seconds that a request may take.
-        options: As for `Client`; ``raise_exceptions=True`` raises the handler's own exception,
+        options: As for `Client`, and those of `AppOptions`; ``raise_exceptions=True`` raises the
+            handler's own exception, ``principal=`` and ``scopes=`` say whose the calls are, and
             ``overrides=`` and ``lifespan=`` replace an app's dependencies and lifespan.
 
     Raises:
-        TypeError: Overrides or a lifespan are given, but the target is not an app object.
+        TypeError: An option for an app is given, but the target is not an app object.
     """
 
     __test__: ClassVar = False
@@ -105,12 +129,20 @@ class AsyncTestClient(Client):
         timeout: float | None = 10,
         **options: Unpack[AppOptions],
     ) -> None:
-        own: dict[str, Any] = {**options}
-        memory: dict[str, Any] = {
-            name: own.pop(name) for name in ("overrides", "lifespan") if name in own
-        }
+        own = present_options("TestClient(…)", options)
+        memory: dict[str, Any] = {name: own.pop(name) for name in _OF_APPS if name in own}
         if memory and not hasattr(target, "connect"):
             raise TypeError(f"{', '.join(memory)}: of an app object only, not of {target!r}")
+        if memory.keys() & {"principal", "scopes"}:
+            principal: Principal | str | None = memory.pop("principal", "user")
+            scopes: Collection[str] | None = memory.pop("scopes", None)
+            principal = Principal(principal) if isinstance(principal, str) else principal
+            if scopes is not None:
+                if principal is None:
+                    raise TypeError("scopes= belongs to a principal, and principal=None is none")
+                principal = replace(principal, scopes=frozenset(scopes_of(scopes, "scopes")))
+            owner = ANONYMOUS if principal is None else principal_owner(principal.id)
+            memory["origin"] = StoredSource(principal, owner)
         super().__init__(target, revision=revision, timeout=timeout, **own)
         self._memory_options = memory
 
@@ -223,7 +255,7 @@ class TestClient(_Blocking[AsyncTestClient]):
         return SyncTaskHandle(self._async.task(id), self._portal)
 
     def tasks(self) -> list[SyncTaskHandle]:
-        """Return the tasks of this client's user, as `Client.tasks`."""
+        """Return the tasks of this client's principal, as `Client.tasks`."""
         return [SyncTaskHandle(each, self._portal) for each in self._wait(self._async.tasks)]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, get_args, overload
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Final, Literal, TypeAlias, cast, get_args, overload
 
 from typing_extensions import TypedDict, TypeVar, Unpack
 
@@ -19,22 +19,56 @@ from mcpkit._entries import (
     entry_fields,
     mark,
 )
-from mcpkit._injection import CallPlan, call_fields, inspect_handler
+from mcpkit._injection import CallPlan, inspect_handler
 from mcpkit._protocol import wire
+from mcpkit._protocol.connection import RequestSource
 from mcpkit._protocol.headers import HeaderParameter, declared_in
 from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.output import Output, Rendered, wrapped_schema
 from mcpkit._signature.signature import Signature
 from mcpkit._utils.json import UNSET, JsonSchema, every_schema
+from mcpkit._utils.names import present_options
 from mcpkit.context import Context
 from mcpkit.errors import RegistrationError
 from mcpkit.types import ToolAnnotations
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TaskSupport: TypeAlias = Literal["optional", "required", "forbidden"]
+TaskMode: TypeAlias = Literal["optional", "required", "forbidden"]
 """Whether a call of a tool may, must or must not become a task."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSupport:
+    """How a tool runs as a task: ``@app.tool(task=TaskSupport(resumable=True))``.
+
+    Args:
+        mode: ``"optional"`` lets clients that support tasks turn a call into a task; ``"required"``
+            refuses all other calls; ``"forbidden"`` refuses tasks.
+        resumable: True if a task whose process ended may run again; completed steps are not
+            repeated. Otherwise it has failed.
+        ttl: Seconds for which its tasks are stored; the app's by default.
+
+    Raises:
+        ValueError: The mode is unknown, `ttl` is not more than 0, or there is an option although
+            the mode is ``"forbidden"``.
+    """
+
+    mode: TaskMode = "optional"
+    _: KW_ONLY
+    resumable: bool = False
+    ttl: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(TaskMode):
+            known = ", ".join(map('"{}"'.format, get_args(TaskMode)))
+            raise ValueError(f"task={self.mode!r}; write one of {known}")
+        if self.mode == "forbidden" and (self.resumable or self.ttl is not None):
+            raise ValueError('resumable= and ttl= are for tasks; write "optional" or "required"')
+        if self.ttl is not None and not self.ttl > 0:
+            raise ValueError(f"the ttl= of tasks is seconds, more than 0, not {self.ttl!r}")
+
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 
@@ -53,9 +87,7 @@ class Tool(Entry):
     annotations: ToolAnnotations | None = None
     headers: tuple[HeaderParameter, ...] = ()  # the arguments that HTTP requests repeat in headers
     raw_output: bool = False  # wrap other values than objects only where the revision requires it
-    task: TaskSupport = "forbidden"
-    resumable: bool = False  # a task whose process ended may run again
-    task_ttl: float | None = None  # None: the setting of the server
+    task: TaskSupport = TaskSupport("forbidden")
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
@@ -64,30 +96,25 @@ class Tool(Entry):
                 f"use 1 to 64 letters, digits, '_', '-' and '.' (pass name=...)"
             )
 
-    @property
-    def key(self) -> str:
-        """The name."""
-        return self.name
-
     async def call(self, arguments: dict[str, Any], context: Context[Any]) -> Rendered:
         """Validate the arguments, call the function, and render its result.
 
         Raises `InvalidArguments` and `OutputMismatch` for values that do not fit the signature.
         """
         values = self.accepts.validate(arguments)
-        if self.allow is not None and context.backend.task is None:
-            await self.check_allowed(values, context)
+        if self.allow is not None and context.task is None:
+            await self.check_allowed(values, context.request.origin)
         return self.output.render(await self.plan.run(values, context))
 
-    async def admit(self, arguments: dict[str, Any], context: Context[Any]) -> None:
+    async def admit(self, arguments: dict[str, Any], origin: RequestSource | None) -> None:
         """Refuse a call that ``allow=`` does not permit, before it becomes a task."""
         if self.allow is not None:
-            await self.check_allowed(self.accepts.validate(arguments), context)
+            await self.check_allowed(self.accepts.validate(arguments), origin)
 
     async def prepare(self, arguments: dict[str, Any], context: Context[Any]) -> None:
         """Validate the arguments of a call that becomes a task, and ask for declared input."""
         values = self.accepts.validate(arguments)
-        await self.check_allowed(values, context)
+        await self.check_allowed(values, context.request.origin)
         await self.plan.ask_first(values, context)
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
@@ -103,8 +130,8 @@ class Tool(Entry):
             members["outputSchema"] = schema
         if self.annotations is not None:
             members["annotations"] = wire.hints_to_wire(self.annotations)
-        if self.task != "forbidden":
-            members["execution"] = {"taskSupport": self.task}
+        if self.task.mode != "forbidden":
+            members["execution"] = {"taskSupport": self.task.mode}
         return revision.keep(revision.tool_members, members)
 
 
@@ -139,29 +166,23 @@ class ToolOptions(CommonOptions, total=False):
     """A JSON Schema to advertise instead of the derived one. The signature still validates the
     arguments; a function that takes ``**arguments`` gets all that the schema allows, validated by
     the schema."""
-    task: TaskSupport
+    task: TaskMode | TaskSupport
     """``"optional"`` lets clients that support tasks turn a call into a task; ``"required"``
-    refuses all other calls."""
-    resumable: bool
-    """True if a task whose process ended may run again; completed steps are not repeated. Otherwise
-    it has failed."""
-    task_ttl: float | None
-    """Seconds for which its tasks are stored; the app's by default."""
+    refuses all other calls. A `TaskSupport` also says how its tasks run."""
 
 
 def make_tool(
     fn: Callable[..., Any],
-    /,
-    *,
     prefix: str | None = None,
     defaults: Defaults = NO_APP,
+    /,
     **options: Unpack[ToolOptions],
 ) -> Tool:
     """Return a tool that calls a function; raises `RegistrationError`."""
+    options = cast("ToolOptions", present_options("tool(…)", options))
     given = options.get("input_schema")
     signature = inspect_handler(fn, allows_open=given is not None)
     fields = entry_fields(Tool, ToolOptions, signature, options, prefix, defaults)
-    _check_task_options(options, signature.place)
     if given is None:
         arguments = Arguments(signature)
         input_schema = arguments.schema()
@@ -178,7 +199,7 @@ def make_tool(
     if not options.get("description") and _repeats(signature, output.schema):
         fields["description"] = signature.docs.without_returns
     fields.update(
-        call_fields(fn, signature, options.get("inline", False)),
+        plan=CallPlan(fn, signature, inline=options.get("inline", False)),
         accepts=arguments,
         output=output,
         input_schema=input_schema,
@@ -186,23 +207,23 @@ def make_tool(
         annotations=annotations_from(options, ToolAnnotations, signature.place),
         headers=headers,
         raw_output=output.is_raw,
+        task=_task_support(options, signature.place),
     )
     return Tool(**fields)
 
 
-def _check_task_options(options: ToolOptions, at: str) -> None:
-    support = options.get("task", "forbidden")
-    if support not in get_args(TaskSupport):
-        known = ", ".join(map('"{}"'.format, get_args(TaskSupport)))
-        raise RegistrationError(f"{at}: task={support!r}; write one of {known}")
-    found = [name for name in options if name in ("resumable", "task_ttl")]
-    if found and support == "forbidden":
-        raise RegistrationError(
-            f'{at}: {found[0]}= is for tools that run as tasks; add task="optional", or "required"'
-        )
-    ttl = options.get("task_ttl")
-    if ttl is not None and not ttl > 0:
-        raise RegistrationError(f"{at}: task_ttl= is seconds, more than 0")
+def _task_support(options: Mapping[str, Any], at: str) -> TaskSupport:
+    """Return the option ``task``, with what deprecated options say about it."""
+    given: Any = options.get("task") or "forbidden"
+    old = {name[5:]: value for name, value in options.items() if name.startswith("task.")}
+    if isinstance(given, TaskSupport) and not old:
+        return given
+    try:
+        if isinstance(given, TaskSupport):
+            raise ValueError(f"write task=TaskSupport(…), with {' and '.join(old)} inside")
+        return TaskSupport(given, **old)
+    except ValueError as error:
+        raise RegistrationError(f"{at}: {error}") from None
 
 
 def _repeats(signature: Signature, schema: JsonSchema | None) -> bool:
@@ -245,4 +266,4 @@ def tool(fn: Any = None, /, **options: Unpack[ToolOptions]) -> Any:
         fn: The function; also a static or class method.
         options: See `ToolOptions`.
     """
-    return decorated(mark, fn, "tool", None, **options)
+    return decorated(mark, fn, make_tool, **options)

@@ -52,7 +52,7 @@ class Icon:
     """A picture a client may show (2025-11-25 and later).
 
     Args:
-        src: An ``https:`` or ``data:`` URI.
+        src: An ``https:`` or ``data:`` URI, such as ``Image("icon.png").to_data_uri()``.
         mime_type: Of the picture, when the URI does not tell.
         sizes: Such as ``"48x48"``, or ``"any"``.
         theme: The background it was drawn for.
@@ -83,6 +83,7 @@ class ToolAnnotations:
     """The effects of a tool on the world, as hints for the client (2025-03-26 and later).
 
     None leaves the protocol's default: not read-only, destructive, not idempotent, open world.
+    `extra` holds members that the protocol does not define, such as those of a host.
     """
 
     _: KW_ONLY
@@ -91,6 +92,7 @@ class ToolAnnotations:
     destructive: bool | None = None
     idempotent: bool | None = None
     open_world: bool | None = None
+    extra: Mapping[str, Any] | None = None
 
 
 # --- content blocks -------------------------------------------------------------------------------
@@ -200,7 +202,7 @@ class Media:
         ValueError: The MIME type is not given and cannot be guessed.
     """
 
-    __slots__ = ("_data", "_path", "annotations", "mime_type")
+    __slots__ = ("_source", "annotations", "mime_type")
 
     _KIND: str = ""
     _FALLBACK: str | None = None
@@ -213,14 +215,12 @@ class Media:
         *,
         annotations: Annotations | None = None,
     ) -> None:
-        self._data: bytes | None = None
-        self._path: Path | None = None
         if isinstance(source, (bytes, bytearray, memoryview)):
-            self._data = bytes(source)
+            self._source: bytes | Path = bytes(source)
         else:
             from pathlib import Path  # only those who send files pay for it
 
-            self._path = Path(source)
+            self._source = Path(source)
         self.annotations = annotations
         guess = mime_type or self._guess()
         if guess is None:
@@ -231,7 +231,18 @@ class Media:
     @property
     def data(self) -> bytes:
         """The bytes; reading them opens the file, if there is one."""
-        return self._path.read_bytes() if self._path is not None else self._data or b""
+        source = self._source
+        return source if isinstance(source, bytes) else source.read_bytes()
+
+    def to_data_uri(self) -> str:
+        """Return the bytes as a ``data:`` URI, such as for an `Icon`.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        from binascii import b2a_base64  # only those who need a URI pay for it
+
+        return f"data:{self.mime_type};base64,{b2a_base64(self.data, newline=False).decode()}"
 
     def block(self) -> ContentBlock:
         """Return the content block with the bytes in it; each kind of media has its own.
@@ -242,15 +253,16 @@ class Media:
         raise NotImplementedError
 
     def _guess(self) -> str | None:
-        if self._path is not None:
-            import mimetypes  # only those who send files pay for it
+        source = self._source
+        if isinstance(source, bytes):
+            return sniff(source) or self._FALLBACK
+        import mimetypes  # only those who send files pay for it
 
-            by_name = mimetypes.guess_type(self._path.name)[0]
-            if by_name is not None:
-                return by_name
-            with self._path.open("rb") as file:
-                return sniff(file.read(32)) or self._FALLBACK
-        return sniff(self._data or b"") or self._FALLBACK
+        by_name = mimetypes.guess_type(source.name)[0]
+        if by_name is not None:
+            return by_name
+        with source.open("rb") as file:
+            return sniff(file.read(32)) or self._FALLBACK
 
 
 class Image(Media):
@@ -302,7 +314,8 @@ class File(Media):
 
     def block(self) -> EmbeddedResource:
         """Return the content block with the text or the bytes in it."""
-        uri = self._uri or (self._path.absolute().as_uri() if self._path else "data:,")
+        source = self._source
+        uri = self._uri or ("data:," if isinstance(source, bytes) else source.absolute().as_uri())
         return EmbeddedResource(
             contents_of(uri, self.data, self.mime_type), annotations=self.annotations
         )
@@ -457,7 +470,7 @@ class ResourceResult:
 
     Args:
         contents: One or several contents, each with its own URI.
-        ttl: Seconds for which a client may keep the answer (2026-07-28); None is the
+        cache_ttl: Seconds for which a client may keep the answer (2026-07-28); None is the
             resource's own setting.
         cache_scope: ``"public"`` if principals may share the answer, else ``"private"``; None is
             the resource's own setting.
@@ -465,9 +478,12 @@ class ResourceResult:
 
     contents: Sequence[ResourceContents]
     _: KW_ONLY
-    ttl: float | None = None
+    cache_ttl: float | None = None
     cache_scope: CacheScope | None = None
     meta: Meta | None = None
+
+
+ResourceResult.__init__ = with_suggestions()(ResourceResult.__init__)  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True, slots=True)

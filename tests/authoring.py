@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import textwrap
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -22,8 +22,8 @@ from mcpkit._server.registry import Catalog, Page
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.output import Output
 from mcpkit._utils.json import UNSET, JsonSchema
-from mcpkit.context import Context, CurrentTask, ListKind
-from mcpkit.types import LOG_RANK, LogLevel, ResourceContents, TextResourceContents
+from mcpkit.context import Context, Host, ListKind
+from mcpkit.types import LOG_RANK, LogLevel, ResourceResult, TextResourceContents
 
 T = TypeVar("T")
 
@@ -75,13 +75,13 @@ def output_of(annotation: Any, structured: bool | None = None) -> Output:
     return Output(inspect_handler(fn), structured)
 
 
-class RecordingBackend:
-    """A backend that records what a context asks of it, without input requests."""
+class RecordingBackend(Host):
+    """A run, its host and its server, which record what a context asks of them."""
 
     repeats = False
-    task: CurrentTask | None = None
 
     def __init__(self, threshold: LogLevel | None = "debug") -> None:
+        self.session = self.server = self.changes = self
         self.request = request_with()
         self.state: Any = None
         self.cancelled = False
@@ -91,37 +91,37 @@ class RecordingBackend:
         self.sent: list[tuple[str, Mapping[str, Any]]] = []
         self.announced: list[tuple[str, str]] = []
         self.drained = 0
-        self.threads = 0
+        self.in_threads = 0
 
-    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+    def notify(self, request: Request, method: str, params: Mapping[str, Any]) -> None:
         self.sent.append((method, params))
 
-    def log_threshold(self) -> int | None:
+    def log_threshold(self, request: Request) -> int | None:
         return None if self.threshold is None else LOG_RANK[self.threshold]
 
-    async def drain(self) -> None:
+    async def drain(self, request: Request) -> None:
         self.drained += 1
 
-    def close_stream(self, retry: float | None) -> None:
+    def close_stream(self, request: Request, retry: float | None) -> None:
         self.sent.append(("close_stream", {"retry": retry}))
 
     async def in_thread(self, function: Callable[[], T]) -> T:
-        self.threads += 1
+        self.in_threads += 1
         return await anyio.to_thread.run_sync(function)
 
     def from_thread(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         return anyio.from_thread.run(function, *args)
 
-    async def read_resource(self, uri: str) -> Sequence[ResourceContents]:
-        return [TextResourceContents(uri, "contents")]
+    async def read_resource(self, uri: str, context: Context[Any]) -> ResourceResult:
+        return ResourceResult([TextResourceContents(uri, "contents")])
 
     async def start_step(self, key: str) -> None:
         return None
 
-    def announce_list(self, kind: ListKind) -> None:
+    def list_changed(self, kind: ListKind) -> None:
         self.announced.append(("list", kind))
 
-    def announce_resource(self, uri: str) -> None:
+    def resource_changed(self, uri: str) -> None:
         self.announced.append(("resource", uri))
 
 

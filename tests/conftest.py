@@ -25,7 +25,7 @@ from tests.selection import (
 
 __all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_generate_tests"]
 
-# A busy machine is no reason to fail.
+# A busy machine must not fail tests.
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", calm, max_examples=40)
 settings.register_profile("deep", calm, max_examples=400)

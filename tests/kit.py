@@ -51,7 +51,7 @@ class Gate:
         self._opened.set()
 
     async def wait_for(self, running: int) -> None:
-        """Wait until so many calls are held."""
+        """Wait until this many calls are held."""
         with anyio.fail_after(PATIENCE):
             while self.running != running:
                 self._changed = anyio.Event()
@@ -89,7 +89,7 @@ class Recorder:
         self._called.set()
 
     async def wait(self, count: int = 1) -> list[Any]:
-        """Wait for so many calls, and return all of them."""
+        """Wait for this many calls, and return all of them."""
         with anyio.fail_after(PATIENCE):
             while len(self.calls) < count:
                 self._called = anyio.Event()

@@ -72,6 +72,7 @@ async def test_a_dependency_is_left_when_the_thread_has_ended(revision: str, kin
         with anyio.CancelScope() as scope:
             await client.call_tool("work", on_progress=lambda *_: scope.cancel())
         await client.list_tools()
+        await anyio.wait_all_tasks_blocked()  # the call has left its thread
         assert course.events == ["opened"]
         course.gate.open()
         await course.until_closed()

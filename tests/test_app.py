@@ -31,9 +31,7 @@ def registry(app: MCPKit[Any]) -> Registry:
 
 def called(app: MCPKit[Any], tool: str) -> Any:
     """What the function behind a tool returns."""
-    function = registry(app).tools[tool].function
-    assert function is not None
-    return run_plan(function)
+    return run_plan(registry(app).tools[tool].plan.fn)
 
 
 def plain() -> str:
@@ -240,7 +238,9 @@ class TestInclude:
             assert client.get_prompt("prompted").messages[0].text == "hei"
 
     @pytest.mark.parametrize("prefix", [None, "x"])
-    def test_what_comes_and_goes_there_does_so_here(self, app: MCPKit, prefix: str | None) -> None:
+    def test_entries_added_and_removed_there_change_here(
+        self, app: MCPKit, prefix: str | None
+    ) -> None:
         other = greeting("hi")
         app.include(other, prefix=prefix)
         front, path = ("", "") if prefix is None else ("x_", "x/")
@@ -287,7 +287,7 @@ class TestInclude:
             assert text_at(client, "files://docs/a.txt") == "hello"
 
     def test_errors_and_converters_are_those_of_the_other_app(self, app: MCPKit) -> None:
-        other = MCPKit("other", errors=ValueError)
+        other = MCPKit("other", expose_errors=ValueError)
         other.converter(set, lambda value: "converted")
 
         @other.tool
@@ -323,7 +323,7 @@ class TestInclude:
         with pytest.raises(RegistrationError, match="omit prefix="):
             app.include(filed, prefix="x")
         with pytest.raises(RegistrationError, match="an app has its own"):
-            app.include(greeting("hi"), errors=ValueError)
+            app.include(greeting("hi"), expose_errors=ValueError)
 
     def test_itself_and_nothing(self, app: MCPKit) -> None:
         other = MCPKit("other")
@@ -374,7 +374,7 @@ def test_files_and_directories_are_resources(app: MCPKit, tmp_path: Path) -> Non
 
 
 class TestIdentity:
-    def test_it_shows_what_it_has(self) -> None:
+    def test_its_repr_counts_its_entries(self) -> None:
         app = MCPKit("test", version="1.2", title="T", instructions="Do.")
         app.tool(plain)
         app.resource("a://{name}")(named)
@@ -386,6 +386,7 @@ class TestIdentity:
         for size in (0, -1):
             with pytest.raises(ValueError, match="page_size must be at least 1"):
                 MCPKit("test", page_size=size)
+        MCPKit("test", page_size=1)
         with pytest.raises(ValueError, match="pigeon"):
             app.run("pigeon")
 
@@ -410,7 +411,7 @@ def test_a_lifespan_yields_the_state() -> None:
     assert app.server.state is None
 
 
-def test_clients_of_one_app_do_not_share_what_its_lifespan_yields() -> None:
+def test_clients_of_one_app_have_lifespans_of_their_own() -> None:
     @asynccontextmanager
     async def lifespan(app: MCPKit[object]) -> AsyncGenerator[object, None]:
         yield object()

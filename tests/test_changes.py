@@ -46,7 +46,7 @@ def test_an_app_announces_its_changes() -> None:
     app.server.changes.add(listener)
     app.server.changes.watch(listener, ["a://b"])
     app.add_tool(lambda: "x", name="tool")
-    app.changed("a://b")
+    app.notify_resource_updated("a://b")
     app.list_changed("prompts")
     app.remove_tool("tool")
     app.server.changes.remove(listener)
@@ -94,7 +94,7 @@ def test_a_listener_is_notified_for_as_long_as_it_lives() -> None:
     assert not any([changes._interests, changes._watchers, changes._lengths])
 
 
-def test_a_listener_is_notified_of_what_it_watches_and_of_what_lies_below() -> None:
+def test_a_listener_is_notified_of_its_uris_and_those_below_them() -> None:
     changes, listener = Changes(), Hearing()
     changes.watch(listener, ["a://b", "a://c/"])
     for uri in ("a://b", "a://b/c/d", "a://bc", "a://", "a://c", "a://c/", "a://c/d", "b"):
@@ -106,7 +106,7 @@ PARTS = st.text(alphabet="a/:", max_size=6)
 
 
 @given(PARTS, st.lists(PARTS, max_size=4))
-def test_what_lies_below_is_what_begins_with_the_whole_of_it(uri: str, watched: list[str]) -> None:
+def test_a_uri_below_another_begins_with_all_of_its_segments(uri: str, watched: list[str]) -> None:
     changes, listener = Changes(), Hearing()
     changes.watch(listener, watched)
     below = [each if each.endswith("/") else f"{each}/" for each in watched]

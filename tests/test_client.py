@@ -21,6 +21,7 @@ from mcpkit.client.results import Progress
 from mcpkit.errors import (
     ConnectionClosed,
     InternalError,
+    InvalidParams,
     MethodNotFound,
     ProtocolError,
     UnsupportedProtocolVersion,
@@ -239,7 +240,7 @@ async def test_a_line_that_is_too_long_ends_the_connection(
 
 
 ENDLESS = {
-    "pages": ("MAX_PAGES", "[]", "str(count)", "too much for tools/list", 5),
+    "pages": ("MAX_PAGES", "[]", "str(count)", "too much for tools/list", 6),
     "entries": ("MAX_ENTRIES", "[tool, tool]", "str(count)", "too much for tools/list", 3),
     "bytes": ("MAX_LIST_BYTES", "[tool]", "str(count)", "too much for tools/list", 1),
     "a circle": (None, "[]", "str(count % 3)", "repeats the cursor '1'", 4),
@@ -631,11 +632,12 @@ async def test_a_request_of_the_server_is_answered(
 
 @pytest.mark.parametrize("revision", [NEWEST, MODERN])
 async def test_capabilities_are_declared_for_what_is_answered(fake: Fake, revision: str) -> None:
-    """META-1."""
+    """META-1, ELIC-1: a function answers forms, and calls of tools by a model."""
     body = when("tools/call", "report(message)", first=HANDSHAKES + DISCOVERS)
     async with Client(
         fake(body),
         revision=revision,
+        elicitation=lambda params: params,
         sampling=lambda params: params,
         roots=[],
         capabilities={"experimental": {"x": {}}},
@@ -644,7 +646,25 @@ async def test_capabilities_are_declared_for_what_is_answered(fake: Fake, revisi
     declared = (
         params.get("capabilities") or params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
     )
-    assert declared == {"sampling": {}, "roots": {}, "experimental": {"x": {}}}
+    assert declared == {
+        "elicitation": {"form": {}},
+        "sampling": {"tools": {}},
+        "roots": {},
+        "experimental": {"x": {}},
+    }
+
+
+@pytest.mark.parametrize("opens", [False, True])
+async def test_a_function_opens_no_urls_unless_that_is_declared(fake: Fake, opens: bool) -> None:
+    """ELIC-1: one that accepts every form would have a user open whatever a server wants."""
+    url = {"mode": "url", "message": "Pay", "url": "https://example.com/pay"}
+    accepts: Any = {"elicitation": lambda params: {"action": "accept"}}
+    if opens:
+        accepts["capabilities"] = {"elicitation": {"form": {}, "url": {}}}
+    async with Client(fake(ASKS), revision=NEWEST, **accepts) as client:
+        answer = json.loads((await client.call_tool("elicitation/create", url)).text)[-1]
+    assert answer.get("result") == ({"action": "accept"} if opens else None)
+    assert answer.get("error", {}).get("code") == (None if opens else InvalidParams.CODE)
 
 
 # --- what servers ask inside a result -------------------------------------------------------------

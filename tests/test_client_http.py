@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import count
 from typing import Any
 from unittest.mock import AsyncMock, patch
 
@@ -21,6 +22,8 @@ from anyio.abc import TaskGroup
 
 from mcpkit import Client
 from mcpkit._protocol.client_connection import OutgoingMessage
+from mcpkit._protocol.connection import SUBSCRIPTION_KEY
+from mcpkit.client import client as client_module
 from mcpkit.client import http as http_client
 from mcpkit.client.results import CallResult, Progress
 from mcpkit.errors import (
@@ -43,6 +46,7 @@ JSON_OR_EVENTS = "application/json, text/event-stream"
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "_MIN_BACK_OFF_S", 0.001)
+    monkeypatch.setattr(client_module, "_REOPEN_S", 0.001)
     # A line for every request would hide the rest of a failed test's log.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
 
@@ -590,6 +594,18 @@ async def test_a_tool_that_is_unknown_or_has_changed_is_looked_up_when_it_is_ref
     assert routed.methods()[-3:] == ["tools/call", "tools/list", "tools/call"]
 
 
+async def test_a_declaration_that_has_become_wrong_is_forgotten(routed: FakeSite) -> None:
+    """HDR-3."""
+    changed = tool("route", region={"type": "number", "x-mcp-header": "Region"})
+    async with Client(routed.url) as client:
+        await client.list_tools()
+        routed.on("tools/list")(lambda it: it.result(resultType="complete", tools=[changed]))
+        assert await client.list_tools() == []
+        routed.on("tools/call")(lambda it: it.done())
+        await client.call_tool("route", {"region": "eu"})
+    assert "mcp-param-region" not in routed.of("tools/call")[0].headers
+
+
 async def test_a_refusal_that_a_list_does_not_explain_is_raised(routed: FakeSite) -> None:
     routed.on("tools/call")(lambda it: it.error(-32020, 400))
     async with Client(routed.url) as client:
@@ -597,6 +613,59 @@ async def test_a_refusal_that_a_list_does_not_explain_is_raised(routed: FakeSite
         with pytest.raises(HeaderMismatch):
             await client.call_tool("route", {"region": "eu"})
     assert len(routed.of("tools/call")) == 1
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+async def test_a_resource_has_one_stream_which_is_opened_again(modern: FakeSite) -> None:
+    """SUB-6: whether the stream breaks off, or the server ends it, or is away for a while."""
+
+    @modern.on("subscriptions/listen")
+    async def listen(incoming: Incoming) -> None:
+        number, tag = len(modern.of(incoming.method)), {SUBSCRIPTION_KEY: incoming.message["id"]}
+        if number == 3:
+            await incoming.reply(503)
+            return
+        accepted = incoming.params["notifications"]
+        said = "notifications/subscriptions/acknowledged"
+        await incoming.event(notification(said, notifications=accepted, _meta=tag))
+        if number == 2:
+            await incoming.event(incoming.answer(resultType="complete"))
+        elif number == 4:
+            updated = "notifications/resources/updated"
+            await incoming.event(notification(updated, uri="a://b", _meta=tag))
+            await incoming.gone()
+
+    heard = Recorder()
+    async with Client(modern.url, on_notification=heard) as client:
+        async with anyio.create_task_group() as group:
+            for _ in range(2):
+                group.start_soon(client.subscribe, "a://b")
+        await until(lambda: "notifications/resources/updated" in dict(heard.calls))
+        streams = modern.of("subscriptions/listen")
+        assert len(streams) == 4
+        await client.unsubscribe("a://b")
+        assert await anyio.to_thread.run_sync(streams[-1].over.wait, PATIENCE)
+        await client.subscribe("a://b")
+        await modern.arrival("subscriptions/listen", 5)
+    wanted = [each.params["notifications"] for each in modern.of("subscriptions/listen")]
+    # The last one ends as well, and may be opened again already.
+    assert wanted[:5] == [{"resourceSubscriptions": ["a://b"]}] * 5
+
+
+async def test_a_new_session_has_the_subscriptions_of_the_lost_one(lost: FakeSite) -> None:
+    """HTTPL-16, RES-10."""
+    lost.on("resources/subscribe", "resources/unsubscribe")(lambda it: it.result())
+    async with Client(lost.url, revision=NEWEST) as client:
+        await client.subscribe("a://b")
+        lost.legacy(session="s2")
+        assert (await client.call_tool("t")).text == "done"
+        again = await lost.arrival("resources/subscribe", 2)
+        assert (again.params, again.headers["mcp-session-id"]) == ({"uri": "a://b"}, "s2")
+        await client.unsubscribe("a://b")
+        await client.unsubscribe("a://b")
+        assert len(lost.of("resources/unsubscribe")) == 1
 
 
 # --- sessions -------------------------------------------------------------------------------------
@@ -742,8 +811,18 @@ async def test_the_server_may_ask_on_any_stream(legacy: FakeSite, where: str) ->
     assert answer.headers["mcp-session-id"] == "s1"
 
 
-async def test_the_stream_of_the_server_is_opened_again(legacy: FakeSite) -> None:
-    """HTTPL-10, HTTPL-13."""
+async def test_the_stream_of_the_server_is_opened_again(
+    legacy: FakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HTTPL-10, HTTPL-13; also if the server cannot be reached for long."""
+    attempts, get_once = count(), http_client.HttpLink._get
+
+    async def sometimes(link: Any, stream: Any) -> Any:
+        if 0 < next(attempts) < 8:
+            raise ConnectionClosed("the server is away")
+        return await get_once(link, stream)
+
+    monkeypatch.setattr(http_client.HttpLink, "_get", sometimes)
 
     @legacy.on("GET")
     async def get(incoming: Incoming) -> None:
@@ -983,16 +1062,6 @@ async def test_a_server_of_two_endpoints_is_found(host: FakeHost, revision: str 
     assert len(old.site.of("GET")) == 1
 
 
-async def test_a_path_that_looks_like_one_is_asked_first(host: FakeHost) -> None:
-    old = Old(host, "/sse")
-    async with Client(old.site.url):
-        pass
-    before = [each.method for each in old.site.seen if each.path == old.site.path]
-    assert before == ["server/discover", "GET"]
-    async with Client(host.site("/sse").legacy().url) as client:
-        assert client.revision == NEWEST
-
-
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1/messages", "http://[::1"])
 async def test_messages_are_not_sent_to_another_origin(host: FakeHost, endpoint: str) -> None:
     old = Old(host, endpoint=endpoint)
@@ -1019,7 +1088,7 @@ async def test_a_stream_that_names_no_endpoint_is_not_waited_for(site: FakeSite)
 # --- HTTP itself ----------------------------------------------------------------------------------
 
 
-async def test_headers_of_ones_own_are_sent_along(legacy: FakeSite) -> None:
+async def test_custom_headers_are_sent(legacy: FakeSite) -> None:
     """What the protocol wants in them stays."""
     headers = {"Authorization": "Bearer x", "accept": "text/html"}
     async with Client(legacy.url, revision=NEWEST, headers=headers):
@@ -1029,7 +1098,7 @@ async def test_headers_of_ones_own_are_sent_along(legacy: FakeSite) -> None:
     assert legacy.seen[0].headers["accept"] == JSON_OR_EVENTS
 
 
-async def test_an_http_client_of_ones_own_is_used_and_left_open(modern: FakeSite) -> None:
+async def test_a_given_http_client_is_used_and_left_open(modern: FakeSite) -> None:
     impatient = httpx2.Timeout(0.05, connect=PATIENCE)
     async with httpx2.AsyncClient(headers={"x-mine": "1"}, timeout=impatient) as mine:
 

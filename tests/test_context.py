@@ -10,7 +10,7 @@ from typing import Any, get_args
 import anyio.to_thread
 import pytest
 
-from mcpkit._protocol.revisions import REVISIONS, ClientProfile, Revision
+from mcpkit._protocol.revisions import BY_VERSION, REVISIONS, ClientProfile, Revision
 from mcpkit.context import Client, Context, SyncContext
 from mcpkit.types import Implementation, LogLevel, TextResourceContents
 from tests.authoring import RecordingBackend, context_with, wait
@@ -42,12 +42,13 @@ def test_the_facts_of_a_request(make: Callable[..., Any], revision: Revision) ->
 
 class TestLog:
     @pytest.mark.parametrize("level", get_args(LogLevel))
-    def test_each_level_has_a_method(self, make: Callable[..., Any], level: LogLevel) -> None:
+    def test_each_level_can_be_logged(self, make: Callable[..., Any], level: LogLevel) -> None:
         peer = RecordingBackend()
-        getattr(make(peer), level)("x", logger="db")
-        assert peer.sent == [
-            ("notifications/message", {"level": level, "logger": "db", "data": "x"})
-        ]
+        make(peer).log(level, "x", logger="db")
+        if level in ("debug", "info", "warning", "error"):
+            getattr(make(peer), level)("x", logger="db")
+        expected = ("notifications/message", {"level": level, "logger": "db", "data": "x"})
+        assert {*map(repr, peer.sent)} == {repr(expected)}
 
     @pytest.mark.parametrize(
         ("data", "sent"), [(ValueError("no"), "no"), (b"\xfb", "-w=="), ({1}, [1]), (None, None)]
@@ -87,7 +88,7 @@ def test_progress_is_sent_with_a_token_and_only_grows(make: Callable[..., Any]) 
 def test_changes_are_announced(make: Callable[..., Any]) -> None:
     peer = RecordingBackend()
     make(peer).list_changed("tools")
-    make(peer).changed("a:b")
+    make(peer).notify_resource_updated("a:b")
     assert peer.announced == [("list", "tools"), ("resource", "a:b")]
 
 
@@ -141,4 +142,25 @@ class TestClient:
     def test_what_it_supports(
         self, capabilities: dict[str, Any], path: tuple[str, ...], supported: bool
     ) -> None:
-        assert Client(ClientProfile(capabilities, None)).supports(*path) is supported
+        client = Client(ClientProfile(capabilities, None), BY_VERSION["2026-07-28"])
+        assert client.supports(*path) is supported
+
+    @pytest.mark.parametrize(
+        ("path", "since"),
+        [
+            (("sampling",), "2024-11-05"),
+            (("sampling", "tools"), "2025-11-25"),
+            (("elicitation",), "2025-06-18"),
+            (("elicitation", "form"), "2025-06-18"),
+            (("elicitation", "url"), "2025-11-25"),
+        ],
+    )
+    def test_it_supports_what_the_revision_has(self, path: tuple[str, ...], since: str) -> None:
+        """ELIC-1: a client may declare more than the revision that it negotiates has."""
+        declared: dict[str, Any] = {
+            "sampling": {"tools": {}},
+            "elicitation": {"form": {}, "url": {}},
+        }
+        for version, revision in BY_VERSION.items():
+            client = Client(ClientProfile(declared, None), revision)
+            assert client.supports(*path) is (version >= since), version

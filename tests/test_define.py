@@ -15,9 +15,8 @@ from mcpkit._entries import mark, marked_in
 from mcpkit._protocol.headers import HeaderParameter
 from mcpkit._signature.converters import NotSerializable
 from mcpkit._utils.json import UNSET
-from mcpkit.completion import choices_of
 from mcpkit.context import Context
-from mcpkit.dependencies import Complete, Depends, Header
+from mcpkit.dependencies import Complete, Depends, MirroredHeader
 from mcpkit.errors import RegistrationError
 from mcpkit.prompts import make_prompt
 from mcpkit.resources import Resource, ResourceTemplate, make_resource
@@ -57,7 +56,9 @@ def returning(annotation: Any) -> Callable[..., Any]:
 MAKERS: list[Callable[..., Any]] = [
     make_tool,
     make_prompt,
-    lambda fn, **options: make_resource("a://{?name}" if fn is greet else "a://b", fn, **options),
+    lambda fn, *args, **options: make_resource(
+        fn, "a://{?name}" if fn is greet else "a://b", *args, **options
+    ),
 ]
 
 
@@ -67,8 +68,8 @@ class TestCommonOptions:
         made = make(greet)
         assert (made.name, made.description, made.title) == ("greet", "Greet a guest.", None)
         assert (made.plan.inline, make(greet, inline=True).plan.inline) == (False, True)
-        assert make(greet, prefix="en").name == "en_greet"
-        assert make(greet, prefix="en", name="hello").name == "en_hello"
+        assert make(greet, "en").name == "en_greet"
+        assert make(greet, "en", name="hello").name == "en_hello"
 
     @pytest.mark.parametrize(
         ("option", "value"),
@@ -144,17 +145,17 @@ class TestToolOptions:
 
 
 class Place(BaseModel):
-    region: Annotated[str, Header("Region")]
+    region: Annotated[str, MirroredHeader("Region")]
 
 
 SHORT = {"type": "string", "maxLength": 2}
 
 
 class TestHeaders:
-    """`Header` in the annotation of a tool's parameter (PROTOCOL.md §8.4)."""
+    """`MirroredHeader` in the annotation of a tool's parameter (PROTOCOL.md §8.4)."""
 
     def test_the_schema_and_the_tool_know_it(self) -> None:
-        def fn(region: Annotated[str, Header("Region")]) -> None: ...
+        def fn(region: Annotated[str, MirroredHeader("Region")]) -> None: ...
 
         made = make_tool(fn)
         schema = made.to_wire(LATEST)["inputSchema"]
@@ -168,12 +169,17 @@ class TestHeaders:
     @pytest.mark.parametrize(
         ("annotation", "default", "schema", "path"),
         [
-            (Annotated[str, Header("A"), Field(max_length=2)], UNSET, SHORT, "x"),
-            (Annotated[str, Field(max_length=2), Header("A")], UNSET, SHORT, "x"),
-            (Annotated[str, Field(alias="area", max_length=2), Header("A")], UNSET, SHORT, "area"),
-            (Annotated[int, Header("A")], 2, {"type": "integer", "default": 2}, "x"),
-            (Annotated[bool | None, Header("A")], None, {"type": "boolean"}, "x"),
-            (Annotated[bool, Header("A")] | None, None, {"type": "boolean"}, "x"),
+            (Annotated[str, MirroredHeader("A"), Field(max_length=2)], UNSET, SHORT, "x"),
+            (Annotated[str, Field(max_length=2), MirroredHeader("A")], UNSET, SHORT, "x"),
+            (
+                Annotated[str, Field(alias="area", max_length=2), MirroredHeader("A")],
+                UNSET,
+                SHORT,
+                "area",
+            ),
+            (Annotated[int, MirroredHeader("A")], 2, {"type": "integer", "default": 2}, "x"),
+            (Annotated[bool | None, MirroredHeader("A")], None, {"type": "boolean"}, "x"),
+            (Annotated[bool, MirroredHeader("A")] | None, None, {"type": "boolean"}, "x"),
         ],
         ids=str,
     )
@@ -191,7 +197,7 @@ class TestHeaders:
     def test_of_a_choice_that_is_used_twice(self) -> None:
         """HDR-2: the type stands beside the name of the header, not behind a reference."""
 
-        def fn(a: Annotated[Color, Header("A")], b: Color) -> None: ...
+        def fn(a: Annotated[Color, MirroredHeader("A")], b: Color) -> None: ...
 
         assert make_tool(fn).input_schema["properties"] == {
             "a": {
@@ -216,10 +222,10 @@ class TestHeaders:
     @pytest.mark.parametrize(
         ("annotation", "fix"),
         [
-            (Annotated[str, Header("")], "use letters, digits and hyphens"),
-            (Annotated[float, Header("A")], "needs the type string, integer or boolean"),
-            (Annotated[str | None, Header("A")], "= None in Python"),
-            (list[Annotated[str, Header("A")]], "declare it on a property"),
+            (Annotated[str, MirroredHeader("")], "use letters, digits and hyphens"),
+            (Annotated[float, MirroredHeader("A")], "needs the type string, integer or boolean"),
+            (Annotated[str | None, MirroredHeader("A")], "= None in Python"),
+            (list[Annotated[str, MirroredHeader("A")]], "declare it on a property"),
             (list[Place], "declare it on a property"),
         ],
     )
@@ -230,16 +236,16 @@ class TestHeaders:
 
     @pytest.mark.parametrize("uri", [None, "a://{x}", "a://b{?x}"])
     def test_prompts_and_resources_have_none(self, uri: str | None) -> None:
-        fn = handler(Annotated[str, Header("Name")], "a")
-        with pytest.raises(RegistrationError, match=r"fn\(\): x has a Header.*; remove it"):
-            make_resource(uri, fn) if uri else make_prompt(fn)
+        fn = handler(Annotated[str, MirroredHeader("Name")], "a")
+        with pytest.raises(RegistrationError, match=r"fn\(\): x has a MirroredHeader.*; remove it"):
+            make_resource(fn, uri) if uri else make_prompt(fn)
 
 
 class TestResource:
     def test_variables_make_it_a_template_and_a_list_is_one_text_if_that_is_wanted(self) -> None:
-        assert isinstance(make_resource("a://b", still), Resource)
+        assert isinstance(make_resource(still, "a://b"), Resource)
         for wanted in (str, str | None):
-            made = make_resource("a://{x*}", handler(wanted))
+            made = make_resource(handler(wanted), "a://{x*}")
             assert isinstance(made, ResourceTemplate)
             assert made.template.match("a://x/y") == {"x": "x/y"}
 
@@ -247,12 +253,12 @@ class TestResource:
         def fn(city: str, day: str) -> str:
             return city + day
 
-        assert make_resource(None, still).key == "resource://still"
-        assert make_resource(None, fn).key == "resource://fn/{city}/{day}"
-        assert make_resource("a://b/c", still, prefix="en").key == "a://en/b/c"
-        assert make_resource("a://{name}", greet, prefix="en").key == "a://en/{name}"
+        assert make_resource(still, None).key == "resource://still"
+        assert make_resource(fn, None).key == "resource://fn/{city}/{day}"
+        assert make_resource(still, "a://b/c", "en").key == "a://en/b/c"
+        assert make_resource(greet, "a://{name}", "en").key == "a://en/{name}"
         for uri in ("urn:isbn:123", "mailto:me@example.com", "a+b:c", "data:,x"):
-            assert make_resource(uri, still).key == uri
+            assert make_resource(still, uri).key == uri
 
     @pytest.mark.parametrize(
         ("options", "annotations"),
@@ -267,7 +273,7 @@ class TestResource:
         ],
     )
     def test_annotations(self, options: Any, annotations: Annotations | None) -> None:
-        assert make_resource("a://b", still, **options).annotations == annotations
+        assert make_resource(still, "a://b", **options).annotations == annotations
 
     @pytest.mark.parametrize(
         ("returns", "mime_type"),
@@ -290,8 +296,8 @@ class TestResource:
         self, returns: Any, mime_type: str | None
     ) -> None:
         fn = returning(returns)
-        assert make_resource("a://b", fn).mime_type == mime_type
-        given = make_resource("a://b", fn, mime_type="text/html", size=3)
+        assert make_resource(fn, "a://b").mime_type == mime_type
+        given = make_resource(fn, "a://b", mime_type="text/html", size=3)
         assert given.mime_type == "text/html"
         assert given.to_wire(LATEST)["size"] == 3
 
@@ -312,7 +318,7 @@ class TestVariables:
         ],
     )
     def test_fit(self, uri: str, fn: Callable[..., Any]) -> None:
-        made: Any = make_resource(uri, fn)
+        made: Any = make_resource(fn, uri)
         assert made.key == uri
         (name,) = (each.name for each in made.template.variables)
         assert run(fn, made.accepts.validate({name: "b"})) == "b"
@@ -334,7 +340,7 @@ class TestVariables:
     )
     def test_that_do_not_fit(self, uri: str, fn: Callable[..., Any], message: str) -> None:
         with pytest.raises(RegistrationError) as caught:
-            make_resource(uri, fn)
+            make_resource(fn, uri)
         file, line = Path(fn.__code__.co_filename).name, fn.__code__.co_firstlineno
         assert str(caught.value).startswith(f"{file}:{line}: {fn.__name__}(): ")
         assert message in str(caught.value)
@@ -343,9 +349,9 @@ class TestVariables:
         def fn(city: str, day: str, more: Annotated[str, Depends(still)]) -> str:
             return city + day + more
 
-        assert make_resource("a://{city}/{day}", fn).key == "a://{city}/{day}"
+        assert make_resource(fn, "a://{city}/{day}").key == "a://{city}/{day}"
         with pytest.raises(RegistrationError, match=r"nothing in the URI fills day; add {day} to"):
-            make_resource("a://{city}", fn)
+            make_resource(fn, "a://{city}")
 
 
 PROMPT_ARGUMENTS: list[tuple[Any, str, Any]] = [
@@ -374,6 +380,7 @@ def test_prompt_arguments_are_made_from_text(annotation: Any, text: str, value: 
 CHOICES: list[tuple[Any, list[str]]] = [
     (Literal["a", "b"], ["a", "b"]),
     (Literal[1, 2], ["1", "2"]),
+    (Literal["a", True], ["a", "true"]),
     (Literal[Color.RED], ["red"]),
     (Color, ["red", "blue"]),
     (Level, ["1", "2"]),
@@ -392,7 +399,7 @@ CHOICES: list[tuple[Any, list[str]]] = [
 
 @pytest.mark.parametrize(("annotation", "choices"), CHOICES, ids=str)
 def test_choices_of_a_type(annotation: Any, choices: list[str]) -> None:
-    assert choices_of(annotation) == choices
+    assert suggestions(annotation) == (choices or None)
 
 
 def suggestions(
@@ -401,7 +408,7 @@ def suggestions(
     others: dict[str, str] | None = None,
     context: Context[Any] | None = None,
 ) -> list[str] | None:
-    """What is suggested for ``city``; None if it has no completions."""
+    """Return the completions of ``city``; None if it has none."""
 
     def fn(city: Any, country: str = "") -> None: ...
 
@@ -471,8 +478,8 @@ class TestDescriptions:
         made = make_tool(fn)
         assert made.description == "Do."
         assert made.input_schema["properties"]["city"]["description"] == "Where."
-        assert make_resource("a://{city}", fn).description == "Do.\n\nArgs:\n- city: Where."
-        assert make_resource("a://{city}", fn, description="Its own.").description == "Its own."
+        assert make_resource(fn, "a://{city}").description == "Do.\n\nArgs:\n- city: Where."
+        assert make_resource(fn, "a://{city}", description="Its own.").description == "Its own."
 
 
 def messages_of(value: Any) -> list[Message]:
@@ -576,23 +583,23 @@ class TestComplete:
     def test_the_name_on_the_wire_counts_and_templates_have_them_too(self) -> None:
         fn = handler(Annotated[Color, Field(alias="class")])
         assert list(make_prompt(fn).completers) == ["class"]
-        made = make_resource("a://{x}", handler(bool))
+        made = make_resource(handler(bool), "a://{x}")
         assert isinstance(made, ResourceTemplate)
         assert list(made.completers) == ["x"]
 
 
 def test_marks_are_found_once_and_in_order() -> None:
     first, second = returning(str), returning(str)
-    mark(first, "tool", name="b")
-    mark(first, "resource", "a://b")
-    mark(second, "tool", name="a")
+    mark(first, make_tool, name="b")
+    mark(first, make_resource, "a://b")
+    mark(second, make_tool, name="a")
     module = ModuleType("some")
     vars(module).update(first=first, second=second, again=first)
     found = marked_in(module)
-    assert [(kind, uri, options) for _, kind, uri, options in found] == [
-        ("tool", None, {"name": "b"}),
-        ("resource", "a://b", {}),
-        ("tool", None, {"name": "a"}),
+    assert found == [
+        (first, make_tool, (), {"name": "b"}),
+        (first, make_resource, ("a://b",), {}),
+        (second, make_tool, (), {"name": "a"}),
     ]
-    with pytest.raises(RegistrationError, match=r"len cannot be marked; use app\.tool"):
-        mark(len, "tool")
+    with pytest.raises(RegistrationError, match=r"len cannot be marked; use a decorator of"):
+        mark(len, make_tool)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import Depends, Env, Header, MCPKit, RegistrationError
+from mcpkit import Depends, Env, MCPKit, MirroredHeader, RegistrationError
 from mcpkit.errors import MissingEnvironment
 from mcpkit.testing import TestClient
 from tests.authoring import handler
@@ -110,7 +110,10 @@ def test_a_test_needs_no_variables_of_what_it_replaces(environment: pytest.Monke
     ("fn", "says"),
     [
         (handler(Annotated[Opaque, Env("TEST_KEY")]), "that Env cannot fill"),
-        (handler(Annotated[str, Env("TEST_KEY"), Header("Key")]), "no header can repeat it"),
+        (
+            handler(Annotated[str, Env("TEST_KEY"), MirroredHeader("Key")]),
+            "no header can repeat it",
+        ),
         (handler(str, Env("TEST_KEY")), r"Annotated\[<type>, Env"),
     ],
 )

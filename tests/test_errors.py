@@ -77,7 +77,7 @@ def test_missing_capabilities_and_unsupported_versions_are_named() -> None:
     error = MissingClientCapability({"elicitation": {"url": {}}})
     assert error.to_wire() == {
         "code": -32021,
-        "message": "This request needs client capabilities that were not declared: elicitation",
+        "message": "This request needs client capabilities that were not declared: elicitation.url",
         "data": {"requiredCapabilities": {"elicitation": {"url": {}}}},
     }
     wire = UnsupportedProtocolVersion("1999-01-01", ["2026-07-28"]).to_wire()

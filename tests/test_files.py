@@ -1,4 +1,4 @@
-"""Files and directories: what is offered, and that nothing else can be reached (RES-9)."""
+"""Files and directories: the resources offered, and that nothing else can be reached (RES-9)."""
 
 from __future__ import annotations
 
@@ -433,8 +433,7 @@ def test_one_file_is_described_and_read_each_time(root: Path) -> None:
     assert (resource.uri, resource.name) == ("files://a.txt", "a.txt")
     assert (resource.mime_type, resource.size) == ("text/plain", 1)
     (root / "a.txt").write_text("new")
-    assert resource.function is not None
-    assert run(resource.function).data == b"new"
+    assert run(resource.plan.fn).data == b"new"
     other = file_resource(root / "a.txt", "note:a", mime_type="text/x-own")
     assert (other.uri, other.mime_type) == ("note:a", "text/x-own")
     (root / "a b.txt").write_text("a")

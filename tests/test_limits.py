@@ -6,18 +6,12 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from mcpkit import Limits, MCPKit
-from mcpkit.transports.http.options import (
-    DEPRECATED,
-    DeprecatedOptions,
-    HttpOptions,
-    HttpSettings,
-    make_settings,
-)
+from mcpkit.transports.http.options import HttpOptions, HttpSettings, make_settings
 
 NAMES = [each.name for each in fields(Limits)]
 
@@ -28,8 +22,6 @@ def test_every_limit_and_setting_is_documented_and_has_a_default() -> None:
     for name in HttpSettings._fields:
         assert re.search(rf"^ +{name}: ", HttpSettings.__doc__ or "", re.MULTILINE)
         assert name in HttpSettings._field_defaults
-    assert set(DEPRECATED) == set(DeprecatedOptions.__optional_keys__)
-    assert set(DEPRECATED) - {"max_share"} <= set(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -107,12 +99,19 @@ def test_a_limit_as_an_option_still_works_with_advice(make: Callable[[Any], Any]
     assert limits.max_batch == Limits().max_batch
 
 
+def test_a_limit_is_not_given_in_both_ways() -> None:
+    message = r"max_body: members of limits=, which is given; pass limits=Limits\(max_body=5\)"
+    with pytest.raises(TypeError, match=message):
+        MCPKit("both").asgi(limits=Limits(grace=1), max_body=5)  # type: ignore[call-arg]
+
+
 def test_each_client_may_have_a_part_of_each_total() -> None:
     from mcpkit.transports.http.quotas import EndpointQuotas
 
     app: MCPKit[None] = MCPKit("old", limits=Limits(max_requests=10, max_streams=3))
+    old = {"max_share": 0.25}
     with pytest.warns(DeprecationWarning, match="max_each"):
-        settings = make_settings(HttpOptions(max_share=0.25), app.server.settings.limits)
+        settings = make_settings(cast("HttpOptions", old), app.server.settings.limits)
     assert settings.max_share == 0.25
     quotas = EndpointQuotas(settings)
     assert (quotas.requests.each, quotas.streams.each, quotas.unread.each) == (2, 1, 64 * 1024**2)

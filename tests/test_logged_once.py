@@ -55,7 +55,7 @@ def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def client_of(revision: str, logs: list[Any]) -> AsyncTestClient:
-    """A client that answers, and records what is logged."""
+    """A client that answers, and records log messages."""
     return AsyncTestClient(
         make(),
         revision=revision,

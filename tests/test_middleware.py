@@ -58,7 +58,7 @@ def an_app() -> MCPKit[Any]:
 
 
 @every_version
-async def test_every_operation_goes_through_it(version: str) -> None:
+async def test_every_operation_passes_through_it(version: str) -> None:
     """TOOL-7: a tool that failed has a result, and middleware sees that it says so."""
     app = an_app()
     seen: list[str] = []
@@ -83,6 +83,21 @@ async def test_every_operation_goes_through_it(version: str) -> None:
     assert failures == [False, False, True]
     later = ["tools/call"] * 3 + ["tools/list", "resources/read", "prompts/get"]
     assert seen == [*opening, *later]
+
+
+@every_version
+async def test_one_that_forgets_to_return_is_an_error_of_the_server(version: str) -> None:
+    app = an_app()
+
+    async def forget(ctx: Context, call_next: CallNext) -> Any:
+        value = await call_next()
+        return None if ctx.method == "prompts/get" else value
+
+    app.middleware(forget)
+    async with AsyncTestClient(app, revision=version) as client:
+        with pytest.raises(ProtocolError) as caught:
+            await client.get_prompt("greet", {"name": "Ann"})
+    assert caught.value.code == -32603
 
 
 @every_version

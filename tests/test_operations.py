@@ -22,6 +22,7 @@ from mcpkit._server.handlers import HANDLERS, capabilities
 from mcpkit._server.session import SESSION_HANDLERS
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
 from mcpkit.testing import AsyncTestClient
+from tests.authoring import request_with
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +59,7 @@ async def test_a_capability_needs_an_entry_that_uses_it(revision: Revision) -> N
     served = app()
 
     def advertised() -> set[str]:
-        return {*capabilities(served.server.registry, revision)}
+        return {*capabilities(served.server.registry, request_with(revision=revision))}
 
     served.add_resource(lambda name: "a", "a://{name}", name="a")
     assert advertised() == {"resources"}
@@ -166,10 +167,37 @@ async def test_where_a_handler_returns_none_there_is_no_resource() -> None:
         await read(None)
 
 
+async def test_each_list_has_a_time_to_live() -> None:
+    """CACHE-1: a number is for all of them; what is not named is not cached."""
+
+    async def times(app: MCPKit[Any]) -> list[int]:
+        app.add_resource(lambda: "one", "a://b", name="a")
+        methods = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
+        async with AsyncTestClient(app) as client:
+            results = [await client.request(each) for each in (*methods, "server/discover")]
+            results.append(await client.request("resources/read", {"uri": "a://b"}))
+            return [each["ttlMs"] for each in results]
+
+    kinds: Any = ("tools", "prompts")
+    each: Any = {"tools": 30, "resources": 1.5}
+    assert await times(MCPKit("one", offers=kinds, cache_ttl=7)) == [7000] * 6
+    assert await times(MCPKit("each", offers=kinds, cache_ttl=each)) == [
+        30000,
+        0,
+        1500,
+        1500,
+        0,
+        1500,
+    ]
+    wrong: Any = {"tool": 1}
+    with pytest.raises(ValueError, match="cache_ttl: unknown tool; known: tools, resources"):
+        MCPKit("wrong", cache_ttl=wrong)
+
+
 async def test_a_whole_result_decides_how_long_it_is_kept() -> None:
     """CACHE-1."""
     contents = [TextResourceContents("a://b", "one")]
-    result = await read(ResourceResult(contents, ttl=1.5, cache_scope="public"))
+    result = await read(ResourceResult(contents, cache_ttl=1.5, cache_scope="public"))
     assert (result["ttlMs"], result["cacheScope"]) == (1500, "public")
 
 

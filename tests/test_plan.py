@@ -11,6 +11,7 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
+from functools import partial
 from typing import Annotated, Any
 
 import pytest
@@ -209,6 +210,74 @@ class TestRefusals:
         assert "bad(): *names has no names a client could use" in refusal(depending)
 
 
+def asks(ctx: Context) -> None:
+    ctx.elicit("Sure?")  # type: ignore[unused-coroutine]
+
+
+def asks_and_goes_on(where: str, ctx: Context[str] | None) -> None:
+    if where and ctx is not None:
+        ctx.sample(where)  # type: ignore[unused-coroutine]
+
+
+def reads_off(ctx: Context) -> Any:
+    return ctx.roots().result  # type: ignore[attr-defined]
+
+
+def needs_an_answer(answer: Annotated[Any, Depends(asks)]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "call", "at"),
+    [
+        (asks, "ctx.elicit()", "asks()"),
+        (asks_and_goes_on, "ctx.sample()", "asks_and_goes_on()"),
+        (reads_off, "ctx.roots()", "reads_off()"),
+        (needs_an_answer, "ctx.elicit()", "asks()"),
+        (partial(asks_and_goes_on, "x"), "ctx.sample()", "asks_and_goes_on()"),
+    ],
+    ids=["discarded", "in a branch", "a member", "a dependency", "a partial"],
+)
+def test_a_plain_function_that_would_never_be_answered_is_refused(
+    fn: Callable[..., Any], call: str, at: str
+) -> None:
+    said = f"{at} is not async, so {call} is never awaited; write async def and await, or ctx: Sync"
+    assert said in refusal(fn)
+
+
+class Other:
+    def sample(self) -> int:
+        return 3
+
+
+def has_another(ctx: Context) -> int:
+    return Other().sample() if ctx.revision else 0
+
+
+def passes_on(ctx: Context) -> Any:
+    return ctx.elicit("Sure?") if ctx.revision else ctx.roots()
+
+
+def keeps(ctx: Context) -> Any:
+    asked = [ctx.elicit("Sure?")]
+    return asked[0]
+
+
+def makes_another(ctx: Context) -> Any:
+    async def ask() -> Any:
+        return (await ctx.elicit("Sure?")).action
+
+    return ask()
+
+
+def in_sync(ctx: SyncContext) -> str:
+    return ctx.elicit("Sure?").action
+
+
+@pytest.mark.parametrize("fn", [has_another, passes_on, keeps, makes_another, in_sync])
+def test_one_that_returns_the_question_or_waits_is_accepted(fn: Callable[..., Any]) -> None:
+    assert plan_of(fn).uses_context
+
+
 def generator(log: list[str], name: str) -> Callable[[], Iterator[str]]:
     def provide() -> Iterator[str]:
         log.append(f"open {name}")
@@ -318,4 +387,4 @@ def test_a_plain_generator_is_entered_and_left_in_threads() -> None:
     assert here() not in threads
     peer = RecordingBackend()
     run(fn, context=context_with(peer))
-    assert peer.threads == 3  # enter, call, leave
+    assert peer.in_threads == 3  # enter, call, leave

@@ -27,7 +27,7 @@ MODULES = sorted(
 )
 
 
-def test_what_is_listed_is_what_is_there() -> None:
+def test_all_lists_every_public_name() -> None:
     assert len(NAMES) == len(set(NAMES))
     for name in NAMES:
         assert getattr(mcpkit, name) is not None
@@ -57,7 +57,7 @@ def test_type_checkers_and_the_interpreter_see_the_same_names(package: str) -> N
         assert getattr(module, name) is getattr(importlib.import_module(home), name)
 
 
-def test_a_module_says_what_it_is_and_has_what_it_lists() -> None:
+def test_a_module_has_a_docstring_and_every_name_in_all() -> None:
     assert (PACKAGE / "py.typed").exists()
     modules = {name: importlib.import_module(name) for name in MODULES}
     assert [name for name, module in modules.items() if not module.__doc__] == []

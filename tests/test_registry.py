@@ -1,4 +1,4 @@
-"""What is offered, in which order, and how it is listed page by page."""
+"""The entries offered, their order, and how they are listed page by page."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class TestAdding:
     def test_a_uri_is_taken_once(self, uri: str) -> None:
         handler = echo if "{" in uri else nothing
         registry = Registry()
-        registry.add(make_resource(uri, handler))
+        registry.add(make_resource(handler, uri))
         with pytest.raises(RegistrationError, match=r"resource( template)? 'a://.*' is registered"):
-            registry.add(make_resource(uri, handler))
+            registry.add(make_resource(handler, uri))
 
     def test_a_name_is_free_again_after_removal(self) -> None:
         """TOOL-4: names differ by case."""
@@ -91,8 +91,8 @@ class TestChanges:
         registry.add(make_tool(nothing))
         registry.add(make_prompt(nothing))  # with the same name
         assert (list(registry.tools), list(registry.prompts)) == (["nothing"], ["nothing"])
-        registry.add(make_resource("a://b", nothing))
-        registry.add(make_resource("a://{part}", echo))
+        registry.add(make_resource(nothing, "a://b"))
+        registry.add(make_resource(echo, "a://{part}"))
         registry.remove("tools", "nothing")
         registry.remove("resources", "a://{part}")
         assert registry.templates == {}
@@ -124,9 +124,9 @@ class TestToolNames:
 )
 def test_the_first_that_fits_is_found(uri: str, name: str, variables: dict[str, str]) -> None:
     registry = Registry()
-    registry.add(make_resource("a://{part}", echo, name="first"))
-    registry.add(make_resource("a://{+part}", echo, name="second"))
-    registry.add(make_resource("a://exact", nothing, name="exact"))
+    registry.add(make_resource(echo, "a://{part}", name="first"))
+    registry.add(make_resource(echo, "a://{+part}", name="second"))
+    registry.add(make_resource(nothing, "a://exact", name="exact"))
     found = registry.resource(uri)
     assert found is not None
     assert (found[0].name, found[1]) == (name, variables)
@@ -155,8 +155,8 @@ class TestPages:
         for name in ("a", "b", "c"):
             registry.add(make_tool(fn, name=name))
             registry.add(make_prompt(fn, name=name))
-            registry.add(make_resource(f"r://{name}", nothing, name=name))
-            registry.add(make_resource(f"t://{name}/{{x}}", fn, name=name))
+            registry.add(make_resource(nothing, f"r://{name}", name=name))
+            registry.add(make_resource(fn, f"t://{name}/{{x}}", name=name))
         assert walk(registry, 2, listing) == [["a", "b"], ["c"]]
 
     def test_are_encoded_once_until_a_change(self) -> None:
@@ -232,7 +232,7 @@ class TestThreads:
     def test_a_list_that_changed_while_it_was_encoded_is_not_kept(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What is added from a thread comes between encoding and keeping now and then."""
+        """A thread sometimes adds an entry between encoding a page and caching it."""
         registry = Registry()
         add_tools(registry, "a")
 
@@ -248,12 +248,12 @@ class TestThreads:
 
     def test_what_is_looked_up_may_change_meanwhile(self, monkeypatch: pytest.MonkeyPatch) -> None:
         registry = Registry()
-        registry.add(make_resource("x://{part}", echo))
+        registry.add(make_resource(echo, "x://{part}"))
         match = UriTemplate.match
         numbers = itertools.count()
 
         def slowly(self: UriTemplate, uri: str) -> Any:
-            registry.add(make_resource(f"y{next(numbers)}://{{part}}", echo))
+            registry.add(make_resource(echo, f"y{next(numbers)}://{{part}}"))
             return match(self, uri)
 
         monkeypatch.setattr(UriTemplate, "match", slowly)
@@ -273,13 +273,13 @@ class Offering:
     ) -> Sequence[Entry]:
         self.asked.append((after, limit))
         wanted = [uri for uri in sorted(self.uris) if uri > after]
-        return [make_resource(uri, nothing, name=uri) for uri in wanted[:limit]]
+        return [make_resource(nothing, uri, name=uri) for uri in wanted[:limit]]
 
 
 class TestProviders:
     def registry(self, *uris: str) -> tuple[Registry, Offering]:
         registry, provider = Registry(), Offering(*uris)
-        registry.add(make_resource("z://registered", nothing, name="registered"))
+        registry.add(make_resource(nothing, "z://registered", name="registered"))
         registry.add_provider(provider)
         return registry, provider
 
@@ -318,9 +318,9 @@ class TestViews:
         for number, tags in enumerate([(), ("secret",), ()]):
             registry.add(make_tool(nothing, name=f"tool{number}", tags=tags))
         registry.add(make_prompt(nothing, name="prompt", tags=("secret",)))
-        registry.add(make_resource("r://one", nothing, tags=("secret",)))
-        registry.add(make_resource("r://{part}", echo, name="t", tags=("secret",)))
-        registry.add(make_resource("s://{part}", echo, name="open"))
+        registry.add(make_resource(nothing, "r://one", tags=("secret",)))
+        registry.add(make_resource(echo, "r://{part}", name="t", tags=("secret",)))
+        registry.add(make_resource(echo, "s://{part}", name="open"))
         return View(registry, refuse_secrets)
 
     def test_list_usable_entries(self) -> None:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import json
 import logging
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from mcpkit import Context, Limits, MCPKit, SyncContext, ToolError
+from mcpkit import Complete, Context, Limits, MCPKit, SyncContext, ToolError
 from mcpkit._concurrency.loop import open_loop
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import notification_text
 from mcpkit._server.channel import Channel
 from mcpkit._server.server import Settings
 from mcpkit._server.session import Session
-from mcpkit.errors import InvalidRequest, MethodNotFound
+from mcpkit.errors import InvalidParams, InvalidRequest, MethodNotFound
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from mcpkit.types import LogLevel
 from tests.kit import PATIENCE, Gate, Recorder, ThreadGate, eventually, until
@@ -86,7 +88,7 @@ async def turns(loop: int = 5) -> None:
         await anyio.lowlevel.checkpoint()
 
 
-# --- what is advertised ---------------------------------------------------------------------------
+# --- capabilities ---------------------------------------------------------------------------------
 
 
 def bare(**options: Any) -> MCPKit[Any]:
@@ -124,11 +126,67 @@ async def test_a_method_without_its_capability_does_not_exist(revision: str, met
             await client.request(method, {"name": "a", "uri": "a://b", "level": "info"})
 
 
+@every_revision
+async def test_a_kind_that_was_advertised_is_answered_when_it_is_empty(revision: str) -> None:
+    """TOOL-1, RES-1, PROMPT-1: also what entries need beside their lists."""
+    app = bare()
+
+    @app.tool(task="optional")
+    async def talk(ctx: Context) -> str:
+        return "said"
+
+    @app.prompt
+    def greet(loud: bool) -> str:
+        return "hello"
+
+    app.add_resource(lambda: "a", "a://b", name="a")
+    async with TappedClient(app, revision=revision) as client:
+        before = client.server_capabilities
+        app.remove_tool("talk")
+        app.remove_prompt("greet")
+        app.remove_resource("a://b")
+        lists = (client.list_tools, client.list_prompts, client.list_resources)
+        assert [await each() for each in (*lists, client.list_resource_templates)] == [[]] * 4
+        with pytest.raises(InvalidParams, match="Unknown tool"):
+            await client.call_tool("talk")
+        if revision < "2026-07-28":
+            await client.set_log_level("debug")
+    async with TappedClient(app, revision=revision) as client:
+        assert client.server_capabilities == before
+
+
+@every_revision
+async def test_capabilities_are_advertised_before_there_are_entries(revision: str) -> None:
+    """TOOL-1, RES-1, PROMPT-1, LIFE-8: clients notice entries that are added later."""
+    app, part = bare(offers=("tools", "resources")), bare(offers=["prompts"])
+    app.include(part)
+    heard: list[str] = []
+
+    def note(method: str, params: object) -> None:
+        heard.append(method)
+
+    async with TappedClient(app, revision=revision, on_notification=note) as client:
+        assert client.server_capabilities == {
+            "tools": {"listChanged": True},
+            "resources": {"subscribe": True, "listChanged": True},
+            "prompts": {"listChanged": True},
+        }
+        assert (await client.list_tools(), await client.list_prompts()) == ([], [])
+        async with client.listen(note, tools=True):
+            app.add_tool(lambda: "a", name="a")
+            await turns()
+            assert "notifications/tools/list_changed" in heard
+        assert [each.name for each in await client.list_tools()] == ["a"]
+
+
+def test_unknown_capabilities_are_refused() -> None:
+    with pytest.raises(ValueError, match="offers: unknown tool; known: tools, resources"):
+        bare(offers=["tool"])
+
+
 async def test_an_empty_server_has_no_lists_but_can_be_listened_to() -> None:
     """SUB-11, SUB-2, DISC-1; CACHE-5, CACHE-1, DISC-4: hints default to none and private."""
-    app = with_tool()
-    async with AsyncTestClient(app) as client:
-        app.remove_tool("a")
+    async with AsyncTestClient(bare()) as client:
         with pytest.raises(MethodNotFound):
             await client.list_tools()
         async with client.listen(lambda *change: None, tools=True) as agreed:
@@ -166,7 +224,7 @@ async def test_lists_are_for_every_session_and_resources_for_subscribers() -> No
         for talk in (one, ended):
             talk.send(request(1, "resources/subscribe", uri="a://b"))
         await ended.session.aclose()
-        await anyio.to_thread.run_sync(app.changed, "a://b")
+        await anyio.to_thread.run_sync(app.notify_resource_updated, "a://b")
         app.list_changed("prompts")
         await one.ears.wait(3)
         app.list_changed("prompts")
@@ -194,6 +252,78 @@ async def test_each_era_is_notified_in_its_own_way_and_streams_are_bounded() -> 
         assert tagged["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": 9}
         talk.send(listen_to(10))
         assert talk.ears.messages[-1]["error"]["code"] == InvalidRequest.CODE
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        (
+            "completion/complete",
+            lambda uri: {"ref": {"type": "ref/resource", "uri": uri(7_000_000)}},
+        ),
+        ("subscriptions/listen", lambda uri: {"notifications": uris(uri(60), 49_000)}),
+        ("subscriptions/listen", lambda uri: {"notifications": uris(uri(60_000), 110)}),
+    ],
+    ids=["a long URI", "many URIs", "many long URIs"],
+)
+async def test_uris_do_not_hold_up_the_event_loop(method: str, params: Any) -> None:
+    """SEC-17: they are measured before they are matched."""
+    app = bare()
+
+    @app.resource("files://{+path}")
+    async def of(path: Annotated[str, Complete(lambda typed: [])]) -> str:
+        return path
+
+    argument = {"name": "path", "value": ""}
+    given = params(lambda length: "files://" + "%41" * (length // 3))
+    async with talking_to(app) as talk:
+        message = announced(1, method, argument=argument, **given)
+        begun = time.process_time()
+        talk.session.take(message)
+        await talk.ears.wait(1)
+        assert time.process_time() - begun < 0.1
+        assert talk.ears.messages[-1]["error"]["code"] == InvalidParams.CODE
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/list", {"cursor": "malformed"}),
+        ("tools/call", {"name": "unknown"}),
+        ("prompts/get", {"name": "fail"}),
+        ("prompts/get", {"name": "unknown"}),
+        ("resources/read", {"uri": "a://fail"}),
+        ("resources/read", {"uri": "a" * 70_000}),
+    ],
+    ids=lambda given: str(given)[:40],
+)
+async def test_a_refused_request_is_not_kept_by_its_error(method: str, params: Any) -> None:
+    """SEC-17: the garbage collector may not come for long, and a request may be large."""
+    app = bare()
+
+    @app.prompt(name="fail")
+    @app.resource("a://fail")
+    async def fail() -> str:
+        raise ToolError("as expected")  # which is not logged: the log of a test keeps exceptions
+
+    def kept() -> int:
+        return sum(type(each) is Request for each in gc.get_objects())
+
+    async with talking_to(app) as talk:
+        gc.collect()
+        gc.disable()
+        try:
+            before = kept()
+            talk.send(announced(1, method, **params))
+            await talk.ears.wait(1)
+            assert "error" in talk.ears.messages[0]
+            await until(lambda: kept() == before)
+        finally:
+            gc.enable()
+
+
+def uris(uri: str, count: int) -> dict[str, list[str]]:
+    return {"resourceSubscriptions": [f"{uri}{number}" for number in range(count)]}
 
 
 @pytest.mark.parametrize("announce", [True, False])
@@ -362,7 +492,7 @@ async def test_a_lifespan_that_fails_fails_the_start() -> None:
 # --- the end --------------------------------------------------------------------------------------
 
 
-async def test_closing_cancels_what_runs_and_waits_for_its_clean_up() -> None:
+async def test_closing_cancels_handlers_and_waits_for_their_clean_up() -> None:
     app = bare()
     seen: list[str] = []
 
@@ -460,12 +590,12 @@ async def test_notifications_are_left_out_for_a_client_that_does_not_keep_up(
 
 
 def test_an_app_and_its_settings_have_the_same_defaults() -> None:
-    scopes = Settings().scopes
-    assert bare().server.settings._replace(scopes=scopes) == Settings(scopes=scopes)
+    same: Any = {"scope_hierarchy": Settings().scope_hierarchy}
+    assert bare().server.settings._replace(**same) == Settings(**same)
     given = inspect.signature(MCPKit).parameters
     shared = given.keys() & set(Settings._fields)
     assert len(shared) >= 8
-    shared -= {"tasks", "scopes", "limits"}  # None stands for them
+    shared -= {"tasks", "scope_hierarchy", "limits"}  # None stands for them
     assert {name: given[name].default for name in shared} == {
         name: Settings._field_defaults[name] for name in shared
     }

@@ -35,9 +35,9 @@ Errors = type[Exception] | tuple[type[Exception], ...] | list[type[Exception]] |
 
 def text_of(error: BaseException, errors: Errors | None = None, app: Errors = ()) -> str:
     """What the model reads of an exception."""
-    made = MCPKit("a", errors=app)
+    made = MCPKit("a", expose_errors=app)
 
-    @made.tool(errors=errors)
+    @made.tool(expose_errors=errors)
     def fail() -> str:
         raise error
 
@@ -101,14 +101,14 @@ class TestTools:
         [(ProtocolError("closed", code=4001), "closed"), (SystemExit(TEXT), "failed to answer")],
         ids=str,
     )
-    def test_others_stay_what_they_are(self, error: BaseException, said: str) -> None:
+    def test_other_exceptions_are_unchanged(self, error: BaseException, said: str) -> None:
         with pytest.raises(ProtocolError, match=said):
             text_of(error, "all")
 
     def test_a_result_that_does_not_fit_is_hidden_and_a_dependency_belongs_to_its_tool(
         self,
     ) -> None:
-        app = MCPKit("a", errors="all")
+        app = MCPKit("a", expose_errors="all")
 
         @app.tool
         def mismatch() -> int:
@@ -118,7 +118,7 @@ class TestTools:
         def connect() -> str:
             raise GitError(TEXT)
 
-        @app.tool(errors=GitError)
+        @app.tool(expose_errors=GitError)
         def fail(db: Annotated[str, Depends(connect)]) -> str:
             return db
 
@@ -133,7 +133,7 @@ class TestTools:
     def test_a_group_is_shown_if_all_in_it_are(self, errors: Errors, text: str | None) -> None:
         app = MCPKit("a")
 
-        @app.tool(errors=errors)
+        @app.tool(expose_errors=errors)
         async def fail() -> str:
             async def one() -> None:
                 raise GitError("one")
@@ -152,10 +152,10 @@ class TestTools:
 
 
 def test_of_other_entries() -> None:
-    app = MCPKit("a", errors="all")
+    app = MCPKit("a", expose_errors="all")
 
     @app.prompt(name="shown")
-    @app.prompt(name="hidden", errors=())
+    @app.prompt(name="hidden", expose_errors=())
     @app.resource("a://b")
     def fail() -> str:
         raise GitError(TEXT)
@@ -185,7 +185,7 @@ class Tools:
         """Say nothing about errors."""
         raise GitError(TEXT)
 
-    @mcpkit.tool(errors=())
+    @mcpkit.tool(expose_errors=())
     def own(self) -> str:
         """Hide them."""
         raise GitError(TEXT)
@@ -196,9 +196,9 @@ class Tools:
     [((), None, False), ("all", None, True), ((), GitError, True), ("all", (), False)],
     ids=["nowhere", "app", "include", "hidden by include"],
 )
-def test_including_says_it_for_what_is_included(app: Any, include: Any, shown: bool) -> None:
-    made = MCPKit("a", errors=app)
-    made.include(Tools(), errors=include)
+def test_include_sets_errors_for_included_entries(app: Any, include: Any, shown: bool) -> None:
+    made = MCPKit("a", expose_errors=app)
+    made.include(Tools(), expose_errors=include)
     with TestClient(made) as client:
         assert is_hidden(client.call_tool("plain").text) is not shown
         assert is_hidden(client.call_tool("own").text)
@@ -213,10 +213,10 @@ def test_including_says_it_for_what_is_included(app: Any, include: Any, shown: b
 def test_other_values_are_refused(errors: Any, place: str) -> None:
     def make() -> Any:
         if place == "app":
-            return MCPKit("a", errors=errors)
+            return MCPKit("a", expose_errors=errors)
         if place == "include":
-            MCPKit("a").include(Tools(), errors=errors)
-        return MCPKit("a").tool(errors=errors)(Tools().plain)
+            MCPKit("a").include(Tools(), expose_errors=errors)
+        return MCPKit("a").tool(expose_errors=errors)(Tools().plain)
 
     with pytest.raises(
         RegistrationError, match='errors is "all" or classes of exceptions'
@@ -247,11 +247,36 @@ def logged(caplog: pytest.LogCaptureFixture, *errors: Exception, times: int = 1)
 class TestLog:
     def test_says_once_for_each_tool_how_to_show_it(self, caplog: pytest.LogCaptureFixture) -> None:
         logged(caplog, GitError(TEXT), KeyError(TEXT), times=2)
-        said = [each for each in caplog.messages if "errors=" in each]
+        said = [each for each in caplog.messages if "expose_errors=" in each]
         assert len(caplog.messages) == 4
         assert [each.rpartition("; ")[2] for each in said] == [
-            "the model does not see why: errors=(GitError,) or ToolError would show it",
-            "the model does not see why: errors=(KeyError,) or ToolError would show it",
+            "the model does not see why: expose_errors=(GitError,) or ToolError would show it",
+            "the model does not see why: expose_errors=(KeyError,) or ToolError would show it",
+        ]
+
+    def test_says_once_for_each_resource_and_prompt_too(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        app = MCPKit("a")
+
+        @app.resource("git://branch")
+        @app.prompt
+        def branch() -> str:
+            raise GitError(TEXT)
+
+        with TestClient(app) as client:
+            asks: list[Callable[[], object]] = [
+                lambda: client.read_resource("git://branch"),
+                lambda: client.get_prompt("branch"),
+            ]
+            for ask in asks:
+                for _ in range(2):
+                    with pytest.raises(ProtocolError):
+                        ask()
+        how = "expose_errors=(GitError,)"
+        assert [each for each in caplog.messages if "expose_errors=" in each] == [
+            f"clients do not see why branch fails: {how} or {kind} would show it"
+            for kind in ("ResourceError", "PromptError")
         ]
 
     def test_has_the_frames_of_the_author_or_all_when_debugging(

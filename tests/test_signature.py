@@ -24,7 +24,7 @@ from mcpkit._signature.hints import resolve_hints
 from mcpkit._signature.signature import Signature, inspect_function
 from mcpkit._utils.json import UNSET
 from mcpkit.context import Context, SyncContext
-from mcpkit.dependencies import Complete, Depends, Header
+from mcpkit.dependencies import Complete, Depends, MirroredHeader
 from mcpkit.errors import RegistrationError
 from tests.authoring import context_with, handler, module_from, run, schema_for, wait
 
@@ -276,7 +276,7 @@ class TestRefusals:
         def kwargs(**more: str) -> None: ...
         def positional(a: int, /) -> None: ...
         def underscore(_a: int) -> None: ...
-        def header(a: Annotated[int, Depends(go), Header("A")]) -> None: ...
+        def header(a: Annotated[int, Depends(go), MirroredHeader("A")]) -> None: ...
 
         assert refusal(args) == (
             f"{HERE}:{args.__code__.co_firstlineno}: args(): *words has no names a client could "
@@ -287,7 +287,7 @@ class TestRefusals:
         assert re.search("name _a begins with an underscore.*rename it", refusal(underscore))
         assert "a is not sent by the client, so no header can repeat it" in refusal(header)
 
-    @pytest.mark.parametrize("marker", [Depends(go), Complete(["a"]), Header("A")])
+    @pytest.mark.parametrize("marker", [Depends(go), Complete(["a"]), MirroredHeader("A")])
     def test_a_marker_as_a_default(self, marker: Any) -> None:
         assert f"write x: Annotated[<type>, {type(marker).__name__}(...)]" in refusal(
             handler(int, marker)

@@ -13,9 +13,12 @@ from typing import Annotated, Any, NamedTuple
 
 import anyio
 import pytest
+from typing_extensions import Unpack
 
 from mcpkit import Context, Depends, MCPKit, ResourceError, TextResourceContents, ToolError
+from mcpkit.auth import Principal
 from mcpkit.client import Client, Progress
+from mcpkit.errors import ProtocolError
 from mcpkit.testing import REVISIONS, AppOptions, AsyncTestClient, TestClient
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,6 +78,61 @@ def index() -> str:
 def greet(name: str, loud: bool = False) -> str:
     """Greet someone."""
     return f"hello {name}" + "!" * loud
+
+
+# --- as a principal -------------------------------------------------------------------------------
+
+guarded = MCPKit("guarded", scope_hierarchy={"notes": ["notes:read"]})
+
+
+@guarded.tool
+def whoami(ctx: Context) -> str:
+    """Tell the caller."""
+    return "nobody" if ctx.principal is None else f"{ctx.principal} {sorted(ctx.principal.scopes)}"
+
+
+@guarded.tool(scopes=["notes:read"])
+def read() -> str:
+    """Read the notes."""
+    return "notes"
+
+
+@guarded.tool(allow=lambda principal, arguments: principal.id == arguments["owner"])
+def delete(owner: str) -> str:
+    """Delete the notes of their owner."""
+    return f"deleted of {owner}"
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_calls_are_those_of_a_principal(revision: str) -> None:
+    """AUTH-12: scopes, predicates and the principal are as over HTTP."""
+
+    def used(**options: Unpack[AppOptions]) -> tuple[list[str], str, str, str]:
+        with TestClient(guarded, revision=revision, **options) as client:
+
+            def called(name: str, **arguments: str) -> str:
+                try:
+                    return client.call_tool(name, arguments).text
+                except ProtocolError:
+                    return "refused"
+
+            names = [each.name for each in client.list_tools()]
+            return names, called("whoami"), called("read"), called("delete", owner="ada")
+
+    everything = ["whoami", "read", "delete"]
+    assert used() == (everything, "nobody", "notes", "deleted of ada")
+    assert used(scopes=["notes"]) == (everything, "user ['notes']", "notes", "refused")
+    ada = ("ada []", "refused", "deleted of ada")
+    assert used(principal="ada") == (["whoami", "delete"], *ada)
+    assert used(principal=Principal("ada", frozenset({"notes"})), scopes=()) == used(
+        principal="ada"
+    )
+    assert used(principal=Principal("ada", frozenset({"notes"})))[2] == "notes"
+    assert used(principal=None) == (["whoami", "delete"], "nobody", "refused", "refused")
+    with pytest.raises(ValueError, match="must be a list"):
+        used(scopes="notes:read")
+    with pytest.raises(TypeError, match="belongs to a principal"):
+        used(principal=None, scopes=["notes"])
 
 
 # --- with await -----------------------------------------------------------------------------------
@@ -169,7 +227,7 @@ def test_it_has_the_methods_of_the_async_client() -> None:
         assert (logs, progress) == ([("warning", "words", None)], [Progress(1, 2, None)])
 
 
-def test_it_must_be_entered_first_and_offers_what_the_async_client_offers() -> None:
+def test_it_must_be_entered_first_and_has_the_methods_of_the_async_client() -> None:
     with pytest.raises(RuntimeError, match="with TestClient"):
         TestClient(app).list_tools()
 
@@ -260,7 +318,7 @@ def test_these_are_for_an_app_object(options: Any) -> None:
 def test_options_are_those_of_a_client() -> None:
     """Written down for editors, they must not drift."""
     known = set(inspect.signature(Client).parameters) - {"target", "revision", "timeout"}
-    assert AppOptions.__optional_keys__ == known | {"overrides", "lifespan"}
+    assert AppOptions.__optional_keys__ == known | {"overrides", "lifespan", "principal", "scopes"}
 
 
 SAMPLE = '''

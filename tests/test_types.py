@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from mcpkit import MCPKit
 from mcpkit._utils.json import UNSET
+from mcpkit.testing import TestClient
 from mcpkit.types import (
     LOG_LEVELS,
     Annotations,
@@ -20,6 +22,7 @@ from mcpkit.types import (
     ImageContent,
     Message,
     TextResourceContents,
+    ToolAnnotations,
     ToolResult,
     UserMessage,
     contents_of,
@@ -92,6 +95,7 @@ class TestMedia:
         image = Image(file_of(tmp_path, "a.png", b"old"))
         file_of(tmp_path, "a.png", b"new")
         assert image.block().data == b"new"
+        assert image.to_data_uri() == "data:image/png;base64,bmV3"
 
     def test_annotations_reach_the_block(self) -> None:
         marks = Annotations(priority=1.0)
@@ -122,3 +126,22 @@ def test_defaults_and_constants() -> None:
     assert AssistantMessage("hi") == Message("hi", "assistant")
     assert ToolResult().structured_content is UNSET
     assert ToolResult(structured_content=None).structured_content is None
+
+
+def test_hints_of_a_hosts_own_are_passed_on() -> None:
+    app = MCPKit("shop")
+
+    own: Any = {"icon": "cup", "readOnlyHint": True}
+
+    @app.tool(annotations=own)
+    def look(data: bytearray | memoryview | str) -> str:
+        return type(data).__name__
+
+    @app.tool(annotations=ToolAnnotations(extra={"icon": "pot"}))
+    def brew() -> None: ...
+
+    with TestClient(app) as client:
+        tools = {each.name: each.annotations for each in client.list_tools()}
+        assert tools["look"] == ToolAnnotations(read_only=True, extra={"icon": "cup"})
+        assert tools["brew"] == ToolAnnotations(extra={"icon": "pot"})
+        assert client.call_tool("look", {"data": "text"}).text == "str"

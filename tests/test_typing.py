@@ -90,6 +90,7 @@ TEMPLATES = ("minimal", "package", "fastapi", "agent", "database", "worker", "oa
 PAGES = {
     "rooms": {"server.py": "testing_server.py", "test_rooms.py": "test_rooms.py"},
     "kitchen": {"server.py": "debugging.py", "test_dough.py": "test_dough.py"},
+    "users": {"notes.py": "user_state.py", "test_users.py": "test_users.py"},
     "tutorial": {"server.py": "tutorial_server.py", "tutorial_test.py": "tutorial_test.py"},
 }
 """Files of the documentation that stand in a folder together, by the names that they have there."""
@@ -100,7 +101,7 @@ def put_together(folder: Path) -> None:
     code = ROOT / "docs" / "code"
     shutil.copytree(ROOT / "examples", folder / "examples")
     shutil.copytree(code, folder / "code", ignore=shutil.ignore_patterns("migration", "*_test.py"))
-    for name in ("test_rooms.py", "test_dough.py"):
+    for name in ("test_rooms.py", "test_dough.py", "test_users.py"):
         (folder / "code" / name).unlink()
     for name, files in PAGES.items():
         (folder / name).mkdir()

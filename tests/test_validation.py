@@ -124,7 +124,7 @@ def test_json_in_a_string_is_as_short_as_any() -> None:
     assert "expected JSON without more than 50,000 values" in problem(Json, too_much)
 
 
-def test_the_strings_of_one_call_have_together_what_one_may_have() -> None:
+def test_the_strings_of_one_call_share_one_limit() -> None:
     def fn(a: list[int], b: list[int], c: list[int]) -> None: ...
 
     text = json.dumps([1] * 20_000)
@@ -288,3 +288,79 @@ class Value(RootModel["dict[str, Value] | list[Value] | str | None"]):
 )
 def test_other_values_are_accepted(annotation: Any, raw: Any) -> None:
     assert accepted(annotation, raw)
+
+
+# --- what is said of a value that fits no choice --------------------------------------------------
+
+
+class And(BaseModel):
+    items: list[Condition]
+
+
+class Not(BaseModel):
+    item: Condition
+
+
+class Equals(BaseModel):
+    field: str
+    value: str
+
+
+Condition = And | Not | Equals
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    age: int
+
+
+NEEDS = "required, but missing"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "raw", "said"),
+    [
+        # The members that are there tell which one is meant, at every level.
+        (Condition, {"field": 1, "value": "x"}, "x.field: expected a string, got 1"),
+        (
+            Condition,
+            {"items": [{"item": {"field": "a", "value": 2}}]},
+            "x.items[0].item.value: expected a string, got 2",
+        ),
+        (Condition, 5, "x: expected an object, got 5"),
+        # So does a member that has one value, whatever else is wrong.
+        (Cat | Dog, {"kind": "dog"}, f"x.age: {NEEDS}"),
+        (
+            list[Cat | Dog],
+            [{"kind": "cat", "lives": "9!"}],
+            'x[0].lives: expected an integer, got "9!"',
+        ),
+        (list[int] | int, ["a"], 'x[0]: expected an integer, got "a"'),
+        (Literal["all"] | int, "some", "x: expected 'all' or an integer, got \"some\""),
+        # Otherwise each says what it needs.
+        (
+            Condition,
+            {"items": [{"field": "a"}]},
+            (
+                f"x.items[0]: expected And (items: {NEEDS}) or Not (item: {NEEDS}) "
+                f'or Equals (value: {NEEDS}), got {{"field":"a"}}'
+            ),
+        ),
+        (
+            Cat | Dog,
+            {"kind": "cow"},
+            (
+                f"x: expected Cat (kind: 'cat', lives: {NEEDS}) "
+                f'or Dog (kind: \'dog\', age: {NEEDS}), got {{"kind":"cow"}}'
+            ),
+        ),
+    ],
+    ids=str,
+)
+def test_the_choice_that_was_meant_is_explained(annotation: Any, raw: Any, said: str) -> None:
+    assert problem(annotation, raw) == said

@@ -23,7 +23,7 @@ _SECOND: Final = 1.0
 """After which uvicorn says another time in its answers."""
 
 _STEP: Final = 0.001
-"""Seconds between two looks at connections, which tell nobody that they are closed."""
+"""Seconds between two looks at connections, which do not announce that they are closed."""
 
 
 class _Server(uvicorn.Server):
@@ -52,7 +52,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop, self._told = asyncio.get_running_loop(), asyncio.Event()
         await super().startup(sockets)
-        await self.on_tick(0)  # nobody is answered without a date
+        await self.on_tick(0)  # every response has a date
         self.decided.set()
 
     async def main_loop(self) -> None:

@@ -13,7 +13,7 @@ command, every one that is ``cold``, and everything
 - while the environment has ``TESTS_COLD``, which is how to see whether a failure is due to this.
 
 What such a process does not show is whatever has to do with importing: that a module lacks an
-import which another one makes, what is loaded when, warnings while mcpkit is imported; nor how much
+import which another one makes, when modules load, warnings while mcpkit is imported; nor how much
 memory it needs, nor what libraries in C do when a process ends. Tests of those execute Python, and
 so does at least one test of each command.
 """

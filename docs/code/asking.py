@@ -1,5 +1,6 @@
 """Ways of asking."""
 
+# region match
 from typing import Annotated, Literal
 
 from mcpkit import (
@@ -20,7 +21,6 @@ app = MCPKit("asking")
 @app.tool
 async def book(ctx: Context) -> str:
     """Book a room."""
-    # region match
     match await ctx.elicit("Which room?", ["single", "double"]):
         case Accepted(data=room):
             return f"A {room} room it is."

@@ -19,7 +19,11 @@ async def main(url: str) -> None:
 # region machine
 async def nightly(url: str) -> None:
     """Call a tool without a user."""
-    machine = ClientCredentials("reports", os.environ["REPORTS_SECRET"])
+    machine = ClientCredentials(
+        "reports",
+        os.environ["REPORTS_SECRET"],
+        issuer="https://login.example.com",
+    )
     async with Client(url, auth=machine) as client:
         await client.call_tool("make_report")
         # endregion machine

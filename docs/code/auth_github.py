@@ -48,12 +48,12 @@ async def repositories(ctx: Context) -> list[str]:
     except LoginRefused:
         return []  # GitHub has ended the login: the next call is refused
     return await ask_github("/user/repos", token)
-    # endregion upstream
 
 
 async def ask_github(path: str, token: str) -> list[str]:
     """Stand for a request to GitHub."""
     return [f"{path} with a token of {len(token)} characters"]
+    # endregion upstream
 
 
 # region allow

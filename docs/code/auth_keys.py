@@ -1,9 +1,9 @@
 """Keys of several programs, and functions that verify tokens."""
 
+# region keys
 from mcpkit import MCPKit, Principal
 from mcpkit.auth import Introspection, Keys
 
-# region keys
 KEYS = Keys(
     {
         "sha256:9f86d081884c7d659a2feaa0c55ad015"

@@ -1,12 +1,12 @@
 """Notes behind the login of an identity provider."""
 
+# region login
 import os
 from typing import Annotated
 
 from mcpkit import Claim, MCPKit, SyncContext
 from mcpkit.auth import JWT
 
-# region login
 app = MCPKit(
     "notes",
     auth=JWT(

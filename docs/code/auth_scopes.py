@@ -1,12 +1,12 @@
 """Permissions: scopes, predicates, and a tool without either."""
 
+# region scopes
 from collections.abc import Mapping
 from typing import Any
 
 from mcpkit import MCPKit, Principal
 
-# region scopes
-app = MCPKit("files", scopes={"files": ["files:read", "files:write"]})
+app = MCPKit("files", scope_hierarchy={"files": ["files:read", "files:write"]})
 
 
 @app.tool

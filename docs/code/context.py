@@ -1,42 +1,13 @@
 """The context: facts about the request, progress, resources."""
 
-# region state
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from time import perf_counter
+# region facts
 from typing import Any
 
-from mcpkit import CallNext, Context, MCPKit, SyncContext
+from mcpkit import Context, MCPKit, SyncContext
+
+app = MCPKit("context")
 
 
-@dataclass
-class State:
-    """The state that lives as long as the server."""
-
-    visits: list[str] = field(default_factory=list[str])
-
-
-@asynccontextmanager
-async def opened(app: MCPKit[Any]) -> AsyncGenerator[State, None]:
-    state = State()
-    yield state
-    state.visits.clear()
-
-
-app = MCPKit("context", lifespan=opened)
-
-
-@app.tool
-async def visit(ctx: Context[State]) -> int:
-    """Count a visit."""
-    client = ctx.client.info
-    ctx.state.visits.append(client.name if client else "unknown")
-    return len(ctx.state.visits)
-
-
-# endregion state
-# region facts
 @app.tool
 async def about(ctx: Context) -> dict[str, Any]:
     """Describe this request."""
@@ -79,21 +50,5 @@ async def shout(ctx: Context) -> str:
 
 
 # endregion read
-# region around
-slowest: dict[str, float] = {}
-
-
-@app.middleware
-async def measure(ctx: Context, call_next: CallNext) -> Any:
-    """Keep the longest time that each method took, in seconds."""
-    began = perf_counter()
-    try:
-        return await call_next()
-    finally:
-        took = perf_counter() - began
-        slowest[ctx.method] = max(slowest.get(ctx.method, 0), took)
-
-
-# endregion around
 if __name__ == "__main__":
     app.run()

@@ -18,7 +18,7 @@ def withdraw(cents: int) -> str:
 
 # endregion tool
 # region shown
-@app.tool(errors=(LookupError, TimeoutError))
+@app.tool(expose_errors=(LookupError, TimeoutError))
 def balance(number: int) -> int:
     """Return the balance of an account."""
     if number != 12:

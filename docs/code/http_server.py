@@ -1,9 +1,9 @@
 """A server over HTTP: its description, and facts about its requests."""
 
+# region options
 from typing import Annotated
 
-# region options
-from mcpkit import Header, MCPKit, SyncContext
+from mcpkit import MCPKit, MirroredHeader, SyncContext
 
 app = MCPKit(
     "trips",
@@ -28,7 +28,9 @@ def whoami(ctx: SyncContext) -> str:
 
 # region header
 @app.tool
-def stock(item: str, region: Annotated[str, Header("Region")] = "eu") -> str:
+def stock(
+    item: str, region: Annotated[str, MirroredHeader("Region")] = "eu"
+) -> str:
     """Return the stock of an item in a region."""
     return f"There is some {item} in {region}."
     # endregion header

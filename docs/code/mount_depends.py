@@ -1,5 +1,6 @@
 """An app behind a dependency of FastAPI: ``uvicorn mount_depends:api``."""
 
+# region answer
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Request, Response
@@ -23,7 +24,6 @@ async def tenant(
     request.state.tenant = x_tenant
 
 
-# region answer
 class Answer(Response):
     """Passes the request on to an ASGI application."""
 

@@ -1,5 +1,6 @@
 """An app beside a Quart application: ``uvicorn mount_quart:host``."""
 
+# region front
 from typing import Any
 
 from mcpkit import MCPKit
@@ -23,8 +24,6 @@ async def home() -> str:
 
 quart_app.add_url_rule("/", view_func=home)
 
-
-# region front
 host = Starlette(routes=[Mount("/", quart_app)])
 app.attach(host, "/mcp")
 # endregion front

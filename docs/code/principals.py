@@ -1,5 +1,6 @@
 """Users found by a key, and their permissions."""
 
+# region find
 from mcpkit import HttpRequest, MCPKit, Principal, SyncContext, ToolError
 
 KEYS = {
@@ -8,7 +9,6 @@ KEYS = {
 }
 
 
-# region find
 def find_principal(http: HttpRequest) -> Principal | None:
     """Find the user by the key in the request."""
     return KEYS.get(http.headers.get("x-key", ""))

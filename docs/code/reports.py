@@ -1,12 +1,12 @@
 """Writes reports, which takes a while."""
 
 from anyio import sleep
-from mcpkit import Context, MCPKit
+from mcpkit import Context, MCPKit, TaskSupport
 
 app = MCPKit("reports", tasks="reports.db")
 
 
-@app.tool(task="optional", resumable=True)
+@app.tool(task=TaskSupport(resumable=True))
 async def report(pages: int, ctx: Context) -> str:
     """Write a report, and ask for its title."""
     for page in range(1, pages + 1):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from mcpkit import Complete, Context, File, MCPKit, ResourceNotFound
 
-app = MCPKit("notes", ttl=60)
+app = MCPKit("notes", cache_ttl=60)
 
 NOTES = {date(2026, 7, 28): "Ship it.", date(2026, 7, 29): "Rest."}
 
@@ -56,7 +56,7 @@ def printed() -> File:
 async def write(day: date, text: str, ctx: Context) -> str:
     """Write the note of a day."""
     NOTES[day] = text
-    ctx.changed(f"notes://day/{day}")
+    ctx.notify_resource_updated(f"notes://day/{day}")
     return f"Written for {day:%A}."
 
 

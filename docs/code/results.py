@@ -1,6 +1,7 @@
 """Every kind of result."""
 
 # region data
+from base64 import b64decode
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -94,10 +95,19 @@ def rivers() -> list[str]:
 
 # endregion raw
 # region media
+PNG = b64decode(  # a single pixel
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNg"
+    "AAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+)
+WAV = b64decode(  # a single sample
+    "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQIAAAAAAA=="
+)
+
+
 @app.tool
 def cover(title: str) -> Image:
     """Show the cover of a book."""
-    return Image(png_of(title))
+    return Image(PNG)
 
 
 @app.tool
@@ -118,7 +128,7 @@ def table() -> File:
 def page(title: str) -> list[str | Image]:
     """Show a page with a picture."""
     for_people = Annotations(audience=["user"])
-    return ["Page 1", Image(png_of(title), annotations=for_people)]
+    return ["Page 1", Image(PNG, annotations=for_people)]
 
 
 # endregion media
@@ -215,34 +225,17 @@ def all_towns() -> list[Town]:
 @app.resource("almanac://map")
 def town_map() -> Image:
     """A map."""
-    return Image(png_of("map"))
+    return Image(PNG)
 
 
 @app.prompt
 def describe(title: str) -> list[str | Image]:
     """Ask for a description of a cover."""
-    return ["Describe this cover.", Image(png_of(title))]
+    return ["Describe this cover.", Image(PNG)]
 
 
 # endregion others
-def png_of(title: str) -> bytes:
-    """A picture with nothing on it."""
-    import zlib
 
-    def chunk(name: bytes, data: bytes) -> bytes:
-        crc = zlib.crc32(name + data).to_bytes(4, "big")
-        return len(data).to_bytes(4, "big") + name + data + crc
-
-    size = (1).to_bytes(4, "big")
-    header = chunk(b"IHDR", size + size + b"\x08\x00\x00\x00\x00")
-    pixels = chunk(b"IDAT", zlib.compress(bytes([0, len(title) % 256])))
-    return b"\x89PNG\r\n\x1a\n" + header + pixels + chunk(b"IEND", b"")
-
-
-WAV = (
-    b"RIFF\x26\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00"
-    b"\x40\x1f\x00\x00\x80\x3e\x00\x00\x02\x00\x10\x00data\x02\x00\x00\x00\x00\x00"
-)
 
 if __name__ == "__main__":
     app.run()

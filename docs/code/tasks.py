@@ -1,13 +1,20 @@
 """Tools that take long."""
 
+# region optional
 from typing import Annotated
 
-from mcpkit import Context, Elicit, MCPKit, SyncContext, TaskOptions
+from mcpkit import (
+    Context,
+    Elicit,
+    MCPKit,
+    SyncContext,
+    TaskOptions,
+    TaskSupport,
+)
 
 app = MCPKit("reports")
 
 
-# region optional
 @app.tool(task="optional")
 async def report(year: int, ctx: Context) -> str:
     """Write a report.
@@ -22,16 +29,14 @@ async def report(year: int, ctx: Context) -> str:
     return "\n".join(pages)
 
 
-# endregion optional
-
-
 async def write(year: int, month: int) -> str:
     """Write a page."""
     return f"{year}-{month:02}: all is well."
+    # endregion optional
 
 
 # region asking
-@app.tool(task="optional", resumable=True)
+@app.tool(task=TaskSupport(resumable=True))
 def publish(
     year: int,
     public: Annotated[bool, Elicit("For everybody?")],
@@ -50,9 +55,6 @@ def publish(
     return address
 
 
-# endregion asking
-
-
 def upload(year: int, public: bool) -> str:
     """Upload a report."""
     return f"https://example.com/{'public' if public else 'own'}/{year}"
@@ -60,10 +62,27 @@ def upload(year: int, public: bool) -> str:
 
 def mail(address: str) -> None:
     """Write to the subscribers."""
+    # endregion asking
+
+
+# region idempotent
+@app.tool(task=TaskSupport("required", resumable=True))
+async def charge(cents: int, ctx: Context) -> str:
+    """Charge the card of the user."""
+    assert ctx.task is not None
+    return await ctx.step("charge", charge_card, cents, f"{ctx.task.id}/charge")
+
+
+async def charge_card(cents: int, idempotency_key: str) -> str:
+    """Call the payment service, which charges once for each key."""
+    return f"{cents} cents, reference {idempotency_key}"
+
+
+# endregion idempotent
 
 
 # region status
-@app.tool(task="required", task_ttl=3600)
+@app.tool(task=TaskSupport("required", ttl=3600))
 async def compare(ctx: Context) -> str:
     """Compare all reports."""
     if ctx.task is not None:

@@ -3,10 +3,26 @@
 # region first
 from typing import Annotated, Literal
 
-from mcpkit import Depends, MCPKit, SyncContext, ToolError, tool
+from mcpkit import Depends, MCPKit, SyncContext, ToolError
 from pydantic import BaseModel, Field
 
 app = MCPKit("bookshop")
+
+
+class Book(BaseModel):
+    """The facts about a book."""
+
+    title: str
+    cents: int
+    copies: int
+
+
+STOCK = {
+    "The Left Hand of Darkness": Book(
+        title="The Left Hand of Darkness", cents=1250, copies=3
+    ),
+    "The Dispossessed": Book(title="The Dispossessed", cents=1400, copies=0),
+}
 
 
 @app.tool(read_only=True)
@@ -25,22 +41,6 @@ def search(words: str, limit: int = 10) -> list[str]:
     ]
     return found[:limit]
     # endregion first
-
-
-class Book(BaseModel):
-    """The facts about a book."""
-
-    title: str
-    cents: int
-    copies: int
-
-
-STOCK = {
-    "The Left Hand of Darkness": Book(
-        title="The Left Hand of Darkness", cents=1250, copies=3
-    ),
-    "The Dispossessed": Book(title="The Dispossessed", cents=1400, copies=0),
-}
 
 
 # region arguments
@@ -119,24 +119,6 @@ def vat(cents: int) -> int:
     """Return the tax in a price."""
     return cents - round(cents / 1.06)
     # endregion threads
-
-
-# region classes
-class Reviews:
-    """Tools that share state."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, list[str]] = {}
-
-    @tool
-    def add(self, title: str, text: str) -> int:
-        """Add a review; return the number of reviews."""
-        self.kept.setdefault(title, []).append(text)
-        return len(self.kept[title])
-
-
-app.include(Reviews(), prefix="reviews")  # offers reviews_add
-# endregion classes
 
 
 # region runtime

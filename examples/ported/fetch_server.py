@@ -90,7 +90,7 @@ class Fetcher:
     proxy: str | None = None
     private: bool = False
 
-    @tool(read_only=True, open_world=True, errors=FetchError)
+    @tool(read_only=True, open_world=True, expose_errors=FetchError)
     async def fetch(
         self,
         url: Url,
@@ -119,7 +119,7 @@ class Fetcher:
         more = f"\n\n[{len(text) - end} characters follow: go on with start_index={end}]"
         return f"Contents of {url}:\n{text[start_index:end]}" + more * (end < len(text))
 
-    @prompt(name="fetch", errors=FetchError)
+    @prompt(name="fetch", expose_errors=FetchError)
     async def fetch_for_user(self, url: Url, ctx: Context) -> str:
         """Read a page of the web and put it into the conversation.
 

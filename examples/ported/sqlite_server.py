@@ -222,7 +222,7 @@ class Database:
         if len(self.insights) >= MAX_INSIGHTS:
             raise ToolError(f"The memo is full: it has {MAX_INSIGHTS} insights.")
         self.insights.append(insight)
-        ctx.changed(MEMO)
+        ctx.notify_resource_updated(MEMO)
         return f"The memo has {len(self.insights)} insights."
 
     @resource(MEMO, name="Business Insights Memo", mime_type="text/plain")
@@ -279,7 +279,7 @@ def make_app(db_path: Path | None = None) -> MCPKit:
         "sqlite",
         version="1.0",
         instructions="Describe tables before you query them.",
-        errors=(sqlite3.Error, sqlite3.Warning),  # a model mends its statement by what they say
+        expose_errors=(sqlite3.Error, sqlite3.Warning),  # a model mends its statement by them
     )
     app.include(Database(path.expanduser()))
     return app

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import anyio
 
-if sys.version_info < (3, 11):
-    import inspect
 if sys.version_info < (3, 12):
     from mcpkit._concurrency.eager_start import SpareTask
 
@@ -69,15 +67,8 @@ class AsyncioLoop:
         cancel = self._keep(task)
         if sys.version_info >= (3, 11):
             return cancel
-
-        def cancel_started() -> None:
-            # A task that is cancelled before its first step would neither begin nor clean up.
-            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
-                self._loop.call_soon(cancel)
-            else:
-                cancel()
-
-        return cancel_started
+        # A task that is cancelled before its first step would neither begin nor clean up.
+        return lambda: self._loop.call_soon(cancel)
 
     def _keep(self, task: asyncio.Task[None]) -> Callable[[], object]:
         # The loop itself holds tasks only weakly.

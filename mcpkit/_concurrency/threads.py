@@ -20,16 +20,13 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast
 
-from mcpkit._utils.quota import ANONYMOUS, Quota
+from mcpkit._utils.quota import ANONYMOUS, Quota, largest_share
 from mcpkit.errors import ConnectionClosed
 
 if TYPE_CHECKING:
     from mcpkit._concurrency.loop import Future, Loop
 
 T = TypeVar("T")
-
-_SHARE: Final = 0.75
-"""The part of all workers that one owner may have, if there are at least four."""
 
 _RAISE_INTERRUPTS: Final = ("_signal", "asyncio.runners", "trio._core._ki")
 """Modules whose handlers of SIGINT raise `KeyboardInterrupt`."""
@@ -244,8 +241,7 @@ class Threads:
         """The number of functions that run, including those whose caller was cancelled."""
         self.size = 0
         """The number of workers."""
-        share = int(max_threads * _SHARE) if max_threads >= 4 else max_threads
-        self._quota = Quota(max_threads, share)
+        self._quota = Quota(max_threads, largest_share(max_threads))
         self._queue = _Queue(self._quota)
         self._done: list[ThreadCall[Any]] = []
         self._idle: list[_Worker] = []

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isinf
 from typing import Any
 
 import anyio
 
-from mcpkit._input_requests.replay import Requester
+from mcpkit._input_requests.requester import Requester
 from mcpkit._protocol.connection import Connection, Request, Response, State
 from mcpkit._protocol.input_request import InputRequest
 from mcpkit._protocol.messages import Id, notification_text
 from mcpkit._protocol.revisions import ClientProfile, Revision
-from mcpkit._utils.json import is_object
 from mcpkit.errors import (
     ConnectionClosed,
     InputRequestError,
@@ -91,7 +89,7 @@ class PendingRequests:
         end_wait = None if cause is None else self._wait_for_client(cause)
         version = self._roots_version
         try:
-            value = ask.parse_result(await self._result_of(ask, revision, client, cause))
+            value = ask.parse_result(await self._exchange(ask, revision, cause))
         finally:
             if end_wait is not None:
                 end_wait()
@@ -99,46 +97,12 @@ class PendingRequests:
             self._roots = list(value)
         return value
 
-    async def _result_of(
-        self,
-        ask: InputRequest[Any],
-        revision: Revision,
-        client: ClientProfile,
-        cause: Request | None,
-    ) -> Mapping[str, Any]:
-        """Return the client's result, also if it makes a task of the request (TASKL-1)."""
-        timeout = self._timeout if ask.timeout is None else ask.timeout
-        params = ask.params(revision)
-        takes_tasks = client.supports("tasks", "requests", *ask.METHOD.split("/"))
-        if revision.tasks != "wished" or not takes_tasks:
-            return await self._exchange(ask.METHOD, params, timeout, cause, ask.request_id)
-        ttl = {} if isinf(timeout) else {"ttl": round(timeout * 1000)}
-        params = {**params, "task": ttl}
-        result = await self._exchange(ask.METHOD, params, timeout, cause, ask.request_id)
-        task = result.get("task")
-        if not is_object(task) or not isinstance(task.get("taskId"), str):
-            return result
-        request = {"taskId": task["taskId"]}
-        try:
-            return await self._exchange("tasks/result", request, timeout, cause)
-        except InputRequestRefused:
-            raise
-        except BaseException:
-            if not self._disconnected:
-                _, text = self._connection.send_request("tasks/cancel", request)
-                self._send(text, cause)
-            raise
-
     async def _exchange(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        timeout: float,
-        cause: Request | None,
-        id: Id | None = None,
+        self, ask: InputRequest[Any], revision: Revision, cause: Request | None
     ) -> Mapping[str, Any]:
         """Send a request to the client, and return its result."""
-        id, text = self._connection.send_request(method, params, id)
+        timeout = self._timeout if ask.timeout is None else ask.timeout
+        id, text = self._connection.send_request(ask.METHOD, ask.params(revision), ask.request_id)
         pending = self._open[id] = _PendingRequest(cause)
         if self._connection.state is State.OPENING:
             self._held[id] = text, cause  # LIFE-6
@@ -148,22 +112,21 @@ class PendingRequests:
         try:
             with anyio.fail_after(timeout):
                 await pending.arrived.wait()
+            answer = pending.answer
+            if answer is None:
+                if self._disconnected:
+                    raise ConnectionClosed("The client left before it answered")
+                raise InputRequestError(
+                    "The client gave up on the request that this question belongs to"
+                )
         except TimeoutError:
             self._cancel(id, "timeout", cause)
-            raise InputRequestTimeout(f"The client did not answer {method} in time") from None
+            raise InputRequestTimeout(f"The client did not answer {ask.METHOD} in time") from None
         except BaseException:
             self._cancel(id, "cancelled", cause)
             raise
         finally:
             del self._open[id]
-        answer = pending.answer
-        if answer is None:
-            if not self._disconnected:
-                self._cancel(id, "cancelled", cause)
-                raise InputRequestError(
-                    "The client gave up on the request that this question belongs to"
-                )
-            raise ConnectionClosed("The client left before it answered")
         if answer.error is not None:
             raise InputRequestRefused(answer.error.message, answer.error.code)
         if answer.result is None:
@@ -215,20 +178,18 @@ class LiveRequester(Requester):
         super().__init__(request)
         self._open = open
 
-    async def ask(self, ask: InputRequest[Any]) -> Any:
-        """Send a request to the client, and return the answer."""
-        request = self._request
-        return await self._open.ask(ask, request.revision, request.client, request)
-
     async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
         """Send several requests at once; the first that fails cancels the others."""
         self.check(asks)
+        request = self._request
         answers: list[Any] = [None] * len(asks)
         failures: dict[int, Exception] = {}
 
         async def fetch(index: int, ask: InputRequest[Any]) -> None:
             try:
-                answers[index] = await self.ask(ask)
+                answers[index] = await self._open.ask(
+                    ask, request.revision, request.client, request
+                )
             except Exception as error:
                 failures[index] = error
                 group.cancel_scope.cancel()

@@ -9,19 +9,19 @@ and bound to this very call (MRTR-5, MRTR-7, MRTR-15). Tasks keep them in their 
 
 from __future__ import annotations
 
-import math
 import os
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pydantic_core import from_json, to_json
 
+from mcpkit._input_requests.requester import InputRequired, Requester
 from mcpkit._input_requests.steps import Step, Suspended, unused_key
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import InputRequest
@@ -44,59 +44,6 @@ _BAD_STATE: Final = "The request state is not valid; start the request again wit
 """One message for every cause: it reveals nothing to an attacker."""
 
 
-@dataclass(slots=True)
-class InputRequired:
-    """The outcome of a round that ended with open input requests (MRTR-2)."""
-
-    members: Mapping[str, Any]
-    """``inputRequests`` and ``requestState``; for a task, the encoded requests by key."""
-
-
-class Requester(ABC):
-    """Requests input from the client on behalf of one request; chosen once for each run.
-
-    The defaults are those of a handler that waits for its answers, and runs once.
-    """
-
-    def __init__(self, request: Request) -> None:
-        self._request = request
-        self.ahead: set[str] = set()
-        """The keys of what an earlier round reached and this one has not reached yet."""
-        self.pending: dict[str, InputRequest[Any]] = {}
-        """The requests to send before the next round, by key; the request waits for them."""
-        self.used_input = False
-        """True if the request carried answers of the client: its result must not be cached."""
-
-    @abstractmethod
-    async def ask(self, ask: InputRequest[Any]) -> Any:
-        """Return the client's answer."""
-
-    @abstractmethod
-    async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
-        """Return the answers to several requests, in their order."""
-
-    def check(self, asks: Sequence[InputRequest[Any]]) -> None:
-        """Check that all of several requests can be sent, before the first of them is."""
-        for ask in asks:
-            ask.check(self._request.revision, self._request.client)
-            ask.params(self._request.revision)
-
-    async def start_step(self, name: str) -> Step | None:
-        """Start a step; None if handlers do not run again."""
-        return None
-
-    async def open_url(self, error: UrlElicitationRequired) -> Exception:
-        """Ask the user to open the URL of an error. Returns the exception to answer with."""
-        return error  # the client opens it by itself
-
-    def abandon(self) -> None:  # noqa: B027 - a suspended handler waits for nothing
-        """End every wait: the client cancelled the request."""
-
-    def input_required(self) -> InputRequired:
-        """Return the outcome of a run with pending requests."""
-        return InputRequired({})
-
-
 class Replay(Requester):
     """One round of one call."""
 
@@ -116,13 +63,12 @@ class Replay(Requester):
     async def _find_step(self, name: str, key: str) -> Step:
         """Return a step that is done, or one to run now."""
 
-    async def ask(self, ask: InputRequest[Any]) -> Any:
-        """Return the client's answer; `Suspended` ends the round if it is not known yet."""
-        return (await self.gather([ask]))[0]
-
     async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
-        """Return the answers to several requests, which are sent in one round; see `ask`."""
-        if not self._request.known.asks:  # MRTR-1
+        """Return the answers to several requests, which are sent in one round.
+
+        `Suspended` ends the round if any answer is not known yet.
+        """
+        if not self._request.known.may_request_input:  # MRTR-1
             raise InputRequestError(f"Nothing can be asked in {self._request.method}")
         self.check(asks)
         looked_up = [self._look_up(ask) for ask in asks]
@@ -173,16 +119,8 @@ class _Memory:
     steps: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-_StepKey: TypeAlias = tuple[str, str]
+StepKey: TypeAlias = tuple[str, str]
 """A step: the id of its call, and its key in it."""
-
-
-class _StoredStep(NamedTuple):
-    """The result of a step as JSON, its owner, and the end of its lifetime."""
-
-    result: bytes
-    owner: str
-    until: float
 
 
 class StepMemory:
@@ -197,52 +135,44 @@ class StepMemory:
     ) -> None:
         self._count = Quota(limit, int(limit * share))
         self._bytes = Quota(max_bytes, int(max_bytes * share))
-        self._done: dict[_StepKey, _StoredStep] = {}
-        self._by_owner: dict[str, OrderedDict[_StepKey, None]] = {}
-        self._running: dict[_StepKey, Event] = {}
+        self._done: dict[StepKey, bytes] = {}
+        """The results, as JSON."""
+        self._by_owner: dict[str, OrderedDict[StepKey, float]] = {}
+        """The ends of the lifetimes of the results of each owner, the oldest first."""
+        self._running: dict[StepKey, Event] = {}
 
-    async def start(self, call: str, key: str) -> tuple[bool, Any]:
+    async def start(self, step: StepKey) -> tuple[bool, Any]:
         """Return True and the result of a step that is done; False if the caller has to run it."""
         from anyio import Event  # importing an app should not load an event loop
 
-        step = (call, key)
         while step in self._running:
             await self._running[step].wait()
         if step in self._done:
-            return True, from_json(self._done[step].result)
+            return True, from_json(self._done[step])
         self._running[step] = Event()
         return False, None
 
-    def end(
-        self,
-        call: str,
-        key: str,
-        result: Any = UNSET,
-        owner: str = ANONYMOUS,
-        lifetime: float = math.inf,
-    ) -> None:
-        """Store the result of a step for some seconds; without one it failed, and may run again."""
-        step = (call, key)
+    def end(self, step: StepKey, result: Any, owner: str, lifetime: float) -> None:
+        """Store the result of a step for some seconds; `UNSET`: it failed, and may run again."""
         if result is not UNSET:
-            self._store(step, _StoredStep(to_json(result), owner, time.monotonic() + lifetime))
+            self._store(step, to_json(result), owner, time.monotonic() + lifetime)
         self._running.pop(step).set()
 
-    def _store(self, step: _StepKey, stored: _StoredStep) -> None:
-        owner = stored.owner
+    def _store(self, step: StepKey, result: bytes, owner: str, until: float) -> None:
         own = self._by_owner.setdefault(owner, OrderedDict())
-        self._done[step] = stored
-        own[step] = None
+        self._done[step] = result
+        own[step] = until
         self._count.add(owner)
-        self._bytes.add(owner, len(stored.result))
+        self._bytes.add(owner, len(result))
         now = time.monotonic()
         while own and (
             self._count.exceeds(owner)
             or self._bytes.exceeds(owner)
-            or self._done[next(iter(own))].until < now
+            or next(iter(own.values())) < now
         ):
             oldest, _ = own.popitem(last=False)
             self._count.add(owner, -1)
-            self._bytes.add(owner, -len(self._done.pop(oldest).result))
+            self._bytes.add(owner, -len(self._done.pop(oldest)))
         if not own:
             del self._by_owner[owner]
 
@@ -259,14 +189,11 @@ class StatelessReplay(Replay):
         request: Request,
         sealer: Sealer,
         steps: StepMemory,
-        *,
-        principal: str = "",
-        lifetime: float = 3600,
+        lifetime: float,
     ) -> None:
         super().__init__(request)
         self._sealer = sealer
         self._steps = steps
-        self._principal = principal
         self._owner = ANONYMOUS if request.origin is None else request.origin.owner
         self._lifetime = lifetime
         self._now = time.time()
@@ -285,10 +212,12 @@ class StatelessReplay(Replay):
         import json  # loaded when needed, as is hashlib, which brings OpenSSL along
         from hashlib import sha256
 
+        principal = self._request.principal
         bound = dict(self._request.params)
         for name in ("_meta", "inputResponses", "requestState"):
             bound.pop(name, None)
-        text = json.dumps([self._principal, self._request.method, bound], sort_keys=True)
+        caller = "" if principal is None else principal.id
+        text = json.dumps([caller, self._request.method, bound], sort_keys=True)
         return sha256(text.encode()).hexdigest()
 
     def _open(self, state: Any) -> _Memory:
@@ -340,7 +269,7 @@ class StatelessReplay(Replay):
     async def _find_step(self, name: str, key: str) -> Step:
         steps, end = self._memory.steps, partial(self._end_step, key)
         if key not in steps:
-            done, value = await self._steps.start(self._memory.call, key)
+            done, value = await self._steps.start((self._memory.call, key))
             if not done:
                 self.ahead.clear()
                 return Step(name, key, False, None, end)
@@ -350,7 +279,7 @@ class StatelessReplay(Replay):
     async def _end_step(self, key: str, result: Any) -> Any:
         if result is not UNSET:
             self._memory.steps[key] = result
-        self._steps.end(self._memory.call, key, result, self._owner, self._lifetime)
+        self._steps.end((self._memory.call, key), result, self._owner, self._lifetime)
         return result
 
     def input_required(self) -> InputRequired:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -68,6 +69,15 @@ class Step:
     async def fail(self) -> None:
         """Note that the step raised: it may run again."""
         await self.end(UNSET)
+
+
+async def called(
+    function: Callable[[], Any], in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
+) -> Any:
+    """Return the result of a function, which is called in a thread if it may block."""
+    is_async = inspect.iscoroutinefunction(function)
+    result = function() if is_async else await in_thread(function)
+    return await result if inspect.isawaitable(result) else result
 
 
 def typed(function: Callable[..., Any], value: Any) -> Any:

@@ -10,11 +10,13 @@ import math
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from hashlib import sha256
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
-from mcpkit._input_requests.replay import InputRequired, Replay
+from mcpkit._input_requests.replay import Replay
+from mcpkit._input_requests.requester import InputRequired
 from mcpkit._input_requests.steps import Step
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import InputRequest
@@ -24,6 +26,9 @@ from mcpkit.errors import InputRequestRefused, InvalidInputResponse
 
 MAX_TRIES: Final = 3
 """Invalid answers to one request, after which the handler is told that there is none."""
+
+MAX_KEY: Final = 1000
+"""Bytes of the key of a step that is stored as it is."""
 
 Remember = Callable[[str, bytes], Awaitable[bytes]]
 """Stores the result of a step by its key, and returns the stored result; raises `Suspended` if the
@@ -76,6 +81,7 @@ class TaskReplay(Replay):
         return False, None
 
     async def _find_step(self, name: str, key: str) -> Step:
+        key = _stored(key)
         end = partial(self._end_step, key)
         if key in self._steps:
             self.ahead.discard(_step_mark(key))
@@ -100,6 +106,14 @@ class TaskReplay(Replay):
             for key, ask in self.pending.items()
         }
         return InputRequired({key: to_json(each) for key, each in open.items()})
+
+
+def _stored(key: str) -> str:
+    """Return the key of a step as every database can store and index it, whatever is in it."""
+    data = key.encode("utf-8", "surrogatepass")
+    if len(data) <= MAX_KEY and "\0" not in key and data.decode("utf-8", "ignore") == key:
+        return key
+    return f"sha256:{sha256(data).hexdigest()}"
 
 
 def _step_mark(key: str) -> str:

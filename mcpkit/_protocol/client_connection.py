@@ -48,15 +48,6 @@ MAX_VALUES: Final = 2_000_000
 Event: TypeAlias = Response | ServerRequest | Notification | InvalidMessage
 
 
-# Method → the member of the params that a header repeats (HTTPM-2).
-_NAMED_BY: Final = {
-    method: known.mirrored
-    for revision in PER_REQUEST
-    for method, known in revision.methods.items()
-    if known.mirrored is not None
-}
-
-
 IsAnswered: TypeAlias = Callable[[], bool]
 """Returns True once the answer to a request has arrived."""
 
@@ -73,7 +64,8 @@ class OutgoingMessage(NamedTuple):
     @property
     def name(self) -> str | None:
         """The name of the tool or prompt, or the URI of the resource, in the params."""
-        found = self.params.get(_NAMED_BY.get(self.method or "", ""))
+        known = PER_REQUEST[-1].methods.get(self.method or "")
+        found = self.params.get(known.mirrored or "") if known is not None else None
         return found if isinstance(found, str) else None
 
     @property

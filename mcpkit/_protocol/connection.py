@@ -66,7 +66,7 @@ class State(Enum):
 
 
 class RequestSource(Protocol):
-    """The source of a message, on a transport that has more than one."""
+    """The source of a message, on a transport that others can reach."""
 
     @property
     def http(self) -> HttpRequest:
@@ -114,7 +114,7 @@ class Request:
     _client: ClientProfile | None  # None: it is in `meta`
     log_level: str | None = None  # None: the session decides, or the client wants no messages
     batch: Batch | None = None
-    origin: RequestSource | None = None  # None on a transport that has only one
+    origin: RequestSource | None = None  # None: of the only client, for whom scopes do not apply
 
     def __repr__(self) -> str:
         return f"<Request {self.id!r} {self.method} {self.revision.version}>"
@@ -167,7 +167,7 @@ class Ignored(NamedTuple):
     reason: str  # for the log
     answers: Id | None = None  # the server's request that it was meant to answer
     error: ProtocolError | None = None  # the fault, if it is malformed
-    refused: bool = False  # True if it would have been answered, had its revision a shape for it
+    refused: bool = False  # True if the revision cannot express the error response
 
 
 Event: TypeAlias = Request | Notification | Cancelled | Response | Rejected | Ignored

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from mcpkit._utils.json import is_object
+from mcpkit._utils.json import value_at
 
 Capability: TypeAlias = Literal["tools", "resources", "prompts", "completions", "logging", "tasks"]
 """A server capability that must be advertised before its methods exist."""
@@ -37,9 +37,7 @@ class ClientProfile(NamedTuple):
         """
         if path == ("elicitation", "form") and self.capabilities.get("elicitation") == {}:
             return True
-        value: Any = self.capabilities
-        for name in path:
-            value = value.get(name) if is_object(value) else None
+        value = value_at(self.capabilities, *path)
         return value is not None and value is not False
 
 
@@ -60,7 +58,7 @@ class Method(NamedTuple):
     operation: str
     capability: Capability | None = None
     cacheable: bool = False
-    asks: bool = False
+    may_request_input: bool = False
     mirrored: str | None = None
 
 
@@ -85,16 +83,16 @@ class Revision:
         server_capabilities: The members that a server's capabilities object may have.
         progress_message: Whether a progress notification may carry a message.
         completion_context: Whether a completion request carries the arguments filled in before.
-        stamped: Whether results carry ``resultType``, the server's identity and cache hints.
+        result_metadata: Whether results carry ``resultType``, the server's identity, cache hints.
         elicitation_modes: The ways to ask a user: by a form, by a URL to open.
         elicitation_ids: Whether a URL to open has an id that can be reported as completed.
         elicitation_rich: Whether forms have defaults, titled choices and multiple choices.
         sampling_types: The types of content blocks that a model may be given, and may return.
         sampling_tools: Whether a model may be given tools, and messages several blocks.
-        client_asks: How a handler requests input: with a request to the client, or with a result.
+        input_via: How a handler requests input: with a request to the client, or with a result.
         polling: Whether a client reconnects to a stream that was closed before its end.
-        tasks: How a call may become a task: at the client's wish, if the client supports the
-            extension, or not at all.
+        tasks: Who decides that a call becomes a task: the client, with a member of the call
+            (2025-11-25), or the server, if the client supports the extension (2026-07-28).
     """
 
     version: str
@@ -123,19 +121,29 @@ class Revision:
     )
     progress_message: bool = False
     completion_context: bool = False
-    stamped: bool = False
+    result_metadata: bool = False
     elicitation_modes: frozenset[str] = frozenset()
     elicitation_ids: bool = False
     elicitation_rich: bool = False
     sampling_types: frozenset[str] = frozenset({"text", "image"})
     sampling_tools: bool = False
-    client_asks: Literal["request", "result"] = "request"
+    input_via: Literal["request", "result"] = "request"
     polling: bool = False
-    tasks: Literal["none", "wished", "extension"] = "none"
+    tasks: Literal["none", "client", "extension"] = "none"
 
     def keep(self, members: frozenset[str], value: Mapping[str, Any]) -> dict[str, Any]:
         """Return the members of a description that this revision has (CONT-2)."""
         return {name: item for name, item in value.items() if name in members}
+
+    def lets_ask(self, *path: str) -> bool:
+        """Return False if a capability of clients is newer than this revision."""
+        match path:
+            case ("elicitation", *mode):
+                return self.elicitation_modes.issuperset(mode) and bool(self.elicitation_modes)
+            case ("sampling", "tools"):
+                return self.sampling_tools
+            case _:
+                return True
 
     def __repr__(self) -> str:
         return f"<Revision {self.version}>"
@@ -148,14 +156,14 @@ _V2024_11_05 = Revision(
         "initialize": Method("initialize"),
         "ping": Method("ping"),
         "tools/list": Method("list_tools", "tools"),
-        "tools/call": Method("call_tool", "tools", asks=True),
+        "tools/call": Method("call_tool", "tools", may_request_input=True),
         "resources/list": Method("list_resources", "resources"),
         "resources/templates/list": Method("list_templates", "resources"),
-        "resources/read": Method("read_resource", "resources", asks=True),
+        "resources/read": Method("read_resource", "resources", may_request_input=True),
         "resources/subscribe": Method("subscribe", "resources"),
         "resources/unsubscribe": Method("unsubscribe", "resources"),
         "prompts/list": Method("list_prompts", "prompts"),
-        "prompts/get": Method("get_prompt", "prompts", asks=True),
+        "prompts/get": Method("get_prompt", "prompts", may_request_input=True),
         "completion/complete": Method("complete", "completions"),
         "logging/setLevel": Method("set_level", "logging"),
     },
@@ -198,14 +206,14 @@ _V2025_06_18 = replace(
     elicitation_modes=frozenset({"form"}),
 )
 
-# Adds icons, tasks, tools in sampling, and URLs to open; the last with a handshake.
+# Adds icons, tasks, tools in sampling, and URLs to open. The last revision with a handshake.
 _V2025_11_25 = replace(
     _V2025_06_18,
     version="2025-11-25",
     methods={
         **_V2025_06_18.methods,
         "tasks/get": Method("get_task", "tasks"),
-        "tasks/result": Method("task_result", "tasks", asks=True),
+        "tasks/result": Method("task_result", "tasks", may_request_input=True),
         "tasks/list": Method("list_tasks", "tasks"),
         "tasks/cancel": Method("cancel_task", "tasks"),
     },
@@ -223,10 +231,10 @@ _V2025_11_25 = replace(
     sampling_types=_V2025_06_18.sampling_types | {"tool_use", "tool_result"},
     sampling_tools=True,
     polling=True,
-    tasks="wished",
+    tasks="client",
 )
 
-# Removes the handshake: every request announces itself, and every result is stamped.
+# Removes the handshake: every request announces itself, and every result is result_metadata.
 _V2026_07_28 = replace(
     _V2025_11_25,
     version="2026-07-28",
@@ -234,14 +242,14 @@ _V2026_07_28 = replace(
     methods={
         "server/discover": Method("discover", cacheable=True),
         "tools/list": Method("list_tools", "tools", cacheable=True),
-        "tools/call": Method("call_tool", "tools", asks=True, mirrored="name"),
+        "tools/call": Method("call_tool", "tools", may_request_input=True, mirrored="name"),
         "resources/list": Method("list_resources", "resources", cacheable=True),
         "resources/templates/list": Method("list_templates", "resources", cacheable=True),
         "resources/read": Method(
-            "read_resource", "resources", cacheable=True, asks=True, mirrored="uri"
+            "read_resource", "resources", cacheable=True, may_request_input=True, mirrored="uri"
         ),
         "prompts/list": Method("list_prompts", "prompts", cacheable=True),
-        "prompts/get": Method("get_prompt", "prompts", asks=True, mirrored="name"),
+        "prompts/get": Method("get_prompt", "prompts", may_request_input=True, mirrored="name"),
         "completion/complete": Method("complete", "completions"),
         "subscriptions/listen": Method("listen"),
         "tasks/get": Method("get_task", "tasks", mirrored="taskId"),
@@ -253,9 +261,9 @@ _V2026_07_28 = replace(
     structured_output="any",
     tool_members=_V2025_11_25.tool_members - {"execution"},
     server_capabilities=_V2025_11_25.server_capabilities - {"tasks"} | {"extensions"},
-    stamped=True,
+    result_metadata=True,
     elicitation_ids=False,
-    client_asks="result",
+    input_via="result",
     polling=False,
     tasks="extension",
 )

@@ -1,7 +1,7 @@
 """The values of `mcpkit.types` ⇄ the members of messages.
 
-Python names are snake_case, the wire is camelCase: nothing else translates between the two. Members
-and block types that a revision lacks are omitted or replaced (CONT-1, CONT-2).
+Translates content, descriptions and notifications: Python names are snake_case, the wire is
+camelCase. Members and block types that a revision lacks are omitted or replaced (CONT-1, CONT-2).
 """
 
 from __future__ import annotations
@@ -98,12 +98,13 @@ def annotations_from_wire(value: Mapping[str, Any] | None) -> Annotations | None
 
 def hints_to_wire(value: ToolAnnotations) -> Wire:
     """Return the ``annotations`` of a tool."""
-    return _to_wire(value, HINTS)
+    return {**(value.extra or {}), **_to_wire(value, HINTS)}
 
 
 def hints_from_wire(value: Mapping[str, Any]) -> ToolAnnotations:
     """Read the ``annotations`` of a tool."""
-    return ToolAnnotations(**_from_wire(value, HINTS))
+    extra = {name: each for name, each in value.items() if name not in HINTS}
+    return ToolAnnotations(**_from_wire(value, HINTS), extra=extra or None)
 
 
 def icons_to_wire(icons: Sequence[Icon] | None) -> list[Wire] | None:
@@ -244,10 +245,9 @@ def block_to_wire(block: ContentBlock, revision: Revision) -> Wire:
         members = _link(block, revision)
     else:
         members = _media(block, revision)
-    if block.annotations is not None:
-        annotations = annotations_to_wire(block.annotations, revision)
-        if annotations:
-            members["annotations"] = annotations
+    annotations = annotations_to_wire(block.annotations, revision)
+    if annotations:
+        members["annotations"] = annotations
     if block.meta is not None and revision.block_meta:
         members["_meta"] = block.meta
     return members

@@ -8,21 +8,10 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 from weakref import ref
 
-from mcpkit.context import ListKind
-
-
-class Listener(Protocol):
-    """Notifies clients of changes. Its methods are called from any thread."""
-
-    def list_changed(self, kind: ListKind) -> None:
-        """Note that a list has changed."""
-
-    def resource_changed(self, uri: str) -> None:
-        """Note that a resource has changed that is watched, or lies below one that is."""
-
+from mcpkit.context import Listener, ListKind
 
 _Weak: TypeAlias = "ref[Listener]"
 

@@ -32,11 +32,6 @@ class SessionState:
         """True if it differs from a new session's."""
         return self.log_level is not None or bool(self.watched)
 
-    @property
-    def size(self) -> int:
-        """About how many bytes it takes."""
-        return size_of(self.watched)
-
 
 NO_STATE: Final = SessionState()
 
@@ -83,7 +78,7 @@ class Channel:
         """
 
     def wait_for_client(self, request: Request) -> Callable[[], None]:
-        """Note that a request waits for its client; the result ends that.
+        """Note that a request waits for its client, and return a function that ends the note.
 
         Raises `InputRequestError` if too many requests wait for their clients.
         """

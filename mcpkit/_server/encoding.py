@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from pydantic_core import to_json
 
-from mcpkit._input_requests.replay import InputRequired
+from mcpkit._input_requests.requester import InputRequired
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import Encoded, encode, members
@@ -45,14 +45,14 @@ def encode_result(server: Server, request: Request, value: Any, *, private: bool
         (encoder for each, encoder in _ENCODERS.items() if isinstance(value, each)), _members
     )
     text, own_meta, ttl, scope, name = encode_value(value, revision)
-    if not revision.stamped:
+    if not revision.result_metadata:
         if own_meta is None:
             return text
         return (text + b"," if text else b"") + members({"_meta": own_meta})
     hints = b""
     if request.known.cacheable and name == b"complete":  # CACHE-2
         settings = server.settings
-        ttl = settings.ttl if ttl is None else ttl
+        ttl = settings.cache_ttls.get(request.known.capability, 0) if ttl is None else ttl
         scope = scope or settings.cache_scope
         if private:
             ttl, scope = 0, "private"
@@ -100,7 +100,7 @@ def _page(value: Page, revision: Revision) -> _Encoded:
 def _resource(value: ResourceResult, revision: Revision) -> _Encoded:
     contents = [wire.contents_to_wire(each, revision) for each in value.contents]
     text = members({"contents": contents})
-    return text, value.meta, value.ttl, value.cache_scope, _COMPLETE
+    return text, value.meta, value.cache_ttl, value.cache_scope, _COMPLETE
 
 
 def _prompt(value: PromptResult, revision: Revision) -> _Encoded:

@@ -24,6 +24,7 @@ from mcpkit.errors import (
     ProtocolError,
     PublicError,
     ResourceNotFound,
+    ToolError,
     UrlElicitationRequired,
 )
 from mcpkit.tools import Tool
@@ -50,7 +51,7 @@ async def error_result(tool: Tool, context: Context[Any], error: BaseException) 
         if isinstance(error, NotSerializable):
             why = f"cannot be sent: {error}"
         text = f"The tool returned a value that {why} ({reference})."
-    elif (shown := shown_text(error, tool.errors)) is not None:
+    elif (shown := shown_text(error, tool.expose_errors)) is not None:
         context.backend.on_exception(error)
         text = shown
     else:
@@ -84,13 +85,15 @@ def not_found(error: ResourceNotFound, uri: str, revision: Revision) -> Protocol
     )
 
 
-def shown_error(error: Exception, entry: Entry, kind: type[PublicError]) -> Exception:
-    """Return the error of `kind` to show instead of an exception; itself if there is none."""
+def text_to_show(error: Exception, entry: Entry, kind: type[PublicError]) -> str | None:
+    """Return the text of the error of `kind` to show instead of an exception; None: it stays."""
     found = unwrap(error)
     if isinstance(found, (MCPKitError, OutputMismatch, NotSerializable)):
-        return error
-    text = shown_text(found, entry.errors)
-    return error if text is None else kind(text)
+        return None
+    text = shown_text(found, entry.expose_errors)
+    if text is None and (how := _how_to_show(found, entry, kind)):
+        log.warning("clients do not see why %s fails: %s", entry.name, how)
+    return text
 
 
 def shown_text(error: BaseException, errors: tuple[type[Exception], ...]) -> str | None:
@@ -117,26 +120,29 @@ def unwrap(error: BaseException) -> BaseException:
 
 
 def internal_error(
-    context: Context[Any], error: BaseException, what: str, entry: Entry | None = None
+    context: Context[Any], error: BaseException, what: str, tool: Tool | None = None
 ) -> str:
-    """Log a fault of the server, and return the reference to the log for the response.
-
-    The log says once for each entry how to show its exceptions.
-    """
+    """Log a fault of the server, and return the reference to the log for the response."""
     reference = f"reference {os.urandom(4).hex()}"
-    how = ""
-    if entry is not None and entry.tells_how and isinstance(error, Exception):
-        entry.tells_how = False
-        names = ", ".join(dict.fromkeys(type(each).__name__ for each in leaves(error)))
-        how = f"; the model does not see why: errors=({names},) or ToolError would show it"
+    how = _how_to_show(error, tool, ToolError) if tool is not None else ""
+    how = how and f"; the model does not see why: {how}"
     log.error("%s (%s, request %r)%s", what, reference, context.request_id, how, exc_info=error)
     context.backend.on_exception(error)
     return reference
 
 
+def _how_to_show(error: BaseException, entry: Entry, kind: type[PublicError]) -> str:
+    """Return how to show exceptions of an entry; empty except for its first one."""
+    if not entry.tells_how or not isinstance(error, Exception):
+        return ""
+    entry.tells_how = False
+    names = ", ".join(dict.fromkeys(type(each).__name__ for each in leaves(error)))
+    return f"expose_errors=({names},) or {kind.__name__} would show it"
+
+
 def _is_result(error: ProtocolError, request: Request) -> bool:
     """Return True if the client cannot act on an error's code, and the model sees it (S2C-5)."""
-    if request.revision.client_asks == "result":
+    if request.revision.input_via == "result":
         return False
     if isinstance(error, UrlElicitationRequired):
         elicitation = request.client.capabilities.get("elicitation")

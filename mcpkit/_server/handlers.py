@@ -13,10 +13,11 @@ from typing import Any, Final, TypeGuard
 
 from mcpkit._entries import Listing
 from mcpkit._protocol import wire
+from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import Encoded
-from mcpkit._protocol.revisions import REVISIONS, Revision
-from mcpkit._server.failures import error_result, not_found, shown_error
-from mcpkit._server.registry import Catalog, Page, uri_of
+from mcpkit._protocol.revisions import REVISIONS
+from mcpkit._server.failures import error_result, not_found, text_to_show
+from mcpkit._server.registry import Catalog, Page, check_uri, uri_of
 from mcpkit._server.server import Server
 from mcpkit._server.task_handlers import TASK_HANDLERS, create_task_if_requested
 from mcpkit._signature.output import Rendered
@@ -39,9 +40,7 @@ from mcpkit.tasks.protocol import may_list_tasks, task_capabilities
 from mcpkit.types import PromptResult, ResourceResult
 
 
-def capabilities(
-    catalog: Catalog, revision: Revision, *, lists_tasks: bool = False
-) -> dict[str, Any]:
+def capabilities(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Return the capabilities object, which reflects the entries that a request can see."""
     shapes: dict[str, dict[str, Any]] = {
         "tools": {"listChanged": True},
@@ -50,10 +49,10 @@ def capabilities(
         "completions": {},
         "logging": {},
     }
-    advertised = catalog.advertised
+    advertised, revision = catalog.advertised, request.revision
     present: dict[str, Any] = {name: shape for name, shape in shapes.items() if name in advertised}
     if "tasks" in advertised:
-        present.update(task_capabilities(revision, lists=lists_tasks))
+        present.update(task_capabilities(revision, lists=may_list_tasks(request)))
     return revision.keep(revision.server_capabilities, present)
 
 
@@ -62,20 +61,18 @@ def initialize(server: Server, _params: Params, context: Context[Any]) -> Mappin
     request = context.request
     return wire.some(
         protocolVersion=request.revision.version,
-        capabilities=capabilities(
-            server.catalog, request.revision, lists_tasks=may_list_tasks(request)
-        ),
+        capabilities=capabilities(server.catalog, request),
         serverInfo=wire.implementation_to_wire(server.info, request.revision),
         instructions=server.instructions,
     )
 
 
 def discover(server: Server, _params: Params, context: Context[Any]) -> Mapping[str, Any]:
-    """``server/discover``: the same, for clients without a handshake."""
+    """``server/discover``: what ``initialize`` returns, for clients without a handshake."""
     request = context.request
     return wire.some(
         supportedVersions=[each.version for each in REVISIONS],
-        capabilities=capabilities(server.catalog, request.revision),
+        capabilities=capabilities(server.catalog, request),
         instructions=server.instructions,
     )
 
@@ -87,10 +84,8 @@ def ping(_server: Server, _params: Params, _context: Context[Any]) -> Mapping[st
 
 def _list(listing: Listing) -> Handler:
     def list_page(server: Server, params: Params, context: Context[Any]) -> Page | Awaitable[Page]:
-        cursor = params.get("cursor")
-        if cursor is not None and not isinstance(cursor, str):
-            raise InvalidParams('"cursor" must be a string')
-        return server.catalog.page(listing, cursor, server.settings.page_size, context)
+        size = server.settings.page_size
+        return server.catalog.page(listing, params.get("cursor"), size, context)
 
     return list_page
 
@@ -148,7 +143,9 @@ async def get_prompt(server: Server, params: Params, context: Context[Any]) -> P
     except UrlElicitationRequired as error:
         raise await context.backend.open_url(error) from None
     except Exception as error:
-        raise shown_error(error, prompt, PromptError) from error
+        if (text := text_to_show(error, prompt, PromptError)) is None:
+            raise
+        raise PromptError(text) from error
     if result.description:
         return result
     return replace(result, description=prompt.description)
@@ -206,6 +203,7 @@ def _referred(catalog: Catalog, ref: Mapping[str, Any]) -> Prompt | ResourceTemp
     if kind == "ref/resource":
         uri = ref.get("uri")
         if isinstance(uri, str):
+            check_uri(uri)
             template = catalog.templates.get(uri)
             if template is not None:
                 return template

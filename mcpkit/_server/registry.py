@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from mcpkit._entries import Entry, Listing
 from mcpkit._protocol import wire
@@ -22,13 +22,18 @@ from mcpkit._protocol.revisions import PER_REQUEST, Capability, Revision
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import InvalidParams, RegistrationError
 from mcpkit.prompts import Prompt
-from mcpkit.providers import Provider
-from mcpkit.resources import Readable, Resource, ResourceTemplate, prefixed_uri
+from mcpkit.resources import Readable, Resource, ResourceTemplate
 from mcpkit.tools import Tool
 
+AnyEntry: TypeAlias = Tool | Resource | ResourceTemplate | Prompt
 EntryT = TypeVar("EntryT", bound=Entry)
 N = TypeVar("N", int, float)
 
+Found: TypeAlias = tuple[Readable, Mapping[str, Any]]
+"""The resource or template at a URI, and the values of its variables."""
+
+MAX_URIS: Final = 4 * 64 * 1024
+"""Characters of the URIs of one request: to match them takes the event loop its time."""
 
 MAX_URI: Final = 64 * 1024
 """Characters of a URI; matching one against templates takes time in proportion."""
@@ -41,6 +46,12 @@ def uri_of(params: Mapping[str, Any]) -> str:
         raise InvalidParams('"uri" must be a string')
     check_uri(uri)
     return uri
+
+
+def check_uris(uris: Iterable[str]) -> None:
+    """Raise `InvalidParams` if URIs are too long to be looked up at once."""
+    if sum(map(len, uris)) > MAX_URIS:
+        raise InvalidParams(f"The URIs are longer than {MAX_URIS} characters together")
 
 
 def check_uri(uri: str) -> None:
@@ -99,24 +110,40 @@ class _Inclusion(NamedTuple):
     scopes: tuple[str, ...] = ()
     """Scopes that each entry needs there, besides its own."""
 
-    def add(self, item: Tool | Resource | ResourceTemplate | Prompt) -> None:
-        """Add an entry there; its number there is another one."""
-        made = item.prefixed(self.prefix) if self.prefix else copy(item)
+    def copied(self, item: AnyEntry) -> AnyEntry:
+        """Return the copy of an entry that is registered there; its number is another one."""
+        return item.prefixed(self.prefix) if self.prefix else copy(item)
+
+    def add(self, item: AnyEntry) -> None:
+        """Add an entry there."""
+        made = self.copied(item)
         made.scopes = tuple(dict.fromkeys((*self.scopes, *made.scopes)))
         self.into.add(made)
 
-    def remove(self, kind: ListKind, key: str) -> None:
+    def remove(self, item: AnyEntry) -> None:
         """Remove an entry there, if it is still registered."""
-        if self.prefix:
-            key = prefixed_uri(self.prefix, key) if kind == "resources" else f"{self.prefix}_{key}"
         with suppress(KeyError):
-            self.into.remove(kind, key)
+            self.into.remove(_KINDS[item.listing], self.copied(item).key)
 
     def leads_to(self, registry: Registry) -> bool:
         """Return True if a registry includes the entries, directly or through others."""
         return self.into is registry or any(
             each.leads_to(registry) for each in self.into._inclusions
         )
+
+
+class Provider(Protocol):
+    """Resources that come and go by themselves, such as the files of a directory.
+
+    They are listed after the registered resources, in the order of their URIs. A registered
+    resource hides a provided one with the same URI. They are read through a registered template.
+    """
+
+    async def resources(
+        self, after: str, limit: int | None, context: Context[Any]
+    ) -> Sequence[Entry]:
+        """Return at most `limit` resources whose URIs are greater than `after`, in their order."""
+        ...
 
 
 class Registry:
@@ -138,14 +165,15 @@ class Registry:
         """Counts the changes, each of which invalidates the cached pages."""
         self._pages: dict[tuple[int, Listing, int, int | None], Page] = {}
         self.advertised: frozenset[Capability] = frozenset()
-        """The capabilities that the entries give the server."""
+        """The capabilities that entries have given the server. They remain when the entries go:
+        clients that were told of them go on to use them."""
         self.restricted = False
         """True if some entries need scopes."""
         self._changing = threading.RLock()
 
     # --- changing ---------------------------------------------------------------------------------
 
-    def add(self, item: Tool | Resource | ResourceTemplate | Prompt) -> None:
+    def add(self, item: AnyEntry) -> None:
         """Add an entry, here and to the registries that include this one, or nowhere.
 
         Raises `RegistrationError` if its name or URI is taken.
@@ -165,11 +193,11 @@ class Registry:
                     added.append(inclusion)
             except RegistrationError:
                 for inclusion in added:
-                    inclusion.remove(_KINDS[listing], item.key)
+                    inclusion.remove(item)
                 raise
             item.number = self.version
             setattr(self, _TABLES[listing][0], {**table, item.key: item})
-            self.advertised |= _advertised_by([item])
+            self.advertised |= _advertised_by(item)
             self.restricted = self.restricted or bool(item.scopes)
             self._forget()
         self.on_change(_KINDS[listing])
@@ -184,6 +212,7 @@ class Registry:
         inclusion = _Inclusion(self, prefix, scopes)
         if inclusion.leads_to(other):
             raise RegistrationError("an app cannot include itself")
+        self.offer(other.advertised)
         with other._changing:
             for item in sorted(other.entries(), key=lambda each: each.number):
                 inclusion.add(item)
@@ -191,11 +220,18 @@ class Registry:
                 self.add_provider(provider)
             other._inclusions.append(inclusion)
 
+    def offer(self, capabilities: Iterable[Capability]) -> None:
+        """Advertise capabilities, here and in the registries that include this one."""
+        with self._changing:
+            self.advertised = self.advertised.union(capabilities)
+        for inclusion in self._inclusions:
+            inclusion.into.offer(capabilities)
+
     def add_provider(self, provider: Provider) -> None:
         """Add a provider of resources."""
         with self._changing:
             self.providers = (*self.providers, provider)
-            self.advertised |= _advertised_by([], self.providers)
+            self.offer(["resources"])
             self._forget()
         self.on_change("resources")
         for inclusion in self._inclusions:
@@ -207,21 +243,19 @@ class Registry:
         Raises `KeyError` if there is none.
         """
         with self._changing:
-            for listing in _TABLES:
-                table = self.table(listing)
-                if _KINDS[listing] == kind and key in table:
-                    rest = {each: table[each] for each in table if each != key}
-                    setattr(self, _TABLES[listing][0], rest)
-                    entries = self.entries()
-                    self.advertised = _advertised_by(entries, self.providers)
-                    self.restricted = any(each.scopes for each in entries)
-                    self._forget()
-                    break
-            else:
+            listing: Listing | None = next(
+                (each for each in _TABLES if _KINDS[each] == kind and key in self.table(each)), None
+            )
+            if listing is None:
                 raise KeyError(f"nothing is registered as {key!r} among the {kind}")
+            rest = dict(self.table(listing))
+            item = rest.pop(key)
+            setattr(self, _TABLES[listing][0], rest)
+            self.restricted = any(each.scopes for each in self.entries())
+            self._forget()
         self.on_change(kind)
         for inclusion in self._inclusions:
-            inclusion.remove(kind, key)
+            inclusion.remove(item)
 
     def take_over(self, other: Registry) -> None:
         """Replace the entries by those of another registry, and announce the lists that differ."""
@@ -233,8 +267,8 @@ class Registry:
             before = {listing: described(listing) for listing in _TABLES}
             for listing in _TABLES:
                 setattr(self, _TABLES[listing][0], other.table(listing))
-            self.providers, self.advertised = other.providers, other.advertised
-            self.restricted = other.restricted
+            self.providers, self.restricted = other.providers, other.restricted
+            self.advertised |= other.advertised
             self._forget()
             changed: list[ListKind] = [
                 _KINDS[each] for each in _TABLES if before[each] != described(each)
@@ -256,7 +290,8 @@ class Registry:
     @property
     def environment(self) -> tuple[str, ...]:
         """The environment variables that the registered entries need, each once."""
-        return tuple(dict.fromkeys(name for each in self.entries() for name in each.environment))
+        names = (name for each in self.entries() for name in each.plan.environment)
+        return tuple(dict.fromkeys(names))
 
     def entries(self) -> list[Any]:
         """Return the registered entries of all lists."""
@@ -267,11 +302,8 @@ class Registry:
         found: Mapping[str, Any] = getattr(self, _TABLES[listing][0])
         return found
 
-    def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
-        """Return the registered resource at a URI, or the first template that matches it.
-
-        The second part is the values of the template's variables.
-        """
+    def resource(self, uri: str) -> Found | None:
+        """Return the registered resource at a URI, or the first template that matches it."""
         resource = self.resources.get(uri)
         if resource is not None:
             return resource, {}
@@ -286,7 +318,7 @@ class Registry:
     def page(
         self,
         listing: Listing,
-        cursor: str | None,
+        cursor: object,
         size: int | None,
         context: Context[Any],
         view: View | None = None,
@@ -297,6 +329,11 @@ class Registry:
         """
         if self.providers and listing == "resources":
             return self._provided_page(cursor, size, context, view)
+        return self._registered_page(listing, cursor, size, view)
+
+    def _registered_page(
+        self, listing: Listing, cursor: object, size: int | None, view: View | None
+    ) -> Page:
         # The version is read first, so that a page made during a change is not found after it. The
         # key has the start instead of the cursor, as clients can make up any number of cursors.
         version = self.version
@@ -323,19 +360,14 @@ class Registry:
         return found
 
     async def _provided_page(
-        self, cursor: str | None, size: int | None, context: Context[Any], view: View | None
+        self, cursor: object, size: int | None, context: Context[Any], view: View | None
     ) -> Page:
         """Return a page of the registered resources, followed by those of providers."""
-        listing: Listing = "resources"
-        table, is_private = self.resources, view is not None
-        shows: Callable[[Entry], bool] = (lambda _: True) if view is None else view.shows
-        number, after = (-1, "") if cursor is None else read_cursor(listing, cursor, int)
-        found: list[Entry] = []
-        if number < _PROVIDED:
-            found = [each for each in table.values() if each.number > number and shows(each)]
-        if size is not None and len(found) > size:
-            cursor = write_cursor(listing, found[size - 1].number, "")
-            return Page(listing, found[:size], cursor, is_private)
+        page = self._registered_page("resources", cursor, size, view)
+        if page.next_cursor is not None:
+            return page
+        _, after = (0, "") if cursor is None else read_cursor("resources", cursor, int)
+        found = list(page.entries)
         room = None if size is None else size - len(found)
         more: list[Entry] = []
         for provider in self.providers:
@@ -346,13 +378,13 @@ class Registry:
         cursor = None
         if room is not None and len(more) > room:
             more = more[:room]
-            cursor = write_cursor(listing, _PROVIDED, more[-1].key if more else after)
-        taken: set[str] = set(table)
+            cursor = write_cursor("resources", _PROVIDED, more[-1].key if more else after)
+        taken: set[str] = set(self.resources)
         for each in more:
-            if each.key not in taken and shows(each):
+            if each.key not in taken and (view is None or view.shows(each)):
                 taken.add(each.key)
                 found.append(each)
-        return Page(listing, found, cursor, is_private)
+        return Page("resources", found, cursor, page.is_private)
 
 
 Refusal: TypeAlias = Callable[[Entry], "Exception | None"]
@@ -398,7 +430,7 @@ class View:
         """Return True if the caller may use an entry."""
         return self._refusal(entry) is None
 
-    def resource(self, uri: str) -> tuple[Readable, Mapping[str, Any]] | None:
+    def resource(self, uri: str) -> Found | None:
         """Return the resource at a URI; see `Registry.resource`."""
         found = self._registry.resource(uri)
         if found is not None and (error := self._refusal(found[0])) is not None:
@@ -406,7 +438,7 @@ class View:
         return found
 
     def page(
-        self, listing: Listing, cursor: str | None, size: int | None, context: Context[Any]
+        self, listing: Listing, cursor: object, size: int | None, context: Context[Any]
     ) -> Page | Awaitable[Page]:
         """Return a page of the entries that the caller may use; see `Registry.page`."""
         return self._registry.page(listing, cursor, size, context, self)
@@ -416,20 +448,16 @@ Catalog: TypeAlias = Registry | View
 """The entries that one request may see."""
 
 
-def _advertised_by(
-    entries: Iterable[Any], providers: Sequence[Provider] = ()
-) -> frozenset[Capability]:
-    found: set[Capability] = {"resources"} if providers else set()
-    for each in entries:
-        listing: Listing = each.listing
-        found.add(_KINDS[listing])
-        if listing in _COMPLETED and each.completers:
-            found.add("completions")
-        if each.uses_context:
-            found.add("logging")
-        if listing == "tools" and each.task != "forbidden":
-            found.add("tasks")
-    return frozenset(found)
+def _advertised_by(entry: Any) -> set[Capability]:
+    listing: Listing = entry.listing
+    found: set[Capability] = {_KINDS[listing]}
+    if listing in _COMPLETED and entry.completers:
+        found.add("completions")
+    if entry.plan.uses_context:
+        found.add("logging")
+    if listing == "tools" and entry.task.mode != "forbidden":
+        found.add("tasks")
+    return found
 
 
 _PROVIDED: Final = 2**53
@@ -450,6 +478,7 @@ def read_cursor(kind: str, cursor: object, parse: Callable[[str], N]) -> tuple[N
         number = parse(text)
     except (ValueError, binascii.Error):
         raise InvalidParams("The cursor is malformed") from None
-    if found != kind or write_cursor(kind, number, key) != cursor:
+    # A NUL is in no key, and not every database can compare it.
+    if found != kind or "\0" in key or write_cursor(kind, number, key) != cursor:
         raise InvalidParams("The cursor belongs to another list")
     return number, key

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from mcpkit._concurrency.threads import is_interrupt
 from mcpkit._entries import Defaults
-from mcpkit._input_requests.replay import Requester
+from mcpkit._input_requests.requester import Requester
 from mcpkit._input_requests.steps import Step, Suspended
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
@@ -22,16 +22,10 @@ from mcpkit._server.failures import error_result, leaves, to_protocol_error
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
 from mcpkit._utils.quota import ANONYMOUS
-from mcpkit.context import Context, ListKind
+from mcpkit.context import Context, Host
 from mcpkit.errors import InputRequestError, ProtocolError, UrlElicitationRequired
-from mcpkit.roots import Root
 from mcpkit.sampling import Sample, SampleMessage, SampleResult, ToolUse, ToolUseResult
 from mcpkit.tools import Tool, make_tool
-from mcpkit.types import ResourceContents
-
-if TYPE_CHECKING:
-    from mcpkit._concurrency.threads import Threads
-    from mcpkit.context import CurrentTask
 
 T = TypeVar("T")
 
@@ -50,17 +44,8 @@ Outcome: TypeAlias = Any
 """The value that a handler returned, `InputRequired`, a `Failed`, or `ABANDONED`."""
 
 
-class RunHost:
-    """The host of a run: the session that its request arrived in, or the run of a task.
-
-    The defaults are those of a task, whose client may have left.
-    """
-
-    task: CurrentTask | None = None
-    """The task that the run belongs to."""
-
-    threads: Threads
-    """The worker threads for blocking functions."""
+class RunHost(Host):
+    """The host of a run: the session that its request arrived in, or the run of a task."""
 
     on_exception: Callable[[Request, BaseException], object] | None = None
     """Called with the exception behind a failure."""
@@ -73,23 +58,6 @@ class RunHost:
     def make_requester(self, request: Request) -> Requester:
         """Return how the run of a request requests input; `InvalidParams` if it cannot continue."""
         raise NotImplementedError
-
-    def notify(self, request: Request, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification that belongs to a request. From any thread."""
-        raise NotImplementedError
-
-    def log_threshold(self, request: Request) -> int | None:
-        """Return the rank of the lowest log level to send with a request; None: nothing."""
-        raise NotImplementedError
-
-    def on_roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
-        """Call a function whenever the client reports that its roots have changed."""
-
-    async def drain(self, request: Request) -> None:
-        """Wait until the client keeps up."""
-
-    def close_stream(self, request: Request, retry: float | None) -> None:
-        """Close the connection that a request's messages go to. From any thread."""
 
 
 class Run:
@@ -168,7 +136,10 @@ class Run:
 
     def failed(self, error: BaseException) -> Failed:
         """Return the outcome of a run that an exception ended."""
-        return Failed(to_protocol_error(error, Context(self)))
+        found = to_protocol_error(error, Context(self))
+        # Its frames would keep the request, and the body that it came in, in a cycle.
+        found.__traceback__ = found.__context__ = found.__cause__ = None
+        return Failed(found)
 
     def cancel(self) -> None:
         """End the run: the client cancelled the request, or the session ends."""
@@ -176,11 +147,6 @@ class Run:
         self.cancel_task()
         if self.asker is not None:
             self.asker.abandon()
-
-    @property
-    def task(self) -> CurrentTask | None:
-        """The task that the run belongs to; None if it is a request's."""
-        return self.session.task
 
     # --- input requests ---------------------------------------------------------------------------
 
@@ -224,8 +190,8 @@ class Run:
 
         After `rounds` of calls it has to answer without tools.
         """
-        defaults = Defaults(self.server.converters, self.server.settings.errors)
-        tools = {tool.name: tool for tool in (make_tool(f, defaults=defaults) for f in functions)}
+        defaults = Defaults(self.server.converters, self.server.settings.expose_errors)
+        tools = {tool.name: tool for tool in (make_tool(f, None, defaults) for f in functions)}
         described = [tool.to_wire(self.request.revision) for tool in tools.values()]
         messages, context = list(sample.messages), Context(self)
         for number in range(rounds + 1):
@@ -243,47 +209,12 @@ class Run:
             messages.append(SampleMessage(answers, "user"))
         raise AssertionError("unreachable: the last round returns")
 
-    def on_roots_changed(self, handler: Callable[[list[Root]], object]) -> None:
-        """Call a function whenever this client reports that its roots have changed."""
-        self.session.on_roots_changed(handler)
-
-    @property
-    def overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
-        """Functions that replace those of dependencies."""
-        return self.server.overrides
-
-    # --- notifications ----------------------------------------------------------------------------
-
-    def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification that belongs to the request, unless that is over."""
-        self.session.notify(self.request, method, params)
-
-    def log_threshold(self) -> int | None:
-        """Return the rank of the lowest log level to send with the request; None: nothing."""
-        return self.session.log_threshold(self.request)
-
-    async def drain(self) -> None:
-        """Wait until the client keeps up."""
-        await self.session.drain(self.request)
-
-    def close_stream(self, retry: float | None) -> None:
-        """Close the connection that the request's messages go to."""
-        self.session.close_stream(self.request, retry)
-
-    def announce_list(self, kind: ListKind) -> None:
-        """Notify the clients of this server that a list has changed."""
-        self.server.changes.list_changed(kind)
-
-    def announce_resource(self, uri: str) -> None:
-        """Notify the clients of this server that a resource has changed."""
-        self.server.changes.resource_changed(uri)
-
     def on_exception(self, error: BaseException) -> None:
         """Pass on the exception behind a failure, for tests."""
         if self.session.on_exception is not None:
             self.session.on_exception(self.request, error)
 
-    # --- threads and resources --------------------------------------------------------------------
+    # --- threads ----------------------------------------------------------------------------------
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         """Run a blocking function in a worker thread."""
@@ -294,15 +225,6 @@ class Run:
     def from_thread(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         """Run an async function on the event loop, from a worker thread, and wait for it."""
         return self.session.threads.run_on_loop(function, *args)
-
-    def run_later(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run an async function on the event loop. From any thread."""
-        loop = self.session.threads.loop
-        loop.soon(lambda: loop.start(function()))
-
-    async def read_resource(self, uri: str) -> Sequence[ResourceContents]:
-        """Read one of the server's own resources."""
-        return (await self.server.read_resource(uri, Context(self))).contents
 
 
 async def _use(context: Context[Any], tools: Mapping[str, Tool], use: ToolUse) -> ToolUseResult:

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mcpkit._entries import refusal_of
 from mcpkit._input_requests.replay import StepMemory
 from mcpkit._protocol import wire
-from mcpkit._protocol.connection import SERVER_INFO_KEY, Request
+from mcpkit._protocol.connection import SERVER_INFO_KEY, RequestSource
 from mcpkit._protocol.messages import encode
-from mcpkit._protocol.revisions import Revision
+from mcpkit._protocol.revisions import Capability, Revision
 from mcpkit._server.changes import Changes
-from mcpkit._server.failures import shown_error
+from mcpkit._server.failures import text_to_show
 from mcpkit._server.registry import Catalog, Registry, View
 from mcpkit._signature.converters import Converters
 from mcpkit._utils.logs import log as log
 from mcpkit._utils.sealing import Sealer
 from mcpkit.context import Context
-from mcpkit.errors import ResourceError, ResourceNotFound, UrlElicitationRequired
+from mcpkit.errors import (
+    Forbidden,
+    InvalidArguments,
+    ResourceError,
+    ResourceNotFound,
+    UrlElicitationRequired,
+)
 from mcpkit.limits import Limits
 from mcpkit.middleware import Handler, Middleware, compose
 from mcpkit.permissions import Hierarchy
@@ -41,7 +49,8 @@ class Settings(NamedTuple):
     """The settings of a server; `mcpkit.MCPKit` describes them."""
 
     page_size: int | None = None
-    ttl: float = 0
+    cache_ttls: Mapping[Capability | None, float] = MappingProxyType({})
+    """Seconds for which clients may cache results, by the capability of their methods."""
     cache_scope: CacheScope = "private"
     log_level: LogLevel = "info"
     secrets: tuple[str, ...] = ()
@@ -49,9 +58,9 @@ class Settings(NamedTuple):
     one for the lifetime of the process."""
     state_lifetime: float = 3600
     ask_timeout: float = 600
-    errors: tuple[type[Exception], ...] = ()
+    expose_errors: tuple[type[Exception], ...] = ()
     tasks: TaskSettings = TaskSettings()
-    scopes: Hierarchy = Hierarchy({})
+    scope_hierarchy: Hierarchy = Hierarchy({})
     limits: Limits = Limits()
     """The limits, also of every HTTP endpoint that has none of its own."""
 
@@ -122,7 +131,7 @@ class Server:
     def sealer(self, purpose: str) -> Sealer:
         """Return the sealer of texts for one purpose, such as ``"request state"``."""
         if purpose not in self._sealers:
-            self._sealers[purpose] = Sealer(self.settings.secrets, purpose)
+            self._sealers[purpose] = Sealer(self.settings.secrets, purpose, self.info.name)
         return self._sealers[purpose]
 
     async def read_resource(self, uri: str, context: Context[Any]) -> ResourceResult:
@@ -136,28 +145,45 @@ class Server:
         except UrlElicitationRequired as error:
             raise await context.backend.open_url(error) from None
         except Exception as error:
-            raise shown_error(error, entry, ResourceError) from error
+            if (text := text_to_show(error, entry, ResourceError)) is None:
+                raise
+            raise ResourceError(text) from error
+        ttl = entry.cache_ttl if result.cache_ttl is None else result.cache_ttl
         scope = result.cache_scope or entry.cache_scope
-        return ResourceResult(
-            result.contents,
-            ttl=entry.ttl if result.ttl is None else result.ttl,
-            # CACHE-4: a caller without permission must not find it in a shared cache.
-            cache_scope="private" if entry.scopes or entry.allow else scope,
-            meta=result.meta,
-        )
+        # CACHE-4: a caller without permission must not find it in a shared cache.
+        scope = "private" if entry.scopes or entry.allow else scope
+        if (ttl, scope) == (result.cache_ttl, result.cache_scope):
+            return result
+        return ResourceResult(result.contents, cache_ttl=ttl, cache_scope=scope, meta=result.meta)
 
-    def view_for(self, request: Request) -> Server:
-        """Return the same server with the entries that a request may see."""
+    async def admit_to_task(self, task: Task, origin: RequestSource | None) -> None:
+        """Raise `Forbidden` if a caller may not call the tool of a task as the task does."""
+        if self.tasks is None or origin is None:
+            return
+        if not any(each.scopes or each.allow for each in self.registry.tools.values()):
+            return
+        call = None if task.tool else self.tasks.call_of(task)
+        tool = self.catalog.tools.get(task.tool if call is None else call["tool"])
+        if tool is not None and tool.allow is not None:
+            if task.tool and task.is_over:  # it had no ``allow=`` then, and its arguments are gone
+                raise Forbidden("The tool of this task has other permissions now")
+            call = call or self.tasks.call_of(task)
+            with suppress(InvalidArguments):  # with which it has not run
+                await tool.admit(call["arguments"], origin)
+
+    def view_for(self, origin: RequestSource | None) -> Server:
+        """Return the same server with the entries that a caller may see."""
         if not self.registry.restricted:
             return self
-        principal, hierarchy = request.principal, self.settings.scopes
-        if request.origin is not None:
+        principal = None if origin is None else origin.principal
+        hierarchy = self.settings.scope_hierarchy
+        if origin is not None:
             scopes = hierarchy.held(frozenset() if principal is None else principal.scopes)
         elif self.assumed_scopes is not None:
             scopes = hierarchy.held(self.assumed_scopes)
         else:  # scopes do not apply
             return self
-        is_known = principal is not None or request.origin is None
+        is_known = principal is not None or origin is None
         version = self.registry.version
         found = self._views.get((scopes, is_known))
         if found is None or found[0] != version:

@@ -17,7 +17,8 @@ import anyio
 from mcpkit._concurrency.loop import Loop
 from mcpkit._concurrency.threads import Threads, is_interrupt
 from mcpkit._input_requests.live import LiveRequester, PendingRequests, RootsHandler
-from mcpkit._input_requests.replay import Requester, StatelessReplay
+from mcpkit._input_requests.replay import StatelessReplay
+from mcpkit._input_requests.requester import Requester
 from mcpkit._protocol.connection import (
     Cancelled,
     Connection,
@@ -58,7 +59,7 @@ MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
 
 _WHILE_ASKING: Final = 10
 _BYTES_WHILE_ASKING: Final = 4
-"""Factors of both while the client has a request to answer, because its response must be read."""
+"""Factors of both limits while the client has a request to answer: its response must be read."""
 
 
 class Session(RunHost):
@@ -66,7 +67,7 @@ class Session(RunHost):
 
     It continues a `connection`, and shares `threads` with other sessions, or has its own of both.
     Unless it is `notifying`, the client is notified of changes from its first subscription on, or
-    from `start_notifying` on.
+    from `Subscriptions.start_notifying` on.
     """
 
     def __init__(
@@ -101,19 +102,19 @@ class Session(RunHost):
         self._roots_changed = False
         self._reading_roots = False
         if notifying:
-            self.start_notifying()
+            self.subscriptions.start_notifying()
 
     # --- what arrives -----------------------------------------------------------------------------
 
-    def receive(self, text: bytes | bytearray) -> None:
-        """Take one message from the client. Never raises and never waits."""
+    def receive(self, text: bytes | bytearray, origin: RequestSource | None = None) -> None:
+        """Take one message from the client, and its source. Never raises and never waits."""
         try:
             message = parse(text)
         except ProtocolError as error:
             self.act_on(self.connection.reject(error))
             return
         self._size = len(text)
-        self.take(message)
+        self.take(message, origin)
         self._size = 0
 
     def take(self, message: Any, origin: RequestSource | None = None) -> None:
@@ -190,15 +191,6 @@ class Session(RunHost):
             or self._bytes_waiting >= size * MAX_WAITING_BYTES
         )
 
-    def start_notifying(self) -> None:
-        """Notify the client of changes from now on."""
-        self.subscriptions.start_notifying()
-
-    def stop_notifying(self) -> None:
-        """Stop notifying the client of changes."""
-        if self._subscriptions is not None:
-            self._subscriptions.stop_notifying()
-
     @property
     def has_state(self) -> bool:
         """True if the session has more state than the handshake negotiated."""
@@ -213,9 +205,9 @@ class Session(RunHost):
     def state(self) -> SessionState:
         """The part of its state that another session object can restore."""
         level = LOG_LEVELS[self._log_rank]
-        watched = None if self._subscriptions is None else self._subscriptions.watched
+        watched = () if self._subscriptions is None else self._subscriptions.watched
         return SessionState(
-            None if level == self.server.settings.log_level else level, watched or frozenset()
+            None if level == self.server.settings.log_level else level, frozenset(watched)
         )
 
     def restore(self, state: SessionState) -> None:
@@ -282,7 +274,7 @@ class Session(RunHost):
         params = request.params
         server = self.server
         if server.registry.restricted:
-            server = server.view_for(request)
+            server = server.view_for(request.origin)
             if self._subscriptions is not None:
                 self._subscriptions.catalog = server.catalog
         run = Run(self, server, request)
@@ -290,7 +282,7 @@ class Session(RunHost):
             capability = known.capability
             if capability is not None and capability not in server.catalog.advertised:
                 raise MethodNotFound(f"This server has no {capability}")
-            if known.asks and ("inputResponses" in params or "requestState" in params):
+            if known.may_request_input and ("inputResponses" in params or "requestState" in params):
                 run.requester()
             value = self._handlers[known.operation](server, params, Context(run))
         except BaseException as error:
@@ -400,14 +392,13 @@ class Session(RunHost):
 
     def make_requester(self, request: Request) -> Requester:
         """Return how the run of a request requests input; see `RunHost.make_requester`."""
-        if request.revision.client_asks == "request":
+        if request.revision.input_via == "request":
             return LiveRequester(request, self._requests)
         return StatelessReplay(
             request,
             self.server.sealer("request state"),
             self.server.steps,
             lifetime=self.server.settings.state_lifetime,
-            principal="" if request.principal is None else request.principal.id,
         )
 
     def on_roots_changed(self, handler: RootsHandler) -> None:
@@ -510,10 +501,9 @@ class Session(RunHost):
         self._requests.disconnect()
         if self._subscriptions is not None:
             self._subscriptions.end()
-        for request in self._waiting:
+        for request in list(self._waiting):
+            self._waits_no_more(request)
             self._abandon(request)
-        self._waiting.clear()
-        self._bytes_waiting = 0
         for run in list(self._running.values()):
             run.cancel()
         await self.wait_idle()

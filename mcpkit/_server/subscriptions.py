@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -15,11 +15,10 @@ from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import SUBSCRIPTION_KEY, Connection, Request, State
 from mcpkit._server.channel import size_of
 from mcpkit._server.failures import not_found
-from mcpkit._server.registry import Catalog, check_uri, uri_of
+from mcpkit._server.registry import Catalog, Found, check_uri, check_uris, uri_of
 from mcpkit._server.server import Server
 from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.logs import log
-from mcpkit._utils.sealing import SealBroken
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import (
     Forbidden,
@@ -55,6 +54,8 @@ class _Stream:
     kinds: frozenset[ListKind]
     uris: frozenset[str]
     tasks: frozenset[str]
+    admitted: set[str] = field(default_factory=set[str])
+    """The tasks that its client may certainly see."""
 
     @property
     def tag(self) -> dict[str, Any]:
@@ -82,7 +83,8 @@ class Subscriptions:
         self._loop = loop
         self._notify = notify
         self._reserve = reserve
-        self._watched: set[str] = set()
+        self.watched: set[str] = set()
+        """The URIs of the resources that the client has subscribed to."""
         self.catalog: Catalog | None = None
         """The entries that the last request could see; None: all, or no request has arrived."""
         self._streams: dict[Request, _Stream] = {}
@@ -96,18 +98,13 @@ class Subscriptions:
 
     def __bool__(self) -> bool:
         """True if the client has subscribed to anything."""
-        return bool(self._watched or self._streams)
-
-    @property
-    def watched(self) -> frozenset[str]:
-        """The URIs of the resources that the client has subscribed to."""
-        return frozenset(self._watched)
+        return bool(self.watched or self._streams)
 
     def watch(self, uris: frozenset[str]) -> None:
         """Subscribe to resources, as the client has asked in this session or an earlier one."""
         self.start_notifying()
-        added = uris - self._watched
-        self._watched |= added
+        added = uris - self.watched
+        self.watched |= added
         self._server.changes.watch(self, added)
 
     def start_notifying(self) -> None:
@@ -116,7 +113,7 @@ class Subscriptions:
             self._notifying = True
             changes = self._server.changes
             changes.add(self)
-            changes.watch(self, self._watched)
+            changes.watch(self, self.watched)
             for stream in self._streams.values():
                 changes.watch(self, stream.uris)
 
@@ -137,18 +134,18 @@ class Subscriptions:
     def subscribe(self, catalog: Catalog, context: Context[Any]) -> Any:
         """``resources/subscribe``: notify of changes of a resource, and of those below it."""
         request = context.request
-        act = partial(self._subscribe, catalog, request)
-        return self._once_allowed(catalog, context, [request.params.get("uri")], act)
-
-    def _subscribe(self, catalog: Catalog, request: Request) -> Mapping[str, Any]:
         uri = uri_of(request.params)
         self.catalog = catalog
-        if catalog.resource(uri) is None:
+        found = catalog.resource(uri)
+        if found is None:
             raise not_found(ResourceNotFound(uri), uri, request.revision)
-        if uri in self._watched:
+        return _once_allowed({uri: found}, context, partial(self._subscribe, uri, request))
+
+    def _subscribe(self, uri: str, request: Request) -> Mapping[str, Any]:
+        if uri in self.watched:
             return {}
-        if len(self._watched) >= self._server.settings.limits.max_subscriptions:
-            raise InvalidRequest(f"More than {len(self._watched)} subscriptions; end one first")
+        if len(self.watched) >= self._server.settings.limits.max_subscriptions:
+            raise InvalidRequest(f"More than {len(self.watched)} subscriptions; end one first")
         self._reserve(size_of([uri]), request)
         self.watch(frozenset({uri}))
         return {}
@@ -156,8 +153,8 @@ class Subscriptions:
     def unsubscribe(self, request: Request) -> Mapping[str, Any]:
         """``resources/unsubscribe``: stop notifying of changes of a resource."""
         uri = uri_of(request.params)
-        if uri in self._watched:
-            self._watched.discard(uri)
+        if uri in self.watched:
+            self.watched.discard(uri)
             self._reserve(-size_of([uri]), request)
             self._server.changes.unwatch(self, [uri])
         return {}
@@ -168,25 +165,33 @@ class Subscriptions:
         """``subscriptions/listen``: notify of changes on a stream; it is answered later."""
         request = context.request
         wanted = request.params.get("notifications")
-        uris = wanted.get("resourceSubscriptions") if is_object(wanted) else None
-        act = partial(self._listen, catalog, request)
-        return self._once_allowed(catalog, context, uris if is_array(uris) else [], act)
-
-    def _listen(self, catalog: Catalog, request: Request) -> None:
-        wanted = request.params.get("notifications")
         if not is_object(wanted):
             raise InvalidParams('subscriptions/listen needs "notifications", an object')
+        known: dict[str, Found] = {}
+        uris = self._strings(wanted, "resourceSubscriptions")
+        check_uris(uris)
+        for uri in uris:
+            check_uri(uri)
+            found = catalog.resource(uri)
+            if found is not None:
+                known[uri] = found
+        act = partial(self._listen, catalog, request, wanted, [*known])
+        return _once_allowed(known, context, act)
+
+    def _listen(
+        self,
+        catalog: Catalog,
+        request: Request,
+        wanted: Mapping[str, Any],
+        known: Sequence[str],
+    ) -> None:
         if len(self._streams) >= self._server.settings.limits.max_subscriptions:
             raise InvalidRequest(f"More than {len(self._streams)} subscriptions; end one first")
-        uris = self._strings(wanted, "resourceSubscriptions")
         accepted: dict[str, Any] = {
             name: True
             for name, kind in _LIST_FILTERS.items()
             if wanted.get(name) is True and kind in catalog.advertised
         }
-        for uri in uris:
-            check_uri(uri)
-        known = [uri for uri in uris if catalog.resource(uri) is not None]
         if known:
             accepted["resourceSubscriptions"] = known
         kinds: frozenset[ListKind] = frozenset(
@@ -202,7 +207,8 @@ class Subscriptions:
         self._reserve(size_of([*known, *ids]), request)
         request.params = {}  # they may be long, and the stream stays open
         self.start_notifying()
-        stream = self._streams[request] = _Stream(request, kinds, frozenset(known), frozenset(ids))
+        stream = _Stream(request, kinds, frozenset(known), frozenset(ids))
+        self._streams[request] = stream
         self._server.changes.watch(self, stream.uris)
         # SUB-1: the acknowledgement is the first message of a subscription.
         params = {"notifications": accepted, "_meta": stream.tag}
@@ -237,33 +243,6 @@ class Subscriptions:
                 self._notify("notifications/cancelled", {"requestId": request.id}, request)
         return [(request, stream.tag) for request, stream in streams]
 
-    def _once_allowed(
-        self,
-        catalog: Catalog,
-        context: Context[Any],
-        uris: Sequence[object],
-        act: Callable[[], object],
-    ) -> Any:
-        """Act at once, or when the predicates of the resources have allowed it."""
-        checks: list[Callable[[], Awaitable[None]]] = []
-        limit = self._server.settings.limits.max_subscriptions
-        for uri in uris if context.request.origin is not None else ():
-            if not isinstance(uri, str) or len(checks) > limit:
-                break  # the request is invalid, as `act` will say
-            check_uri(uri)
-            found = catalog.resource(uri)
-            if found is not None and found[0].allow is not None:
-                checks.append(partial(found[0].admit, uri, found[1], context))
-        if not checks:
-            return act()
-
-        async def act_when_allowed() -> object:
-            for check in checks:
-                await check()
-            return act()
-
-        return act_when_allowed()
-
     # --- tasks ------------------------------------------------------------------------------------
 
     @property
@@ -275,7 +254,7 @@ class Subscriptions:
     def _has_statuses(self) -> bool:
         """True if the client is notified of the status of tasks that it has created."""
         revision = self._connection.revision
-        return revision is not None and revision.tasks == "wished" and not self._ended
+        return revision is not None and revision.tasks == "client" and not self._ended
 
     def announce_task(self, id: str) -> None:
         """Pass on the changes of a task that the client has created (2025-11-25)."""
@@ -301,21 +280,25 @@ class Subscriptions:
             params = task_members(task, revision, self._tasks.settings.poll_interval)
             self._notify("notifications/tasks/status", params, self._waiting.get(task.id))
         for stream in list(self._streams.values()):
-            if task.id in stream.tasks:
+            if task.id in stream.admitted:
                 self._announce_details(task, stream)
+            elif task.id in stream.tasks:
+                self._loop.start(self._announce_state(task.id, stream))
 
     async def _announce_state(self, id: str, stream: _Stream) -> None:
-        """Announce the state of a task on a new stream."""
-        tasks = self._tasks
+        """Announce the state of a task on a new stream, if its client may see the task."""
+        tasks, server = self._tasks, self._server.view_for(stream.request.origin)
         try:
             task = await tasks.get(id, tasks.owner_of(stream.request))
-        except InvalidParams:  # there is none, or it is another client's
-            if stream.request in self._streams:
+            await server.admit_to_task(task, stream.request.origin)
+        except (InvalidParams, Forbidden):  # there is none, or it is not for this client
+            if stream.request in self._streams and id in stream.tasks:
                 stream.tasks -= {id}
                 tasks.unfollow(id, self)
         except ProtocolError:
             pass  # the next change will be announced
         else:
+            stream.admitted.add(id)
             self._announce_details(task, stream)
 
     def _announce_details(self, task: Task, stream: _Stream) -> None:
@@ -327,8 +310,8 @@ class Subscriptions:
                     b"{%b}"
                     % detailed(task, request.revision, tasks.settings.poll_interval, tasks.open)
                 )
-            except SealBroken:
-                log.warning("the task %s was made with another secret, or changed", task.id)
+            except ProtocolError as error:  # another secret
+                log.warning("the task %s: %s", task.id, error)
                 return
             self._notify("notifications/tasks", {**details, "_meta": stream.tag}, request)
 
@@ -382,8 +365,28 @@ class Subscriptions:
         for uri in uris:
             method = "notifications/resources/updated"
             affected = self._server.changes.affected(uri)
-            if handshaken and any(map(self._may_see, self._watched.intersection(affected))):
+            if handshaken and any(map(self._may_see, self.watched.intersection(affected))):
                 self._notify(method, {"uri": uri}, None)
             for stream in self._streams.values():
                 if not stream.uris.isdisjoint(affected):
                     self._notify(method, {"uri": uri, "_meta": stream.tag}, stream.request)
+
+
+def _once_allowed(
+    resources: Mapping[str, Found], context: Context[Any], act: Callable[[], T]
+) -> T | Awaitable[T]:
+    """Act at once, or when the predicates of the resources have allowed it."""
+    checks = [
+        partial(entry.admit, uri, variables, context)
+        for uri, (entry, variables) in resources.items()
+        if entry.allow is not None and context.request.origin is not None
+    ]
+    if not checks:
+        return act()
+
+    async def act_when_allowed() -> T:
+        for check in checks:
+            await check()
+        return act()
+
+    return act_when_allowed()

@@ -8,6 +8,8 @@ call, and ``tasks/get`` returns all of its state.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -28,9 +30,9 @@ from mcpkit._server.registry import read_cursor, write_cursor
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
 from mcpkit._utils.json import is_object
-from mcpkit._utils.text import quote_name
 from mcpkit.context import Context
 from mcpkit.errors import (
+    Forbidden,
     InputRequestRefused,
     InvalidArguments,
     InvalidInputResponse,
@@ -46,13 +48,15 @@ from mcpkit.tasks.protocol import (
     declares,
     detailed,
     may_list_tasks,
+    outcome_field,
     related,
     requested_ttl,
     split_outcome,
     task_members,
 )
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.service import TaskService
+from mcpkit.tasks.service import TaskService, Unavailable
+from mcpkit.tasks.shares import OtherSecret
 from mcpkit.tools import Tool
 
 if TYPE_CHECKING:
@@ -61,9 +65,6 @@ if TYPE_CHECKING:
 
 _PAGE_SIZE: Final = 100
 """Tasks on a page of a list, unless the server's settings say otherwise."""
-
-MAX_ID_LENGTH: Final = 100
-"""Characters of the id of a task that is looked up."""
 
 
 def create_task_if_requested(
@@ -78,22 +79,22 @@ def create_task_if_requested(
     Raises `ProtocolError` if the tool cannot be called in this way (TASKL-3, TASKX-3).
     """
     request = context.request
-    if context.backend.task is not None:
+    if context.task is not None:
         return None  # the task itself runs the tool
-    way, support = request.revision.tasks, tool.task
+    way, support = request.revision.tasks, tool.task.mode
     if way == "extension" and support != "forbidden":
         if declares(request.client):
             return _create_when_answered(tool, arguments, server, context)
         if support == "required":
             raise MissingClientCapability({"extensions": {EXTENSION: {}}})
         return None  # TASKX-2
-    if way == "wished" and "task" in params:
+    if way == "client" and "task" in params:
         if support == "forbidden":
             raise MethodNotFound(f"The tool {tool.name} does not run as a task")
         return _create_as_requested(tool, params["task"], arguments, server, context)
     if support == "required":
         how = {
-            "wished": "call it with params.task",
+            "client": "call it with params.task",
             "none": f"which revision {request.revision.version} does not have",
         }
         raise MethodNotFound(f"The tool {tool.name} runs as a task only; {how.get(way, '')}")
@@ -106,7 +107,7 @@ async def _create_as_requested(
     """Create a task at once, if the call is allowed (TASKL-4)."""
     ttl = requested_ttl(task)
     try:
-        await tool.admit(arguments, context)
+        await tool.admit(arguments, context.request.origin)
     except InvalidArguments as error:
         raise InvalidParams(str(error)) from None
     return await _create(tool, arguments, server, context, ttl=ttl, given={})
@@ -130,7 +131,10 @@ async def _create(
 ) -> Encoded:
     tasks = _tasks_of(server, context.request)
     task = await tasks.begin(
-        tool.name, arguments, context.request, tool_ttl=tool.task_ttl, **options
+        *(tool.name, arguments, context.request),
+        tool_ttl=tool.task.ttl,
+        by_arguments=tool.allow is not None,
+        **options,
     )
     _subscriptions_of(context).announce_task(task.id)
     found = _members_of(task, tasks, context)
@@ -160,9 +164,16 @@ def _id_of(params: Params) -> str:
     id = params.get("taskId")
     if not isinstance(id, str):
         raise InvalidParams('"taskId" must be a string')
-    if len(id) > MAX_ID_LENGTH:
-        raise InvalidParams(f"Unknown task: {quote_name(id)}")
     return id
+
+
+async def _task_of(
+    server: Server, tasks: TaskService, params: Params, context: Context[Any], **options: bool
+) -> Task:
+    """Return the task that params name, if the caller owns it and may call its tool."""
+    task = await tasks.get(_id_of(params), tasks.owner_of(context.request), **options)
+    await server.admit_to_task(task, context.request.origin)
+    return task
 
 
 def _members_of(task: Task, tasks: TaskService, context: Context[Any]) -> dict[str, Any]:
@@ -173,7 +184,7 @@ async def _get_task(server: Server, params: Params, context: Context[Any]) -> En
     """``tasks/get``: the status of a task, and in 2026-07-28 its questions and outcome."""
     request = context.request
     tasks = _tasks_of(server, request)
-    task = await tasks.get(_id_of(params), tasks.owner_of(request), polled=True)
+    task = await _task_of(server, tasks, params, context, polled=True)
     if request.revision.tasks == "extension":
         return Encoded(detailed(task, request.revision, tasks.settings.poll_interval, tasks.open))
     return Encoded(members(_members_of(task, tasks, context)))
@@ -187,7 +198,8 @@ async def _update_task(server: Server, params: Params, context: Context[Any]) ->
         raise InvalidParams('"inputResponses" must be an object')
     # A malformed response counts as none, as elsewhere (MRTR-11).
     answers = {key: reply(each) for key, each in responses.items() if is_object(each)}
-    await tasks.answer(_id_of(params), tasks.owner_of(context.request), answers)
+    admit = partial(server.admit_to_task, origin=context.request.origin)
+    await tasks.answer(_id_of(params), tasks.owner_of(context.request), answers, admit)
     return {}
 
 
@@ -195,7 +207,8 @@ async def _cancel_task(server: Server, params: Params, context: Context[Any]) ->
     """``tasks/cancel``: cancels a task that is not over (TASKL-11, TASKX-11)."""
     request = context.request
     tasks = _tasks_of(server, request)
-    task, changed = await tasks.cancel(_id_of(params), tasks.owner_of(request))
+    task = await _task_of(server, tasks, params, context)
+    task, changed = await tasks.cancel(task.id, task.owner)
     if request.revision.tasks == "extension":
         return {}
     if not changed:
@@ -204,7 +217,7 @@ async def _cancel_task(server: Server, params: Params, context: Context[Any]) ->
 
 
 async def _list_tasks(server: Server, params: Params, context: Context[Any]) -> Params:
-    """``tasks/list``: the tasks of the caller, the oldest first."""
+    """``tasks/list``: the tasks of the caller whose tools it may call, the oldest first."""
     request = context.request
     tasks = _tasks_of(server, request)
     if not may_list_tasks(request):
@@ -214,7 +227,12 @@ async def _list_tasks(server: Server, params: Params, context: Context[Any]) -> 
     size = server.settings.page_size or _PAGE_SIZE
     found = await tasks.list(tasks.owner_of(request), after, size + 1)
     page = found[:size]
-    result: dict[str, Any] = {"tasks": [_members_of(each, tasks, context) for each in page]}
+    shown: list[dict[str, Any]] = []
+    for each in page:
+        with suppress(Forbidden, OtherSecret):
+            await server.admit_to_task(each, request.origin)
+            shown.append(_members_of(each, tasks, context))
+    result: dict[str, Any] = {"tasks": shown}
     if len(found) > size:
         result["nextCursor"] = write_cursor("tasks", page[-1].created, page[-1].id)
     return result
@@ -224,25 +242,28 @@ async def _task_result(server: Server, params: Params, context: Context[Any]) ->
     """``tasks/result``: waits for the outcome, and relays input requests (TASKL-6, TASKL-9)."""
     request = context.request
     tasks = _tasks_of(server, request)
-    owner = tasks.owner_of(request)
-    task = await tasks.get(_id_of(params), owner)
+    task = await _task_of(server, tasks, params, context)
     subscriptions = _subscriptions_of(context)
     with tasks.watching(task.id) as waiter, subscriptions.attach_task(task.id, request):
         async with anyio.create_task_group() as group:
             relayed: dict[str, anyio.CancelScope] = {}
+            outages = tasks.outages
             while not task.is_over:
-                for key in relayed.keys() - task.open:
-                    relayed.pop(key).cancel()  # it was answered elsewhere
+                # Answered elsewhere; or its answer may be lost with the process that took it.
+                asks_again, outages = outages != tasks.outages, tasks.outages
+                for key in [each for each in relayed if asks_again or each not in task.open]:
+                    relayed.pop(key).cancel()
                 for key in task.open:
                     if key not in relayed:
                         relayed[key] = anyio.CancelScope()
                         group.start_soon(_relay, tasks, task, key, relayed[key], context)
                 await waiter.wait()
-                task = await tasks.get(task.id, owner)
+                with suppress(Unavailable):  # the outcome will be stored when it is back
+                    task = await tasks.get(task.id, task.owner)
             group.cancel_scope.cancel()
     if task.outcome is None:
         raise InvalidRequest("The task was cancelled")
-    is_error, outcome = split_outcome(tasks.open(task.outcome))
+    is_error, outcome = split_outcome(tasks.open(task, task.outcome, *outcome_field(task)))
     if is_error:
         raise ProtocolError.from_wire(from_json(outcome))
     meta = related(task.id)
@@ -257,10 +278,11 @@ async def _relay(
     tasks: TaskService, task: Task, key: str, scope: anyio.CancelScope, context: Context[Any]
 ) -> None:
     """Send an input request of a task to the client that waits for its outcome."""
+    answer: bytes | None = None
     with scope:
         try:
             asked = RelayedRequest(
-                request_of(tasks.open(task.input_requests[key])),
+                request_of(tasks.open(task, task.input_requests[key], "question", key)),
                 related(task.id),
                 question_id(task.id, key),
             )
@@ -270,7 +292,8 @@ async def _relay(
             answer = refusal(error)
         except InvalidInputResponse:
             answer = reply(None)  # the task asks once more, or gives up
-        await tasks.answer(task.id, task.owner, {key: answer})
+    if answer is not None:
+        await tasks.answer_at_last(task.id, task.owner, {key: answer})
 
 
 TASK_HANDLERS: Final[Mapping[str, Handler]] = {

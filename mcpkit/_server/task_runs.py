@@ -5,17 +5,18 @@ Also here: serving the tasks of a server, and ``app.tasks``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import anyio
-from pydantic_core import from_json
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._concurrency.threads import Threads
-from mcpkit._input_requests.replay import InputRequired
+from mcpkit._input_requests.requester import InputRequired
 from mcpkit._input_requests.steps import Suspended
 from mcpkit._input_requests.task_replay import TaskReplay
 from mcpkit._protocol.connection import Request, RequestSource
@@ -26,17 +27,19 @@ from mcpkit._server.encoding import encode_result
 from mcpkit._server.run import ABANDONED, Failed, Outcome, Run, RunHost
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
+from mcpkit._stores import scheme_of
 from mcpkit._stores.base import StoreUnavailable
 from mcpkit._utils.logs import log
-from mcpkit._utils.sealing import SealBroken
+from mcpkit._utils.quota import ANONYMOUS, principal_owner
 from mcpkit._utils.text import truncate
 from mcpkit.context import Context, CurrentTask
-from mcpkit.errors import InternalError, ProtocolError
+from mcpkit.errors import InternalError, InvalidArguments, ProtocolError
 from mcpkit.tasks import record
-from mcpkit.tasks.protocol import related
+from mcpkit.tasks.protocol import outcome_field, related
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.service import StoredSource, TaskService
-from mcpkit.tasks.store import TaskStore, remember
+from mcpkit.tasks.service import SealAt, StoredSource, TaskService
+from mcpkit.tasks.shares import Choice, OtherSecret
+from mcpkit.tasks.transitions import TaskStore, remember
 from mcpkit.types import Principal
 
 T = TypeVar("T")
@@ -57,9 +60,11 @@ MAX_STEPS: Final = 1000
 class TaskRun(RunHost):
     """One run of a task that was claimed: the host of the run of its handler."""
 
-    def __init__(self, server: Server, tasks: TaskService, task: Task) -> None:
+    def __init__(self, server: Server, tasks: TaskService, task: Task, refused: str | None) -> None:
         self._server = server
+        self._refused = refused
         self.id = task.id
+        self.caller = task.caller
         self.number = task.attempt
         self.ended = anyio.Event()
         self.task = CurrentTask(task.id, task.expires, self._note)
@@ -102,6 +107,8 @@ class TaskRun(RunHost):
             await self._work()
         except Exception:
             log.exception("the task %s could not be run", self.id)
+            if not self._lost:
+                await self._fail(InternalError("The server failed to run the task"))
         finally:
             self.ended.set()
             self._tasks.ended(self)
@@ -109,35 +116,37 @@ class TaskRun(RunHost):
     async def _work(self) -> None:
         task = self._task
         if task.crashes > record.MAX_CRASHES:
-            times = task.crashes - 1
-            await self._fail(InternalError(f"The work has ended its process {times} times"))
+            lost = f"The process that ran the task has ended or hung {task.crashes - 1} times"
+            await self._fail(InternalError(lost))
             return
         try:
-            call: dict[str, Any] = from_json(self._tasks.open(task.call))
-            request = _request_of(call)
-            asks, answers = self._opened(task.input_requests), self._opened(task.answers)
+            call, request = _call_of(self._tasks, task)
+            asks = self._opened(task.input_requests, "question")
+            answers = self._opened(task.answers, "answer")
             steps: Mapping[str, bytes] = {}
             if task.attempt > 1:
                 store = await self._tasks.store()
-                steps = self._opened(await self._persist(store.values, task.id))
-        except (SealBroken, ValueError, KeyError):
-            await self._fail(InternalError("The task was made with another secret, or changed"))
+                steps = self._opened(await self._persist(store.values, task.id), "step")
+        except OtherSecret as error:
+            await self._fail(error)
             return
-        server = self._server.view_for(request)
+        if self._refused is not None:
+            await self._fail(InternalError(f"No process could run the task: {self._refused}"))
+            return
+        server = self._server.view_for(request.origin)
         tool = server.catalog.tools.get(call["tool"])
-        if task.starts > 1 and (tool is None or not tool.resumable):
+        if task.starts > 1 and tool is not None and not tool.task.resumable:
             await self._fail(
                 InternalError(
-                    "The process that worked on the task has ended, and the tool is not one that "
-                    "may be run again"
+                    "The process that worked on the task has ended or cannot be reached, and the "
+                    "tool is not one that may be run again"
                 )
             )
             return
-        self._resumable = tool is not None and tool.resumable
-        given = {key: (mark, result) for key, (mark, result) in call["given"].items()}
+        self._resumable = tool is not None and tool.task.resumable
         self._steps = len(steps)
         run = self._run = Run(self, server, request)
-        run.asker = TaskReplay(request, asks, answers, given, steps, self._remember)
+        run.asker = TaskReplay(request, asks, answers, call["given"], steps, self._remember)
         handler = server.handlers()[request.known.operation]
         outcomes: list[Outcome] = []
         await run.complete(
@@ -147,8 +156,9 @@ class TaskRun(RunHost):
         run.is_over = True
         await self._conclude(run, *outcomes)
 
-    def _opened(self, kept: Mapping[str, bytes]) -> dict[str, bytes]:
-        return {key: self._tasks.open(value) for key, value in kept.items()}
+    def _opened(self, kept: Mapping[str, bytes], field: str) -> dict[str, bytes]:
+        open, task = self._tasks.open, self._task
+        return {key: open(task, value, field, key) for key, value in kept.items()}
 
     async def _conclude(self, run: Run, outcome: Outcome) -> None:
         """Write the outcome of the run to the record."""
@@ -156,7 +166,10 @@ class TaskRun(RunHost):
             return
         request, attempt, limit = run.request, self.number, self._tasks.settings.max_bytes
         if type(outcome) is InputRequired:
-            asks = {key: self._tasks.seal(each) for key, each in outcome.members.items()}
+            asks = {
+                key: self._tasks.seal(self._task, each, "question", key)
+                for key, each in outcome.members.items()
+            }
             if sum(map(len, [*asks.values(), *self._task.input_requests.values()])) > limit:
                 await self._fail(InternalError(f"The questions have more than {limit} bytes"))
                 return
@@ -178,7 +191,7 @@ class TaskRun(RunHost):
         failed = isinstance(outcome, Rendered) and outcome.is_error
         # TASKL-7 and TASKX-8: the shapes do not agree on what has failed.
         status: record.Outcome = (
-            "failed" if failed and request.revision.tasks == "wished" else "completed"
+            "failed" if failed and request.revision.tasks == "client" else "completed"
         )
         await self._finish(status, b"r" + text, self._message)
 
@@ -187,9 +200,12 @@ class TaskRun(RunHost):
         await self._finish("failed", b"e" + encode(error.to_wire()), message)
 
     async def _finish(self, status: record.Outcome, outcome: bytes, message: str | None) -> None:
-        number, sealed = self.number, self._tasks.seal(outcome)
+        number = self.number
+        ended = replace(self._task, status=status)
+        sealed = self._tasks.seal(ended, outcome, *outcome_field(ended))
+        call = self._tasks.ended_call(ended)
         await self._change(
-            lambda task, now: record.finish(task, number, status, sealed, now, message)
+            lambda task, now: record.finish(task, number, status, sealed, now, message, call)
         )
 
     async def _change(self, edit: Callable[[Task, float], Task | None]) -> None:
@@ -221,17 +237,17 @@ class TaskRun(RunHost):
         if self._steps > MAX_STEPS:
             raise ValueError(f"a task has at most {MAX_STEPS} steps")
         store = await self._tasks.store()
-        sealed = self._tasks.seal(value)
+        sealed = self._tasks.seal(self._task, value, "step", key)
         kept = await self._persist(remember, store, self.id, self.number, key, sealed)
         if kept is None:
             self.lose()
             # Cancelling does not stop a thread, nor a handler that cleans up.
             raise Suspended
-        return self._tasks.open(kept)
+        return self._tasks.open(self._task, kept, "step", key)
 
     def notify(self, request: Request, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification of the task, in 2025-11-25 only. From any thread."""
-        if request.revision.tasks != "wished" or self._repeats:
+        if request.revision.tasks != "client" or self._repeats:
             return
         meta = {**params.get("_meta", {}), **related(self.id)}  # TASKL-8
         params = {**params, "_meta": meta}
@@ -270,7 +286,31 @@ class TaskRun(RunHost):
     def log_threshold(self, request: Request) -> int | None:
         """Return the rank of the lowest log level to send; None: nothing."""
         # Each session knows the log level of its client.
-        return 0 if request.revision.tasks == "wished" else None
+        return 0 if request.revision.tasks == "client" else None
+
+
+def _call_of(tasks: TaskService, task: Task) -> tuple[Mapping[str, Any], Request]:
+    """Return the call that created a task, and its request; `OtherSecret` if it is unreadable."""
+    try:
+        call = tasks.call_of(task)
+        return call, _request_of(call)
+    except (ValueError, TypeError, KeyError):
+        raise OtherSecret from None
+
+
+def _unfit(server: Server, tasks: TaskService, task: Task) -> str | None:
+    """Return why a task cannot be run by a server; None if it can."""
+    call, _ = _call_of(tasks, task)
+    tool = server.registry.tools.get(call["tool"])
+    if tool is None:
+        return f"Unknown tool: {truncate(call['tool'])}"
+    try:
+        tool.accepts.validate(call["arguments"])
+    except InvalidArguments as error:
+        return f"Invalid arguments for {tool.name}: {error}"
+    except Exception:  # the call itself reports it
+        return None
+    return None
 
 
 def _request_of(call: Mapping[str, Any]) -> Request:
@@ -314,15 +354,23 @@ def _store_maker(server: Server) -> Callable[[], TaskStore]:
     return lambda: make_store(store, server.info.name)
 
 
-def _seals(server: Server) -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
+def _seals(server: Server) -> tuple[SealAt, SealAt]:
     """Return the functions that seal and open stored values, if the server has a secret."""
-    if not server.settings.secrets or server.settings.tasks.store is None:
-        return bytes, bytes
     sealer = server.sealer("tasks")
-    return (
-        lambda value: sealer.seal(value).encode("ascii"),
-        lambda sealed: sealer.open(sealed.decode("ascii")),
-    )
+    if not server.settings.secrets or server.settings.tasks.store is None:
+
+        def leave(value: bytes, *_: str) -> bytes:
+            return value
+
+        return leave, leave
+
+    def seal(value: bytes, *place: str) -> bytes:
+        return sealer.seal(value, *place).encode("ascii")
+
+    def open(sealed: bytes, *place: str) -> bytes:
+        return sealer.open(sealed.decode("ascii"), *place)
+
+    return seal, open
 
 
 @asynccontextmanager
@@ -332,6 +380,13 @@ async def serving_tasks(
     """Serve the tasks of a server; yields the server with them, and the tasks."""
     settings = server.settings
     seal, open = _seals(server)
+
+    def run_task(task: Task, refused: str | None) -> TaskRun:
+        return TaskRun(served, tasks, task, refused)
+
+    def unfit(task: Task) -> str | None:
+        return _unfit(server, tasks, task)
+
     tasks = TaskService(
         settings.tasks,
         loop,
@@ -339,10 +394,18 @@ async def serving_tasks(
         make_store=_store_maker(server),
         seal=seal,
         open=open,
-        run_task=lambda task: TaskRun(served, tasks, task),
+        run_task=run_task,
+        choice=Choice(settings.tasks.max_running, unfit, lambda: server.registry.version),
     )
     served = server.replace(tasks=tasks)
-    if settings.tasks.store is not None and "tasks" in server.catalog.advertised:
+    location = settings.tasks.store
+    # Tools may have been removed whose tasks are still in a store, but hardly in a new file.
+    is_new = (
+        isinstance(location, str)
+        and scheme_of(location) == "sqlite"
+        and not os.path.exists(location.removeprefix("sqlite:///"))
+    )
+    if location is not None and ("tasks" in server.catalog.advertised or not is_new):
         tasks.serve()
     server.task_services.append(tasks)
     try:
@@ -393,24 +456,29 @@ class AppTasks:
         entry = (
             tools.get(tool)
             if isinstance(tool, str)
-            else next((each for each in tools.values() if each.function is tool), None)
+            else next((each for each in tools.values() if each.plan.fn is tool), None)
         )
         if entry is None:
             raise ValueError(f"the app has no tool {tool!r}")
-        if entry.task == "forbidden":
+        if entry.task.mode == "forbidden":
             raise ValueError(f'the tool {entry.name} does not run as a task; add task="optional"')
         if isinstance(principal, str):
             principal = Principal(principal)
         if ctx is None:
             request = _request_without_call(
-                UNKNOWN_CLIENT, StoredSource(principal, principal.id if principal else "")
+                UNKNOWN_CLIENT,
+                StoredSource(principal, principal_owner(principal.id) if principal else ANONYMOUS),
             )
         elif ctx.request.revision.tasks == "none":
             request = _request_without_call(ctx.request.client, ctx.request.origin)
         else:
             request = ctx.request
         task = await found.begin(
-            entry.name, arguments or {}, request, ttl=ttl, tool_ttl=entry.task_ttl, given={}
+            *(entry.name, arguments or {}, request),
+            ttl=ttl,
+            tool_ttl=entry.task.ttl,
+            by_arguments=entry.allow is not None,
+            given={},
         )
         return task.id
 

@@ -10,7 +10,8 @@ import functools
 import sys
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
-from typing import Annotated, Any, Final
+from types import UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 import pydantic
 from pydantic_core import ValidationError, from_json
@@ -41,6 +42,9 @@ from mcpkit._utils.json import (
 )
 from mcpkit.errors import InvalidArguments, RegistrationError
 
+_BUFFERS: Final = (bytearray, memoryview)
+"""Types that JSON has no values of: a union is that of its other members."""
+
 
 class Field:
     """One argument: its name on the wire, its type and its default."""
@@ -56,6 +60,10 @@ class Field:
             annotation = self._read_fields(annotation)
         self.required = self.default is UNSET and self.factory is None
         try:
+            if get_origin(annotation) in (Union, UnionType):
+                parts = [each for each in get_args(annotation) if each not in _BUFFERS]
+                if 0 < len(parts) < len(get_args(annotation)):
+                    annotation = Union[tuple(parts)]  # noqa: UP007
             self.form = form_of(annotation)
             self.form.schema("validation")
         except Exception as error:
@@ -77,16 +85,21 @@ class Field:
             self._take_default(field)
         if type(annotation) is not ANNOTATED:
             return annotation
+        parts = [annotation.__origin__, *annotation.__metadata__]
         has_names = False
-        for each in annotation.__metadata__:
+        for place, each in enumerate(parts):
             if not isinstance(each, field_info):
                 continue
             self._take_default(each)
+            self.described = self.described or each.description is not None
             alias = each.validation_alias if each.alias is None else each.alias
             self.wire_name = alias if isinstance(alias, str) else self.wire_name
-            self.described = self.described or each.description is not None
-            has_names = has_names or bool(each.validation_alias)
-        return _without_names(annotation, field_info) if has_names else annotation
+            if each.validation_alias:  # only fields of models can have aliases
+                has_names = True
+                parts[place] = field = copy.copy(each)
+                field.alias = field.validation_alias = field.serialization_alias = None
+        generic: Any = Annotated
+        return generic[tuple(parts)] if has_names else annotation
 
     def _take_default(self, field: Any) -> None:
         if self.default is UNSET and self.factory is None and not field.is_required():
@@ -100,12 +113,9 @@ class Field:
 
     def show_default(self, schema: JsonSchema) -> None:
         """Add the default to a schema, unless JSON cannot represent it."""
-        if self.default is UNSET:
-            return
-        try:
-            schema["default"] = self.form.shown(self.default)
-        except ValueError:
-            pass  # it is a default all the same
+        if self.default is not UNSET:
+            with suppress(ValueError):  # it is a default all the same
+                schema["default"] = self.form.shown(self.default)
 
 
 class _Texts:
@@ -121,7 +131,7 @@ class _Texts:
 
     def check(self, check: Callable[[Any], Any], raw: Any) -> Any:
         """Return the value of an argument that is JSON inside of a string."""
-        first = raw[:_MAX_BLANKS].lstrip()[:1] if isinstance(raw, str) else ""
+        first = raw.lstrip()[:1] if isinstance(raw, str) else ""
         if first in ("[", "{"):
             if self._values <= 0 or len(raw) > MAX_JSON_LENGTH:
                 raise ValueError("too long")
@@ -136,24 +146,10 @@ class _Texts:
 
 _NUMBER_STARTS: Final = frozenset("-0123456789")
 _MAX_NUMBER: Final = 5000
-_MAX_BLANKS: Final = 100
-"""Blanks before the first character."""
 
 
 _ORDINARY: Final = frozenset({bool, float, int, str, type(None), type(UNSET)})
 """The classes of immutable defaults."""
-
-
-def _without_names(annotation: Any, field_info: type) -> Any:
-    """Return an annotation without aliases, which only fields of models can have."""
-    made = annotation.__origin__
-    for each in annotation.__metadata__:
-        kept: Any = each
-        if isinstance(each, field_info):
-            kept = copy.copy(each)
-            kept.alias = kept.validation_alias = kept.serialization_alias = None
-        made = Annotated[made, kept]
-    return made
 
 
 class Arguments:

@@ -187,7 +187,7 @@ def _field(field: Any, core: Core, schema: JsonSchema, limits: Mapping[type, str
             return False
     if field.description is not None:
         schema["description"] = field.description
-    if field.title is not None:
+    if field.title:
         schema["title"] = field.title
     examples: list[Any] | None = field.examples
     if examples is not None:

@@ -5,16 +5,15 @@ Classes of large libraries are identified by module and name, so that none of th
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 import operator
+import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import fields
 from datetime import datetime, timedelta
 from io import BytesIO
-from math import isfinite, isnan
+from math import isfinite
 from typing import Annotated, Any, Final, NamedTuple, TypeGuard, Union, cast, get_args, get_origin
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -104,11 +103,10 @@ class Converters:
         if not self.own:
             try:
                 text = _written(value)
-            except PydanticSerializationError:
-                pass  # the slow path handles it, or has a better message
-            else:
                 self._refuse_infinities(value, text)
                 return text
+            except PydanticSerializationError:
+                pass  # the slow path handles it, or has a better message
         return self.json_if_converted(value)[0]
 
     def json_if_converted(self, value: Any) -> tuple[bytes, bool]:
@@ -148,7 +146,9 @@ class Converters:
         if b"n" not in text and b"N" not in text:
             return
         if b"NaN" in text or b"Infinity" in text:
-            refuse_infinities(text)
+            for loc, each in infinities(from_json(text)):
+                steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in loc]
+                _refuse_infinite(each, "".join(steps))
         # Models always write NaN as null.
         if b"null" in text and _has_objects(value):
             for place, each in self._walk(value, "", 0):
@@ -196,9 +196,7 @@ class Converters:
         if depth > _DEEPEST or isinstance(value, _ATOMS):
             return
         inner: Any = value
-        if dataclasses.is_dataclass(value):
-            inner = {each.name: getattr(value, each.name, None) for each in fields(value)}
-        elif hasattr(value, "__pydantic_extra__"):
+        if hasattr(value, "__pydantic_extra__"):
             inner = _members_of(value)
         elif not isinstance(value, (Mapping, Sequence, Set)):
             try:
@@ -340,29 +338,9 @@ def _named(value: object) -> str:
 # --- NaN and infinities ---------------------------------------------------------------------------
 
 
-def refuse_infinities(text: bytes) -> None:
-    """Reject a JSON text with NaN or Infinity outside of its strings."""
-    for loc, each in infinities(from_json(text)):
-        _refuse_infinite(each, "".join(f"[{x}]" if isinstance(x, int) else f".{x}" for x in loc))
-
-
-def refuse_infinities_in(text: str) -> None:
-    """Reject JSON with NaN or Infinity, as `json.dumps` writes it."""
-    if text[:1] in BRACKETS and ("NaN" in text or "Infinity" in text):
-        try:
-            from_json(text)
-        except ValueError:
-            return  # ordinary text
-        refuse_infinities(text.encode())
-
-
-BRACKETS: Final = frozenset("[{")
-"""The first characters of arrays and objects."""
-
-
 def _refuse_infinite(number: float, place: str) -> None:
     if not isfinite(number):
-        name = "NaN" if isnan(number) else "Infinity" if number > 0 else "-Infinity"
+        name = _written(float(number)).decode()
         where = f"result{place}" if place else "the result"
         raise NotSerializable(f"{where} is {name}, which JSON does not have; None would be null")
 
@@ -428,9 +406,11 @@ def _picture(value: Any) -> Image:
 
 
 def _figure(value: Any) -> Image:
-    """Convert a figure of matplotlib, or that of its axes, to PNG."""
-    file = BytesIO()
-    getattr(value, "figure", value).savefig(file, format="png", bbox_inches="tight")
+    """Convert a figure of matplotlib, or that of its axes, to PNG, and let pyplot forget it."""
+    file, figure = BytesIO(), getattr(value, "figure", value)
+    figure.savefig(file, format="png", bbox_inches="tight")
+    if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
+        pyplot.close(figure)
     return Image(file.getvalue(), "image/png")
 
 
@@ -504,6 +484,4 @@ def block_of(value: Any, converters: Converters = DEFAULT) -> ContentBlock:
     """Return one content block for one value of any type."""
     if value.__class__ is not str:
         value = converters.converted(value)
-    if isinstance(value, str):
-        refuse_infinities_in(value)
     return content_block(value) or TextContent(readable(converters.json(value)))

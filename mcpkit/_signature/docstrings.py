@@ -51,10 +51,8 @@ def parse_docstring(text: str, names: Collection[str] | None = None) -> Docs:
             None: everything that looks like a parameter is one.
     """
     text = text.strip()
-    if not text:
-        return Docs((), {})
-    if _MARK.search(f"\n{text}") is None:
-        return Docs((Part(text),), {})
+    if ":" not in text and _UNDERLINE.search(text) is None:
+        return Docs((Part(text),) if text else (), {})  # there are no sections
     return _Reader(text, names).read()
 
 
@@ -67,19 +65,16 @@ _DESCRIBING: Final = frozenset(
 _RETURNING: Final = frozenset({"return", "returns"})
 _RAISING: Final = frozenset({"except", "exception", "raise", "raises"})
 _YIELDING: Final = frozenset({"yield", "yields"})
-_KNOWN: Final = (
-    *(_DESCRIBING | _RETURNING | _RAISING | _YIELDING),
-    *("example", "examples", "exceptions", "note", "notes", "reference", "references", "see also"),
-    *("warning", "warnings", "warns"),
+_TITLES: Final = frozenset(
+    {
+        *(_DESCRIBING | _RETURNING | _RAISING | _YIELDING),
+        *("example", "examples", "exceptions", "note", "notes", "reference", "references"),
+        *("see also", "warning", "warnings", "warns"),
+    }
 )
-_TITLES: Final = "|".join(sorted(_KNOWN, key=len, reverse=True))
-_MARK: Final = re.compile(rf"\n(?:(?:{_TITLES})[ ]*(?::[ ]*)?\n|:\w[^:\n]*:(?:\s|\Z))", re.I)
-"""The start of a section, behind the end of the line before it, which makes the search fast."""
-
-_TITLE: Final = re.compile(rf"({_TITLES})[ ]*:[ ]*", re.IGNORECASE)
 _UNDERLINE: Final = re.compile(r"[-=~]{3,}")
 _FIELD: Final = re.compile(r":(\w+)(?:[ ]+([^:\n]+|[^\n]+?(?=:(?:\s|\Z))))?:(?:[ ]+(.*)|[ ]*)")
-_FENCE: Final = re.compile(r"[ ]*(?:```|~~~)")
+_FENCE: Final = re.compile(r"```|~~~")
 _PARAMETERS: Final = frozenset(
     {"arg", "argument", "key", "keyword", "kwarg", "kwparam", "param", "parameter"}
 )
@@ -120,7 +115,7 @@ class _Reader:
         fenced = False
         while place < len(lines):
             line = lines[place]
-            if _FENCE.match(line) is not None:
+            if line.lstrip()[:3] in ("```", "~~~"):
                 fenced = not fenced
             end = place if fenced or line[:1] in ("", " ") else self._section(place)
             if end == place:
@@ -139,20 +134,21 @@ class _Reader:
             end += 1
         if line[0] == ":":
             return end if self._field(lines[place:end]) else place
-        title = _TITLE.fullmatch(line if ":" in line else f"{line}:")
-        if title is None:
+        title, colon, rest = line.partition(":")
+        title = title.rstrip()
+        if rest or title.lower() not in _TITLES:
             return place
-        if ":" in line:
+        if colon:
             body = _without_blanks(lines[place + 1 : end])
             if body:
-                self._titled(title[1], body)
+                self._titled(title, body)
             return end if body else place
         if not self._is_underlined(place):
             return place
         end = place + 2
         while end < len(lines) and not self._is_underlined(end):
             end += 1
-        self._titled(title[1], _without_blanks(lines[place + 2 : end]), underlined=True)
+        self._titled(title, _without_blanks(lines[place + 2 : end]), underlined=True)
         return end
 
     def _is_underlined(self, place: int) -> bool:
@@ -231,18 +227,17 @@ class _Reader:
                 return False
             if not self._describe(parsed.arg_name, parsed.type_name, first, lines[1:]):
                 return False
-            self._end_text()
         elif kind == "type" and about:
             if self._names is not None and about not in self._names:
                 return False
             text = _with_choices(_folded(first, lines[1:]), self._found.get(about, ""))
             if text:
                 self._found[about] = text
-            self._end_text()
         elif kind in _FIELD_TITLES:
             self._add(f"{_FIELD_TITLES[kind]} {about}".strip(), _folded(first, lines[1:]))
         else:
             return False
+        self._end_text()
         return True
 
 

@@ -6,6 +6,7 @@ import ast
 import functools
 import inspect
 import sys
+import textwrap
 import types
 import typing
 from collections.abc import Callable
@@ -121,10 +122,8 @@ def _closure(fn: Callable[..., Any]) -> dict[str, Any]:
     scope: dict[str, Any] = {}
     if code is not None and cells:
         for name, cell in zip(code.co_freevars, cells, strict=False):
-            try:
+            with suppress(ValueError):  # a name that is not bound yet
                 scope[name] = cell.cell_contents
-            except ValueError:  # a name that is not bound yet
-                continue
     for parameter in getattr(fn, "__type_params__", ()):
         scope[parameter.__name__] = parameter
     return scope
@@ -193,6 +192,14 @@ def underlying(fn: Callable[..., Any]) -> Callable[..., Any]:
     elif not inspect.isroutine(fn):
         inner = type(fn).__call__
     return inner if inspect.isfunction(inner) else fn
+
+
+def syntax_of(fn: Callable[..., Any]) -> ast.Module:
+    """Return the syntax tree of a function; an empty one if its source is not known."""
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(fn)))
+    except (OSError, SyntaxError, TypeError):
+        return ast.Module([], [])
 
 
 def function_name(fn: Callable[..., Any]) -> str:

@@ -124,25 +124,12 @@ class _TooManyChecks(Exception):
     """A value takes too long to check."""
 
 
-class _Facts:
-    """The keywords of one schema, by what they apply to."""
-
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        wanted = schema.get("type", ())
-        self.kinds = [_KINDS[each] for each in ([wanted] if isinstance(wanted, str) else wanted)]
-        self.limits = [each for each in _LIMITS if each in schema]
-        self.has_items = not _ITEMS.isdisjoint(schema)
-        self.has_members = not _MEMBERS.isdisjoint(schema)
-        self.is_combined = not _COMBINING.isdisjoint(schema)
-
-
 class _SchemaCheck:
     """Checks one value, with a limit on the time that this takes."""
 
     def __init__(self, root: JsonSchema) -> None:
         self._references = References(root)
         self._left = _MAX_CHECKS
-        self._facts: dict[int, _Facts] = {}
 
     def errors(
         self, schema: Schema, value: Any, path: str = "", depth: int = 0
@@ -156,12 +143,12 @@ class _SchemaCheck:
         if schema is False or depth > _MAX_DEPTH:
             yield path, "nested too deeply" if schema else "unknown argument"
             return
-        facts = self._facts.get(id(schema))
-        if facts is None:
-            facts = self._facts[id(schema)] = _Facts(schema)
+        wanted = schema.get("type", ())
+        kinds = [wanted] if isinstance(wanted, str) else wanted
+        holds = [_KINDS[each][1](value) for each in kinds]
         choices: Sequence[str] = ()
-        if facts.kinds and not any(holds(value) for _, holds in facts.kinds):
-            choices = [words for words, _ in facts.kinds]
+        if holds and not any(holds):
+            choices = [_KINDS[each][0] for each in kinds]
         elif "enum" in schema and _key(value) not in map(_key, schema["enum"]):
             choices = [*map(summarize, schema["enum"])]
         elif "const" in schema and _key(value) != _key(schema["const"]):
@@ -169,16 +156,17 @@ class _SchemaCheck:
         if choices:
             yield path, f"expected {' or '.join(choices)}, got {summarize(value)}"
             return
-        for keyword in facts.limits:
-            takes, measure, holds, words = _LIMITS[keyword]
-            if takes(value) and not holds(measure(value), schema[keyword]):
-                got = summarize(measure(value))
-                yield path, f"expected {words.format(schema[keyword])}, got {got}"
-        if facts.has_items and is_array(value):
+        for keyword, limit in schema.items():
+            if keyword in _LIMITS:
+                takes, measure, is_within, words = _LIMITS[keyword]
+                if takes(value) and not is_within(measure(value), limit):
+                    got = summarize(measure(value))
+                    yield path, f"expected {words.format(limit)}, got {got}"
+        if is_array(value):
             yield from self._in_items(schema, value, path, depth + 1)
-        elif facts.has_members and is_object(value):
+        elif is_object(value) and not _MEMBERS.isdisjoint(schema):
             yield from self._in_members(schema, value, path, depth + 1)
-        if facts.is_combined:
+        if not _COMBINING.isdisjoint(schema):
             yield from self._combined(schema, value, path, depth + 1)
 
     def _fits(self, schema: Schema, value: Any, depth: int) -> bool:
@@ -279,7 +267,6 @@ def _matches(text: str, pattern: str) -> bool:
     return _pattern(pattern)(text)
 
 
-_ITEMS: Final = frozenset({"contains", "items", "prefixItems", "uniqueItems"})
 _MEMBERS: Final = frozenset(
     {
         *("additionalProperties", "dependentRequired", "dependentSchemas", "patternProperties"),

@@ -5,23 +5,19 @@ Prepared once for a function, at registration.
 
 from __future__ import annotations
 
-import functools
-import types
-import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, get_args, get_origin
+from typing import Any, Final, Literal, get_args
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json
 
+from mcpkit._signature.builtin_types import ANNOTATED, UNIONS
 from mcpkit._signature.converters import (
-    BRACKETS,
     DEFAULT,
     Converters,
     NoConverter,
     blocks_of,
     readable,
-    refuse_infinities_in,
 )
 from mcpkit._signature.hints import unalias
 from mcpkit._signature.schema import TypeForm, form_of, settle_references
@@ -51,7 +47,7 @@ _CONTENT_TYPES: Final = (
     TextResourceContents,
     BlobResourceContents,
 )
-_UNSTRUCTURED: Final = (str, bytes, bytearray, type(None))
+_UNSTRUCTURED: Final = (UNSET, str, bytes, bytearray, None, type(None))
 
 
 @dataclass(slots=True)
@@ -130,10 +126,14 @@ class Output:
         if not self._describe(annotation):
             try:
                 annotation = converters.returned(annotation)
+                if (structured or is_structured(annotation)) and not self._describe(annotation):
+                    raise NoConverter(annotation)
             except NoConverter as error:
-                raise RegistrationError(_WITHOUT_JSON.format(signature.place, error)) from None
-            if (structured or is_structured(annotation)) and not self._describe(annotation):
-                raise RegistrationError(_WITHOUT_JSON.format(signature.place, annotation))
+                raise RegistrationError(
+                    f"{signature.place}: the return type cannot become JSON ({error} is unknown to "
+                    f"pydantic); return a model, a dataclass or built-in types, give the app a "
+                    f"converter, or pass structured_output=False"
+                ) from None
         self._is_converted = annotation is not signature.returns
 
     def _describe(self, annotation: Any) -> bool:
@@ -158,11 +158,10 @@ class Output:
         if type(value) is ToolResult:
             return self._whole(value)
         if self._form is None:
-            if type(value) is not str:
-                return Rendered(blocks_of(value, self._converters))
-            if value[:1] in BRACKETS:
-                refuse_infinities_in(value)
-            return Rendered(value)
+            # Some hosts refuse a result without content, and models one with an empty text.
+            value = "null" if value is None else value
+            is_text = type(value) is str
+            return Rendered(value if is_text else blocks_of(value, self._converters))
         return Rendered(None, self._json_of(value), False, None, self.is_object, self.is_raw)
 
     def _whole(self, value: ToolResult) -> Rendered:
@@ -206,38 +205,21 @@ class Output:
         raise OutputMismatch(str(mismatch)) from mismatch
 
 
-_WITHOUT_JSON: Final = (
-    "{0}: the return type cannot become JSON ({1} is unknown to pydantic); return a model, a "
-    "dataclass or built-in types, give the app a converter, or pass structured_output=False"
-)
-
-
 def is_structured(annotation: Any) -> bool:
     """Return True if a return annotation promises data rather than text or content."""
-    try:
-        return _is_structured(annotation)
-    except TypeError:  # metadata that cannot be hashed
-        return _is_structured.__wrapped__(annotation)
-
-
-@functools.lru_cache(maxsize=1024)
-def _is_structured(annotation: Any) -> bool:
-    annotation = _plainly(annotation)
-    if annotation in (UNSET, Any, object, None) or annotation in _UNSTRUCTURED:
+    plain = _plainly(annotation)
+    choices = [*map(_plainly, get_args(plain))] if type(plain) in UNIONS else [plain]
+    if plain in (Any, object) or all(each in _UNSTRUCTURED for each in choices):
         return False
-    if get_origin(annotation) in (typing.Union, types.UnionType):
-        parts = [_plainly(part) for part in get_args(annotation)]
-        if all(part in _UNSTRUCTURED for part in parts):
-            return False
-    return not _mentions_content(annotation, [])
+    return not _mentions_content(plain, [])
 
 
 def _plainly(annotation: Any) -> Any:
     """Return the type that an alias, an ``Annotated`` or a ``NewType`` stands for."""
     while True:
         plain = unalias(annotation)
-        if get_origin(plain) is Annotated:
-            plain = get_args(plain)[0]
+        if type(plain) is ANNOTATED:
+            plain = plain.__origin__
         plain = getattr(plain, "__supertype__", plain)
         if plain is annotation:
             return plain
@@ -250,4 +232,5 @@ def _mentions_content(annotation: Any, seen: list[Any]) -> bool:
         return True
     if plain in seen:  # a recursive alias
         return False
-    return any(_mentions_content(part, [*seen, plain]) for part in get_args(plain))
+    parts = get_args(plain)
+    return bool(parts) and any(_mentions_content(part, [*seen, plain]) for part in parts)

@@ -101,7 +101,7 @@ class TypeForm:
         validator = self.validator
         # The configuration of a model may accept text such as "inf" as a number.
         if not self.is_built_in and "float" in types_of(self._core):
-            validator = make_validator(self._core, self._config) or validator
+            validator = make_validator(self._core, self._config)
         validate_json = validator.validate_json
         is_too_deep = None if self.is_built_in else limit_of_depth(self._core)
 
@@ -120,7 +120,7 @@ class TypeForm:
 
     @functools.cached_property
     def _limited_validator(self) -> SchemaValidator:
-        return make_validator(self._core, self._config, limited=True) or self.validator
+        return make_validator(self._core, self._config, limited=True)
 
     @functools.cached_property
     def dump(self) -> Callable[[Any], bytes]:
@@ -174,15 +174,15 @@ class PydanticForm(TypeForm):
         self.validator = cast("SchemaValidator", self.adapter.validator)
         self.serializer = self.adapter.serializer
         self._schemas: dict[Mode, JsonSchema] = {}
-        self._core = self.adapter.core_schema
+        # That of a model whose class is not complete yet is made when it is read.
+        self._core = cast("CoreSchema", dict(self.adapter.core_schema))
 
     def schema(self, mode: Mode) -> JsonSchema:
         """Return the JSON Schema of the type alone."""
-        found = self._schemas.get(mode)
-        if found is None:
-            found = self.adapter.json_schema(mode=mode, schema_generator=schema_generator())
-            self._schemas[mode] = found
-        return found
+        if mode not in self._schemas:
+            generator = schema_generator()
+            self._schemas[mode] = self.adapter.json_schema(mode=mode, schema_generator=generator)
+        return self._schemas[mode]
 
 
 # --- NaN and infinities --------------------------------------------------------------------------
@@ -284,40 +284,24 @@ def schema_generator() -> Any:
     from pydantic.json_schema import GenerateJsonSchema
 
     class Untitled(GenerateJsonSchema):
-        def field_title_should_be_set(self, schema: Any) -> bool:
-            return False
+        names: frozenset[str] = frozenset({""})
+        """The titles to omit: generated ones, which are empty, and the names of classes."""
 
         depth = 0
-        """The number of models around the current type."""
+        """The number of classes around the current type."""
 
-        enum_names: frozenset[str] = frozenset()
-        """The names of the Enum classes in the schema."""
+        def get_title_from_name(self, name: str) -> str:
+            return ""
 
-        def model_schema(self, schema: Any) -> JsonSchema:
-            return self._inside(schema, super().model_schema)
-
-        def dataclass_schema(self, schema: Any) -> JsonSchema:
-            return self._inside(schema, super().dataclass_schema)
-
-        def typed_dict_schema(self, schema: Any) -> JsonSchema:
-            return self._inside(schema, super().typed_dict_schema)
-
-        def _inside(self, schema: Any, describe: Callable[[Any], JsonSchema]) -> JsonSchema:
+        def generate_inner(self, schema: Any) -> JsonSchema:
+            if "cls" not in schema:
+                return super().generate_inner(schema)
+            self.names |= {schema["cls"].__name__}
             self.depth += 1
             try:
-                made = describe(schema)
+                return super().generate_inner(schema)
             finally:
                 self.depth -= 1
-            if "title" in made and made["title"] == getattr(schema.get("cls"), "__name__", None):
-                del made["title"]
-            return made
-
-        def p_arguments_schema(self, arguments: Any, var_args_schema: Any) -> JsonSchema:
-            made = super().p_arguments_schema(arguments, var_args_schema)
-            for argument, each in zip(arguments, made.get("prefixItems", ()), strict=False):
-                if each.get("title") == self.get_title_from_name(self.get_argument_name(argument)):
-                    del each["title"]
-            return made
 
         def bytes_schema(self, schema: Any) -> JsonSchema:
             made = super().bytes_schema(schema)
@@ -336,31 +320,23 @@ def schema_generator() -> Any:
             options = with_one_enum(made["anyOf"])
             return options[0] if len(options) == 1 else {"anyOf": options}
 
-        def tagged_union_schema(self, schema: Any) -> JsonSchema:
-            made = super().tagged_union_schema(schema)
-            # Not a keyword of JSON Schema, and its references would become invalid.
-            made.pop("discriminator", None)
-            return made
-
-        def enum_schema(self, schema: Any) -> JsonSchema:
-            # Pydantic adds the name as a title later.
-            self.enum_names |= {schema["cls"].__name__}
-            return super().enum_schema(schema)
-
         def generate(self, schema: Any, mode: Any = "validation") -> JsonSchema:
-            return self._without_enum_names(super().generate(schema, mode))
+            made = super().generate(schema, mode)
+            self._tidy(made)
+            return made
 
         def generate_definitions(self, inputs: Any) -> Any:
             schemas, definitions = super().generate_definitions(inputs)
             for each in (*schemas.values(), *definitions.values()):
-                self._without_enum_names(each)
+                self._tidy(each)
             return schemas, definitions
 
-        def _without_enum_names(self, schema: JsonSchema) -> JsonSchema:
+        def _tidy(self, schema: JsonSchema) -> None:
             for part in every_schema(schema):
-                if "enum" in part and part.get("title") in self.enum_names:
+                if part.get("title") in self.names:
                     del part["title"]
-            return schema
+                # Not a keyword of JSON Schema, and its references would become invalid.
+                part.pop("discriminator", None)
 
     return Untitled
 

@@ -22,7 +22,7 @@ from mcpkit._signature.hints import (
 )
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.names import library_of
-from mcpkit.dependencies import Claim, Complete, Depends, Env, Header, InputMarker
+from mcpkit.dependencies import Claim, Complete, Depends, Env, InputMarker, MirroredHeader
 from mcpkit.errors import RegistrationError
 
 T = TypeVar("T")
@@ -208,9 +208,7 @@ def _plain_parameters(fn: Callable[..., Any]) -> list[_Raw] | None:
     return raw
 
 
-_ELSEWHERE: Final = frozenset(
-    {"__signature__", "__text_signature__", "__wrapped__", "__partialmethod__", "_partialmethod"}
-)
+_ELSEWHERE: Final = frozenset({"__signature__", "__wrapped__"})
 """Attributes of functions that have the parameters of another."""
 
 _NAMED: Final = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -238,10 +236,10 @@ def _parameter(
             if isinstance(each, kind):
                 source, mark = name_of_source, each
     if source != "argument":
-        if any(isinstance(each, Header) for each in marks):
+        if any(isinstance(each, MirroredHeader) for each in marks):
             raise RegistrationError(
                 f"{at}: {name} is not sent by the client, so no header can repeat it; "
-                f"remove Header(...)"
+                f"remove MirroredHeader(...)"
             )
         return Parameter(name, annotation, default, description, source, mark)
     if annotation is not Any:
@@ -307,13 +305,11 @@ def _refuse_foreign(annotation: Any, name: str, at: str) -> None:
 
 _METHODS: Final = frozenset({"cls", "self"})
 _RESERVED: Final = _METHODS | {"ctx"}
-_MARKS: Final = (Depends, Complete, InputMarker, Header, Claim, Env)
+_MARKS: Final = (Depends, Complete, InputMarker, MirroredHeader, Claim, Env)
 
 
 def is_context_type(annotation: object, contexts: tuple[type, ...]) -> bool:
     """Return True for a context type, also as ``Context[State]`` or ``Context | None``."""
-    if type(annotation) is type:
-        return issubclass(annotation, contexts)
     if type(annotation) in UNIONS:
         parts: tuple[object, ...] = getattr(annotation, "__args__", ())
         return any(is_context_type(part, contexts) for part in parts)
@@ -340,8 +336,6 @@ def _docstring(fn: Callable[..., Any], target: Callable[..., Any]) -> str:
 def is_async(fn: Callable[..., Any]) -> bool:
     """Return True if calling a function returns a coroutine."""
     fn = without_arguments(fn)
-    if type(fn) is types.FunctionType and fn.__code__.co_flags & inspect.CO_COROUTINE:
-        return True
     if isinstance(fn, staticmethod):
         fn = fn.__func__
     if inspect.iscoroutinefunction(fn):

@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from pydantic_core import (
     CoreConfig,
-    CoreSchema,
     PydanticCustomError,
     SchemaValidator,
     ValidationError,
@@ -110,8 +109,8 @@ _SAFE_KEYS: Final = frozenset(
 
 
 def make_validator(
-    core: CoreSchema, config: CoreConfig | None, *, limited: bool = False
-) -> SchemaValidator | None:
+    core: Any, config: CoreConfig | None, *, limited: bool = False
+) -> SchemaValidator:
     """Make a validator for values from clients: models reject infinities by default.
 
     Args:
@@ -119,22 +118,14 @@ def make_validator(
         config: The configuration of the validator.
         limited: Stop at the first error of each list or dict, and limit everything that takes more
             than linear time. Validate with `validate_limited` then.
-
-    Returns:
-        The validator; None if the schema is not available.
     """
-    given: Any = core
-    if type(given) is not dict:
-        return None
-    adapted = _mapped(given, _limit if limited else _without_infinities)
-    make: Any = SchemaValidator
-    made: SchemaValidator
+    adapted = _mapped(core, _limit if limited else _without_infinities)
+    make: Callable[..., SchemaValidator] = SchemaValidator
     try:
         # pydantic-core would use the validators that models already have instead of the schema.
-        made = make(adapted, config, _use_prebuilt=False)
+        return make(adapted, config, _use_prebuilt=False)
     except TypeError:  # a version without this parameter
-        made = make(adapted, config)
-    return made
+        return make(adapted, config)
 
 
 def validate_limited(validator: SchemaValidator, text: bytes) -> Any:
@@ -225,14 +216,14 @@ def too_deep(value: Any, problem: str = "nested too deeply") -> ValidationError:
     return ValidationError.from_exception_data("value", [found])
 
 
-def limit_of_depth(core: CoreSchema) -> Callable[[Any], bool] | None:
+def limit_of_depth(core: Any) -> Callable[[Any], bool] | None:
     """Return a test for values that are too deep for a type.
 
     It is for types with recursive unions in which several choices look alike: only the innermost
     values tell which one fits, so the time grows with the number of choices to the power of the
     depth. None for other types.
     """
-    if type(core) is not dict or not types_of(core) >= {"union", "definition-ref"}:
+    if not types_of(core) >= {"union", "definition-ref"}:
         return None
     definitions = {each["ref"]: each for each in within(core) if isinstance(each.get("ref"), str)}
     most = 1
@@ -240,7 +231,7 @@ def limit_of_depth(core: CoreSchema) -> Callable[[Any], bool] | None:
     for union in within(core):
         if union.get("type") != "union" or "choices" not in union:
             continue
-        choices = [each[0] if type(each) is tuple else each for each in union["choices"]]
+        choices: list[Any] = [each[0] if type(each) is tuple else each for each in union["choices"]]
         recursive = [each for each in choices if _leads_to(union, each, definitions)]
         kinds = [_kind(each, definitions) for each in recursive]
         for container, others in ((dict, _ARRAYS), (list, _OBJECTS)):
@@ -333,6 +324,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
 }
 """The expected value in words, by the type of pydantic's error."""
 
+_TAGS: Final = frozenset({"enum", "literal_error"})
 _SHOULD: Final = re.compile(r"^[A-Z][\w ]*? should (be |have )?")
 
 MAX_PROBLEMS: Final = 20
@@ -395,11 +387,24 @@ class Problems:
     def explain(self, error: ValidationError, raw: Any, name: str) -> None:
         """Add the errors that a validator has found in one value.
 
-        Errors at one path share a line: of a union, each choice says what it expects.
+        Errors at one path share a line: of a union, each choice says what it expects. If one of
+        them is closer to the value than the others, only its errors are added.
         """
         found: dict[str, list[tuple[str, Any]]] = {}
-        for each in _first_errors(error):
+        first = _first_errors(error)
+        likely, ties = _likely(first, raw)
+        hidden = len(first) - len(likely)
+        for each in likely:
             path, words, value = _describe(each, raw, name)
+            tie = next((loc for loc in _unions(each, raw) if loc in ties), None)
+            if tie is not None:
+                below, label = path, f"{each['loc'][len(tie)]} ("
+                path, value, _ = _reach(tie, raw, name)
+                words = f"{label}{below.removeprefix(path).removeprefix('.')}: {words})"
+                if path in found and (before := found[path][-1][0]).startswith(label):
+                    words = f"{before[:-1]}, {words.removeprefix(label)}"
+                    found[path].pop()
+                    hidden += 1
             if path not in found and len(found) >= MAX_PROBLEMS:
                 break
             found.setdefault(path, []).append((words, value))
@@ -409,7 +414,7 @@ class Problems:
             if values:
                 text = f"expected {text}, got {summarize(values[-1])}"
             self.add(path, text, len(errors))
-        self._others += error.error_count() - sum(map(len, found.values()))
+        self._others += error.error_count() - hidden - sum(map(len, found.values()))
         if (is_array(raw) or is_object(raw)) and is_large(to_json(raw, fallback=str)):
             self._is_incomplete = True
 
@@ -423,15 +428,59 @@ def _first_errors(error: ValidationError) -> list[Any]:
     return [each for each in found if each.keys() >= {"type", "loc", "msg"}]
 
 
-def _describe(error: Any, raw: Any, name: str) -> tuple[str, str, Any]:
-    """Return the path of an error, the expected value in words, and the value to show."""
-    loc = error["loc"]
+def _reach(loc: Sequence[Any], raw: Any, name: str) -> tuple[str, Any, list[int]]:
+    """Return the path and the value that a location leads to, and the places of other steps."""
     path, value = name, raw
-    for step in loc:  # labels of unions are not part of the path
+    others: list[int] = []
+    for place, step in enumerate(loc):
         if isinstance(step, int) and is_array(value) and step < len(value):
             path, value = f"{path}[{step}]", value[step]
         elif isinstance(step, str) and is_object(value) and step in value:
             path, value = f"{path}.{step}", value[step]
+        else:
+            others.append(place)
+    return path, value, others
+
+
+def _unions(error: Any, raw: Any) -> list[tuple[Any, ...]]:
+    """Return the locations of the unions above an error, where the next step names a choice."""
+    loc = error["loc"][:-1] if error["type"] == "missing" else error["loc"]
+    return [tuple(loc[:each]) for each in _reach(loc, raw, "")[2] if loc[each] != "[key]"]
+
+
+def _likely(errors: Sequence[Any], raw: Any) -> tuple[list[Any], set[tuple[Any, ...]]]:
+    """Return the errors of the choices of each union that are closest to the value.
+
+    Beside them are the locations of unions of which several choices are equally close.
+    """
+    unions: dict[tuple[Any, ...], dict[Any, list[Any]]] = {}
+    for each in errors:
+        for loc in _unions(each, raw):
+            unions.setdefault(loc, {}).setdefault(each["loc"][len(loc)], []).append(each)
+    unlikely: set[int] = set()
+    ties: set[tuple[Any, ...]] = set()
+    for loc, choices in unions.items():
+        misfits = {choice: _misfit(found, len(loc) + 1) for choice, found in choices.items()}
+        least = min(misfits.values())
+        if not least[0] and any(least) and [*misfits.values()].count(least) > 1:
+            ties.add(loc)
+        for choice, found in choices.items():
+            if misfits[choice] > least:
+                unlikely.update(map(id, found))
+    return [each for each in errors if id(each) not in unlikely], ties
+
+
+def _misfit(errors: Sequence[Any], depth: int) -> tuple[bool, bool, bool]:
+    """Return whether a choice wants another type, another tag, and other members."""
+    own, inner = ({e["type"] for e in errors if len(e["loc"]) == at} for at in (depth, depth + 1))
+    wants_type = not own.isdisjoint({*_EXPECTED, *_TAGS})
+    return wants_type, bool(inner & _TAGS), bool(inner & {"extra_forbidden", "missing"})
+
+
+def _describe(error: Any, raw: Any, name: str) -> tuple[str, str, Any]:
+    """Return the path of an error, the expected value in words, and the value to show."""
+    loc = error["loc"]
+    path, value, _ = _reach(loc, raw, name)
     if [*loc[-1:]] == ["[key]"]:
         value = loc[-2]
     kind = error["type"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 import anyio
 
@@ -26,6 +26,12 @@ OnChange: TypeAlias = Callable[["str | None"], object]
 Position: TypeAlias = tuple[float, str]
 """A position in the list of an owner: when a record was created, and its id."""
 
+MAX_SWEPT: Final = 100
+"""Records that are deleted together, while the store serves no one else."""
+
+_SWEEP_PAUSE_S: Final = 0.01
+"""Seconds in which the store serves others, between two of these deletions."""
+
 
 class StoreUnavailable(Exception):
     """The store cannot be read or written. A change may have been made all the same: a server that
@@ -33,7 +39,7 @@ class StoreUnavailable(Exception):
 
 
 class TooManyRecords(Exception):
-    """The owner, or all owners together, have as many unfinished records as they may."""
+    """The holder, or all holders together, have as many unfinished records as they may."""
 
 
 class RecordExists(Exception):
@@ -46,7 +52,9 @@ class _Record(Protocol):
     @property
     def id(self) -> str: ...
     @property
-    def owner(self) -> str: ...  # by which records are listed and counted
+    def owner(self) -> str: ...  # by which records are listed
+    @property
+    def holder(self) -> str: ...  # by which they are counted: the owner, or a caller
     @property
     def created(self) -> float: ...
     @property
@@ -70,7 +78,7 @@ class Codec(Generic[R]):
 class RecordStore(ABC, Generic[R]):
     """Stores records. Every method is one atomic change, which is durable when it returns.
 
-    All may be cancelled, and have then been done or not; and all may raise `StoreUnavailable`.
+    After a cancellation the change may or may not have been made. All may raise `StoreUnavailable`.
     Records that have expired are not found.
     """
 
@@ -119,6 +127,10 @@ class RecordStore(ABC, Generic[R]):
         """Return a record; None if there is none."""
         return (await self._find([id])).get(id)
 
+    async def find(self, ids: Collection[str]) -> Mapping[str, R]:
+        """Return those of several records that are there, by id."""
+        return await self._find([*ids])
+
     async def change(self, id: str, edit: Edit[R]) -> R | None:
         """Return the changed record, or None if it does not apply; `KeyError` if it is gone."""
         return (await self._edit([id], edit))[id]
@@ -127,6 +139,14 @@ class RecordStore(ABC, Generic[R]):
         """Return the records whose leases `renew` has renewed. Other workers are not notified."""
         renewed = await self._edit(ids, renew, notify=False)
         return [each for each in renewed.values() if each is not None]
+
+    async def sweep(self) -> int:
+        """Delete what has expired, in pieces that let others in; return how many records."""
+        total = swept = await self._sweep(MAX_SWEPT)
+        while swept == MAX_SWEPT:
+            await anyio.sleep(_SWEEP_PAUSE_S)
+            total += (swept := await self._sweep(MAX_SWEPT))
+        return total
 
     # --- primitives -------------------------------------------------------------------------------
 
@@ -149,15 +169,23 @@ class RecordStore(ABC, Generic[R]):
         """
 
     @abstractmethod
-    async def add(self, make: Callable[[float], R], *, limit: int, limit_per_owner: int) -> R:
+    async def add(self, make: Callable[[float], R], *, limit: int, limit_per_holder: int) -> R:
         """Store the record that `make` returns, given the time; `RecordExists` if its id is taken.
 
-        Raises `TooManyRecords` if `limit` are unfinished, or `limit_per_owner` of its owner.
+        Raises `TooManyRecords` if `limit` are unfinished, or `limit_per_holder` of its holder. The
+        last eighth of `limit` is for holders that have none.
         """
 
     @abstractmethod
-    async def claim(self, limit: int, start: Edit[R]) -> Sequence[R]:
-        """Take the lease of records that are due, or whose worker has died; the oldest first."""
+    async def claim(
+        self, limit: int, start: Edit[R], *, skip: Collection[str] = (), calm: bool = False
+    ) -> Sequence[R]:
+        """Take the lease of records that are due, or whose worker has died; the oldest first.
+
+        A record that `start` refuses stays as it is. Those whose id or holder is in `skip` are not
+        even read. `calm` ignores leases that have run out, because living workers could not renew
+        them.
+        """
 
     @abstractmethod
     async def remember(self, id: str, edit: Edit[R], key: str, value: bytes) -> bytes | None:
@@ -175,5 +203,11 @@ class RecordStore(ABC, Generic[R]):
         """Return records of an owner behind a position, the oldest first."""
 
     @abstractmethod
-    async def sweep(self) -> int:
-        """Delete what has expired; return how many records that were."""
+    async def _sweep(self, limit: int) -> int:
+        """Delete records that have expired, at most `limit`; return how many that were."""
+
+
+def room(limit: int, limit_per_holder: int, of_all: int, of_holder: int) -> int:
+    """Return how many records a holder may add; `of_all` and `of_holder` are unfinished."""
+    kept = limit // 8 if of_holder and limit_per_holder < limit else 0
+    return min(limit - kept - of_all, limit_per_holder - of_holder)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from heapq import heappop, heappush
 from itertools import islice
 from threading import RLock
 from typing import Any, Generic
@@ -19,6 +18,7 @@ from mcpkit._stores.base import (
     RecordExists,
     RecordStore,
     TooManyRecords,
+    room,
 )
 
 
@@ -28,14 +28,48 @@ class Table(Generic[R]):
     def __init__(self) -> None:
         self.records: dict[str, R] = {}
         self.values: dict[str, dict[str, bytes]] = {}
-        self.due: list[tuple[float, str]] = []
-        """A heap of times and ids; entries that no longer match their record are skipped."""
+        self.due: list[Position] = []
+        """When records may be claimed, and their ids, in this order."""
+        self.expiring: list[Position] = []
+        """When records expire, and their ids, in this order."""
         self.of_owner: dict[str, list[Position]] = {}
-        self.unfinished: Counter[str] = Counter()
+        self.unfinished = 0
+        self.of_holder: Counter[str] = Counter()
+        """The unfinished ones."""
         self.listeners: dict[str, OnChange] = {}
         """By worker."""
         self.lock = RLock()
         """Held during each operation: the event loops may run in several threads."""
+
+    def put(self, record: R) -> None:
+        """Store a record in the place of its last state."""
+        self.remove(record.id)
+        self.records[record.id] = record
+        self._index(1, record)
+
+    def remove(self, id: str) -> None:
+        """Remove a record, if it is there."""
+        record = self.records.pop(id, None)
+        if record is not None:
+            self._index(-1, record)
+
+    def _index(self, sign: int, record: R) -> None:
+        """Put a record into the indexes; remove it if the sign is negative."""
+        of_owner = self.of_owner.setdefault(record.owner, [])
+        for positions, at in (
+            *((of_owner, record.created), (self.due, record.due)),
+            (self.expiring, record.expires),
+        ):
+            if at is not None and sign > 0:
+                insort(positions, (at, record.id))
+            elif at is not None:  # found by bisection: a scan would stop the event loop for long
+                del positions[bisect_left(positions, (at, record.id))]
+        if not of_owner:
+            del self.of_owner[record.owner]
+        self.unfinished += sign * (not record.is_over)
+        self.of_holder[record.holder] += sign * (not record.is_over)
+        if not self.of_holder[record.holder]:
+            del self.of_holder[record.holder]
 
 
 class MemoryStore(RecordStore[R]):
@@ -88,52 +122,46 @@ class MemoryStore(RecordStore[R]):
 
     def _put(self, record: R, *, notify: bool = True) -> None:
         table = self._table
-        old = table.records.get(record.id)
-        table.records[record.id] = record
-        if record.due is not None and (old is None or old.due != record.due):
-            heappush(table.due, (record.due, record.id))
-        if record.is_over and old is not None and not old.is_over:
-            self._finished(record.owner)
+        table.put(record)
+        if record.is_over:
+            table.values.pop(record.id, None)
         if notify:
             for worker, on_change in table.listeners.items():
                 if worker != self.worker:
                     on_change(record.id)
 
-    def _finished(self, owner: str) -> None:
-        self._table.unfinished[owner] -= 1
-        if not self._table.unfinished[owner]:
-            del self._table.unfinished[owner]
-
-    async def add(self, make: Callable[[float], R], *, limit: int, limit_per_owner: int) -> R:
+    async def add(self, make: Callable[[float], R], *, limit: int, limit_per_holder: int) -> R:
         """Store a new record."""
         table = self._table
         with table.lock:
             record = make(self._clock())
             if record.id in table.records:
                 raise RecordExists(record.id)
-            unfinished = table.unfinished
-            if unfinished.total() >= limit or unfinished[record.owner] >= limit_per_owner:
+            of_holder = table.of_holder[record.holder]
+            if room(limit, limit_per_holder, table.unfinished, of_holder) <= 0:
                 raise TooManyRecords
-            insort(table.of_owner.setdefault(record.owner, []), (record.created, record.id))
-            if not record.is_over:
-                unfinished[record.owner] += 1
             self._put(record)
             return record
 
-    async def claim(self, limit: int, start: Edit[R]) -> Sequence[R]:
+    async def claim(
+        self, limit: int, start: Edit[R], *, skip: Collection[str] = (), calm: bool = False
+    ) -> Sequence[R]:
         """Take the lease of records that are due."""
         table = self._table
         with table.lock:
             now = self._clock()
-            claimed: list[R] = []
-            while len(claimed) < limit and table.due and table.due[0][0] <= now:
-                due, id = heappop(table.due)
-                record = table.records.get(id)
-                if record is not None and record.due == due and not _is_past(record, now):
-                    started = start(record, now)
-                    if started is not None:
-                        self._put(started)
-                        claimed.append(started)
+            until = bisect_right(table.due, now, key=lambda each: each[0])
+            due = (table.records[id] for _, id in islice(table.due, until))
+            free = (
+                each
+                for each in due
+                if not (calm and each.worker) and not _is_past(each, now)
+                if each.id not in skip and each.holder not in skip
+            )
+            started = [start(each, now) for each in [*islice(free, limit)]]
+            claimed = [each for each in started if each is not None]
+            for each in claimed:
+                self._put(each)
             return claimed
 
     async def remember(self, id: str, edit: Edit[R], key: str, value: bytes) -> bytes | None:
@@ -157,21 +185,13 @@ class MemoryStore(RecordStore[R]):
             found = (self._table.records[id] for _, id in islice(positions, start, None))
             return [*islice((each for each in found if not _is_past(each, now)), limit)]
 
-    async def sweep(self) -> int:
-        """Delete what has expired."""
-        table = self._table
-        with table.lock:
+    async def _sweep(self, limit: int) -> int:
+        with self._table.lock:
             now = self._clock()
-            past = [each for each in table.records.values() if _is_past(each, now)]
-            for record in past:
-                del table.records[record.id]
-                table.values.pop(record.id, None)
-                positions = table.of_owner[record.owner]
-                positions.remove((record.created, record.id))
-                if not positions:
-                    del table.of_owner[record.owner]
-                if not record.is_over:
-                    self._finished(record.owner)
+            past = [id for at, id in islice(self._table.expiring, limit) if at <= now]
+            for id in past:
+                self._table.remove(id)
+                self._table.values.pop(id, None)
             return len(past)
 
 

@@ -31,6 +31,7 @@ from mcpkit._stores.base import (
     RecordStore,
     StoreUnavailable,
     TooManyRecords,
+    room,
 )
 from mcpkit._stores.connections import TIMEOUT_S, Connections
 
@@ -52,7 +53,7 @@ _ANSWER_S: Final = 3.0
 _QUIET_S: Final = 5.0
 """Seconds after which the connection of the session is tested."""
 
-_GRACE_S: Final = 1.0
+_GRACE_S: Final = 10.0
 """Seconds for which a worker may be without its lock before it is taken for dead."""
 
 _POLL_S: Final = 0.25
@@ -94,8 +95,19 @@ _TABLES: Final = """
     );
 """
 
+_HOLDERS: Final = """
+    ALTER TABLE {schema}.tasks ADD COLUMN holder text COLLATE "C"; -- NULL: the owner
+    CREATE INDEX tasks_held ON {schema}.tasks (owner, holder) WHERE unfinished;
+"""
+"""What the tables of the first version lack; processes of that version can use it, too."""
+
 _NOW: Final = "coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8)"
 """The time: $1, or else the server's."""
+
+_NOT_IN: Final = (  # hashed, unlike `<> ALL`
+    "{0} AND id NOT IN (SELECT unnest(${1}::text[])) "
+    "AND coalesce(holder, owner) NOT IN (SELECT unnest(${1}::text[]))"
+)
 
 T = TypeVar("T")
 
@@ -107,6 +119,7 @@ class _Connection(Protocol):
     async def executemany(self, query: str, values: Sequence[Sequence[object]]) -> None: ...
     async def fetch(self, query: str, *values: object) -> Sequence[Mapping[str, Any]]: ...
     async def fetchval(self, query: str, *values: object) -> Any: ...
+    def is_closed(self) -> bool: ...
     def transaction(self) -> AbstractAsyncContextManager[object]: ...
     def add_termination_listener(self, callback: Callable[[object], object]) -> None: ...
     async def add_listener(self, channel: str, callback: Callable[..., object]) -> None: ...
@@ -134,6 +147,13 @@ _LOST: Final[tuple[type[Exception], ...]] = (
     *(asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError),
     # A deadlock, and a primary server that has become a standby.
     *(asyncpg.TransactionRollbackError, asyncpg.ReadOnlySQLTransactionError),
+)
+
+
+_UNFIT: Final[tuple[type[Exception], ...]] = (
+    # Caused by the data: it is in vain to try again.
+    *(asyncpg.DataError, asyncpg.IntegrityConstraintViolationError),
+    asyncpg.ProgramLimitExceededError,
 )
 
 
@@ -175,14 +195,14 @@ class PostgresStore(RecordStore[R]):
         """Set when there are changes to announce, or the session is lost."""
         self._without_lock: dict[str, float] = {}
         """When a worker was first seen without its lock."""
-        self._looked = float("-inf")
+        self._looked = self._settled = float("-inf")
 
     # --- connections ------------------------------------------------------------------------------
 
     async def _open(self) -> None:
         await self._connections.open()
         await self._connections.stay_connected(
-            self._begin_session, self._announce, lambda: self._on_change and self._on_change(None)
+            self._begin_session, self._announce, self._reconnected
         )
 
     async def _close(self) -> None:
@@ -218,6 +238,12 @@ class PostgresStore(RecordStore[R]):
             # A user who may not make tables can use those that exist.
             if await connection.fetchval("SELECT to_regclass($1) IS NULL", name):
                 await connection.execute(_TABLES.format(schema=self._schema, version=_VERSION))
+            if await connection.fetchval(
+                "SELECT count(*) = 0 FROM pg_attribute WHERE attrelid = to_regclass($1) "
+                "AND attname = 'holder'",
+                f"{self._schema}.tasks",
+            ):
+                await connection.execute(_HOLDERS.format(schema=self._schema))
             version: int = await connection.fetchval(f"SELECT max(version) FROM {name}")
         self._connections.check_version(version, _VERSION)
 
@@ -231,11 +257,17 @@ class PostgresStore(RecordStore[R]):
                     outcome = await job.do(connection, job)
             else:
                 outcome = await job.do(connection, job)
-        except _LOST:
+        except _LOST as error:
+            if isinstance(error, ValueError):  # asyncpg cannot encode a value
+                return [error]
             raise
+        except _UNFIT as error:
+            return [error]
         except asyncpg.PostgresError as error:
             return [StoreUnavailable(f"{self._connections.server}: {error}")]
         except Exception as error:  # it was rolled back
+            if connection.is_closed():
+                raise asyncpg.InterfaceError(str(error)) from error
             return [error]
         if job.changed:
             self._to_announce.extend(job.changed)
@@ -266,6 +298,13 @@ class PostgresStore(RecordStore[R]):
             await _disconnect(connection)
             raise
         return connection
+
+    def _reconnected(self) -> None:
+        # All others have lost their locks as well, if the server was away.
+        self._settled = time.monotonic() + 2 * TIMEOUT_S
+        self._without_lock.clear()
+        if self._on_change is not None:
+            self._on_change(None)
 
     def _hear(self, _: object, pid: int, channel: str, payload: object) -> None:
         worker, *ids = str(payload).split("\n")
@@ -323,6 +362,8 @@ class PostgresStore(RecordStore[R]):
             ],
         )
         job.changed.extend(each.id for each in changed)
+        if over := [each.id for each in changed if each.is_over]:
+            await connection.execute(f"DELETE FROM {self._schema}.steps WHERE id = ANY ($1)", over)
         return done
 
     async def _locked(self, connection: _Connection, ids: Collection[str] | None) -> Sequence[_Row]:
@@ -349,39 +390,40 @@ class PostgresStore(RecordStore[R]):
 
         return await self._run(change, writes=True)
 
-    async def add(self, make: Callable[[float], R], *, limit: int, limit_per_owner: int) -> R:
+    async def add(self, make: Callable[[float], R], *, limit: int, limit_per_holder: int) -> R:
         """Store a new record."""
-        id, owner = make(0).id, make(0).owner
+        id, holder = make(0).id, make(0).holder
 
-        async def room(connection: _Connection) -> tuple[float, int]:
+        async def left_for(connection: _Connection) -> tuple[float, int]:
             """Return the time, and how many records may still be added."""
             (row,) = await connection.fetch(
                 f"SELECT {_NOW} AS now, count(*) AS of_all, "
-                f"count(*) FILTER (WHERE owner = $2) AS of_owner "
+                f"count(*) FILTER (WHERE coalesce(holder, owner) = $2) AS of_holder "
                 f"FROM {self._schema}.tasks WHERE unfinished",
-                *(self._clock(), owner),
+                *(self._clock(), holder),
             )
-            return row["now"], min(limit - row["of_all"], limit_per_owner - row["of_owner"])
+            return row["now"], room(limit, limit_per_holder, row["of_all"], row["of_holder"])
 
         async def add(connection: _Connection, job: _Job) -> R:
             job.changed.append(id)
             if job.attempts > 1:
                 for row in await self._select(connection, "id = $2 AND v = $3", id, job.name):
                     return cast("R", row.record)
-            now, left = await room(connection)
+            now, left = await left_for(connection)
             if left <= _NEAR:
                 await connection.execute(
                     "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))", self._schema
                 )
-                now, left = await room(connection)
+                now, left = await left_for(connection)
             if left <= 0:
                 raise TooManyRecords
             record = make(now)
             status = await connection.execute(
-                f"INSERT INTO {self._schema}.tasks VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) "
-                "ON CONFLICT DO NOTHING",
-                *(id, owner, record.created, record.expires, not record.is_over),
+                f"INSERT INTO {self._schema}.tasks "
+                "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING",
+                *(id, record.owner, record.created, record.expires, not record.is_over),
                 *(record.due, record.worker, job.name, self._codec.dump(record)),
+                None if holder == record.owner else holder,
             )
             if status == "INSERT 0 0":
                 raise RecordExists(id)
@@ -389,7 +431,9 @@ class PostgresStore(RecordStore[R]):
 
         return await self._run(add, writes=True)
 
-    async def claim(self, limit: int, start: Edit[R]) -> Sequence[R]:
+    async def claim(
+        self, limit: int, start: Edit[R], *, skip: Collection[str] = (), calm: bool = False
+    ) -> Sequence[R]:
         """Take the lease of records that are due, or whose worker is dead."""
 
         async def claim(connection: _Connection, job: _Job) -> Sequence[R]:
@@ -401,10 +445,18 @@ class PostgresStore(RecordStore[R]):
                 )
             if not rows:
                 dead = await self._dead_workers(connection)
+                # A claim that is repeated is one that has waited for the server.
+                is_calm = calm or job.attempts > 1
+                where = f"due <= {_NOW}{' AND runner IS NULL' if is_calm else ''}"
+                values: list[object] = [limit]
+                for given, more in ((dead, "({} OR runner = ANY (${}))"), (skip, _NOT_IN)):
+                    if given:
+                        values.append([*given])
+                        where = more.format(where, len(values) + 1)
                 rows = await self._select(
                     connection,
-                    f"(due <= {_NOW} OR runner = ANY ($3))" if dead else f"due <= {_NOW}",
-                    *(limit, *([dead] if dead else [])),
+                    where,
+                    *values,
                     end="ORDER BY due, id LIMIT $2 FOR UPDATE SKIP LOCKED",
                 )
             claimed = await self._change(connection, job, rows, start)
@@ -415,6 +467,8 @@ class PostgresStore(RecordStore[R]):
     async def _dead_workers(self, connection: _Connection) -> Sequence[str]:
         """Return the workers that have been without their locks for a while."""
         looked = time.monotonic()
+        if looked < self._settled:
+            return ()
         if looked >= self._looked + _POLL_S:
             self._looked = looked
             rows = await connection.fetch(
@@ -467,14 +521,12 @@ class PostgresStore(RecordStore[R]):
         )
         return [row.record for row in rows]
 
-    async def sweep(self) -> int:
-        """Delete what has expired."""
-
+    async def _sweep(self, limit: int) -> int:
         async def sweep(connection: _Connection, _: _Job) -> int:
             rows = await connection.fetch(
                 f"SELECT id FROM {self._schema}.tasks WHERE expires <= {_NOW} "
-                "ORDER BY id FOR UPDATE",
-                self._clock(),
+                "ORDER BY expires, id LIMIT $2 FOR UPDATE SKIP LOCKED",
+                *(self._clock(), limit),
             )
             past: list[str] = [row["id"] for row in rows]
             for table in ("steps", "tasks"):

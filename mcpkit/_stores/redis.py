@@ -70,9 +70,6 @@ _QUIET_S: Final = 10.0
 MAX_BATCH: Final = 200
 """Jobs that are sent together."""
 
-MAX_SWEPT: Final = 500
-"""Records that one script deletes, while the server serves no one else."""
-
 _SLACK_S: Final = 3600.0
 """Seconds for which an expired record stays, so that `sweep` can update the indexes."""
 
@@ -89,14 +86,15 @@ _Command: TypeAlias = tuple[Any, ...]
 # --- scripts --------------------------------------------------------------------------------------
 
 # KEYS[1] is the tag that all keys begin with, ARGV[1] the time, or '' for the server's.
-#   :t:<id>         hash    v (the name of the last write), record, owner, expires, runner
+#   :t:<id>         hash    v (the name of the last write), record, owner, holder, expires, runner
 #   :s:<id>         hash    the values beside the record
 #   :due            zset    id by the time from which it may be claimed
 #   :of:<owner>     zset    id by its creation
 #   :past           zset    id and owner by expiry
-#   :open           set     unfinished ids; :open:<owner> those of one owner
+#   :open           set     unfinished ids; :open:<holder> those of one holder
 #   :runs:<worker>  set     ids that the worker has a lease on
 #   :alive          zset    worker by the time at which it is taken for dead (the server's)
+#   :seen           string  when a worker has reached the server last
 _HEAD: Final = """
 local p = KEYS[1]
 local clock = redis.call('TIME')
@@ -124,10 +122,10 @@ return found
 
 # Commands that fail when memory is full come first, so that a script is done wholly or not at all.
 _PUT: Final = """
-local _, id, known, v, record, owner, created, expires, left, due, runner, open, sender, limit,
-  owner_limit, step, value = unpack(ARGV)
+local _, id, known, v, record, owner, holder, created, expires, left, due, runner, open, sender,
+  limit, holder_limit, step, value = unpack(ARGV)
 local task, steps = p .. ':t:' .. id, p .. ':s:' .. id
-local opened, opened_of_owner = p .. ':open', p .. ':open:' .. owner
+local opened, opened_of_holder = p .. ':open', p .. ':open:' .. holder
 
 -- An index lives as long as the last record in it.
 local function index(command, key, ...)
@@ -146,15 +144,23 @@ if old[1] ~= v then
     add(id)
     return found
   end
-  if limit ~= '' and (redis.call('SCARD', opened) >= tonumber(limit)
-      or redis.call('SCARD', opened_of_owner) >= tonumber(owner_limit)) then
-    return 0
+  if limit ~= '' then
+    local total, each = tonumber(limit), tonumber(holder_limit)
+    local of_holder = redis.call('SCARD', opened_of_holder)
+    if of_holder >= each then  -- workers of an earlier version leave what they finish
+      for _, over in ipairs(redis.call('SDIFF', opened_of_holder, opened)) do
+        redis.call('SREM', opened_of_holder, over)
+      end
+      of_holder = redis.call('SCARD', opened_of_holder)
+    end
+    local kept = of_holder > 0 and each < total and math.floor(total / 8) or 0
+    if redis.call('SCARD', opened) >= total - kept or of_holder >= each then return 0 end
   end
   if step then redis.call('HSETNX', steps, step, value) end
   if record ~= '' then
     redis.call('HSET', task, 'v', v, 'record', record, 'runner', runner)
     if old[3] ~= expires then
-      redis.call('HSET', task, 'owner', owner, 'expires', expires)
+      redis.call('HSET', task, 'owner', owner, 'holder', holder, 'expires', expires)
       if left ~= '' then
         redis.call('PEXPIRE', task, left)
       else
@@ -168,7 +174,7 @@ if old[1] ~= v then
       end
       if open ~= '' then
         index('SADD', opened, id)
-        index('SADD', opened_of_owner, id)
+        index('SADD', opened_of_holder, id)
       end
     end
     if due == '' then
@@ -181,8 +187,9 @@ if old[1] ~= v then
     end
     if runner ~= '' then index('SADD', p .. ':runs:' .. runner, id) end
     if open == '' then
+      redis.call('DEL', steps)
       redis.call('SREM', opened, id)
-      redis.call('SREM', opened_of_owner, id)
+      redis.call('SREM', opened_of_holder, id)
     end
     if sender ~= '' then redis.call('PUBLISH', p .. ':heard', sender .. '\\n' .. id) end
   end
@@ -194,9 +201,25 @@ end
 return 1
 """
 
-_CLAIM: Final = """
-local _, me, alive, hidden, limit = unpack(ARGV)
+# When no worker has reached the server for a while, or its clock was set, all get the time to
+# report again.
+_REPORT: Final = """
+local seen = redis.call('GET', p .. ':seen')
+if seen and math.abs(real - tonumber(seen)) > alive / 3 then
+  for _, each in ipairs(redis.call('ZRANGE', p .. ':alive', 0, -1)) do
+    redis.call('ZADD', p .. ':alive', real + alive, each)
+  end
+end
+redis.call('SET', p .. ':seen', exact(real), 'EX', 86400)
 redis.call('ZADD', p .. ':alive', real + alive, me)
+"""
+
+_CLAIM: Final = (
+    """
+local _, me, alive, hidden, limit, calm = unpack(ARGV, 1, 6)
+"""
+    + _REPORT
+    + """
 for _, dead in ipairs(redis.call('ZRANGEBYSCORE', p .. ':alive', '-inf', exact(real))) do
   for _, id in ipairs(redis.call('SMEMBERS', p .. ':runs:' .. dead)) do
     local due = redis.call('ZSCORE', p .. ':due', id)
@@ -205,12 +228,22 @@ for _, dead in ipairs(redis.call('ZRANGEBYSCORE', p .. ':alive', '-inf', exact(r
   redis.call('DEL', p .. ':runs:' .. dead)
   redis.call('ZREM', p .. ':alive', dead)
 end
-local wanted = tonumber(limit)
+local skipped = {}
+for i = 7, #ARGV do skipped[ARGV[i]] = true end
+local function is_held(id)
+  local runner = redis.call('HGET', p .. ':t:' .. id, 'runner')
+  return runner and runner ~= '' and redis.call('ZSCORE', p .. ':alive', runner)
+end
+local wanted, passed = tonumber(limit), 0
 while wanted > 0 do
-  local due = redis.call('ZRANGEBYSCORE', p .. ':due', '-inf', exact(now), 'LIMIT', 0, wanted)
+  local due = redis.call('ZRANGEBYSCORE', p .. ':due', '-inf', exact(now), 'LIMIT', passed, 500)
   if #due == 0 then break end
   for _, id in ipairs(due) do
-    if add(id) then
+    if wanted == 0 then break end
+    if skipped[id] or skipped[redis.call('HGET', p .. ':t:' .. id, 'holder')]
+        or (calm == '1' and is_held(id)) then
+      passed = passed + 1
+    elseif add(id) then
       redis.call('ZADD', p .. ':due', exact(now + hidden), id)
       wanted = wanted - 1
     else
@@ -220,12 +253,16 @@ while wanted > 0 do
 end
 return found
 """
+)
 
-_ALIVE: Final = """
-redis.call('ZADD', p .. ':alive', real + ARGV[3], ARGV[2])
+_ALIVE: Final = (
+    "local me, alive = ARGV[2], ARGV[3]"
+    + _REPORT
+    + """
 redis.call('SET', p .. ':version', ARGV[4], 'NX')
 return redis.call('GET', p .. ':version')
 """
+)
 
 _LIST: Final = """
 local _, owner, created, behind, limit = unpack(ARGV)
@@ -248,13 +285,14 @@ _SWEEP: Final = """
 local past = redis.call('ZRANGEBYSCORE', p .. ':past', '-inf', exact(now), 'LIMIT', 0, ARGV[2])
 for _, each in ipairs(past) do
   local id, owner = each:match('^([^\\n]*)\\n(.*)$')
-  local runner = redis.call('HGET', p .. ':t:' .. id, 'runner')
+  local task = p .. ':t:' .. id
+  local runner, holder = unpack(redis.call('HMGET', task, 'runner', 'holder'))
   if runner and runner ~= '' then redis.call('SREM', p .. ':runs:' .. runner, id) end
-  redis.call('DEL', p .. ':t:' .. id, p .. ':s:' .. id)
+  redis.call('DEL', task, p .. ':s:' .. id)
   redis.call('ZREM', p .. ':due', id)
-  redis.call('ZREM', p .. ':of:' .. owner, id)
   redis.call('SREM', p .. ':open', id)
-  redis.call('SREM', p .. ':open:' .. owner, id)
+  redis.call('ZREM', p .. ':of:' .. owner, id)
+  redis.call('SREM', p .. ':open:' .. (holder or owner), id)
   redis.call('ZREM', p .. ':past', each)
 end
 return #past
@@ -450,13 +488,16 @@ class RedisStore(RecordStore[R]):
         record: R,
         *more: Any,
         is_new: bool = True,
+        due: float | None = None,
         notify: bool = True,
     ) -> _Command:
         """Return the command that stores a record in the place of the write `known`.
 
-        `more` are the limits of unfinished records, of all and of its owner, and a key and a value
-        to store beside it. `is_new` is False if the record has not changed.
+        `more` are the limits of unfinished records, of all and of its holder, and a key and a value
+        to store beside it. `is_new` is False if the record has not changed. `due` replaces the time
+        in the record.
         """
+        due = record.due if due is None else due
         keep = None if record.expires is None else max(0.0, record.expires - now) + _SLACK_S
         return self._call(
             _PUT,
@@ -465,10 +506,11 @@ class RedisStore(RecordStore[R]):
             self._connections.new_name(),
             self._codec.dump(record) if is_new else b"",
             record.owner,
+            record.holder,
             repr(record.created),
             "" if record.expires is None else repr(record.expires),
             "" if keep is None or keep > MAX_EXPIRY_S else math.ceil(keep * 1000),
-            "" if record.due is None else repr(record.due),
+            "" if due is None else repr(due),
             record.worker or "",
             "" if record.is_over else 1,
             self.worker if notify else "",
@@ -521,12 +563,12 @@ class RedisStore(RecordStore[R]):
                     found |= again
         return done
 
-    async def add(self, make: Callable[[float], R], *, limit: int, limit_per_owner: int) -> R:
+    async def add(self, make: Callable[[float], R], *, limit: int, limit_per_holder: int) -> R:
         """Store a new record."""
         now, _ = self._found(await self._eval(_READ))
         record = make(now)
         (answer,) = await self._connections.do(
-            [self._put(now, b"", record, limit, limit_per_owner)]
+            [self._put(now, b"", record, limit, limit_per_holder)]
         )
         if answer == 0:
             raise TooManyRecords
@@ -534,19 +576,24 @@ class RedisStore(RecordStore[R]):
             raise RecordExists(record.id)
         return record
 
-    async def claim(self, limit: int, start: Edit[R]) -> Sequence[R]:
+    async def claim(
+        self, limit: int, start: Edit[R], *, skip: Collection[str] = (), calm: bool = False
+    ) -> Sequence[R]:
         """Take the lease of records that are due, or whose worker is dead."""
         # A record that another worker claims first is due again when the moment is over.
-        now, found = self._found(await self._eval(_CLAIM, self.worker, repr(self._alive), 1, limit))
-        claimed: list[R] = []
+        options = (self.worker, repr(self._alive), 1, limit, int(calm))
+        now, found = self._found(await self._eval(_CLAIM, *options, *skip))
+        claimed: list[R | None] = []
         puts: list[_Command] = []
         for v, record in found.values():
             started = start(record, now)
-            if started is not None:
-                claimed.append(started)
-                puts.append(self._put(now, v, started))
+            claimed.append(started)
+            # A refused record keeps its place, and is due again for others.
+            due = None if started is not None else min(record.due or now, now)
+            puts.append(self._put(now, v, started or record, due=due, notify=due is None))
         answers: Sequence[Any] = await self._connections.do(puts) if puts else ()
-        return [each for each, answer in zip(claimed, answers, strict=True) if answer == 1]
+        done = zip(claimed, answers, strict=True)
+        return [each for each, answer in done if each is not None and answer == 1]
 
     async def remember(self, id: str, edit: Edit[R], key: str, value: bytes) -> bytes | None:
         """Store a value beside a record, once."""
@@ -565,14 +612,9 @@ class RedisStore(RecordStore[R]):
         _, found = self._found(await self._eval(_LIST, owner, created, behind, limit))
         return [record for _, record in found.values()]
 
-    async def sweep(self) -> int:
-        """Delete what has expired."""
-        total = 0
-        while True:
-            swept: int = await self._eval(_SWEEP, MAX_SWEPT)
-            total += swept
-            if swept < MAX_SWEPT:
-                return total
+    async def _sweep(self, limit: int) -> int:
+        swept: int = await self._eval(_SWEEP, limit)
+        return swept
 
 
 async def _exchange(connection: _Connection, commands: Sequence[_Command]) -> list[Any]:

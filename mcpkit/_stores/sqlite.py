@@ -10,6 +10,7 @@ The file must be on a local disk, because locks and shared memory do not work ov
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sqlite3
 import sys
@@ -35,6 +36,7 @@ from mcpkit._stores.base import (
     RecordStore,
     StoreUnavailable,
     TooManyRecords,
+    room,
 )
 
 T = TypeVar("T")
@@ -47,6 +49,9 @@ _POLL_S: Final = 0.02
 
 _LOCKED_BY_S: Final = 600.0
 """The age in seconds at which a lock file has surely been locked by the process that made it."""
+
+_MAX_LOG: Final = 16 * 1024 * 1024
+"""Bytes that the log of the file keeps for later writes."""
 
 MAX_BATCH: Final = 500
 """Jobs that are committed together."""
@@ -68,7 +73,7 @@ _TABLES: Final = (
     "CREATE INDEX IF NOT EXISTS {table}_run ON {table} (runner) WHERE runner IS NOT NULL",
     "CREATE INDEX IF NOT EXISTS {table}_of_owner ON {table} (owner, created, id)",
     "CREATE INDEX IF NOT EXISTS {table}_past ON {table} (expires) WHERE expires IS NOT NULL",
-    "CREATE INDEX IF NOT EXISTS {table}_unfinished ON {table} (owner) WHERE unfinished",
+    "CREATE INDEX IF NOT EXISTS {table}_held ON {table} (unfinished, owner) WHERE unfinished",
     """
     CREATE TABLE IF NOT EXISTS steps (
         id TEXT NOT NULL,
@@ -89,6 +94,8 @@ class SqliteStore(RecordStore[R]):
             death of a process never does.
         clock: Seconds since the epoch.
         table: The name of the table.
+        app: The name of the app, whose records are kept apart from those of others: the first app
+            that uses a file has the table, the others have tables of their own.
         version: The version of the tables, stored as ``user_version``.
         migrate: Called with a file of an older version, in the transaction that makes the tables,
             and a function that stores a record.
@@ -101,6 +108,7 @@ class SqliteStore(RecordStore[R]):
         durable: bool = False,
         clock: Callable[[], float] = time.time,
         table: str = "tasks",
+        app: str = "",
         version: int = 1,
         migrate: Callable[[sqlite3.Connection, Callable[[R], None]], None] | None = None,
     ) -> None:
@@ -108,7 +116,8 @@ class SqliteStore(RecordStore[R]):
         self.path = os.path.realpath(path)
         self._durable = durable
         self._clock = clock
-        self._table = table
+        self._name = self._table = table
+        self._app = app
         self._version = version
         self._migrate = migrate
         self._file: _File | None = None
@@ -154,6 +163,7 @@ class SqliteStore(RecordStore[R]):
         )
         try:
             connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA journal_size_limit = {_MAX_LOG}")
             connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
             connection.execute("BEGIN IMMEDIATE")
             (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -161,6 +171,14 @@ class SqliteStore(RecordStore[R]):
                 raise sqlite3.DatabaseError(
                     f"written by a newer mcpkit, whose tables have the version {version}"
                 )
+            if self._app:
+                connection.execute("CREATE TABLE IF NOT EXISTS apps (name TEXT PRIMARY KEY)")
+                first = "SELECT name FROM apps ORDER BY rowid LIMIT 1"
+                connection.execute(
+                    f"INSERT INTO apps SELECT ? WHERE ({first}) IS NULL", [self._app]
+                )
+                is_first = connection.execute(first).fetchone() == (self._app,)
+                self._table = self._name if is_first else f"app_{self._app}_{self._name}"
             for statement in _TABLES:
                 connection.execute(statement.format(table=self._table))
             if 0 < version < self._version and self._migrate is not None:
@@ -223,10 +241,12 @@ class SqliteStore(RecordStore[R]):
         connection.execute(
             f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                *(record.id, record.owner, record.created, record.expires, not record.is_over),
+                *(record.id, record.owner, record.created, record.expires, _unfinished(record)),
                 *(record.due, record.worker, self._codec.dump(record)),
             ),
         )
+        if record.is_over:
+            connection.execute("DELETE FROM steps WHERE id = ?", (record.id,))
 
     def _change(
         self, connection: sqlite3.Connection, records: Mapping[str, R], edit: Edit[R]
@@ -259,7 +279,7 @@ class SqliteStore(RecordStore[R]):
 
         return await self._run(change, writes=True)
 
-    async def add(self, make: Callable[[float], R], *, limit: int, limit_per_owner: int) -> R:
+    async def add(self, make: Callable[[float], R], *, limit: int, limit_per_holder: int) -> R:
         """Store a new record."""
 
         def add(connection: sqlite3.Connection) -> R:
@@ -268,16 +288,20 @@ class SqliteStore(RecordStore[R]):
             if connection.execute(by_id, (record.id,)).fetchone()[0]:
                 raise RecordExists(record.id)
             count = f"SELECT count(*) FROM {self._table} WHERE unfinished"
-            (of_owner,) = connection.execute(f"{count} AND owner = ?", (record.owner,)).fetchone()
             (of_all,) = connection.execute(count).fetchone()
-            if of_all >= limit or of_owner >= limit_per_owner:
+            held = f"{count} AND unfinished = ?1 AND (?1 <> 1 OR owner = ?2)"
+            values = _unfinished(record), record.owner
+            (of_holder,) = connection.execute(held, values).fetchone()
+            if room(limit, limit_per_holder, of_all, of_holder) <= 0:
                 raise TooManyRecords
             self._put(connection, record)
             return record
 
         return await self._run(add, writes=True)
 
-    async def claim(self, limit: int, start: Edit[R]) -> Sequence[R]:
+    async def claim(
+        self, limit: int, start: Edit[R], *, skip: Collection[str] = (), calm: bool = False
+    ) -> Sequence[R]:
         """Take the lease of records that are due, or whose worker is dead."""
 
         def claim(connection: sqlite3.Connection) -> Sequence[R]:
@@ -289,9 +313,20 @@ class SqliteStore(RecordStore[R]):
                 for (worker,) in running
                 if worker != self.worker and not is_held(self._lock_of(worker))
             ]
-            where = f"(due <= ? OR runner IN ({_marks(dead)}))"
-            values = (self._clock(), *dead, limit)
-            due = self._select(connection, where, *values, end="ORDER BY due, id LIMIT ?")
+            where = f"due <= ?{' AND runner IS NULL' if calm else ''}"
+            values: list[Any] = [self._clock()]
+            if dead:  # each half has its index
+                ids = f"SELECT id FROM {self._table} WHERE"
+                where = f"id IN ({ids} {where} UNION ALL {ids} runner IN ({_marks(dead)}))"
+                values += dead
+            if skip:
+                where += (
+                    " AND id NOT IN (SELECT value FROM json_each(?))"
+                    " AND unfinished NOT IN (SELECT '1 ' || value FROM json_each(?))"
+                )
+                values += [json.dumps([*skip])] * 2
+            end = "ORDER BY due, id LIMIT ?"
+            due = self._select(connection, where, *values, limit, end=end)
             started = self._change(connection, due, start)
             return [each for each in started.values() if each is not None]
 
@@ -328,16 +363,24 @@ class SqliteStore(RecordStore[R]):
             lambda connection: [*self._select(connection, where, *values, end=end).values()]
         )
 
-    async def sweep(self) -> int:
-        """Delete what has expired."""
-
+    async def _sweep(self, limit: int) -> int:
         def sweep(connection: sqlite3.Connection) -> int:
-            now = (self._clock(),)
-            past = f"FROM {self._table} WHERE expires <= ?"
-            connection.execute(f"DELETE FROM steps WHERE id IN (SELECT id {past})", now)
-            return connection.execute(f"DELETE {past}", now).rowcount
+            ids = connection.execute(
+                f"SELECT id FROM {self._table} WHERE expires <= ? ORDER BY expires LIMIT ?",
+                (self._clock(), limit),
+            ).fetchall()
+            for table in ("steps", self._table):
+                connection.executemany(f"DELETE FROM {table} WHERE id = ?", ids)
+            return len(ids)
 
         return await self._run(sweep, writes=True)
+
+
+def _unfinished(record: Any) -> int | str:
+    """Return the column `unfinished`; with the holder, SQLite takes it for 1 as a condition."""
+    if record.is_over or record.holder == record.owner:
+        return int(not record.is_over)
+    return f"1 {record.holder}"
 
 
 def _marks(values: Collection[object]) -> str:

@@ -6,24 +6,31 @@ import errno
 import os
 import socket
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote, urlsplit
+
+import anyio
+from anyio import from_thread, to_thread
+from pydantic_core import from_json
+
+from mcpkit._utils.turns import Turns
 
 if TYPE_CHECKING:
     import ssl
-
-T = TypeVar("T")
 
 TIMEOUT: Final = 5.0
 """Default seconds for a whole request."""
 
 MAX_BODY: Final = 1024 * 1024
 """Default limit of a response's body, in bytes."""
+
+MAX_RESOLVING: Final = 8
+"""Names given by unknown callers that are looked up at once."""
 
 _MAX_TEXT: Final = 200
 _MAX_ERRORS: Final = 100
@@ -47,7 +54,16 @@ _SECRET_FIELDS: Final = (
 
 
 class FetchError(Exception):
-    """A request failed. The message says where and why, without anything that was sent."""
+    """A request failed. The message says where and why, without anything that was sent.
+
+    Args:
+        why: The message.
+        is_temporary: True if the same request may succeed later.
+    """
+
+    def __init__(self, why: str, *, is_temporary: bool = False) -> None:
+        super().__init__(why)
+        self.is_temporary = is_temporary
 
 
 @dataclass(frozen=True)
@@ -64,27 +80,6 @@ class Response:
     def is_temporary(self) -> bool:
         """True if the failure says nothing about the request: the server is busy or has failed."""
         return self.status in (408, 425, 429) or self.status >= 500
-
-
-class PerEventLoop(Generic[T]):
-    """A value for each event loop, for objects that event loops cannot share."""
-
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
-        self._variable: Any = None
-
-    def get(self) -> T:
-        """Return the value of the running event loop."""
-        if self._variable is None:
-            from anyio.lowlevel import RunVar  # importing an app should not load an event loop
-
-            self._variable = RunVar(f"mcpkit {id(self)}")
-        try:
-            found: T = self._variable.get()
-        except LookupError:
-            found = self._make()
-            self._variable.set(found)
-        return found
 
 
 # --- addresses ------------------------------------------------------------------------------------
@@ -125,9 +120,11 @@ def is_loopback_name(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
-        return ip_address(host).is_loopback
+        address = ip_address(host)
     except ValueError:
         return False
+    # Before Python 3.13 a mapped address is not what it maps.
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def is_public(address: str) -> bool:
@@ -152,12 +149,28 @@ def is_public(address: str) -> bool:
     return found.is_global and not found.is_multicast
 
 
-async def resolve(host: str, port: int) -> list[str]:
-    """Return the addresses of a host; raise `OSError` if it has none."""
-    import anyio
+_lookups, _lookups_of = Turns(MAX_RESOLVING), Turns(1)
 
-    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(each[4][0]) for each in found]
+
+async def resolve(host: str, port: int, caller: str) -> list[str]:
+    """Return the addresses of a host that a caller has named; raise `OSError` if it has none.
+
+    A name server may take longer than anybody waits, and a lookup cannot be stopped: so each has a
+    thread that nothing else needs, and each caller one at a time, until the name server answers.
+    """
+    with ExitStack() as stack:
+        for turn in (_lookups_of.of(caller), _lookups.of("")):
+            await turn.acquire()
+            stack.callback(turn.release)
+
+        def look_up() -> Any:
+            with suppress(RuntimeError), ExitStack() as held:  # the event loop may have ended
+                held.callback(from_thread.run_sync, stack.pop_all().close)
+                return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+        limiter = anyio.CapacityLimiter(1)
+        found = await to_thread.run_sync(look_up, abandon_on_cancel=True, limiter=limiter)
+        return [str(each[4][0]) for each in found]
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -173,7 +186,7 @@ async def fetch_json(url: str, **options: Any) -> dict[str, Any]:
     return response.document
 
 
-async def fetch_public(url: str, max_body: int) -> dict[str, Any]:
+async def fetch_public(url: str, max_body: int, caller: str) -> dict[str, Any]:
     """Return the JSON object at a URL that an unknown client has named.
 
     Its host has to be on the public internet: the first of its addresses is connected to, and none
@@ -183,17 +196,19 @@ async def fetch_public(url: str, max_body: int) -> dict[str, Any]:
     Args:
         url: It begins with ``https://``.
         max_body: Limit of the body, in bytes.
+        caller: The network of the client.
 
     Raises:
-        FetchError: There is no such object, or the URL must not be requested.
+        FetchError: There is no such object, or the URL must not be requested; temporary if the
+            name server did not answer in time.
     """
-    import anyio
-
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:
         with anyio.fail_after(TIMEOUT):
-            addresses = await resolve(host, parts.port or 443)
+            addresses = await resolve(host, parts.port or 443, caller)
+    except TimeoutError:
+        raise FetchError("its host was not found in time", is_temporary=True) from None
     except (OSError, UnicodeError, ValueError):
         addresses = []
     if not addresses or not all(map(is_public, addresses)):
@@ -237,9 +252,6 @@ async def fetch(
         FetchError: There is no response, or one that is too large.
         ImportError: No HTTP client is installed.
     """
-    import anyio
-    from pydantic_core import from_json
-
     try:
         import httpx2
     except ModuleNotFoundError:

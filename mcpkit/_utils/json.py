@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gc
-import threading
-import time
-from collections.abc import Collection, Container, Iterator, Mapping
-from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeGuard, cast
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeGuard, cast
 
 # --- values ---------------------------------------------------------------------------------------
 
@@ -50,9 +49,6 @@ def is_binary(value: object) -> TypeGuard[bytes | bytearray | memoryview]:
 
 # --- the size of a text ---------------------------------------------------------------------------
 
-_CHUNK: Final = 256 * 1024
-"""Bytes that are counted between two comparisons with the limit."""
-
 _NO_SEPARATORS: Final = bytes(each for each in range(256) if each not in b",[{")
 """The bytes that neither open a container nor separate two values."""
 
@@ -79,13 +75,13 @@ def count_values(text: bytes, most: int) -> int:
     if plain.count(b'"') > 4 * most:
         return most + 1  # each value has at most two strings: its name and itself
     plain = b"0".join(plain.split(b'"')[::2]).translate(None, b" \t\r\n")
-    return _count_separators(plain, most, is_plain=True)
+    return 1 + _count_separators(plain) - plain.count(b"[]") - plain.count(b"{}")
 
 
 def has_more_values(text: bytes, most: int) -> bool:
     """Return True if a JSON text has more than `most` values; see `count_values`."""
-    # A JSON value takes at least two bytes, including its separator.
-    if len(text) < 2 * most or _count_separators(text, most, is_plain=False) <= most:
+    # A JSON value takes at least two bytes, including its separator. Strings may contain more.
+    if len(text) < 2 * most or _count_separators(text) < most:
         return False
     return count_values(text, most) > most
 
@@ -118,53 +114,25 @@ def _without_escapes(text: bytes) -> bytes:
     return text.replace(b"\\\\", b"").replace(b'\\"', b"")
 
 
-def _count_separators(text: bytes, most: int, *, is_plain: bool) -> int:
-    """Return the number of values, or an upper bound if the text has strings or blanks."""
-    count = 1
-    for start in range(0, len(text), _CHUNK):
-        end = start + _CHUNK
-        # Unlike `count`, deleting takes the same time for any number of separators.
-        count += len(text[start:end].translate(None, _NO_SEPARATORS))
-        if is_plain:
-            count -= text.count(b"[]", start, end + 1) + text.count(b"{}", start, end + 1)
-        if count > most:
-            break
-    return count
+def _count_separators(text: bytes) -> int:
+    # Unlike `count`, deleting takes the same time for any number of separators.
+    return len(text.translate(None, _NO_SEPARATORS))
 
 
 class CollectorPause:
     """Disables the garbage collector while many objects are made that are not garbage.
 
-    Pauses in several threads overlap: the first disables the collector and the last enables it
-    again, unless it was disabled already. A pause that begins more than a second after the first
-    has no effect, so that an endless series of messages cannot keep the collector disabled.
+    Of pauses that overlap in several threads, the one that has found it enabled ends all.
     """
 
-    _lock: ClassVar = threading.Lock()
-    _count: ClassVar[int] = 0
-    _since: ClassVar[float] = 0.0
-
     def __enter__(self) -> None:
-        pause = CollectorPause
-        now = time.monotonic()
-        with pause._lock:
-            self._counts = now - pause._since < _MAX_PAUSE if pause._count else gc.isenabled()
-            if self._counts:
-                if pause._count == 0:
-                    gc.disable()
-                    pause._since = now
-                pause._count += 1
+        self._was_enabled = gc.isenabled()
+        gc.disable()
 
     def __exit__(self, *_: object) -> None:
-        pause = CollectorPause
-        if self._counts:
-            with pause._lock:
-                pause._count -= 1
-                if pause._count == 0:
-                    gc.enable()
+        if self._was_enabled:
+            gc.enable()
 
-
-_MAX_PAUSE: Final = 1.0
 
 # --- the walk through a schema --------------------------------------------------------------------
 
@@ -220,15 +188,12 @@ def subschemas(
     for keyword, value in schema.items():
         if keyword in _DATA or not (unknown or keyword in _HOLDERS):
             continue
-        if is_object(value):
-            if keyword not in _TABLES:
-                found.append((Step(keyword, None), value))
-                continue
-            found += [
-                (Step(keyword, name), each) for name, each in value.items() if is_object(each)
-            ]
-        elif is_array(value):
-            found += [(Step(keyword, at), each) for at, each in enumerate(value) if is_object(each)]
+        members: Iterable[tuple[str | int | None, Any]] = [(None, value)]
+        if is_array(value):
+            members = enumerate(value)
+        elif is_object(value) and keyword in _TABLES:
+            members = value.items()
+        found += [(Step(keyword, key), each) for key, each in members if is_object(each)]
     return found
 
 
@@ -278,16 +243,11 @@ class References:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._found: dict[str, Mapping[str, Any] | bool | None] = {}
         self._anchors: dict[str, Mapping[str, Any]] | None = None
+        self.resolve = cache(self._resolve)
 
-    def resolve(self, reference: str) -> Mapping[str, Any] | bool | None:
+    def _resolve(self, reference: str) -> Mapping[str, Any] | bool | None:
         """Return the schema at ``#``, a pointer such as ``#/$defs/Name``, or an anchor, if any."""
-        if reference not in self._found:
-            self._found[reference] = self._find(reference)
-        return self._found[reference]
-
-    def _find(self, reference: str) -> Mapping[str, Any] | bool | None:
         if not reference.startswith("#"):
             return None
         pointer = reference[1:]
@@ -328,14 +288,8 @@ def unescaped(part: str) -> str:
     return unquote(part).replace("~1", "/").replace("~0", "~")
 
 
-def copy_schema(value: JsonSchema) -> JsonSchema:
+def copy_schema(value: Any) -> Any:
     """Return a copy of a schema that may be changed, down to its innermost arrays."""
-    return {
-        key: _copy(each) if isinstance(each, (dict, list)) else each for key, each in value.items()
-    }
-
-
-def _copy(value: Any) -> Any:
     if is_object(value):
-        return copy_schema(value)
-    return [*map(_copy, value)] if is_array(value) else value
+        return {key: copy_schema(each) for key, each in value.items()}
+    return [*map(copy_schema, value)] if is_array(value) else value

@@ -12,21 +12,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def importer(
-    package: str, homes: Mapping[str, str], renamed: Mapping[str, str] | None = None
-) -> Callable[[str], Any]:
+def importer(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package, and set its ``__all__`` and ``__dir__``.
 
     Args:
         package: Its ``__name__``.
         homes: For each module, the public names that the package takes from it, separated by
             blanks.
-        renamed: Former public names and their present ones. A former name still works, with a
-            `DeprecationWarning` that names the present one.
 
     Returns:
-        A function from a name to its object, which it keeps in the package; it raises
-        `AttributeError` for a name that is in neither table.
+        A function from a name, or a deprecated one, to its object, which it keeps in the package;
+        it raises `AttributeError` for any other name.
     """
     home_of = {name: module for module, names in homes.items() for name in names.split()}
     namespace = vars(sys.modules[package])
@@ -34,7 +30,11 @@ def importer(
     namespace["__dir__"] = lambda: sorted({*namespace, *home_of})
 
     def load(name: str) -> Any:
-        present = (renamed or {}).get(name, name)
+        present: str | None = name
+        if name not in home_of and not name.startswith("__"):
+            from mcpkit._utils.names import present_name  # loaded only if a name is unknown
+
+            present = present_name(package, name)
         if present not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         is_enabled = gc.isenabled()
@@ -44,9 +44,7 @@ def importer(
         finally:
             if is_enabled:
                 gc.enable()
-        if present != name:
-            _warn(f"{package}.{name} is now {package}.{present}")
-        else:
+        if present == name:
             namespace[name] = value
         return value
 
@@ -60,13 +58,9 @@ def moved(module: str, present: str) -> Callable[[str], Any]:
         if name.startswith("__"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         value = getattr(import_module(present), name)
-        _warn(f"{module}.{name} is now {present}.{name}")
+        from mcpkit._utils.names import warn_deprecated
+
+        warn_deprecated(f"{module}.{name} is now {present}.{name}")
         return value
 
     return load
-
-
-def _warn(message: str) -> None:
-    import warnings
-
-    warnings.warn(message, DeprecationWarning, stacklevel=3)

@@ -1,16 +1,21 @@
-"""Suggestions for names that do not exist: from the names of other libraries, or by likeness.
+"""Names that are deprecated, of another library, or misspelled.
 
 The names of FastMCP and the official SDK are in ``names.txt``, each with its replacement. They
 serve the errors about unknown names, a rule of ``mcpkit check``, ``mcpkit migrate`` and the
 migration guides. The file is read when a name is wrong for the first time.
+
+Deprecated names of mcpkit are in `RENAMED`, for the same users. They work with a warning. Nothing
+looks them up before a name is found to be missing, so that present names cost nothing.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
-from functools import cache, wraps
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial, wraps
+from types import FrameType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 Library: TypeAlias = Literal["FastMCP", "the official SDK"]
@@ -28,13 +33,14 @@ GUIDES: Final[dict[Library, str]] = {
 }
 """Library → its migration guide."""
 
-How: TypeAlias = Literal["rename", "drop", "rewrite", "hand", "keep", "guard"]
+How: TypeAlias = Literal["rename", "drop", "rewrite", "hand", "keep", "guard", "move"]
 """How ``mcpkit migrate`` treats a name.
 
 rename: writes our name. drop: deletes it. rewrite: has a function for it. hand: marks it with a
 TODO, and deletes it if it is an option. keep: marks an option and keeps it, because it guards
 something: the server must not start before the author has decided. guard: deletes an option whose
-replacement stops the server from starting if it is on.
+replacement stops the server from starting if it is on. move: passes an option of the app to its
+runs over HTTP, or treats it as by hand. Deleted values stay in a comment unless they are literals.
 """
 
 
@@ -42,11 +48,13 @@ class PeerName(NamedTuple):
     """A name of another library."""
 
     on: str
-    """Its owner: ``ctx``, ``app``, ``answer``, ``import``, or a callable such as ``tool(…)``."""
+    """Its owner: ``ctx``, ``app``, ``answer``, ``import``, or a callable such as ``tool(…)``;
+    ``module`` for the imported names that have no row of their own."""
     theirs: str
     how: How
     ours: str
-    """Our name; empty if none means the same."""
+    """Our name, with its module if it is imported from another than mcpkit; empty if none means
+    the same."""
     say: str
     """The advice, as the rest of a sentence; ``write`` and our name if empty."""
     guide: str
@@ -56,6 +64,12 @@ class PeerName(NamedTuple):
     def advice(self) -> str:
         """The advice, as the rest of a sentence."""
         return self.say or f"write {self.ours}"
+
+    @property
+    def home(self) -> tuple[str, str]:
+        """The module of our name, and the name in it, for an import."""
+        module, _, name = self.ours.rpartition(".")
+        return module or "mcpkit", name
 
 
 @cache
@@ -81,53 +95,188 @@ def peer_name(on: str, theirs: str) -> PeerName | None:
     return peer_names().get((on, theirs))
 
 
+def peer_import(whole: str) -> PeerName:
+    """Return what can be said of a name with its module: by the name, or by its outermost part."""
+    row = peer_name("import", whole.rpartition(".")[2])
+    if row is not None:
+        return row
+    return next((row for part in whole.split(".") if (row := peer_name("module", part))), _UNKNOWN)
+
+
+_UNKNOWN: Final = PeerName(
+    "import",
+    "",
+    "hand",
+    "",
+    "mcpkit has no equivalent; remove what uses it",
+    "#what-is-not-here",
+)
+
+
 def library_of(found: Any) -> Library | None:
     """Return the library that defines a class, or the class of an object; None for any other."""
     kind = found if isinstance(found, type) else type(found)
     return LIBRARIES.get(str(getattr(kind, "__module__", "")).partition(".")[0])
 
 
-def suggest(on: str, name: str, known: Iterable[str]) -> str:
-    """Return advice about an unknown name of an owner, as the rest of a sentence."""
+def advice_on(on: str, name: str, known: Iterable[str]) -> str | None:
+    """Return advice about an unknown name of an owner; None if it resembles no known one."""
     peer = peer_name(on, name)
     if peer is not None:
         return peer.advice
     import difflib
 
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {close[0]!r}?" if close else None
+
+
+def suggest(on: str, name: str, known: Iterable[str]) -> str:
+    """Return advice about an unknown name of an owner, as the rest of a sentence."""
     names = sorted(known) if isinstance(known, frozenset) else list(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
+    return advice_on(on, name, names) or f"known: {', '.join(names)}"
 
 
-_PACKAGE: Final = os.path.dirname(os.path.dirname(__file__))
+# --- deprecated names -----------------------------------------------------------------------------
+
+
+class Renamed(NamedTuple):
+    """A deprecated name of mcpkit."""
+
+    on: str  # its owner, as in `PeerName`, or a package
+    old: str
+    new: str  # ``task.ttl``: a member of the value of the option ``task``
+    since: str  # the minor version that deprecates it
+
+    @property
+    def removed_in(self) -> str:
+        """The minor version that no longer has it."""
+        major, _, minor = self.since.partition(".")
+        return f"{major}.{int(minor) + 2}"
+
+    @property
+    def spellings(self) -> tuple[str, str]:
+        """The old and the present spelling."""
+        option, _, member = self.new.partition(".")
+        if self.on.endswith("(…)"):
+            value = f"task=TaskSupport({member}=…)" if member else f"{option}=…"
+            return self.on.replace("…", f"{self.old}=…"), self.on.replace("…", value)
+        if self.new == "log":
+            return f"{self.on}.{self.old}(…)", f'{self.on}.log("{self.old}", …)'
+        return f"{self.on}.{self.old}", f"{self.on}.{self.new}"
+
+    @property
+    def advice(self) -> str:
+        """A sentence with both spellings."""
+        old, new = self.spellings
+        return f"{old} is now {new}; the old name will be removed in mcpkit {self.removed_in}"
+
+
+RENAMED: Final = {
+    (on, old): Renamed(on, old, new, since)
+    for since, on, names in (
+        ("0.1", "mcpkit", "AskError=InputRequestError AskRefused=InputRequestRefused"),
+        ("0.1", "mcpkit", "AskTimeout=InputRequestTimeout Header=MirroredHeader"),
+        ("0.1", "mcpkit", "InvalidAnswer=InvalidInputResponse"),
+        ("0.1", "mcpkit.auth", "ProviderAway=ProviderUnavailable Visit=LoginAttempt"),
+        ("0.1", "mcpkit.auth", "VerifierAway=VerifierUnavailable"),
+        ("0.1", "MCPKit(…)", "errors=expose_errors scopes=scope_hierarchy ttl=cache_ttl"),
+        ("0.1", "include(…)", "errors=expose_errors"),
+        ("0.1", "tool(…)", "errors=expose_errors resumable=task.resumable task_ttl=task.ttl"),
+        ("0.1", "resource(…)", "errors=expose_errors ttl=cache_ttl"),
+        ("0.1", "prompt(…)", "errors=expose_errors"),
+        ("0.1", "ResourceResult(…)", "ttl=cache_ttl"),
+        ("0.1", "TestClient(…)", "user=principal"),
+        ("0.1", "app", "changed=notify_resource_updated"),
+        ("0.1", "ctx", "changed=notify_resource_updated notice=log critical=log alert=log"),
+        ("0.1", "ctx", "emergency=log"),
+    )
+    for old, new in (each.split("=") for each in names.split())
+}
+"""The deprecated names by (owner, name)."""
+
+
+class MCPKitDeprecationWarning(DeprecationWarning):
+    """The warning of a deprecated name; ``mcpkit run`` shows it."""
+
+
+def warn_deprecated(text: str) -> None:
+    """Warn of a deprecated name, at the line outside mcpkit that has it."""
+    frame = _outside()
+    place: Any = frame.f_globals
+    registry = place.setdefault("__warningregistry__", {})
+    path, line = frame.f_code.co_filename, frame.f_lineno
+    kind = MCPKitDeprecationWarning
+    warnings.warn_explicit(text, kind, path, line, place.get("__name__"), registry)
+
+
+def present_name(on: str, name: str) -> str | None:
+    """Return the present name for a deprecated one, with a warning; None for any other name."""
+    row = RENAMED.get((on, name))
+    if row is not None:
+        warn_deprecated(row.advice)
+    return row and row.new
+
+
+def present_options(on: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options under their present names, with a warning for each deprecated one.
+
+    Raises `TypeError` if an option is given under both names.
+    """
+    found: dict[str, Any] = {**options}
+    for old in options:
+        row = RENAMED.get((on, old))
+        if row is None:
+            continue
+        if row.new in options:
+            raise TypeError(f"{caller()}{old}= is the old name of {row.new}=; pass that alone")
+        warn_deprecated(row.advice)
+        found[row.new] = found.pop(old)
+    return found
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+_PACKAGE: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+
+
+def _outside() -> FrameType:
+    """Return the innermost frame outside mcpkit and the import system; else the outermost one."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith((_PACKAGE, "<frozen ")) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
 
 
 def caller() -> str:
     """Return ``file:line: `` of the innermost frame outside mcpkit; empty if there is none."""
-    frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_PACKAGE):
-        if frame.f_back is None:
-            return ""
-        frame = frame.f_back
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}: "
+    frame = _outside()
+    path = frame.f_code.co_filename
+    return "" if path.startswith(_PACKAGE) else f"{os.path.basename(path)}:{frame.f_lineno}: "
 
 
-def unknown_attribute(found: object, on: str, name: str) -> AttributeError:
-    """Return the error for an unknown attribute of an object, whose name is `on`."""
+def other_attribute(found: object, on: str, name: str) -> Any:
+    """Return what a deprecated attribute of an object stands for; the object is called `on`.
+
+    Raises `AttributeError`, with a suggestion, for any other unknown attribute.
+    """
     kind = type(found).__name__
     if name.startswith("__"):
-        return AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=found)
+        raise AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=found)
+    present = present_name(on, name)
+    if present is not None:
+        value = getattr(found, present)
+        return partial(value, name) if present == "log" else value
     known = [each for each in dir(type(found)) if not each.startswith("_")]
     advice = suggest(on, name, known)
     # Without `obj`, for which Python would add its own suggestion.
-    return AttributeError(f"{caller()}there is no {on}.{name}; {advice}", name=name)
+    raise AttributeError(f"{caller()}there is no {on}.{name}; {advice}", name=name)
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def with_suggestions(on: str | None = None) -> Callable[[_F], _F]:
-    """Return a decorator for functions that reject unknown keywords with a suggestion.
+    """Return a decorator for functions that take deprecated keywords, and suggest for unknown ones.
 
     Args:
         on: The function, as in `PeerName`; None for the class of its first argument.
@@ -140,7 +289,9 @@ def with_suggestions(on: str | None = None) -> Callable[[_F], _F]:
         @wraps(fn)
         def call(*args: Any, **options: Any) -> Any:
             if not options.keys() <= known:
-                check_keywords(on or f"{type(args[0]).__name__}(…)", options, known)
+                called = on or f"{type(args[0]).__name__}(…)"
+                options = present_options(called, options)
+                check_keywords(called, options, known)
             return fn(*args, **options)
 
         return cast("_F", call)

@@ -14,6 +14,16 @@ MAX_RATED_OWNERS: Final = 10_000
 """Owners that a rate limit remembers; the one that was quiet for longest is forgotten first."""
 
 
+def principal_owner(id: str) -> str:
+    """Return the owner that work of a principal is counted to."""
+    return f"principal {id}"
+
+
+def largest_share(total: int) -> int:
+    """Return how many of some places one owner may have: three quarters, if there are four."""
+    return total * 3 // 4 if total >= 4 else total
+
+
 class QuotaExceeded(Exception):
     """An owner may not take an amount.
 
@@ -132,13 +142,16 @@ class RateLimit:
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, owner: str) -> float:
-        """Take a token; return 0, or the seconds until there is one if there is none."""
+    def take(self, owner: str, tokens: int = 1) -> float:
+        """Take a token; return 0, or the seconds until there is one if there is none.
+
+        Without `tokens` nothing is taken.
+        """
         now = self._clock()
         left, since = self._buckets.pop(owner, (self._burst, now))
         left = min(self._burst, left + (now - since) * self._rate)
         wait = 0.0 if left >= 1 else (1 - left) / self._rate
-        self._buckets[owner] = left if wait else left - 1, now
+        self._buckets[owner] = left if wait else left - tokens, now
         if len(self._buckets) > MAX_RATED_OWNERS:
             self._buckets.popitem(last=False)
         return wait

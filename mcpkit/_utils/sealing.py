@@ -3,6 +3,10 @@
 With the package ``cryptography`` they are encrypted (AES-256-GCM); without it they are readable,
 but signed (HMAC-SHA-256). A process opens only what it would seal itself: where values are
 encrypted, one that was merely signed has been readable.
+
+A value is bound to its app and to its place there: the nonce is a digest of all three (a synthetic
+IV), which the version before takes for a random one. A blank at the end, which JSON allows, marks
+such values; those without it are of the version before, and are still opened in this release.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ _SIGNED: Final = b"\x01"
 _ENCRYPTED: Final = b"\x02"
 _MAC_SIZE: Final = 32
 _NONCE_SIZE: Final = 12
+_BOUND: Final = b" "
 _HEAD_SIZE: Final = 1 + _NONCE_SIZE
 _SHORTEST_SECRET: Final = 16
 """Bytes; a shorter secret can be guessed from one sealed text."""
@@ -52,22 +57,28 @@ def secret_weakness(secrets: Sequence[str]) -> str:
 
 
 class Sealer:
-    """Seals and opens bytes, for one purpose.
+    """Seals and opens encoded JSON, for one purpose of one app.
 
-    The first of the secrets seals, the others still open what they sealed. Without any, a random
-    one lives as long as the process.
+    What was sealed at a place, such as a field of a record, is opened there only. The first of the
+    secrets seals, the others still open what they sealed. Without any, a random one lives as long
+    as the process.
     """
 
-    def __init__(self, secrets: Sequence[str | bytes], purpose: str) -> None:
+    def __init__(self, secrets: Sequence[str | bytes], purpose: str, app: str) -> None:
         material = [each.encode() if isinstance(each, str) else each for each in secrets]
+        material = material or [os.urandom(32)]
         self._aead = _load_aead()
         self._algorithm = _SIGNED if self._aead is None else _ENCRYPTED
         self._keys = [
-            _derive(each, purpose, self._algorithm) for each in material or [os.urandom(32)]
+            (
+                _derive(each, purpose, self._algorithm),
+                _derive(each, f"{purpose} in {app}", self._algorithm),
+            )
+            for each in material
         ]
 
-    def seal(self, value: bytes) -> str:
-        """Return a text of letters, digits, ``-`` and ``_``; a different one each time.
+    def seal(self, value: bytes, *place: str) -> str:
+        """Return a text of letters, digits, ``-`` and ``_``: the same for the same value and place.
 
         Raises:
             ValueError: It is too long to travel with every request.
@@ -76,8 +87,9 @@ class Sealer:
             raise ValueError(f"{len(value)} bytes are more than can be sealed ({_MAX_BYTES})")
         # Not compressed: a client that chooses a part of the value could learn the rest from the
         # length of the result.
-        nonce = os.urandom(_NONCE_SIZE)
-        key = self._keys[0]
+        key, binding_key = self._keys[0]
+        value += _BOUND
+        nonce = _nonce(binding_key, value, place)
         if self._aead is None:
             body = _SIGNED + nonce + value
             sealed = body + _mac(key, body)
@@ -85,8 +97,8 @@ class Sealer:
             sealed = _ENCRYPTED + nonce + self._aead(key).encrypt(nonce, value, _ENCRYPTED)
         return urlsafe_b64encode(sealed).rstrip(b"=").decode("ascii")
 
-    def open(self, text: str) -> bytes:
-        """Return the value that was sealed, or raise `SealBroken`."""
+    def open(self, text: str, *place: str) -> bytes:
+        """Return the value that was sealed at a place, or raise `SealBroken`."""
         try:
             sealed = urlsafe_b64decode((text + "=" * (-len(text) % 4)).encode("ascii"))
         except ValueError:
@@ -94,10 +106,14 @@ class Sealer:
         # The decoder skips characters that are not base64, but a sealed value has one spelling.
         if urlsafe_b64encode(sealed).rstrip(b"=").decode("ascii") != text:
             raise SealBroken
-        for key in self._keys:
+        for key, binding_key in self._keys:
             value = self._open_with(key, sealed)
-            if value is not None:
+            if value is None:
+                continue
+            if not value.endswith(_BOUND):
                 return value
+            if sealed[1:_HEAD_SIZE] == _nonce(binding_key, value, place):
+                return value[: -len(_BOUND)]
         raise SealBroken
 
     def _open_with(self, key: bytes, sealed: bytes) -> bytes | None:
@@ -120,6 +136,12 @@ def _derive(secret: bytes, purpose: str, algorithm: bytes) -> bytes:
     """Derive a key for a purpose and algorithm (HKDF of RFC 5869, empty salt, one block)."""
     info = b"mcpkit " + purpose.encode() + b" " + algorithm
     return _mac(_mac(bytes(32), secret), info + b"\x01")
+
+
+def _nonce(key: bytes, value: bytes, place: Sequence[str]) -> bytes:
+    parts = [each.encode("utf-8", "surrogatepass") for each in place]
+    where = b"".join(b"%d:%b" % (len(each), each) for each in parts)
+    return _mac(key, b"%d:%b%b" % (len(parts), where, value))[:_NONCE_SIZE]
 
 
 def _mac(key: bytes, text: bytes) -> bytes:

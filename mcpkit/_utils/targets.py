@@ -1,4 +1,4 @@
-"""Targets as people write them: a Python file or module, with or without the name of an app."""
+"""Targets of commands: a file, a module, a command or a URL, and the name of an app in it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def is_remote(target: str) -> bool:
     """Return True if a target is a URL that other machines may reach."""
     from urllib.parse import urlsplit
 
-    from mcpkit._utils.fetch import is_loopback_name  # only URLs need an HTTP client's module
+    from mcpkit._utils.fetch import is_loopback_name  # only URLs need it
 
     try:
         parts = urlsplit(target)

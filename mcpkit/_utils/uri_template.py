@@ -96,59 +96,50 @@ class UriTemplate:
         """
         try:
             normal = _normalise(uri)
-            ends = self._find_ends(normal)
-            return None if ends is None else self._read(normal, ends)
+            texts = self._split(normal) if normal.startswith(self.prefix) else None
+            if texts is None:
+                return None
+            values: Values = {}
+            parts: list[_Run | _Expression] = [*self._runs, *self._closing]
+            for part, raw in zip(parts, texts, strict=True):
+                if raw is not None:
+                    read = _read_named if part.operator.named else _read_positional
+                    read(part.variables, raw, part.operator.separator, values)
+            return values
         except (_NoMatch, UnicodeError):
             return None
 
-    def _find_ends(self, uri: str) -> list[int] | None:
-        """Return the end of each run, or None.
+    def _split(self, uri: str) -> list[str | None] | None:
+        """Return the text of each run and each closing expression (None: missing), or None.
 
         A greedy search with backtracking. It takes linear time because no end is tried twice for a
         run: the start of a run only moves left, so an end that has failed, or was out of reach,
         stays so. ``ceiling`` is the last end of each run that has not failed.
         """
         runs = self._runs
-        if not uri.startswith(self.prefix):
-            return None
-        starts = [len(self.prefix)] * (len(runs) + 1)
-        ends = [0] * len(runs)
         ceiling = [len(uri)] * len(runs)
-        index = 0
-        entering = True
-        while index >= 0:
-            start, is_new, entering = starts[index], entering, False
-            if index == len(runs):
-                if self._tail.fullmatch(uri, start):
-                    return ends
-                index -= 1
-                continue
-            run = runs[index]
-            if is_new:
-                reach = run.pattern.match(uri, start, max(start, ceiling[index]))
-                ceiling[index] = min(ceiling[index], reach.end() if reach else start)
-            lowest = start + run.minimum
-            end = uri.rfind(run.after, lowest, ceiling[index] + len(run.after))
-            ceiling[index] = min(ceiling[index], max(end, lowest) - 1)
-            if end < 0:
-                index -= 1
-            elif uri.find("%", max(end - 2, 0), end) < 0:  # not inside a percent-encoded byte
-                ends[index] = end
-                index, entering = index + 1, True
-                starts[index] = end + len(run.after)
-        return None
 
-    def _read(self, uri: str, ends: list[int]) -> Values:
-        values: Values = {}
-        start = len(self.prefix)
-        for run, end in zip(self._runs, ends, strict=True):
-            _read(run.operator, run.variables, uri[start:end], values)
-            start = end + len(run.after)
-        tail = self._tail.fullmatch(uri, start)
-        for part, raw in zip(self._closing, tail.groups() if tail else (), strict=True):
-            if raw is not None:
-                _read(part.operator, part.variables, raw, values)
-        return values
+        def split(index: int, start: int) -> list[str | None] | None:
+            """Return the texts from a run on, which starts there."""
+            if index == len(runs):
+                tail = self._tail.fullmatch(uri, start)
+                return None if tail is None else list(tail.groups())
+            run = runs[index]
+            reach = run.pattern.match(uri, start, max(start, ceiling[index]))
+            ceiling[index] = min(ceiling[index], reach.end() if reach else start)
+            lowest = start + run.minimum
+            while True:
+                end = uri.rfind(run.after, lowest, ceiling[index] + len(run.after))
+                ceiling[index] = min(ceiling[index], max(end, lowest) - 1)
+                if end < 0:
+                    return None
+                if uri.find("%", max(end - 2, 0), end) >= 0:
+                    continue  # inside a percent-encoded byte
+                rest = split(index + 1, end + len(run.after))
+                if rest is not None:
+                    return [uri[start:end], *rest]
+
+        return split(0, len(self.prefix))
 
 
 class _Operator(NamedTuple):
@@ -374,32 +365,21 @@ def _decode(raw: str, variable: Variable) -> str:
     return value
 
 
-def _read(operator: _Operator, variables: tuple[Variable, ...], raw: str, into: Values) -> None:
-    read = _read_named if operator.named else _read_positional
-    read(variables, raw, operator.separator, into)
-
-
 def _read_positional(
     variables: tuple[Variable, ...], raw: str, separator: str, into: Values
 ) -> None:
-    if len(variables) == 1 and not variables[0].multiple:
-        into[variables[0].name] = _decode(raw, variables[0])
-        return
-    items = raw.split(separator)
-    spare = len(items) - len(variables)
-    if spare < 0:
-        raise _NoMatch
-    taken = 0
-    for variable in variables:
-        if variable.multiple:
-            end = taken + 1 + spare
-            spare = 0
-            into[variable.name] = [_decode(item, variable) for item in items[taken:end]]
-            taken = end
-        else:
-            into[variable.name] = _decode(items[taken], variable)
-            taken += 1
-    if spare:
+    is_one_text = len(variables) == 1 and not variables[0].multiple
+    items = [raw] if is_one_text else raw.split(separator)
+    for number, variable in enumerate(variables, start=1):
+        # The first list takes what the variables after it leave.
+        spare = len(items) - (len(variables) - number)
+        count = max(1, spare) if variable.multiple else 1
+        values = [_decode(item, variable) for item in items[:count]]
+        if not values:
+            raise _NoMatch
+        into[variable.name] = values if variable.multiple else values[0]
+        items = items[count:]
+    if items:
         raise _NoMatch
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from mcpkit.auth.verifiers import ResourceServer as ResourceServer
     from mcpkit.auth.verifiers import Verifier as Verifier
     from mcpkit.auth.verifiers import VerifierUnavailable as VerifierUnavailable
+    from mcpkit.types import Principal as Principal
 
 __getattr__ = importer(
     __name__,
@@ -56,10 +57,6 @@ __getattr__ = importer(
         "mcpkit.auth.server.store": "AuthStore MemoryAuthStore SqliteAuthStore",
         "mcpkit.auth.server.users": "Users hash_password",
         "mcpkit.auth.verifiers": "ResourceServer Verifier VerifierUnavailable",
-    },
-    renamed={
-        "ProviderAway": "ProviderUnavailable",
-        "VerifierAway": "VerifierUnavailable",
-        "Visit": "LoginAttempt",
+        "mcpkit.types": "Principal",
     },
 )

@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import anyio
 
 from mcpkit._utils.fetch import (
     FetchError,
-    PerEventLoop,
     basic_credentials,
     check_address,
     fetch_json,
@@ -18,12 +19,10 @@ from mcpkit._utils.fetch import (
 from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
+from mcpkit._utils.turns import PerEventLoop
 from mcpkit.auth.verifiers import Verifier, VerifierUnavailable, principal_of
 from mcpkit.permissions import scopes_of
 from mcpkit.types import Principal
-
-if TYPE_CHECKING:
-    import anyio
 
 log = get_logger("mcpkit.auth")
 
@@ -72,7 +71,7 @@ class Introspection(Verifier):
         self.required_scopes = scopes_of(required_scopes, "required_scopes")
         self.cache_time = cache_time
         self.needs_resource = not self._audience
-        self._limit: PerEventLoop[Any] = PerEventLoop(_new_limiter)
+        self._limit = PerEventLoop(lambda: anyio.CapacityLimiter(MAX_AT_ONCE))
         self._pending: PerEventLoop[dict[str, _Pending]] = PerEventLoop(dict)
 
     def __repr__(self) -> str:
@@ -80,8 +79,6 @@ class Introspection(Verifier):
 
     async def verify(self, token: str, resource: str | None) -> Principal | None:
         """Ask the authorization server; concurrent requests with the same token ask once."""
-        import anyio
-
         pending = self._pending.get()
         found = pending.get(token)
         if found is None:
@@ -129,9 +126,3 @@ class _Pending:
 
     answered: anyio.Event
     claims: dict[str, Any] | None = None
-
-
-def _new_limiter() -> Any:
-    import anyio
-
-    return anyio.CapacityLimiter(MAX_AT_ONCE)

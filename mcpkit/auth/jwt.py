@@ -7,10 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from mcpkit._utils.fetch import FetchError, PerEventLoop, check_address, fetch_json
+import anyio
+
+from mcpkit._utils.fetch import FetchError, check_address, fetch_json
 from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
+from mcpkit._utils.turns import PerEventLoop
 from mcpkit.auth.verifiers import Verifier, VerifierUnavailable, principal_of
 from mcpkit.permissions import scopes_of
 from mcpkit.types import Principal
@@ -100,17 +103,15 @@ class JWT(Verifier):
         jwt = _library()
         try:
             header: dict[str, Any] = jwt.get_unverified_header(token)
-            if "crit" in header:
-                return None  # an extension that has to be understood (RFC 7515, 4.1.11)
+            if "crit" in header:  # an extension that has to be understood (RFC 7515, 4.1.11)
+                raise jwt.InvalidTokenError
             algorithm: Any = header.get("alg")
             if algorithm not in self._algorithms:
-                log.debug("a token is not valid: its algorithm is not allowed")
-                return None
+                raise jwt.InvalidAlgorithmError
             # Not trusted yet: this only avoids requests for the keys of other issuers.
             unverified: dict[str, Any] = jwt.decode(token, options={"verify_signature": False})
             if unverified.get("iss") != self._issuer:
-                log.debug("a token is not valid: it has another issuer")
-                return None
+                raise jwt.InvalidIssuerError
             found = await self._keys.find(header.get("kid"))
             usable = [each for each in found if _is_usable(each, algorithm)]
             audience = [each for each in self._audience or (resource,) if each]
@@ -128,12 +129,11 @@ class JWT(Verifier):
                 except (jwt.InvalidSignatureError, jwt.InvalidKeyError, jwt.PyJWKError):
                     continue  # another key may have signed it
                 return principal_of(claims, self._issuer, float(claims["exp"]) + self._leeway)
+            raise jwt.InvalidSignatureError  # no key matches
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             # Neither the token nor its content (SEC-13).
             log.debug("a token is not valid: %s", type(error).__name__)
             return None
-        log.debug("a token is not valid: no key matches")
-        return None
 
 
 def _is_usable(key: Mapping[str, Any], algorithm: str) -> bool:
@@ -195,7 +195,7 @@ class KeySet:
         self._keys: list[dict[str, Any]] = [dict(each) for each in keys or ()]
         self._fetched = 0.0
         self._tried = 0.0
-        self._lock: PerEventLoop[Any] = PerEventLoop(_new_lock)
+        self._lock: PerEventLoop[anyio.Lock] = PerEventLoop(anyio.Lock)
 
     async def find(self, kid: object) -> Sequence[Mapping[str, Any]]:
         """Return the keys that may have signed a token; none if the issuer has no such key.
@@ -221,8 +221,6 @@ class KeySet:
         return [each for each in self._keys if kid is None or each.get("kid", kid) == kid]
 
     async def _refresh(self) -> None:
-        import anyio
-
         before = self._tried
         async with self._lock.get():
             if self._tried != before:
@@ -256,9 +254,3 @@ class KeySet:
             except FetchError as error:
                 errors.append(str(error))
         raise FetchError("; ".join(errors))
-
-
-def _new_lock() -> Any:
-    import anyio
-
-    return anyio.Lock()

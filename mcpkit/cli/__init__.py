@@ -6,6 +6,8 @@ A command's module is imported when the command is used: ``mcpkit --help`` impor
 from __future__ import annotations
 
 import re
+import sys
+import warnings
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Annotated, Any, Final
@@ -13,6 +15,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from mcpkit._utils.names import MCPKitDeprecationWarning
 from mcpkit.cli._terminal import INTERRUPTED, say
 
 __all__ = ["app", "main"]
@@ -41,6 +44,15 @@ SECTIONS: Final = {
 """Headings of the help → names of commands → summaries."""
 
 COMMANDS: Final = {name: text for section in SECTIONS.values() for name, text in section.items()}
+
+OTHERS: Final = {
+    **dict.fromkeys(("create", "init"), "new"),
+    **dict.fromkeys(("describe", "discover", "list", "tools"), "inspect"),
+    **dict.fromkeys(("lint", "test", "validate"), "check"),
+    **dict.fromkeys(("remove", "uninstall"), "install --remove"),
+    **dict.fromkeys(("dev", "serve", "start"), "run, also with --reload"),
+}
+"""Commands of other tools → what to write instead."""
 
 _DASHED_ID: Final = re.compile(r"-[\w-]{19,}", re.ASCII)
 """The id of a task may begin with a dash. It is longer than every option."""
@@ -100,6 +112,8 @@ class Commands(TyperGroup):
         """Return the command named by the first argument."""
         if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             hint = "".join(f"; did you mean {e}?" for e in get_close_matches(args[0], COMMANDS, 1))
+            if args[0] in OTHERS:
+                hint = f"; write mcpkit {OTHERS[args[0]]}"
             ctx.fail(f"there is no command {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)
 
@@ -110,7 +124,10 @@ class Commands(TyperGroup):
         function = getattr(import_module(f"mcpkit.cli.{cmd_name}"), cmd_name)
         alone = typer.Typer(add_completion=False, **_PLAIN)
         alone.command(cmd_name, cls=Command, context_settings=_SETTINGS)(function)
-        return typer.main.get_command(alone)
+        command = typer.main.get_command(alone)
+        if ctx.resilient_parsing:  # for a shell
+            import_module("mcpkit.cli._completion").complete_values(command)
+        return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, section by section."""
@@ -151,4 +168,6 @@ def root(
 
 def main() -> None:
     """The entry point of the ``mcpkit`` script."""
+    if not sys.warnoptions:  # Python would show no warning of a module that is imported
+        warnings.filterwarnings("default", category=MCPKitDeprecationWarning)
     app()

@@ -37,8 +37,6 @@ from mcpkit.cli._terminal import fail, is_interactive, note, on_stderr
 
 Params = Mapping[str, Any]
 
-_CAPABILITIES: Final[Params] = {"elicitation": {"form": {}, "url": {}}}
-
 
 class _Left(Exception):
     """The user leaves a form; the argument is the action."""
@@ -72,9 +70,11 @@ class Answers:
     @property
     def options(self) -> dict[str, Any]:
         """The options of `mcpkit.Client` for these answers."""
-        options: dict[str, Any] = {"elicitation": self.elicit, "capabilities": _CAPABILITIES}
+        capabilities: dict[str, Params] = {"elicitation": {"form": {}, "url": {}}}
+        options: dict[str, Any] = {"elicitation": self.elicit, "capabilities": capabilities}
         if self._command:
             options["sampling"] = self.sample
+            capabilities["sampling"] = {}  # a command answers with text only
         return options
 
     async def elicit(self, params: Params) -> Params:
@@ -156,9 +156,10 @@ class Answers:
         words = {"yes": "accept", "no": "decline", "cancel": "cancel"}
         self._say()
         self._say(("The server asks: ", "bold cyan"), (message, "bold"))
-        if not fields:
+        if all(each.name == "confirm" and each.default is True for each in fields):
             action = await self._choice("  yes, no or cancel? ", words)
-            return {"action": action, **({"content": {}} if action == "accept" else {})}
+            content = {each.name: True for each in fields}
+            return {"action": action, **({"content": content} if action == "accept" else {})}
         hint = "Enter keeps what is in [brackets]; /decline and /cancel leave the form."
         self._say((f"  {hint}", "dim"))
         remaining = [each for each in fields if each.name not in values]

@@ -140,12 +140,13 @@ def converted(text: str, schema: object, root: Schema) -> Any:
 
 
 def suggest(kind: str, name: str, names: Sequence[str]) -> str:
-    """Return a message that a name does not exist, with a similar one or some others."""
+    """Return a message that a name is missing or unknown, with a similar one or some others."""
     short = [each for each in names[:_MAX_COMPARED] if len(each) <= _MAX_COMPARED_CHARS]
     near = get_close_matches(name, short, 1, 0.6)
     if near:
         return f"there is no {kind} {name!r}; did you mean {near[0]!r}?"
+    what = f"there is no {kind} {name!r}" if name else f"name a {kind}"
     if not names:
-        return f"there is no {kind} {name!r}; there are none at all"
+        return f"{what}; there are none at all"
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return f"there is no {kind} {name!r}; there is {', '.join(names[:8])}{more}"
+    return f"{what}; there is {', '.join(names[:8])}{more}"

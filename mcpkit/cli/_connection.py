@@ -200,6 +200,8 @@ class ConnectionOptions:
             missing = value_at(data, "requiredCapabilities") or ()
             wanted = [_OPTION_FOR[each] for each in missing if each in _OPTION_FOR]
             hint = f"; add {' '.join(wanted)}" if wanted else ""
+            if options.get("sampling") and "sampling" in missing:
+                hint = "; a --sampling-command answers with text only"
             note(f"the server answered with error {error.code}: {message}{hint}")
             raise typer.Exit(BAD_NEWS) from None
         except ImportError as error:

@@ -123,10 +123,15 @@ def _is_machine(stored: Credentials | None) -> bool:
 
 
 def machine_for(
-    client_id: str, scopes: Iterable[str] = (), *, secret: str | None = None, store: Any = None
+    client_id: str,
+    scopes: Iterable[str] = (),
+    *,
+    secret: str | None = None,
+    store: Any = None,
+    issuer: str | None = None,
 ) -> ClientCredentials | None:
     """Return the login of a program; None if it has neither a secret nor a key."""
-    options: dict[str, Any] = {"scopes": scopes, "store": store}
+    options: dict[str, Any] = {"scopes": scopes, "store": store, "issuer": issuer}
     if secret := secret or os.environ.get(SECRET):
         return ClientCredentials(client_id, secret, **options)
     if path := os.environ.get(KEY):

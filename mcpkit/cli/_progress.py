@@ -10,7 +10,7 @@ from rich.text import Text
 
 from mcpkit._utils.text import escape_control, single_line
 from mcpkit.cli._schema_text import compact
-from mcpkit.cli._terminal import on_stderr
+from mcpkit.cli._terminal import PRINTING, on_stderr
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -75,7 +75,8 @@ class ProgressDisplay:
             bar.update(task, description=text, total=total, completed=done, count=count)
         if self._bar is None:
             self._bar = bar
-            bar.start()
+            with PRINTING:
+                bar.start()
 
     def _new_bar(self) -> Bar:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
@@ -101,7 +102,8 @@ class ProgressDisplay:
             yield
         finally:
             if self._bar is not None:
-                self._bar.start()
+                with PRINTING:
+                    self._bar.start()
 
     def close(self) -> None:
         """Remove the bar."""

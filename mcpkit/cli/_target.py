@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from inspect import Parameter, Signature
 from pathlib import Path
 from types import ModuleType
@@ -172,12 +172,18 @@ def _named(module: ModuleType, name: str, source: str, flags: Sequence[str]) -> 
         raise TargetError(f"{source} has nothing named {name!r}")
     if not inspect.isroutine(found):
         raise TargetError(f"{name!r} in {source} is a {type(found).__name__}, not an MCPKit app")
+    if any(each is found for each in _served_by(module)):
+        raise TargetError(
+            f"{name!r} in {source} is served by an app, and does not make one; say {source}"
+        )
     try:
         made = _called_with(found, flags, f"mcpkit run {source}:{name} --")
     except typer.Exit:
         raise
     except _FlagError as error:
-        raise TargetError(f"{source}:{name}: {error}") from None
+        raise TargetError(
+            f"{source}:{name} is called to make an app, and its parameters are flags: {error}"
+        ) from None
     except RegistrationError as error:
         raise TargetError(str(error)) from error
     except (Exception, SystemExit) as error:
@@ -185,6 +191,16 @@ def _named(module: ModuleType, name: str, source: str, flags: Sequence[str]) -> 
     if not isinstance(made, MCPKit):
         raise TargetError(f"{source}:{name} returned a {type(made).__name__}, not an MCPKit app")
     return made  # pyright: ignore[reportUnknownVariableType]
+
+
+def _served_by(module: ModuleType) -> Iterator[object]:
+    """Yield the functions of a module that are tools, resources or prompts."""
+    yield from (each[0] for each in marked_in(module))
+    for app in vars(module).values():
+        if isinstance(app, MCPKit):
+            known = app.server.registry
+            for table in (known.tools, known.resources, known.templates, known.prompts):
+                yield from (each.plan.fn for each in table.values())
 
 
 class _FlagError(Exception):
@@ -195,8 +211,7 @@ def _called_with(function: Callable[..., Any], flags: Sequence[str], name: str) 
     """Call a function with a flag for each parameter, ``--name value``, and return its result."""
     results: list[Any] = []
     errors: list[BaseException] = []
-    signature, has_checks = _flagged(function)
-    validated = _validated(function) if has_checks else function
+    signature, validated = _flagged(function), _validated(function)
 
     @functools.wraps(function)
     def call(**given: Any) -> None:
@@ -257,19 +272,17 @@ def _validated(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _flagged(function: Callable[..., Any]) -> tuple[Signature, bool]:
-    """Return a signature in which every parameter is a flag, and True if pydantic checks some."""
+def _flagged(function: Callable[..., Any]) -> Signature:
+    """Return a signature in which every parameter is a flag."""
     signature = inspect.signature(function)
     hints = get_type_hints(function, include_extras=True)
     parameters: list[Parameter] = []
-    has_checks = False
     for each in signature.parameters.values():
         if each.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
             raise _FlagError(f"the parameter {each} cannot be a flag")
         annotation = hints.get(each.name, str)
         extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-        has_checks = has_checks or any(not isinstance(e, (ParameterInfo, str)) for e in extras)
         if not any(isinstance(extra, ParameterInfo) for extra in (*extras, each.default)):
             annotation = Annotated[annotation, typer.Option()]
         parameters.append(each.replace(annotation=annotation))
-    return signature.replace(parameters=parameters, return_annotation=None), has_checks
+    return signature.replace(parameters=parameters, return_annotation=None)

@@ -35,6 +35,9 @@ _MAX_LINE_CHARS: Final = 65536
 """Characters of a line of stderr; a longer one is shown in parts."""
 
 _MAX_NOTE_CHARS: Final = 4000
+PRINTING: Final = threading.Lock()
+"""Held while a bar appears, and while a thread prints: rich clears only a bar that it has drawn."""
+
 _STDERR_END_S: Final = 1.0
 """Seconds to wait for the last lines of stderr of a server that has ended."""
 
@@ -85,7 +88,8 @@ def relayed_stderr() -> Generator[int | None, None, None]:
 
         with os.fdopen(reader, encoding="utf-8", errors="replace") as lines:
             for line in iter(lambda: lines.readline(_MAX_LINE_CHARS), ""):
-                console.print(Text(escape_control(line).rstrip()), soft_wrap=True)
+                with PRINTING:
+                    console.print(Text(escape_control(line).rstrip()), soft_wrap=True)
 
     reader, writer = os.pipe()
     thread = threading.Thread(target=relay, daemon=True)

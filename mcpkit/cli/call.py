@@ -37,7 +37,7 @@ _LEVEL: Final[LogLevel] = "info"
 async def call(
     session: ServerSession,
     target: TargetArgument,
-    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The name of the tool")],
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The name of the tool")] = "",
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Its arguments")
     ] = None,
@@ -75,7 +75,7 @@ async def call(
     async with session.connected() as client:
         listed = await client.list_tools() if "tools" in client.server_capabilities else []
         tools = {each.name: each for each in listed}
-        if tool not in tools and session.options.is_anonymous:
+        if not tool or (tool not in tools and session.options.is_anonymous):
             fail(suggest("tool", tool, list(tools)))
         # A tool may be hidden from a caller who lacks a scope, which the error names (AUTH-6).
         found = tools.get(tool) or ListedTool.from_wire({"name": tool, "inputSchema": {}})

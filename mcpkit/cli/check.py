@@ -18,7 +18,7 @@ from mcpkit._utils.targets import TargetError, is_remote, split
 from mcpkit.cli._check import apply, choose, unknown
 from mcpkit.cli._check.listing import Listing, fetch_listing
 from mcpkit.cli._check.report import as_json, print_findings, print_rules, rules_as_json
-from mcpkit.cli._check.rules import SEVERITIES
+from mcpkit.cli._check.rules import FAIL_ON, SEVERITIES
 from mcpkit.cli._check.source import add_source
 from mcpkit.cli._connection import ConnectionOptions, is_python, run_async
 from mcpkit.cli._options import TARGET, Env, Headers, Revision, Timeout, Token, option
@@ -28,9 +28,8 @@ from mcpkit.cli._terminal import BAD_NEWS, fail, note, on_stdout
 
 __all__ = ["check"]
 
-_FAIL_ON: Final = (*SEVERITIES, "never")
 _FAILING: Final = (
-    f"The mildest finding that makes the exit code 1: {', '.join(_FAIL_ON)} (default: warning)"
+    f"The mildest finding that makes the exit code 1: {', '.join(FAIL_ON)} (default: warning)"
 )
 _WHICH: Final = "Which rules"
 _SELECT: Final = "Only these rules, by id or prefix: DESC, SCHEMA003; several by commas"
@@ -77,8 +76,8 @@ def check(
     if wrong:
         fail(f"no rule's id begins with {wrong[0]!r}; mcpkit check --rules lists them")
     threshold = fail_on or settings.fail_on or "warning"
-    if threshold not in _FAIL_ON:
-        fail(f"--fail-on {threshold}: use one of {', '.join(_FAIL_ON)}")
+    if threshold not in FAIL_ON:
+        fail(f"--fail-on {threshold}: use one of {', '.join(FAIL_ON)}")
     chosen = choose(selected, ignored)
     if rules:
         if json_:
@@ -106,7 +105,7 @@ def check(
         put_json(as_json(target, listing, findings, silenced))
     else:
         print_findings(on_stdout(), listing, findings, silenced)
-    failing = () if threshold == "never" else SEVERITIES[: _FAIL_ON.index(threshold) + 1]
+    failing = () if threshold == "never" else SEVERITIES[: FAIL_ON.index(threshold) + 1]
     if any(each.rule.severity in failing for each in findings):
         raise typer.Exit(BAD_NEWS)
 

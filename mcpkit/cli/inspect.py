@@ -277,7 +277,7 @@ class _Page:
             self._put(Text.assemble(("Tools", "bold cyan"), (about, "dim")))
         is_extension = BY_VERSION[offer.revision].tasks == "extension"
         if is_extension and value_at(offer.capabilities, "extensions", EXTENSION) is not None:
-            older = next(each.version for each in HANDSHAKE if each.tasks == "wished")
+            older = next(each.version for each in HANDSHAKE if each.tasks == "client")
             note = f"Some may run as tasks; --revision {older} shows which."
             self._put(Text(note, style="dim"), 2)
         for each in offer.tools:

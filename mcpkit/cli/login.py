@@ -61,6 +61,12 @@ def login(
         str | None,
         option("A document that describes the client", metavar="URL", panel=_CLIENT),
     ] = None,
+    issuer: Annotated[
+        str | None,
+        option(
+            "The issuer that knows the client, if not the server's", metavar="URL", panel=_CLIENT
+        ),
+    ] = None,
     machine: Annotated[bool, option(_MACHINE, "--machine", panel=_CLIENT)] = False,
 ) -> None:
     """Log in to a server, so that the other commands can use it.
@@ -85,6 +91,8 @@ def login(
         check_address(url.partition("#")[0], "URL")
         if client_document is not None:
             check_address(client_document, "--client-document")
+        if issuer is not None:
+            check_address(issuer, "--issuer")
         scopes = scopes_of([each for text in scope or () for each in text.split()], "--scope")
     except ValueError as error:
         fail(str(error))
@@ -108,9 +116,13 @@ def login(
 
     def authentication(had: Sequence[str], pending: MemoryTokenStore) -> TokenSource:
         wanted = [*(each for each in had if each != _RENEWABLE), *scopes]
-        program = machine_for(client_id, wanted, store=pending) if machine and client_id else None
-        return program or _Login(
+        if machine and client_id:
+            program = machine_for(client_id, wanted, store=pending, issuer=issuer)
+            assert program is not None
+            return program
+        return _Login(
             not no_browser,
+            issuer=issuer,
             client_id=client_id,
             client_secret=os.environ.get(SECRET) or None if client_id else None,
             client_document=client_document,
@@ -134,6 +146,7 @@ def login(
                 stored.access_token is not None
                 and machine is bool(stored.grant)
                 and (client_id or client_document) in (None, stored.client_id)
+                and issuer in (None, stored.issuer)
                 and not lacking(stored)
             )
             if is_wanted and await _works(url, store):

@@ -1,8 +1,11 @@
-"""``mcpkit migrate``: a server of FastMCP or of the official SDK, rewritten for mcpkit."""
+"""``mcpkit migrate``: a server of another library or an earlier mcpkit, rewritten."""
 
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Final
@@ -28,16 +31,20 @@ def migrate(
         ),
     ],
     write_: Annotated[bool, option("Change the files, instead of showing how", "--write")] = False,
+    no_import: Annotated[bool, option("Do not import what was written", "--no-import")] = False,
 ) -> None:
-    """Rewrite a server of FastMCP 2 to 4, or of the official SDK 1 or 2, for mcpkit.
+    """Rewrite a server of FastMCP 2 to 4, of the official SDK 1 or 2, or of an earlier mcpkit.
 
     Imports, options, decorators, what is done with the context, results, and runs are rewritten;
     comments and layout stay. What a person has to decide gets a comment that begins with
     "# mcpkit migrate:", and is listed with the place in the migration guide. Without --write
     nothing is changed, and the difference is shown.
 
-    The exit code is 0 if all is rewritten, 1 if something is left to you, and 2 if a file cannot be
-    read or written. Needs pip install "mcpkit[migrate]".
+    With --write, a file that makes an app is imported afterwards, in a process of its own; without
+    it nothing of a file is executed.
+
+    The exit code is 0 if all is rewritten, 1 if something is left to you or does not import, and 2
+    if a file cannot be read or written. Needs pip install "mcpkit[migrate]".
 
     \b
     Examples:
@@ -56,6 +63,7 @@ def migrate(
     failed = False
     changed = 0
     left: list[str] = []
+    written: list[Path] = []
     for path in _files(paths):
         try:
             source = read(path)
@@ -66,23 +74,55 @@ def migrate(
                 changed += 1
                 if write_:
                     write(path, made.text, source, private=False, backup=False)
+                    written += [path] if not no_import and _MAKES_APP.search(made.text) else []
                 else:
                     print_difference(difference(source, made.text, str(path)))
-        except ParserSyntaxError as error:
-            note(f"{path} cannot be rewritten: {error.message} (line {error.raw_line})")
+        except (ParserSyntaxError, RecursionError, OSError, ValueError) as error:
             failed = True
+            note(f"{path} cannot be rewritten: {_reason(error)}")
             continue
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            note(f"{path} cannot be rewritten: {why}")
-            failed = True
-            continue
-        left += [f"{path}:{each.line}: {each.text}  ({each.guide})" for each in made.remarks]
+        for each in made.remarks:
+            place = f"{path}:{each.line}" if write_ else path
+            left.append(f"{place}: {each.text}  ({each.guide})")
     _sum_up(changed, left, write_)
+    broken = False
+    for path in written:
+        why = _failure(path)
+        broken = broken or why != ""
+        told = f"does not import: {why}; see the marks, or install missing packages"
+        note(f"{path} {told if why else 'was imported, without errors'}")
     if failed:
         raise typer.Exit(FAILED)
-    if left:
+    if left or broken:
         raise typer.Exit(BAD_NEWS)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply; split its longest expression"
+    return " ".join((getattr(error, "strerror", None) or str(error)).split())
+
+
+_MAKES_APP: Final = re.compile(r"\bMCPKit\w*\(")
+_IMPORT: Final = "import sys; sys.path.insert(0, sys.argv[1]); __import__(sys.argv[2])"
+_IMPORT_S: Final = 30.0
+"""Seconds that the import of a file may take."""
+
+
+def _failure(path: Path) -> str:
+    """Import a file in a process of its own; return why that fails, or nothing."""
+    name, root = path.stem, path.resolve().parent
+    while Path(root, "__init__.py").exists():
+        name, root = f"{root.name}.{name}", root.parent
+    command = [sys.executable, "-B", "-c", _IMPORT, str(root), name]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_IMPORT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"it takes more than {_IMPORT_S:g} s"
+    last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+    return "".join(last) or f"exit code {done.returncode}" if done.returncode else ""
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:

@@ -25,7 +25,7 @@ __all__ = ["prompt"]
 async def prompt(
     session: ServerSession,
     target: TargetArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the prompt")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the prompt")] = "",
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Its arguments, as texts")
     ] = None,
@@ -42,7 +42,7 @@ async def prompt(
         listed = await client.list_prompts() if "prompts" in client.server_capabilities else []
         prompts = {str(each.name): each for each in listed}
         if name not in prompts:
-            if not session.options.is_anonymous:
+            if name and not session.options.is_anonymous:
                 # The prompt may be hidden; then the server's error names the scope (AUTH-6).
                 with suppress(ProtocolError):
                     await client.get_prompt(name, {})

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from mcpkit._protocol.wire import contents_from_wire
+from mcpkit.cli._arguments import suggest
 from mcpkit.cli._options import TargetArgument
 from mcpkit.cli._render import Saver, as_binary, on_terminal, put, put_bytes, put_json, size
 from mcpkit.cli._session import ServerSession, server_command
-from mcpkit.cli._terminal import note
+from mcpkit.cli._terminal import fail, note
 from mcpkit.client.results import parse
 from mcpkit.types import ResourceContents, TextResourceContents
 
@@ -21,7 +22,9 @@ __all__ = ["read"]
 async def read(
     session: ServerSession,
     target: TargetArgument,
-    uri: Annotated[str, typer.Argument(metavar="URI", help="The URI, with values for a template")],
+    uri: Annotated[
+        str, typer.Argument(metavar="URI", help="The URI, with values for a template")
+    ] = "",
 ) -> None:
     """Read a resource and print its contents.
 
@@ -36,6 +39,10 @@ async def read(
       mcpkit read https://example.com/mcp docs://all --save docs/
     """
     async with session.connected() as client:
+        if not uri:
+            found = [str(each.uri) for each in await client.list_resources()]
+            found += [each.uri_template for each in await client.list_resource_templates()]
+            fail(suggest("resource", uri, found))
         with session.waiting(uri):
             # `Client.read_resource` does not return the whole result.
             result = await client._ask("resources/read", {"uri": uri}, timeout=float("inf"))

@@ -192,7 +192,7 @@ def _supervise(
     from mcpkit.auth.verifiers import LOGINS, EmbeddedServer, resource_server
     from mcpkit.cli._run.files import FileWatcher
     from mcpkit.cli._run.workers import Order, Supervisor
-    from mcpkit.transports.http.server import MARGIN, bind, is_loopback, where
+    from mcpkit.transports.http.server import MARGIN, bind, is_loopback, warn_if_open, where
 
     host, port = options.pop("host", "127.0.0.1"), options.pop("port", 8000)
     settings = app.asgi(**options).settings
@@ -204,6 +204,7 @@ def _supervise(
         fail("a MemoryAuthStore keeps logins in one process; give the server a file as store=")
     bound = bind(host, port)
     url = where(bound, host, settings.path)
+    warn_if_open(settings, host)
     how = "and reloads when a file changes" if reload else f"with {workers} workers"
 
     def announce() -> None:

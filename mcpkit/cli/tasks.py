@@ -86,8 +86,8 @@ async def tasks(
 
 
 async def _list(client: Client, *, as_json: bool) -> None:
-    if BY_VERSION[client.revision].tasks != "wished":
-        older = next(each.version for each in HANDSHAKE if each.tasks == "wished")
+    if BY_VERSION[client.revision].tasks != "client":
+        older = next(each.version for each in HANDSHAKE if each.tasks == "client")
         fail(
             f"{client.revision} has no list of tasks; --revision {older} lists those that were "
             f"started in it"

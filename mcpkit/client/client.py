@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 from uuid import uuid4
 
 import anyio
 
 from mcpkit._protocol import wire
 from mcpkit._utils.json import is_object, value_at
-from mcpkit.client.connection import ClientConnection, Pending
+from mcpkit.client.connection import ClientConnection, OnMessage, Pending
 from mcpkit.client.results import (
     CallResult,
     Completion,
@@ -30,6 +30,7 @@ from mcpkit.client.tasks import EXTENSION, TaskHandle, requests_tasks, with_task
 from mcpkit.errors import (
     ConnectionClosed,
     HeaderMismatch,
+    InvalidParams,
     MethodNotFound,
     MissingClientCapability,
     ProtocolError,
@@ -44,7 +45,24 @@ MAX_LIST_BYTES: Final = 64 * 1024 * 1024
 _CANCEL_S: Final = 2.0
 """Seconds that the cancellation of a task may take when the call that created it ends."""
 
+_CLOSE_S: Final = 2.0
+"""Seconds that the end of a subscription may take."""
+
+_REOPEN_S: Final = 1.0
+_MAX_REOPEN_S: Final = 30.0
+"""The bounds of the pause before a lost stream of changes is opened again."""
+
+_NO_RESOURCE: Final = (-32002, -32602, -32601)
+"""Codes of errors of servers without a resource, or without subscriptions."""
+
 T = TypeVar("T")
+
+Close: TypeAlias = Callable[[], Awaitable[object]]
+"""Ends a subscription."""
+
+
+def _ignore(method: str, params: Params) -> None:
+    """Ignore a notification: `on_notification` gets each anyhow."""
 
 
 class Client(ClientConnection):
@@ -58,9 +76,11 @@ class Client(ClientConnection):
         revision: The protocol revision to speak; None negotiates with the server.
         name, version: Of the client, sent to the server.
         elicitation, sampling: Answer a request of the server: given its ``params``, they return
-            the ``result``. Each declares its capability.
+            the ``result``. They declare forms, and models that use tools. A function that also
+            handles URLs for the user to open (``params["mode"] == "url"``) needs
+            ``capabilities={"elicitation": {"form": {}, "url": {}}}``.
         roots: Paths or URIs that the server may use, or a function as above.
-        capabilities: Declared in addition.
+        capabilities: Declared in addition; one that a function declares is replaced.
         on_log: Called with level, data and logger of each log message.
         on_notification: Called with method and params of every notification.
         timeout: Seconds that a request may take; None: no limit.
@@ -144,12 +164,11 @@ class Client(ClientConnection):
             page = await self._await(pending, method, {} if cursor is None else {"cursor": cursor})
             size += pending.size
             found += parse(lambda page: [make(each) for each in page[member]], page, method)
-            cursor = page.get("nextCursor")
-            too_large = len(found) > MAX_ENTRIES or size > MAX_LIST_BYTES
-            if cursor is None and not too_large:  # PAGE-1: "" would be a cursor
-                return found
-            if too_large or len(seen) + 1 >= MAX_PAGES:
+            if len(found) > MAX_ENTRIES or size > MAX_LIST_BYTES or len(seen) >= MAX_PAGES:
                 raise ValueError(f"The server sends too much for {method}: {len(found)} entries")
+            cursor = page.get("nextCursor")
+            if cursor is None:  # PAGE-1: "" would be a cursor
+                return found
             if not isinstance(cursor, str) or cursor in seen:
                 raise ValueError(f"The server's list for {method} repeats the cursor {cursor!r}")
             seen.add(cursor)
@@ -463,24 +482,40 @@ class Client(ClientConnection):
         await self.request("logging/setLevel", {"level": level})
 
     async def subscribe(self, uri: str) -> None:
-        """Subscribe to changes of a resource (before 2026-07-28; then see `listen`)."""
-        await self.request("resources/subscribe", {"uri": uri})
+        """Receive a notification in `on_notification` for each change of a resource.
+
+        Before 2026-07-28 the session subscribes; later a stream for this resource is opened. It is
+        opened again when it is lost; changes in between are not reported.
+
+        Raises:
+            TimeoutError: The server has not agreed in time.
+            ProtocolError, ConnectionClosed: As for `request`; also if there is no such resource.
+        """
+        async with self._subscribing:
+            if uri not in self._subscribed:
+                _, close = await self._watch(_ignore, uris=[uri], strict=True)
+                self._subscribed[uri] = close
 
     async def unsubscribe(self, uri: str) -> None:
-        """End a subscription to a resource (before 2026-07-28)."""
-        await self.request("resources/unsubscribe", {"uri": uri})
+        """End what `subscribe` has begun; raises as `request`."""
+        close = self._subscribed.pop(uri, None)
+        if close is not None:
+            await close()
 
     @asynccontextmanager
     async def listen(
         self,
-        on_change: Callable[[str, Params], object],
+        on_change: OnMessage,
         *,
         tools: bool = False,
         prompts: bool = False,
         resources: bool = False,
         uris: Sequence[str] = (),
     ) -> AsyncGenerator[Params, None]:
-        """Receive notifications of changes inside the ``async with`` (2026-07-28).
+        """Receive notifications of changes inside the ``async with``.
+
+        Before 2026-07-28 the session subscribes to the resources, and servers notify of lists by
+        themselves.
 
         Args:
             on_change: Called with method and params of each notification.
@@ -488,49 +523,154 @@ class Client(ClientConnection):
             uris: For changes of these resources.
 
         Yields:
-            The notifications that the server has agreed to send, as on the wire.
+            The notifications that the server has agreed to send, as on the wire in 2026-07-28.
 
         Raises:
             TimeoutError: The server has not agreed in time.
             ProtocolError, ConnectionClosed: As for `request`.
         """
         lists = {"tools": tools, "prompts": prompts, "resources": resources}
-        wanted: dict[str, Any] = {f"{kind}ListChanged": True for kind in lists if lists[kind]}
+        kinds = [kind for kind, is_wanted in lists.items() if is_wanted]
+        agreed, close = await self._watch(on_change, kinds, uris)
+        try:
+            yield agreed
+        finally:
+            await self._leave(close)
+
+    @staticmethod
+    async def _leave(close: Close) -> None:
+        """End a subscription, also if the task that has it is cancelled; errors are ignored."""
+        left = suppress(ConnectionClosed, ProtocolError)
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_S), left:
+            await close()
+
+    async def _watch(
+        self,
+        on_change: OnMessage,
+        kinds: Sequence[str] = (),
+        uris: Sequence[str] = (),
+        *,
+        strict: bool = False,
+    ) -> tuple[Params, Close]:
+        """Begin to receive changes; return what the server has agreed to, and how to end it.
+
+        `strict` raises an error if the server does not know a resource.
+        """
+        if self._protocol.by_handshake:
+            return await self._watch_session(on_change, kinds, uris, strict)
+        wanted: dict[str, Any] = {f"{kind}ListChanged": True for kind in kinds}
         if uris:
             wanted["resourceSubscriptions"] = list(uris)
-        agreed, ended = anyio.Event(), anyio.Event()
-        answer: dict[str, Any] = {}
-        failure: list[BaseException] = []
+        agreed, close = await self._open_stream(on_change, wanted)
+        unknown = set(uris).difference(agreed.get("resourceSubscriptions", ()))
+        if strict and unknown:
+            await close()
+            raise InvalidParams(f"Resource not found: {min(unknown)}", data={"uri": min(unknown)})
+        return agreed, close
+
+    async def _watch_session(
+        self, on_change: OnMessage, kinds: Sequence[str], uris: Sequence[str], strict: bool
+    ) -> tuple[Params, Close]:
+        """Pass on changes of a session with a handshake."""
+        known = [kind for kind in kinds if value_at(self.server_capabilities, kind, "listChanged")]
+        agreed: dict[str, Any] = {f"{kind}ListChanged": True for kind in known}
+        watched: list[str] = []
 
         def notified(method: str, params: Params) -> None:
+            _, kind, change = (*method.split("/"), "", "")[:3]
+            if change == "list_changed":
+                is_wanted = kind in known
+            else:
+                changed = str(params.get("uri"))
+                starts = tuple(uri.removesuffix("/") + "/" for uri in watched)
+                is_wanted = change == "updated" and (
+                    changed in watched or changed.startswith(starts)
+                )
+            if is_wanted:
+                on_change(method, params)
+
+        async def close() -> None:
+            self._listeners.remove(notified)
+            for uri in watched:
+                self._watched[uri] -= 1
+                if not self._watched[uri]:
+                    del self._watched[uri]
+                    await self.request("resources/unsubscribe", {"uri": uri})
+
+        self._listeners.append(notified)
+        try:
+            for uri in uris:
+                try:
+                    await self.request("resources/subscribe", {"uri": uri})
+                except ProtocolError as error:
+                    if strict or error.code not in _NO_RESOURCE:
+                        raise
+                else:
+                    watched.append(uri)
+                    self._watched[uri] += 1
+        except BaseException:
+            await self._leave(close)
+            raise
+        if watched:
+            agreed["resourceSubscriptions"] = watched
+        return agreed, close
+
+    async def _open_stream(self, on_change: OnMessage, wanted: Params) -> tuple[Params, Close]:
+        """Open a stream of changes; return what the server has agreed to, and how to close it.
+
+        It is opened again when it has ended.
+        """
+        agreed, ended = anyio.Event(), anyio.Event()
+        answer: dict[str, Any] = {}
+        failure: list[Exception] = []
+        pause = _REOPEN_S
+
+        def notified(method: str, params: Params) -> None:
+            nonlocal pause
             if method == "notifications/subscriptions/acknowledged":
                 answer.update(params.get("notifications") or {})
+                pause = _REOPEN_S
                 agreed.set()
             else:
                 on_change(method, params)
 
         async def hold() -> None:
+            nonlocal pause
             try:
-                await self.request(
-                    "subscriptions/listen",
-                    {"notifications": wanted},
-                    timeout=float("inf"),
-                    on_notification=notified,
-                )
-            except (ProtocolError, ConnectionClosed) as error:
-                failure.append(error)
+                while True:
+                    why: Exception = ConnectionClosed("The server has ended it")
+                    try:
+                        await self.request(
+                            "subscriptions/listen",
+                            {"notifications": wanted},
+                            timeout=float("inf"),
+                            on_notification=notified,
+                        )
+                    except (ProtocolError, ConnectionClosed, ValueError) as error:
+                        why = error
+                    if not agreed.is_set():
+                        failure.append(why)
+                    if failure or self._closed is not None:
+                        break
+                    self._log_fault("a stream of changes was lost and is opened again: %s", why)
+                    await anyio.sleep(pause)
+                    pause = min(2 * pause, _MAX_REOPEN_S)
             finally:
                 agreed.set()
                 ended.set()
 
         stop = self._start(hold())
+
+        async def close() -> None:
+            stop()
+            await ended.wait()
+
         try:
             with self._with_timeout(self._timeout):
                 await agreed.wait()
             if failure:
                 raise failure[0]
-            yield answer
-        finally:
+        except BaseException:
             stop()
-            with anyio.CancelScope(shield=True), anyio.move_on_after(2):
-                await ended.wait()
+            raise
+        return answer, close

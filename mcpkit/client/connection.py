@@ -51,10 +51,11 @@ from mcpkit._utils.json import is_array, is_object, value_at
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.targets import command_of, is_url
 from mcpkit.client.results import OnProgress, Params, Progress, TaskQuestion
-from mcpkit.client.stdio import ProcessLink, start_server
+from mcpkit.client.stdio import ProcessLink
 from mcpkit.errors import (
     ConnectionClosed,
     InternalError,
+    InvalidParams,
     MethodNotFound,
     ProtocolError,
     UnsupportedProtocolVersion,
@@ -88,9 +89,6 @@ _MODERN_ERRORS: Final = (-32020, -32021, -32022)
 """Errors that only a server of 2026-07-28 sends (ERA-10)."""
 
 _DENIED_STATUSES: Final = (401, 403, 407, 429)  # HTTP statuses that do not depend on the revision
-_REJECTED_STATUSES: Final = frozenset(range(400, 500)) - {*_DENIED_STATUSES}
-"""HTTP statuses of a server that may not know the request's method (ERA-11)."""
-
 _NOT_HERE_STATUSES: Final = (400, 404, 405)
 """HTTP statuses of a server that may want a GET instead (ERA-12)."""
 
@@ -141,6 +139,14 @@ class Pending:
     """Bytes of the message with the response."""
 
 
+_ALL_OF: Final[Mapping[str, Params]] = {
+    "elicitation": {"form": {}},
+    "sampling": {"tools": {}},
+}
+"""The members of the capabilities that a function declares. One that accepts forms without looking
+must not make a user open URLs."""
+
+
 class ClientConnection:
     """A connection to a server, as an async context manager; `mcpkit.Client` has the arguments."""
 
@@ -180,7 +186,9 @@ class ClientConnection:
             "roots/list": roots if roots is None or callable(roots) else _fixed_roots(roots),
         }
         self._handlers = {method: each for method, each in given.items() if each is not None}
-        declared: dict[str, Any] = {method.partition("/")[0]: {} for method in self._handlers}
+        declared: dict[str, Any] = {
+            (name := method.partition("/")[0]): _ALL_OF.get(name, {}) for method in self._handlers
+        }
         info = {"name": name, "version": version}
         self._protocol = ClientProtocol(info, {**declared, **(capabilities or {})})
         self._on_log = on_log
@@ -190,16 +198,20 @@ class ClientConnection:
         self._max_rounds = max_rounds
         self._max_input_requests = max_input_requests
         self._on_round = on_round
-        self._process_options: dict[str, Any] = {"env": env, "cwd": cwd, "stderr": stderr}
+        self._process_options: dict[str, Any] = {
+            "env": None if env is None else {**os.environ, **env},
+            "cwd": cwd,
+            "stderr": stderr,
+            # Ctrl-C in a terminal must reach only the client, which then stops the server.
+            "start_new_session": True,
+        }
         self._http_options: dict[str, Any] = {"headers": headers, "http_client": http_client}
         if auth is not None:
             from mcpkit.client.auth.base import http_auth
 
             self._http_options["auth"] = http_auth(auth)
         self._memory_options: Mapping[str, Any] = {}
-        self._timeouts: dict[anyio.CancelScope, float] = {}
-        """The timeouts that run, or are paused, with the seconds that were left at the pause."""
-        self._pauses = 0
+        self._timeouts: set[anyio.CancelScope] = set()
         self._raise = raise_exceptions
         self._raised: dict[Id, BaseException] = {}
         self._failed: Exception | None = None
@@ -212,6 +224,13 @@ class ClientConnection:
         self._requests = 0
         self._request_bytes = 0
         self._faults: Counter[str] = Counter()
+        self._listeners: list[OnMessage] = []
+        """Functions that receive every notification."""
+        self._watched: Counter[str] = Counter()
+        """The resources that the session subscribes to, and how often (handshake revisions)."""
+        self._subscribed: dict[str, Callable[[], Awaitable[object]]] = {}
+        """The URIs of `subscribe`, and how to end each."""
+        self._subscribing = anyio.Lock()
         self._task_listeners: dict[str, Any] = {}
         """Handles whose outcome is awaited, so that the server may ask for their input."""
         self._task_progress: WeakValueDictionary[str, Any] = WeakValueDictionary()
@@ -264,7 +283,7 @@ class ClientConnection:
             called = (self._receive, self._on_close, self._renew_session, self._without_timeout)
             link = self._http = HttpLink(target, loop, *called, **self._http_options)
         else:
-            process = await start_server(command_of(target), **self._process_options)
+            process = await anyio.open_process(command_of(target), **self._process_options)
             link = ProcessLink(process, self._receive, self._on_close)
             loop.start(link.read())
         try:
@@ -277,55 +296,42 @@ class ClientConnection:
     async def _negotiate(self) -> None:
         """Find out which revision to speak, and learn the name of the server."""
         wanted = self._wanted
-        if wanted is not None and wanted.handshake:
-            await self._handshake(wanted)
-            return
-        self._protocol.revision = wanted or PER_REQUEST[-1]
-        try:
-            await self._discover()
-            return
-        except (ConnectionClosed, ProtocolError, TimeoutError, ValueError) as error:
-            is_closed = isinstance(error, ConnectionClosed)
-            if self._http is None:
-                may_want_handshake = not is_closed
-            elif is_closed:
-                may_want_handshake = self._http.status in _REJECTED_STATUSES  # ERA-11
-            else:
-                may_want_handshake = self._http.status not in _DENIED_STATUSES
-            if wanted is not None or not may_want_handshake:
-                raise
-            is_modern = isinstance(error, ProtocolError) and error.code in _MODERN_ERRORS
-            data = error.data if isinstance(error, ProtocolError) and is_modern else None
-            listed = value_at(data, "supported")
-            supported = listed if is_array(listed) else ()
-            for each in reversed(PER_REQUEST):
-                if each.version in supported:
-                    self._protocol.revision = each
-                    await self._discover()
-                    return
-            has_older = any(each.version in supported for each in HANDSHAKE)
-            if is_modern and not has_older and self._http is not None:
-                raise
-            rejected = error
-        await self._handshake(HANDSHAKE[-1], rejected)
-
-    async def _handshake(self, wanted: Revision, rejected: Exception | None = None) -> None:
-        """Shake hands, over HTTP in either of two ways (ERA-12).
-
-        `rejected` is the exception of the request without a handshake, if there was one.
-        """
-        http = self._http
-        if rejected is None or http is None or not http.is_old():
+        if wanted is None or not wanted.handshake:
+            self._protocol.revision = wanted or PER_REQUEST[-1]
             try:
-                await self._initialize(wanted)
+                await self._discover()
                 return
-            except (ConnectionClosed, ProtocolError) as error:
-                if http is None or http.status not in _NOT_HERE_STATUSES:
+            except (ConnectionClosed, ProtocolError, TimeoutError, ValueError) as error:
+                if wanted is not None or not self._may_retry(error):
                     raise
-                rejected = error
-        if not await http.look_for_endpoint(self._probe_timeout):  # ERA-12
-            raise rejected
-        await self._initialize(wanted)
+                supports_ours = PER_REQUEST[-1].version in _supported_versions(error)
+            if supports_ours:
+                await self._discover()
+                return
+        await self._handshake(wanted or HANDSHAKE[-1])
+
+    def _may_retry(self, error: Exception) -> bool:
+        """Return True if the error of a request without a handshake may be due to the revision."""
+        status = None if self._http is None else self._http.status
+        if status in _DENIED_STATUSES:
+            return False
+        if isinstance(error, ConnectionClosed):
+            return status in range(400, 500)  # ERA-11: it may not know the method
+        is_modern = isinstance(error, ProtocolError) and error.code in _MODERN_ERRORS
+        supported = _supported_versions(error)
+        return not is_modern or self._http is None or any(each in supported for each in BY_VERSION)
+
+    async def _handshake(self, wanted: Revision) -> None:
+        """Shake hands, over HTTP in either of two ways (ERA-12)."""
+        try:
+            await self._initialize(wanted)
+        except (ConnectionClosed, ProtocolError):
+            http = self._http
+            if http is None or http.status not in _NOT_HERE_STATUSES:
+                raise
+            if not await http.look_for_endpoint(self._probe_timeout):
+                raise
+            await self._initialize(wanted)
 
     async def _discover(self) -> None:
         result = await self.request("server/discover", timeout=self._probe_timeout)
@@ -335,7 +341,7 @@ class ClientConnection:
         self._learn_server(value_at(result, "_meta", _SERVER_INFO), result)
 
     async def _initialize(self, wanted: Revision) -> None:
-        self._protocol.revision = None
+        self._protocol.revision = wanted
         params = {
             "protocolVersion": wanted.version,
             "capabilities": self._protocol.capabilities,
@@ -359,11 +365,15 @@ class ClientConnection:
         spoken = self._protocol.revision
         assert spoken is not None
         log.warning("the server has forgotten the session; making a new one")
-        try:
-            await self._initialize(spoken)
-        except BaseException:
-            self._protocol.revision = spoken
-            raise
+        await self._initialize(spoken)
+        self._start(self._subscribe_again([*self._watched]))
+
+    async def _subscribe_again(self, uris: Sequence[str]) -> None:
+        for uri in uris:
+            try:
+                await self.request("resources/subscribe", {"uri": uri})
+            except (ConnectionClosed, ProtocolError, TimeoutError, ValueError) as error:
+                self._log_fault("the subscription to %s is lost: %s", uri, error)
 
     def _learn_server(self, info: object, result: Params) -> None:
         self.server_info = wire.implementation_from_wire(info) if is_object(info) else None
@@ -428,19 +438,17 @@ class ClientConnection:
                 self._on_log(*entry)
         elif method == "notifications/progress":
             token = params.get("progressToken")
-            pending = self._pending_of(token)
-            on_progress = None if pending is None else pending.on_progress
-            if on_progress is None and isinstance(token, str) and token in self._task_progress:
-                on_progress = self._task_progress[token]._on_progress
-            now = None
-            if on_progress is not None:
+            asker = self._pending_of(token) or self._task_progress.get(str(token))
+            if asker is not None and asker.on_progress is not None:
                 now = self._read(wire.progress_from_wire, params, "progress")
-            if on_progress is not None and now is not None:
-                on_progress(Progress(*now))
+                if now is not None:
+                    asker.on_progress(Progress(*now))
         elif method == "notifications/tasks/status":
             task = self._task_listeners.get(str(params.get("taskId")))
             if task is not None:
                 task._notified(params)
+        for each in list(self._listeners):
+            each(method, params)
         listening = self._pending_of(value_at(params, "_meta", _SUBSCRIPTION))
         if listening is not None and listening.on_notification is not None:
             listening.on_notification(method, params)
@@ -503,6 +511,9 @@ class ClientConnection:
         handler = self._handlers.get(method)
         if handler is None:
             raise MethodNotFound(f"This client does not answer {method}")
+        opens = value_at(self._protocol.capabilities, "elicitation", "url") is not None
+        if method == "elicitation/create" and params.get("mode") == "url" and not opens:
+            raise InvalidParams("This client opens no URLs")  # ELIC-1
         result = handler(dict(params))
         result = await result if inspect.isawaitable(result) else result
         if not is_object(result):
@@ -611,33 +622,25 @@ class ClientConnection:
     def _with_timeout(self, limit: float | None) -> Generator[None, None, None]:
         """Raise TimeoutError after `limit` seconds, not counting those of a login."""
         with anyio.fail_after(limit) as scope:
-            self._timeouts[scope] = 0.0
-            if self._pauses:
-                self._pause(scope)
+            self._timeouts.add(scope)
             try:
                 yield
             finally:
-                del self._timeouts[scope]
+                self._timeouts.discard(scope)
 
     @contextmanager
     def _without_timeout(self) -> Generator[None, None, None]:
-        """Pause all timeouts, because a user is logging in."""
-        if not self._pauses:
-            for scope in self._timeouts:
-                self._pause(scope)
-        self._pauses += 1
+        """Pause the timeouts that run, because a user is logging in."""
+        begun = anyio.current_time()
+        # Those that another login has paused are its own to resume.
+        paused = {scope: scope.deadline for scope in self._timeouts if scope.deadline < math.inf}
+        for scope in paused:
+            scope.deadline = math.inf
         try:
             yield
         finally:
-            self._pauses -= 1
-            if not self._pauses:
-                now = anyio.current_time()
-                for scope, left in self._timeouts.items():
-                    scope.deadline = now + left
-
-    def _pause(self, scope: anyio.CancelScope) -> None:
-        self._timeouts[scope] = scope.deadline - anyio.current_time()
-        scope.deadline = math.inf
+            for scope, deadline in paused.items():
+                scope.deadline = deadline + anyio.current_time() - begun
 
     async def _cancel(self, sent: OutgoingMessage, error: BaseException) -> None:
         """Tell the server that the response is no longer awaited (CANC-6, CANC-7)."""
@@ -650,6 +653,12 @@ class ClientConnection:
         lost = suppress(ConnectionClosed, ProtocolError)
         with anyio.CancelScope(shield=True), anyio.move_on_after(1), lost:
             await self.notify("notifications/cancelled", params)
+
+
+def _supported_versions(error: Exception) -> Sequence[Any]:
+    """Return the versions that a server supports, according to its error (ERA-10)."""
+    listed = value_at(getattr(error, "data", None), "supported")
+    return listed if is_array(listed) else ()
 
 
 def _fixed_roots(roots: Sequence[str | os.PathLike[str]]) -> Handler:

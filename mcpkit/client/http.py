@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 import httpx2
@@ -22,11 +22,9 @@ from mcpkit._utils.fetch import reason_of, tls_for
 from mcpkit._utils.json import is_object
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.text import truncate
+from mcpkit.client.auth.base import HttpAuth, HttpRequest
 from mcpkit.client.event_stream import MAX_EVENT_BYTES, EventStream, EventTooLarge
 from mcpkit.errors import ConnectionClosed, ProtocolError
-
-if TYPE_CHECKING:
-    from mcpkit.client.auth.base import HttpAuth, HttpRequest
 
 log = get_logger("mcpkit.client")
 
@@ -327,7 +325,7 @@ class HttpLink:
         stream = EventStream(limit=MAX_EVENT_BYTES)
         failures = idle = stale = 0
         try:
-            while failures <= _MAX_RESUMPTIONS:
+            while True:
                 before = stream.last_id
                 try:
                     response = await self._get(stream)
@@ -343,7 +341,7 @@ class HttpLink:
                     failures = 0
                     idle = 0 if received else idle + 1
                     stale = 0 if stream.last_id != before else stale + 1
-                longer = 2 ** max(min(stale, _MAX_RESUMPTIONS) + failures - 1, 0)
+                longer = 2 ** max(min(stale + failures, _MAX_RESUMPTIONS) - 1, 0)
                 await anyio.sleep(max(stream.retry / 1000 * longer, _back_off(idle)))
         except ConnectionClosed as error:
             log.warning("the server's own stream has ended: %s", error)
@@ -351,10 +349,6 @@ class HttpLink:
             opened.set()
 
     # --- HTTP+SSE (2024-11-05) --------------------------------------------------------------------
-
-    def is_old(self) -> bool:
-        """Return True if the latest status and the path both look like HTTP+SSE."""
-        return self.status in (404, 405) and self._url.path.endswith("/sse")
 
     async def look_for_endpoint(self, limit: float) -> bool:
         """Return True if a GET within `limit` seconds brings the stream of HTTP+SSE (ERA-12).
@@ -446,17 +440,11 @@ class HttpLink:
         redirects = retries = tokens_rejected = 0
         auth = self._auth
         while redirects < _MAX_REDIRECTS:
-            tokens: Mapping[str, str] = {}
-            sent = merged
-            described: HttpRequest | None = None
-            if auth is not None:
-                from mcpkit.client.auth.base import HttpRequest
-
-                described = HttpRequest(method, str(url), self._server)
-                tokens = await auth.headers(described)
-                sent = merged.copy()
-                sent.update(tokens)
-                self._token = tokens.get("Authorization", "").rpartition(" ")[2]
+            described = HttpRequest(method, str(url), self._server)
+            tokens: Mapping[str, str] = {} if auth is None else await auth.headers(described)
+            self._token = tokens.get("Authorization", "").rpartition(" ")[2]
+            sent = merged.copy()
+            sent.update(tokens)
             request = self._client.build_request(
                 method, url, headers=sent, content=content, timeout=self._timeout
             )
@@ -475,7 +463,7 @@ class HttpLink:
                 await anyio.sleep(pause)
                 continue
             is_refused = response.status_code in (401, 403) and tokens_rejected < _MAX_TOKENS
-            if auth is not None and described is not None and may_log_in and is_refused:
+            if auth is not None and may_log_in and is_refused:
                 tokens_rejected += 1
                 fields = {name: response.headers.get_list(name) for name in response.headers}
                 status = response.status_code

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -29,33 +28,11 @@ _ENDED: Final = (
 )
 
 
-async def start_server(
-    command: Sequence[str],
-    *,
-    env: Mapping[str, str] | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    stderr: int | None = None,
-) -> Process:
-    """Start a server in a child process; raises `OSError` if the program cannot be run.
-
-    `env` is added to the environment of this process; `cwd` and `stderr`, a file descriptor, are
-    those of this process if None.
-    """
-    return await anyio.open_process(
-        command,
-        stderr=stderr,
-        env=None if env is None else {**os.environ, **env},
-        cwd=cwd,
-        # Ctrl-C in a terminal must reach only the client, which then stops the server.
-        start_new_session=True,
-    )
-
-
 class ProcessLink:
     """A server in a child process.
 
     Args:
-        process: From `start_server`.
+        process: The child process, with pipes to its input and output.
         on_text: Called with each line of the server's output.
         on_close: Called when its output ends or is no longer read, with the reason if there is one.
     """

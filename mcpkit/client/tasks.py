@@ -7,13 +7,11 @@ the request for the outcome in 2025-11-25. Nothing depends on a notification (TA
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Any, Final, cast
 
 import anyio
-from typing_extensions import Self
 
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import CAPABILITIES_KEY
@@ -47,7 +45,6 @@ _DEFAULT_POLL_S: Final = 1.0
 
 _MAX_FAILURES: Final = 5  # polls in a row that may fail
 _LAST_S: Final = 5.0  # seconds to wait for the response with the outcome once the task is over
-_LINGER_S: Final = 1.0  # seconds for which polling goes on between two items of an ``async for``
 
 
 class TaskHandle:
@@ -61,6 +58,7 @@ class TaskHandle:
         id: Of the task, for `Client.task`; None if the server responded with the result instead of
             creating a task (2026-07-28).
         status: The last known one; None if there is no task, or it has not been polled yet.
+        on_progress: Called with each `Progress` of the task; None if nothing is.
     """
 
     def __init__(
@@ -74,7 +72,7 @@ class TaskHandle:
         self.id = id if status is None else status.id
         self.status = status
         self._connection = connection
-        self._on_progress: OnProgress = on_progress or (lambda _: None)
+        self.on_progress = on_progress
         self._outcome: CallResult | ProtocolError | None = None
         self._following: _Following | None = None
         self._change: anyio.Event | None = None
@@ -134,8 +132,18 @@ class TaskHandle:
         assert self.status is not None
         raise TaskCancelled(self.status.id, self.status.message)
 
-    def __aiter__(self) -> AsyncIterator[TaskStatus]:
-        return _Statuses(self)
+    async def __aiter__(self) -> AsyncGenerator[TaskStatus, None]:
+        # On trio, a loop that is left early has to be closed: `async with aclosing(aiter(handle))`.
+        seen: TaskStatus | None = None
+        with self._followed() as following:
+            while self.id is not None and (seen is None or not seen.is_over):
+                now = self.status
+                if now is not None and (seen is None or _facts(now) != _facts(seen)):
+                    seen = now
+                    yield now
+                else:
+                    following.check()
+                    await self._changed()
 
     @property
     def _has_outcome(self) -> bool:
@@ -152,8 +160,8 @@ class TaskHandle:
             change.set()
 
     @contextmanager
-    def _followed(self, linger: float = 0.0) -> Generator[_Following, None, None]:
-        """Poll the task in the background, and `linger` seconds longer; users share that."""
+    def _followed(self) -> Generator[_Following, None, None]:
+        """Poll the task in the background, for all users together."""
         following = self._following
         if following is None or following.failure is not None:
             following = self._following = _Following(self)
@@ -165,22 +173,8 @@ class TaskHandle:
             yield following
         finally:
             following.users -= 1
-            client = self._connection
-            if not linger or self._has_outcome or following.failure is not None:
-                self._unfollow(following)
-            elif client._loop is not None and not client._closed:
-                client._loop.later(linger, partial(self._unfollow, following))
-
-    def _unfollow(self, following: _Following) -> None:
-        if following.users:
-            return
-        for stop in following.stops:
-            stop()
-        if self._following is following:
-            self._following = None
-            if self._waiting is not None and not self._by_hand:
-                self._waiting = None
-                self._stop_waiting()
+            if not following.users:
+                following.stop()
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -352,33 +346,6 @@ class TaskHandle:
             self._wake()
 
 
-class _Statuses:
-    """The iterator of ``async for`` over a task.
-
-    Not a generator: one that is left by ``break`` would have to be closed.
-    """
-
-    def __init__(self, handle: TaskHandle) -> None:
-        self._handle = handle
-        self._seen: TaskStatus | None = None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> TaskStatus:
-        handle, seen = self._handle, self._seen
-        if handle.id is None or (seen is not None and seen.is_over):
-            raise StopAsyncIteration
-        with handle._followed(_LINGER_S) as following:
-            while True:
-                now = handle.status
-                if now is not None and (seen is None or _facts(now) != _facts(seen)):
-                    self._seen = now
-                    return now
-                following.check()
-                await handle._changed()
-
-
 def _facts(status: TaskStatus) -> tuple[object, ...]:
     """Return the parts that make a new status, among them that of another input request."""
     asked_at = status.updated if status.status == "input_required" else None
@@ -391,7 +358,7 @@ class _Following:
     def __init__(self, handle: TaskHandle) -> None:
         self.users = 0
         self.failure: Exception | None = None
-        self.stops: list[Callable[[], object]] = []
+        self._stops: list[Callable[[], object]] = []
         self._handle = handle
         self._connection = handle._connection
         self._answering: set[str] = set()
@@ -403,7 +370,17 @@ class _Following:
             except Exception as error:
                 self.fail(error)
 
-        self.stops.append(self._connection._start(run()))
+        self._stops.append(self._connection._start(run()))
+
+    def stop(self) -> None:
+        for stop in self._stops:
+            stop()
+        handle = self._handle
+        if handle._following is self:
+            handle._following = None
+            if handle._waiting is not None and not handle._by_hand:
+                handle._waiting = None
+                handle._stop_waiting()
 
     def check(self) -> None:
         if self.failure is not None:
@@ -507,7 +484,7 @@ def _outcome(raw: Params) -> CallResult | ProtocolError:
 def requests_tasks(connection: ClientConnection) -> bool:
     """Return True if the client requests tasks, and awaits their outcome (2025-11-25)."""
     revision = connection._protocol.revision
-    return revision is not None and revision.tasks == "wished"
+    return revision is not None and revision.tasks == "client"
 
 
 def with_tasks(connection: ClientConnection, meta: Params | None) -> Params | None:

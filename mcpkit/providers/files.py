@@ -69,7 +69,6 @@ def file_resource(
         mime_type=mime_type,
         size=file.stat().st_size,
         plan=CallPlan(content, inspect_handler(content)),
-        function=content,
         scopes=scopes,
     )
 
@@ -82,7 +81,6 @@ def _guess(name: str) -> str:
 
 class Directory:
     """A provider of the files below a directory, as they are at the moment; see `MCPKit.files`.
-
     A link is offered if its target is: inside the directory, not hidden, and matched by the
     pattern.
     """

@@ -38,11 +38,15 @@ class TaskOptions(TypedDict, total=False):
             any.
         poll_interval: Seconds that clients should wait between two polls of a task; 1.
         max_tasks: Unfinished tasks that there may be; 10,000.
-        max_tasks_each: Unfinished tasks that a principal may have; 1,000. Without authentication
-            all have the same one.
+        max_tasks_each: Unfinished tasks that one caller (its principal, else its network) may
+            have; 1,000. The last eighth of `max_tasks` is for callers that have none.
+        max_stored: Bytes of the tasks of all callers, of which one may have half: arguments,
+            questions, answers, results, and 4 KiB for each; for each process 64 times `max_bytes`.
+            A caller that has more loses its oldest finished tasks before they expire.
         max_bytes: Bytes of the arguments, of a result, of the result of a step, of all questions
             that a task asks, and of all their answers; 4 MiB each.
-        max_running: Tasks that one process runs at once; 100.
+        max_running: Tasks that one process runs at once; 100, of which one caller may have three
+            quarters.
         lease: Seconds after which another process takes a task from one that no longer renews its
             lease; 30. The death of a process is mostly noticed much sooner.
     """
@@ -53,6 +57,7 @@ class TaskOptions(TypedDict, total=False):
     poll_interval: float
     max_tasks: int
     max_tasks_each: int
+    max_stored: int
     max_bytes: int
     max_running: int
     lease: float
@@ -67,6 +72,7 @@ class TaskSettings(NamedTuple):
     poll_interval: float = 1.0
     max_tasks: int = 10_000
     max_tasks_each: int = 1000
+    max_stored: int | None = None
     max_bytes: int = 4 * 1024 * 1024
     max_running: int = 100
     lease: float = 30.0
@@ -114,6 +120,6 @@ def _check_scheme(scheme: str) -> None:
             f"tasks cannot be stored at {scheme}://…; pass the path of a file, or a URL with one "
             f"of {known}"
         )
-    module, extra = SCHEMES[scheme]
-    if extra and find_spec(module) is None:
-        raise ValueError(f'tasks at {scheme}://… need: pip install "mcpkit[{extra}]"')
+    database = SCHEMES[scheme]
+    if database.extra and find_spec(database.library) is None:
+        raise ValueError(f'tasks at {scheme}://… need: pip install "mcpkit[{database.extra}]"')

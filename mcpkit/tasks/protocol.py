@@ -39,6 +39,11 @@ def owner_name(revision: Revision, principal: str | None) -> str:
     return sha256(f"{revision.tasks}\0{principal or ''}".encode()).hexdigest()[:32]
 
 
+def caller_name(owner: str) -> str:
+    """Return the name that a record has for the owner of quotas, such as a network."""
+    return sha256(f"caller\0{owner}".encode()).hexdigest()[:32] if owner else ""
+
+
 def related(id: str) -> dict[str, Any]:
     """Return the ``_meta`` of a message that belongs to a task."""
     return {RELATED: {"taskId": id}}
@@ -104,21 +109,27 @@ def _milliseconds(seconds: float) -> int:
 
 
 def detailed(
-    task: Task, revision: Revision, poll_interval: float, open: Callable[[bytes], bytes]
+    task: Task, revision: Revision, poll_interval: float, open: Callable[..., bytes]
 ) -> bytes:
     """Return the encoded members of a task with its questions and its outcome (2026-07-28)."""
     found = task_members(task, revision, poll_interval)
     if task.status == "input_required":  # TASKX-7
         found["inputRequests"] = {
-            key: request_of(open(task.input_requests[key])) for key in task.open
+            key: request_of(open(task, task.input_requests[key], "question", key))
+            for key in task.open
         }
     text = members(found)
     if task.outcome is None:
         return text
-    is_error, outcome = split_outcome(open(task.outcome))
+    is_error, outcome = split_outcome(open(task, task.outcome, *outcome_field(task)))
     if is_error:
         return b'%b,"error":%b' % (text, outcome)
     return b'%b,"result":{%b}' % (text, outcome)
+
+
+def outcome_field(task: Task) -> tuple[str, ...]:
+    """Return the field that the outcome of a task is sealed for, once it has ended."""
+    return "outcome", task.status, str(task.attempt)
 
 
 def split_outcome(outcome: bytes) -> tuple[bool, bytes]:
@@ -126,20 +137,11 @@ def split_outcome(outcome: bytes) -> tuple[bool, bytes]:
     return outcome[:1] == b"e", outcome[1:]
 
 
-def take_answer(
-    answer_later: Callable[[str, str, Mapping[str, bytes]], object],
-    revision: Revision,
-    principal: str | None,
-    message: Mapping[str, Any],
-) -> bool:
-    """Take the client's answer to a question of a task, wherever that was asked (TASKL-9).
-
-    Returns True if the message answers a task. `answer_later` is given the id of the task, its
-    owner and the answer by key, and finds out if the task exists, and is the client's.
-    """
-    found = read_question_id(message.get("id"))
+def read_answer(message: Mapping[str, Any]) -> tuple[str, Mapping[str, bytes]] | None:
+    """Return the task and the answer by key, if a message answers one (TASKL-9)."""
+    found = None if "method" in message else read_question_id(message.get("id"))
     if found is None:
-        return False
+        return None
     id, key = found
     error, result = message.get("error"), message.get("result")
     if is_object(error):
@@ -148,6 +150,5 @@ def take_answer(
     elif is_object(result):
         answer = reply(result)
     else:
-        return False
-    answer_later(id, owner_name(revision, principal), {key: answer})
-    return True
+        return None
+    return id, {key: answer}

@@ -7,7 +7,7 @@ the attempt that wants it has lost its lease.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -19,8 +19,12 @@ Status: TypeAlias = Literal["working", "input_required", "completed", "failed", 
 Outcome: TypeAlias = Literal["completed", "failed"]
 
 MAX_CRASHES: Final = 20
-"""Attempts in a row that may end with their process: then the task fails, or it would end one
-process after the other."""
+"""Attempts in a row that may be lost, mostly with their process: then the task fails, or it would
+end one process after the other."""
+
+
+MAX_PAUSE_S: Final = 60.0
+"""The longest time in seconds before a task runs again whose attempts have ended processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +33,12 @@ class Task:
 
     Args:
         id: Cannot be guessed.
-        owner: The name of its owner; empty if there is no authentication.
-        call: The call, sealed.
+        owner: The name of its owner; one name for all if there is no authentication.
+        caller: The name of the caller whose shares it takes: a principal or a network; empty if
+            that is not known.
+        tool: The name of its tool, which says who may see it; empty if that depends on the
+            arguments, too.
+        call: The call, sealed; without its arguments once it has ended, unless `tool` is empty.
         ttl: Seconds from its creation after which it expires; None: never.
         created: When it was created; set by the store.
         updated: When its status, message or questions last changed.
@@ -43,8 +51,9 @@ class Task:
         outcome: The result or error, once it has ended.
         attempt: The number of the last attempt. Only this one may change the record.
         worker: The process that runs this attempt; None if none does.
-        lease_expires: When that process loses the task, unless it renews the lease.
-        crashes: The attempts that have ended with their process since the last progress.
+        lease_expires: When that process loses the task, unless it renews the lease. If none runs
+            it: when the next one may; 0: at once.
+        crashes: The attempts that were lost, mostly with their process, since the last progress.
         starts: The attempts since the last question, or since the creation. A second one repeats
             what the handler did in the first.
     """
@@ -53,6 +62,8 @@ class Task:
     owner: str
     call: bytes
     ttl: float | None
+    caller: str = ""
+    tool: str = ""
     created: float = 0.0
     updated: float = 0.0
     status: Status = "working"
@@ -66,6 +77,17 @@ class Task:
     lease_expires: float = 0.0
     crashes: int = 0
     starts: int = 0
+
+    @property
+    def holder(self) -> str:
+        """By whom it is counted in the store."""
+        return self.caller or self.owner
+
+    @property
+    def size(self) -> int:
+        """The bytes of its values."""
+        values = [*self.input_requests.values(), *self.answers.values()]
+        return sum(map(len, [self.call, self.outcome or b"", *values]))
 
     @property
     def is_over(self) -> bool:
@@ -82,25 +104,35 @@ class Task:
         """When an attempt may start; None: not before an answer, or never."""
         if self.status != "working":
             return None
-        return self.updated if self.worker is None else self.lease_expires
+        return self.lease_expires or self.updated
 
     def runs(self, attempt: int) -> bool:
         """Return True if an attempt is the one that runs, and may change the record."""
         return not self.is_over and self.worker is not None and self.attempt == attempt
 
 
+Admit: TypeAlias = Callable[[Task], Awaitable[None]]
+"""Raises an error if a caller may not use a task."""
+
+
 # --- changes by workers ---------------------------------------------------------------------------
 
 
-def claim(task: Task, worker: str, lease_expires: float) -> Task | None:
-    """Start the next attempt, even if another process still runs the last one."""
+def claim(task: Task, worker: str, now: float, lease: float) -> Task | None:
+    """Start the next attempt, even if another process still runs the last one.
+
+    If attempts end with their processes one after the other, the task is due later instead.
+    """
     if task.status != "working":
         return None
+    if task.worker is not None and task.crashes > 1:
+        pause = min(2.0 ** (task.crashes - 1), MAX_PAUSE_S)
+        return replace(task, worker=None, lease_expires=now + pause)
     return replace(
         task,
         attempt=task.attempt + 1,
         worker=worker,
-        lease_expires=lease_expires,
+        lease_expires=now + lease,
         crashes=task.crashes + 1,
         starts=task.starts + 1,
     )
@@ -132,6 +164,7 @@ def suspend(
         status="input_required" if missing else "working",
         message=task.message if message is None else message,
         worker=None,
+        lease_expires=0.0,
         crashes=0,
         starts=0,
         updated=now,
@@ -155,7 +188,7 @@ def release(task: Task, attempt: int) -> Task | None:
     if not task.runs(attempt):
         return None
     crashes, starts = max(0, task.crashes - 1), max(0, task.starts - 1)
-    return replace(task, worker=None, crashes=crashes, starts=starts)
+    return replace(task, worker=None, lease_expires=0.0, crashes=crashes, starts=starts)
 
 
 def finish(
@@ -165,19 +198,21 @@ def finish(
     outcome: bytes,
     now: float,
     message: str | None = None,
+    call: bytes | None = None,
 ) -> Task | None:
-    """End the task."""
+    """End the task, which keeps a shorter `call`, if there is one."""
     if not task.runs(attempt):
         return None
-    return replace(
-        task,
-        status=status,
-        outcome=outcome,
-        message=task.message if message is None else message,
-        open=(),
-        worker=None,
-        updated=now,
-    )
+    message = task.message if message is None else message
+    return _ended(task, now, call, status=status, outcome=outcome, message=message)
+
+
+def _ended(task: Task, now: float, call: bytes | None, **changes: Any) -> Task:
+    """Return a task without what only its next attempt would need."""
+    call = task.call if call is None else call
+    nothing: Mapping[str, bytes] = {}
+    changes.update(call=call, input_requests=nothing, answers=nothing, open=(), worker=None)
+    return replace(task, updated=now, **changes)
 
 
 # --- changes by clients ---------------------------------------------------------------------------
@@ -197,16 +232,20 @@ def answer(task: Task, answers: Mapping[str, bytes], now: float) -> Task | None:
         answers={**task.answers, **new},
         open=missing,
         status="input_required" if missing else "working",
+        lease_expires=0.0,
         crashes=0,
         updated=now,
     )
 
 
-def cancel(task: Task, now: float) -> Task | None:
+def cancel(task: Task, now: float, call: bytes | None = None) -> Task | None:
     """Cancel the task; an attempt that runs can no longer change it (TASKL-11)."""
-    if task.is_over:
-        return None
-    return replace(task, status="cancelled", open=(), worker=None, updated=now)
+    return None if task.is_over else _ended(task, now, call, status="cancelled")
+
+
+def expire(task: Task) -> Task | None:
+    """Let the task expire at once if it has ended."""
+    return replace(task, ttl=0.0, outcome=None) if task.is_over else None
 
 
 # --- as bytes -------------------------------------------------------------------------------------
@@ -224,12 +263,16 @@ _HEAD: Final = {
 }
 """The fields in the first line of a stored task, and their names there, which never change."""
 
+_LATER: Final = ("caller", "tool")
+"""Fields that earlier versions do not have, and drop when they change a task."""
+
 
 def dump(task: Task) -> bytes:
     """Return a task as bytes: a line of JSON, and after it the fields that are bytes."""
     parts = [task.call, b"" if task.outcome is None else task.outcome]
     parts += [*task.input_requests.values(), *task.answers.values()]
     head: dict[str, Any] = {stored: getattr(task, name) for name, stored in _HEAD.items()}
+    head.update({name: value for name in _LATER if (value := getattr(task, name))})
     head["asks"], head["answers"] = [*task.input_requests], [*task.answers]
     head["has_outcome"] = task.outcome is not None
     head["sizes"] = [len(each) for each in parts]
@@ -249,6 +292,7 @@ def load(data: bytes) -> Task:
     found["open"] = tuple(found["open"])
     return Task(
         **{name: found[stored] for name, stored in _HEAD.items()},
+        **{name: found[name] for name in _LATER if name in found},
         call=call,
         outcome=outcome if found["has_outcome"] else None,
         input_requests=dict(zip(asks, more, strict=False)),

@@ -1,53 +1,114 @@
 """TaskService: the tasks of a server in one process, started, watched, answered, cancelled and run.
 
-The store has the tasks; here are those who wait for them. Nothing is opened before the first task,
-unless other processes may have left some in the store.
+The store has the tasks; here are their runs, and those who wait for them. Nothing is opened before
+the first task, unless other processes may have left some in the store.
+
+The record of a task is the truth, and the number of its attempt fences off all others: whatever a
+process does wrong, an attempt without the lease changes nothing.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import secrets
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from time import monotonic
+from dataclasses import replace
+from functools import partial
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import anyio
-from pydantic_core import to_json, to_jsonable_python
+from pydantic_core import from_json, to_json, to_jsonable_python
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import Request
 from mcpkit._stores.base import Position, StoreUnavailable, TooManyRecords
-from mcpkit._utils.logs import get_logger
+from mcpkit._stores.connections import LoopThread
+from mcpkit._utils.logs import log
 from mcpkit._utils.quota import RateLimit
+from mcpkit._utils.sealing import SealBroken
 from mcpkit._utils.text import quote_name
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
 from mcpkit.tasks import record
-from mcpkit.tasks.engine import POLL_S, LeaseEngine, RunningTask
+from mcpkit.tasks.leases import Calm
 from mcpkit.tasks.options import TaskSettings
-from mcpkit.tasks.protocol import owner_name
-from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import CODEC, Change, TaskStore, add, close
+from mcpkit.tasks.protocol import caller_name, owner_name
+from mcpkit.tasks.record import Admit, Task
+from mcpkit.tasks.shares import Choice, OtherSecret, StoredBytes
+from mcpkit.tasks.transitions import CODEC, Change, TaskStore, add, claim, close, keep, release
 from mcpkit.types import Principal
 
 if TYPE_CHECKING:
     from mcpkit._concurrency.threads import Threads
 
-log: Final = get_logger("mcpkit")
+POLL_S: Final = 1.0
+"""Seconds between two looks for tasks that other processes have left or changed unnoticed."""
+
+_RETRY_S: Final = 1.0
+"""Seconds between two attempts to renew leases while the store is unavailable."""
+
+_HUNG: Final = 20
+"""Leases without a turn of the event loop after which its tasks are left to other processes."""
+
+_SWEEP_S: Final = 60.0
+"""Seconds between two deletions of expired tasks."""
+
+_SKIP_S: Final = 0.0001
+"""Seconds between two claims for each task that is left to others: the store must pass it over."""
+
+_CLEAN_UP_S: Final = 2.0
+"""Seconds in which attempts can end when the process does."""
 
 _UNAVAILABLE: Final = "The tasks of this server are unavailable at the moment; try again later"
+_LONGEST_WAIT_S: Final = 30.0
+"""Seconds after which a request that waits for a task reads it, even if nothing has changed."""
+
 _POLL_BURST: Final = 100
 """Polls of one task that may come at once."""
 
 _POLLS: Final = 10
 """Polls of one task per poll interval."""
 
+_ID: Final = re.compile("[0-9a-f]{48}")
+"""The ids of tasks: nothing else is looked up."""
+
 _LAYOUT: Final = 1
 """The layout of a stored call."""
 
 _VISIBLE: Final = ("status", "message", "open", "updated")
 """The fields of an unfinished task that clients see."""
+
+
+class Unavailable(InternalError):
+    """The store cannot be read or written at the moment."""
+
+
+class RunningTask(Protocol):
+    """An attempt that runs in this process, or is about to."""
+
+    id: str
+    """The task."""
+    caller: str
+    number: int
+    ended: anyio.Event
+
+    @property
+    def may_go_on(self) -> bool:
+        """True if another process can continue where this one stops."""
+        ...
+
+    def start(self) -> None:
+        """Start to run."""
+
+    def lose(self) -> None:
+        """Stop without an outcome, because the lease is lost."""
+
+    def stop(self) -> None:
+        """Stop, because the process ends."""
 
 
 class TaskListener(Protocol):
@@ -75,9 +136,17 @@ class TaskWaiter:
 
     async def wait(self) -> None:
         """Wait until the task may have changed."""
-        with anyio.move_on_after(POLL_S):
+        with anyio.move_on_after(_LONGEST_WAIT_S):
             await self._changed.wait()
         self._changed = anyio.Event()
+
+
+class SealAt(Protocol):
+    """Seals a value for a place, or opens it there."""
+
+    def __call__(self, value: bytes, /, *place: str) -> bytes:
+        """Return the other form of the value; opening may raise `SealBroken`."""
+        ...
 
 
 class StoredSource(NamedTuple):
@@ -92,8 +161,10 @@ class TaskService:
     """The tasks of a server in one process.
 
     `threads` are for handlers of tasks; calls have others, which tasks cannot occupy. The store is
-    made when it is first needed. What it stores is sealed by `seal`; `open` raises `SealBroken` if
-    that was done with another secret, or changed. `run_task` makes the run of a claimed task.
+    made when it is first needed. What it stores is sealed by `seal`, for a place of several texts;
+    `open` raises `SealBroken` if that was done with another secret, or for another place, or
+    changed. `run_task` makes the run of a claimed task, which fails if there is a reason why no
+    process could run it.
     """
 
     def __init__(
@@ -103,33 +174,47 @@ class TaskService:
         threads: Threads,
         *,
         make_store: Callable[[], TaskStore],
-        seal: Callable[[bytes], bytes],
-        open: Callable[[bytes], bytes],
-        run_task: Callable[[Task], RunningTask],
+        seal: SealAt,
+        open: SealAt,
+        run_task: Callable[[Task, str | None], RunningTask],
+        choice: Choice,
     ) -> None:
         self.settings = settings
         self.loop = loop
         self.threads = threads
-        self.seal = seal
-        self.open = open
+        self._seal = seal
         self.is_closing = False
+        self._open_sealed = open
+        self._choice = choice
+        self._bytes = StoredBytes(settings.max_stored or 64 * settings.max_bytes, self.change)
+        self._calm = Calm(settings.lease)
+        self._turned = 0.0  # when the loop was last known to turn
         self._make_store = make_store
         self._run_task = run_task
         self._store: TaskStore | None = None
         self._opened: anyio.Event | None = None
         """Set when the store is open, or cannot be opened; None if it is not being opened."""
         self._open_error: Exception | None = None
-        self._engine = LeaseEngine(
-            settings, self._note_reached, lambda: self._read_again([*self._listeners])
-        )
+        self._running: dict[RunningTask, None] = {}
+        self._due = anyio.Event()
+        """Set when tasks may be due."""
+        self._claiming = anyio.Lock()
+        """Held while tasks are claimed and started."""
+        self._is_draining = False
+        """True once no more tasks are started."""
         self._cancel: list[Callable[[], object]] = []
         self._listeners: dict[str, list[TaskListener]] = {}
         """The listeners of each task, as often as they follow it."""
         self._notified: dict[str, Task] = {}
         """The last state of each task that its listeners know."""
+        self._stale: set[str] = set()
+        """The tasks that another process may have changed."""
         self._changed = anyio.Event()
-        """Set when another process may have changed tasks."""
+        """Set when there are some."""
+        self._awaited: Counter[str] = Counter()
+        """The requests that wait for each task."""
         self._is_unavailable = False
+        self.outages = 0  # that are over
         self._polls = RateLimit(_POLL_BURST, _POLLS / settings.poll_interval)
 
     # --- opening and closing ----------------------------------------------------------------------
@@ -177,9 +262,11 @@ class TaskService:
         else:
             self._store = store
             self._note_reached(None)
-            engine = self._engine
-            for work in (engine.serve(store, self._run_task), engine.keep(store), self._refresh()):
+            for work in (self._run_due(store), self._sweep(store), self._refresh(store)):
                 self._cancel.append(self.loop.start(work))
+            thread = LoopThread("mcpkit-leases")
+            thread.start(self._keep_leases(store))
+            self._cancel.append(thread.stop)
         finally:
             self._opened = None
             opened.set()
@@ -190,11 +277,11 @@ class TaskService:
             return
         with anyio.CancelScope(shield=True):
             if grace > 0:
-                await self._engine.end(grace, only_shared=True)
+                await self._stop_runs(grace, only_shared=True)
             self.is_closing = True
             if self._opened is not None:
                 await self._opened.wait()
-            await self._engine.end()
+            await self._stop_runs(_CLEAN_UP_S)
             for cancel in self._cancel:
                 cancel()
             if self._store is not None:
@@ -207,12 +294,43 @@ class TaskService:
     def _note_reached(self, error: StoreUnavailable | None) -> None:
         if error is not None and not self._is_unavailable:
             log.warning("tasks are unavailable: %s", error)
+        elif error is None and self._is_unavailable:  # answers may have been lost
+            self.outages += 1
+            self._notified.clear()
+            self._changed_elsewhere(None)
         self._is_unavailable = error is not None
 
     @property
     def outlive_process(self) -> bool:
         """True if other processes continue the tasks that this one leaves."""
         return self._store is not None and self._store.is_shared
+
+    # --- sealed fields ----------------------------------------------------------------------------
+    # A value of one field of a task and its owner cannot be opened as that of another.
+
+    def seal(self, task: Task, value: bytes, *field: str) -> bytes:
+        """Return a value sealed for a field of a task, such as ``"answer", key``."""
+        return self._seal(value, task.id, task.owner, *field)
+
+    def open(self, task: Task, value: bytes, *field: str) -> bytes:
+        """Return a value that was sealed for a field of a task; `OtherSecret` if it cannot be."""
+        try:
+            return self._open_sealed(value, task.id, task.owner, *field)
+        except (SealBroken, ValueError):
+            raise OtherSecret from None
+
+    def call_of(self, task: Task) -> dict[str, Any]:
+        """Return the call of a task; `OtherSecret` if it cannot be opened."""
+        call: dict[str, Any] = from_json(self.open(task, task.call, "call"))
+        return call
+
+    def ended_call(self, task: Task) -> bytes | None:
+        """Return what a task that ends keeps of its call; None: all."""
+        if not task.tool:
+            return None
+        # Processes of an earlier version look here for the tool.
+        call: Any = {"layout": _LAYOUT, "tool": task.tool, "arguments": {}}
+        return self.seal(task, to_json(call), "call")
 
     # --- operations of clients --------------------------------------------------------------------
     # They raise a `ProtocolError` while the store is unavailable.
@@ -230,13 +348,14 @@ class TaskService:
         *,
         ttl: float | None = None,
         tool_ttl: float | None = None,
+        by_arguments: bool = False,
         given: Mapping[str, tuple[str, Any]],
     ) -> Task:
         """Make a task of a call.
 
         `ttl` and `tool_ttl` are the seconds for which the client, and the tool, want it to be
-        stored; `given` are the answers that came with the call, by key: the fingerprint of the
-        question, and the result.
+        stored; `by_arguments` if these decide who may see it; `given` are the answers that came
+        with the call, by key: the fingerprint of the question, and the result.
         """
         origin, principal, stored_principal = request.origin, request.principal, None
         if principal is not None:
@@ -266,20 +385,28 @@ class TaskService:
         task = Task(
             id=secrets.token_hex(24),
             owner=self.owner_of(request),
-            call=self.seal(call),
+            caller=caller_name("" if origin is None else origin.owner),
+            tool="" if by_arguments else tool_name,
+            call=b"",
             ttl=self.settings.granted(ttl, default),
         )
-        limit, limit_per_owner = self.settings.max_tasks, self.settings.max_tasks_each
+        task = replace(task, call=self.seal(task, call, "call"))
+        self._choice.made(task)
+        limit, limit_per_holder = self.settings.max_tasks, self.settings.max_tasks_each
         async with self._reached() as store:
             while True:
                 try:
-                    task = await add(store, task, limit=limit, limit_per_owner=limit_per_owner)
+                    if not await self._bytes.make_room(task.caller, task.size):
+                        raise TooManyRecords
+                    task = await add(store, task, limit=limit, limit_per_holder=limit_per_holder)
                     break
                 except TooManyRecords:
                     if not await store.sweep():  # expired tasks count until then
-                        error = InternalError("Too many tasks are unfinished; try again later")
-                        raise error from None
-        self._engine.due()
+                        raise InternalError(
+                            "Too many tasks are unfinished, or they are too large; try again later"
+                        ) from None
+        self._bytes.note(task)
+        self._due.set()
         return task
 
     async def get(self, id: str, owner: str, *, polled: bool = False) -> Task:
@@ -287,6 +414,8 @@ class TaskService:
 
         Raises `InvalidParams` if there is none, or it has another owner (TASKL-12).
         """
+        if _ID.fullmatch(id) is None:
+            raise InvalidParams(f"Unknown task: {quote_name(id)}")
         if polled and self._polls.take(id):
             interval = f"{self.settings.poll_interval:g} s"
             raise InternalError(f"The task was polled too often; wait {interval} between polls")
@@ -296,10 +425,16 @@ class TaskService:
             raise InvalidParams(f"Unknown task: {quote_name(id)}")
         return task
 
-    async def answer(self, id: str, owner: str, answers: Mapping[str, bytes]) -> None:
+    async def answer(
+        self, id: str, owner: str, answers: Mapping[str, bytes], admit: Admit | None = None
+    ) -> None:
         """Answer questions of a task. Answers without an open question are ignored (TASKX-9)."""
         task = await self.get(id, owner)
-        sealed = {key: self.seal(answers[key]) for key in task.open if key in answers}
+        if admit is not None:
+            await admit(task)
+        sealed = {
+            key: self.seal(task, answers[key], "answer", key) for key in task.open if key in answers
+        }
         size = sum(map(len, [*sealed.values(), *task.answers.values()]))
         if sealed and size > self.settings.max_bytes:
             raise InvalidParams(f"The answers have more than {self.settings.max_bytes} bytes")
@@ -308,8 +443,12 @@ class TaskService:
     async def cancel(self, id: str, owner: str) -> tuple[Task, bool]:
         """Cancel a task; return it, and False if it had ended already."""
         task = await self.get(id, owner)
-        changed = await self._change_as_client(id, record.cancel)
-        return (task, False) if changed is None else (changed, True)
+        call = self.ended_call(task)
+        changed = await self._change_as_client(id, lambda it, now: record.cancel(it, now, call))
+        if changed is None:  # it has ended: before, meanwhile, or by a change whose answer was lost
+            was_over, task = task.is_over, await self.get(id, owner)
+            return task, task.status == "cancelled" and not was_over
+        return changed, True
 
     async def list(self, owner: str, after: Position | None, limit: int) -> Sequence[Task]:
         """Return tasks of an owner, the oldest first."""
@@ -329,7 +468,7 @@ class TaskService:
             yield await self.store()
         except StoreUnavailable as error:
             self._note_reached(error)
-            raise InternalError(_UNAVAILABLE) from error
+            raise Unavailable(_UNAVAILABLE) from error
 
     async def change(self, id: str, edit: Change) -> Task | None:
         """Change a task, and notify its listeners; `KeyError` if there is none."""
@@ -337,18 +476,24 @@ class TaskService:
         changed = await store.change(id, edit)
         if changed is not None:
             self.publish(changed)
+            if changed.ttl != 0:  # else it expires to make room
+                self._bytes.note(changed)
+                await self._bytes.make_room(changed.caller)
         return changed
 
-    def answer_later(self, id: str, owner: str, answers: Mapping[str, bytes]) -> None:
-        """Answer questions of a task, which another process may have asked."""
-
-        async def answer() -> None:
+    async def answer_at_last(
+        self, id: str, owner: str, answers: Mapping[str, bytes], admit: Admit | None = None
+    ) -> None:
+        """Answer questions of a task as soon as the store is available."""
+        while not self.is_closing:
             try:
-                await self.answer(id, owner, answers)
+                await self.answer(id, owner, answers, admit)
+            except Unavailable:
+                await anyio.sleep(_RETRY_S)
+                continue
             except ProtocolError as error:
                 log.warning("an answer to a task is lost: %s", error)
-
-        self.loop.start(answer())
+            return
 
     # --- listeners --------------------------------------------------------------------------------
 
@@ -379,16 +524,22 @@ class TaskService:
         """Yield a waiter for changes of a task."""
         waiter = TaskWaiter()
         self.follow(id, waiter)
+        self._awaited[id] += 1
         try:
             yield waiter
         finally:
+            self._awaited -= Counter([id])
             self.unfollow(id, waiter)
 
     def publish(self, task: Task) -> None:
-        """Notify the engine, and the listeners of a task, that it has changed."""
-        self._engine.stop(task)
+        """Notify the runs and the listeners of a task that it has changed."""
+        for each in list(self._running):
+            # An older state, which arrived late, does not concern a newer attempt.
+            is_newer = task.is_over or task.attempt >= each.number
+            if each.id == task.id and is_newer and not task.runs(each.number):
+                each.lose()
         if task.due is not None and task.worker is None:
-            self._engine.due()
+            self._due.set()
         listeners = self._listeners.get(task.id)
         if listeners and _is_news(task, self._notified.get(task.id)):
             self._notified[task.id] = task
@@ -407,46 +558,169 @@ class TaskService:
         self.loop.soon(lambda: self._changed_elsewhere(id))
 
     def _changed_elsewhere(self, id: str | None) -> None:
-        self._engine.due()
+        self._due.set()
         known = self._known()
-        if known if id is None else id in known:
+        self._stale.update(known if id is None else known & {id})
+        if self._stale:
             self._changed.set()
 
-    def _known(self) -> Collection[str]:
+    def _known(self) -> set[str]:
         """Return the tasks that have listeners, or run, in this process."""
-        return {*self._listeners, *self._engine.ids}
+        return {*self._listeners, *(each.id for each in self._running)}
 
-    async def _refresh(self) -> None:
+    async def _refresh(self, store: TaskStore) -> None:
         """Read the tasks that other processes change, until cancelled."""
         took = 0.0
         while True:
-            await self._changed.wait()
+            with anyio.move_on_after(POLL_S if store.is_shared else math.inf):
+                await self._changed.wait()
             # Changes come in bursts, and reading many tasks takes its time.
             await anyio.sleep(max(0.01, took))
             self._changed = anyio.Event()
             started = monotonic()
+            # A hint may be lost of the tasks that requests wait for.
+            ids, self._stale = self._stale.union(self._awaited), set()
             try:
-                await self._read_again(self._known())
+                await self._read_again(ids)
             except StoreUnavailable as error:
+                self._stale |= ids
                 self._note_reached(error)
             except Exception:
                 log.exception("the changes of other processes could not be read")
             took = monotonic() - started
 
     async def _read_again(self, ids: Collection[str]) -> None:
-        store = await self.store()
+        if not ids:
+            return
+        found = await (await self.store()).find(ids)
         for id in ids:
-            task = await store.get(id)
-            if task is None:
-                self._forget(id)
+            if id in found:
+                self.publish(found[id])
             else:
-                self.publish(task)
+                self._forget(id)
 
     # --- runs -------------------------------------------------------------------------------------
 
+    async def _run_due(self, store: TaskStore) -> None:
+        """Run the tasks that are due, until no more are to be started."""
+        # In a store of this process, only a lease that runs out makes a task due unnoticed.
+        longest = POLL_S if store.is_shared else self.settings.lease
+        while not self._is_draining:
+            self._due = anyio.Event()
+            wait = POLL_S
+            try:
+                async with self._claiming:
+                    if await self._start_due(store, longest):
+                        self._note_reached(None)
+                wait = longest
+            except StoreUnavailable as error:
+                self._calm.until = monotonic() + self.settings.lease
+                self._note_reached(error)
+            except Exception:  # the next attempt may succeed; without it no task would run
+                log.exception("tasks could not be started")
+            with anyio.move_on_after(wait):
+                await self._due.wait()
+            await anyio.sleep(_SKIP_S * len(self._choice.left))
+
+    async def _start_due(self, store: TaskStore, interval: float) -> bool:
+        """Start tasks while there is room; return True if the store was used."""
+        choice, used = self._choice, False
+
+        def fits(task: Task, now: float) -> bool:
+            if self._calm.lasts(0, now) and task.worker is not None and not calm:
+                return False
+            return choice.fits(task)
+
+        while (room := self.settings.max_running - len(self._running)) > 0:
+            if self._is_draining:
+                break
+            skip = choice.begin([each.caller for each in self._running])
+            calm, lease, asked = self._calm.lasts(interval), self.settings.lease, monotonic()
+            claimed = await claim(
+                *(store, room, lease),
+                fits=fits,
+                running={(each.id, each.number) for each in self._running},
+                skip=skip,
+                calm=calm,
+            )
+            used = True
+            if claimed and monotonic() - asked > lease / 3:  # much of the leases may be over
+                kept = await keep(store, {(each.id, each.attempt) for each in claimed}, lease)
+                claimed = [each for each in claimed if (each.id, each.attempt) in kept]
+            for task in claimed:
+                refused = choice.take(task)
+                if self._is_draining:
+                    await release(store, task)
+                else:
+                    running = self._run_task(task, refused)
+                    self._running[running] = None
+                    running.start()  # which may also end it
+            if not choice.judge(are_shared=store.is_shared):
+                break
+        return used
+
     def ended(self, running: RunningTask) -> None:
         """Note that the run of a task has ended."""
-        self._engine.ended(running)
+        was_full = len(self._running) >= self.settings.max_running
+        self._running.pop(running, None)
+        if was_full or self._choice.full:
+            self._due.set()
+
+    async def _keep_leases(self, store: TaskStore) -> None:
+        """Renew leases, until cancelled. In a thread of its own: a handler may block the loop."""
+        lease = self.settings.lease
+        wait = lease / 3
+        self._turned = monotonic()
+        # Until the loop has ended; if it hangs, it does not set the time.
+        while self.loop.soon(partial(setattr, self, "_turned", monotonic())):
+            await anyio.sleep(wait)
+            wait = lease / 3
+            is_hung = monotonic() - self._turned > _HUNG * lease
+            # A snapshot: attempts that start during the request are not in the answer.
+            running = {(each.id, each.number): each for each in [*self._running] if not is_hung}
+            try:
+                kept = await keep(store, [*running], lease) if running else ()
+            except StoreUnavailable as error:
+                wait = min(wait, _RETRY_S)
+                self.loop.soon(partial(self._note_reached, error))
+            except Exception:
+                log.exception("the leases of tasks could not be renewed")
+            else:
+                if running:
+                    self.loop.soon(partial(self._note_reached, None))
+                for key, each in running.items():
+                    if key not in kept:
+                        self.loop.soon(each.lose)
+
+    async def _sweep(self, store: TaskStore) -> None:
+        """Delete expired tasks, until cancelled."""
+        while True:
+            await anyio.sleep(_SWEEP_S)
+            try:
+                await store.sweep()
+                await self._read_again(self._known())
+            except StoreUnavailable as error:
+                self._note_reached(error)
+            except Exception:
+                log.exception("expired tasks could not be deleted")
+            self._choice.forget()
+            self._bytes.forget(time())
+
+    async def _stop_runs(self, grace: float, *, only_shared: bool = False) -> None:
+        """Start no more runs, stop all of them, and wait a while until they have ended.
+
+        `only_shared` stops only those that another process can continue.
+        """
+        self._is_draining = True
+        self._due.set()
+        for each in list(self._running):
+            if each.may_go_on or not only_shared:
+                each.stop()
+        with anyio.move_on_after(grace):
+            async with self._claiming:
+                pass  # what was being claimed has been released
+            while self._running:
+                await next(iter(self._running)).ended.wait()
 
 
 def _is_news(task: Task, known: Task | None) -> bool:

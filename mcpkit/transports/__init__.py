@@ -1,4 +1,4 @@
-"""Ways of moving messages: one file each, found by name in one table; how a process ends."""
+"""The transports by name, and the end of a process that serves one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from importlib import import_module
 from typing import Any, Final, NoReturn, Protocol
 
@@ -56,9 +56,13 @@ class Served(Protocol):
 def load(name: str) -> tuple[Any, dict[str, Any]]:
     """Import the module of a transport, and return it with the transport's own options.
 
+    Args:
+        name: One of `TRANSPORTS`, or ``streamable-http``, as other libraries call ``http``.
+
     Raises:
         ValueError: There is no transport of this name.
     """
+    name = "http" if name == "streamable-http" else name
     if name not in TRANSPORTS:
         raise ValueError(f"unknown transport {name!r}; {suggest('run(…)', name, TRANSPORTS)}")
     module, options = TRANSPORTS[name]
@@ -72,11 +76,11 @@ def check_options(call: str, serve: Callable[..., Any], options: Mapping[str, An
         TypeError: `serve` does not take one of them; the message suggests the right name.
     """
     if options:
-        from mcpkit.transports.http.options import HttpOptions
+        from mcpkit.transports.http.options import DEPRECATED, HttpOptions
 
         known = [name for name in inspect.signature(serve).parameters if name != "served"]
         if "options" in known:
-            known = [*known[:-1], *HttpOptions.__optional_keys__]
+            known = [*known[:-1], *HttpOptions.__optional_keys__, *DEPRECATED]
         check_keywords(call, options, known)
 
 
@@ -103,8 +107,6 @@ def exit_now(code: int) -> NoReturn:
     goodbye.start()
     goodbye.join(0.5)
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with suppress(OSError, ValueError, AttributeError):
             stream.flush()
-        except (OSError, ValueError, AttributeError):
-            continue
     os._exit(code)

@@ -9,7 +9,7 @@ import anyio
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.client_connection import IsAnswered, OutgoingMessage
-from mcpkit._protocol.connection import Request
+from mcpkit._protocol.connection import Request, RequestSource
 from mcpkit._server.channel import Channel
 from mcpkit._server.server import Server
 from mcpkit._server.session import Session
@@ -19,13 +19,14 @@ __all__ = ["MemoryLink", "connect"]
 
 
 class MemoryLink(Channel):
-    """The way of a client to a server in the same event loop, and the session's channel back.
+    """Connects a client and a server in the same event loop, in both directions.
 
     Args:
         server: The server.
         loop: Runs its handlers.
         on_text: Called with each message of the server.
         on_exception: Called with the exception of a handler behind a failed request.
+        origin: The source of all requests; None: the only client, for whom scopes do not apply.
     """
 
     def __init__(
@@ -34,8 +35,10 @@ class MemoryLink(Channel):
         loop: Loop,
         on_text: Callable[[bytes], None],
         on_exception: Callable[[Request, BaseException], None] | None = None,
+        origin: RequestSource | None = None,
     ) -> None:
         self._on_text = on_text
+        self._origin = origin
         self._open = True
         self.session = Session(server, self, loop)
         self.session.on_exception = on_exception
@@ -47,7 +50,7 @@ class MemoryLink(Channel):
 
     async def exchange(self, sent: OutgoingMessage, answered: IsAnswered | None = None) -> None:
         """Hand a message of the client to the session."""
-        self.session.receive(sent.text)
+        self.session.receive(sent.text, self._origin)
 
     async def aclose(self) -> None:
         """Close the session, and cancel the requests that run."""
@@ -61,18 +64,19 @@ async def connect(
     loop: Loop,
     on_text: Callable[[bytes], None],
     on_exception: Callable[[Request, BaseException], None] | None = None,
+    origin: RequestSource | None = None,
 ) -> AsyncGenerator[MemoryLink, None]:
     """Serve one client in this process.
 
     Args:
         running: The app's lifespan (`MCPKit.running`), entered and left here.
-        loop, on_text, on_exception: As for `MemoryLink`.
+        loop, on_text, on_exception, origin: As for `MemoryLink`.
 
     Yields:
         The client's way to the server.
     """
     async with running as server, serving_tasks(server, loop) as (served, _):
-        link = MemoryLink(served, loop, on_text, on_exception)
+        link = MemoryLink(served, loop, on_text, on_exception, origin)
         try:
             yield link
         finally:

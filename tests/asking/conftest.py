@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,11 @@ class Asked(TappedClient):
 def accept(value: Any) -> dict[str, Any]:
     content = value if isinstance(value, dict) else {"value": value}
     return {"action": "accept", "content": content}
+
+
+def accepted(question: Mapping[str, Any]) -> dict[str, Any]:
+    """The response to a request that asks for a text."""
+    return {"jsonrpc": "2.0", "id": question["id"], "result": accept("yes")}
 
 
 def speak(text: str) -> dict[str, Any]:

@@ -89,7 +89,7 @@ async def wanted_name(ctx: Context, via: Via) -> str:
 
 def make_app(**options: Any) -> MCPKit[None]:
     """A new app; the counters are shared by all."""
-    app: MCPKit[None] = MCPKit("asking", ttl=30, cache_scope="public", **options)
+    app: MCPKit[None] = MCPKit("asking", cache_ttl=30, cache_scope="public", **options)
 
     @app.tool
     def counted(tag: str) -> int:
@@ -290,7 +290,7 @@ def _add_outcomes(app: MCPKit[None]) -> None:
     async def watch_roots(tag: str, ctx: Context) -> str:
         async def told(found: Any) -> None:
             ROOTS_SEEN[tag] = [each.uri for each in found]
-            ctx.changed("asking://roots")
+            ctx.notify_resource_updated("asking://roots")
 
         ctx.roots_changed(told)
         return "watching"
@@ -327,7 +327,7 @@ def _add_other_places(app: MCPKit[None]) -> None:
     async def asking_prompt(via: Via, ctx: Context) -> str:
         return "Say " + await put(ctx, via, "What?")
 
-    @app.resource("asking://resource/{via}", ttl=60, cache_scope="public")
+    @app.resource("asking://resource/{via}", cache_ttl=60, cache_scope="public")
     async def asking_resource(via: Via, ctx: Context) -> str:
         return "Contents " + await put(ctx, via, "What?")
 

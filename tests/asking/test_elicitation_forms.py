@@ -129,7 +129,7 @@ def test_choices_with_titles_and_of_several_before_they_existed(revision: Revisi
     with pytest.raises(ElicitationError, match="cannot ask for several values"):
         requested(list[Literal["a"]], revision)
     assert list(requested(Several, revision)["properties"]) == ["one"]
-    assert Form[Several](Several).read({"one": "x"}) == Several(one="x")
+    assert Form[Several](Several).read({"one": "x"}) == Accepted(Several(one="x"))
 
 
 @with_forms
@@ -154,13 +154,45 @@ def test_a_model_is_a_form(revision: Revision) -> None:
 
 
 @with_forms
-@pytest.mark.parametrize(
-    ("wanted", "names"), [(Point, ["x", "y"]), (Login, ["user"]), (None, [])], ids=str
-)
-def test_other_classes_with_fields_are_forms_and_nothing_is_a_confirmation(
+@pytest.mark.parametrize(("wanted", "names"), [(Point, ["x", "y"]), (Login, ["user"])], ids=str)
+def test_other_classes_with_fields_are_forms(
     wanted: Any, names: list[str], revision: Revision
 ) -> None:
     assert list(requested(wanted, revision)["properties"]) == names
+
+
+class Nothing(BaseModel, extra="forbid"):
+    pass
+
+
+@with_forms
+@pytest.mark.parametrize("wanted", [None, Nothing], ids=str)
+def test_a_form_without_fields_has_a_box_to_tick(wanted: Any, revision: Revision) -> None:
+    """Some clients show a form without fields with nothing to press, or refuse it."""
+    assert requested(wanted, revision) == {
+        "type": "object",
+        "properties": {"confirm": {"type": "boolean", "title": "Confirm", "default": True}},
+    }
+
+
+@pytest.mark.parametrize("wanted", [None, Nothing], ids=str)
+def test_a_user_may_confirm_without_the_box_but_not_with_an_empty_one(wanted: Any) -> None:
+    """ELIC-3: to untick the box is to decline."""
+    ask = Elicit("Sure?", wanted)
+    for content in ({}, {"confirm": True}, {"confirm": None}):
+        assert ask.parse_result({"action": "accept", "content": content}).accepted
+    assert ask.parse_result({"action": "accept", "content": {"confirm": False}}) == Declined()
+    with pytest.raises(InvalidInputResponse):
+        ask.parse_result({"action": "accept", "content": {"confirm": "false"}})
+
+
+class Own(BaseModel):
+    confirm: bool
+
+
+def test_a_field_of_that_name_is_the_authors_own() -> None:
+    answer = Elicit("Sure?", Own).parse_result({"action": "accept", "content": {"confirm": False}})
+    assert answer.data == Own(confirm=False)
 
 
 class Nested(BaseModel):
@@ -177,6 +209,8 @@ REFUSED: list[tuple[Any, str]] = [
     (Recursive, "flat|nothing nested"),
     (list[str], "lists of choices only"),
     (list[Trip], "lists of choices only"),
+    (list[str | int], "lists of choices only"),
+    (list[Literal[1, 2]], "must be strings"),
     (int | str, "nothing nested"),
     (Literal[1, 2], "must be strings"),
     (NotImplemented, "cannot be asked for"),

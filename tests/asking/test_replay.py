@@ -16,7 +16,9 @@ from mcpkit._protocol.input_request import InputRequest
 from mcpkit._protocol.revisions import BY_VERSION, ClientProfile
 from mcpkit._utils.sealing import Sealer
 from mcpkit.errors import InvalidParams
+from mcpkit.tasks.service import StoredSource
 from mcpkit.testing import REVISIONS
+from mcpkit.types import Principal
 from tests.asking.conftest import accept, capabilities_in
 from tests.authoring import wait
 
@@ -29,19 +31,26 @@ class Calls:
 
     def __init__(self, **params: Any) -> None:
         self.params: dict[str, Any] = {"name": "tool", "arguments": {"a": 1}, **params}
-        self.sealer = Sealer(["secret"], "request state")
+        self.sealer = Sealer(["secret"], "request state", "app")
         self.steps = StepMemory()
         self.capabilities = capabilities_in(MODERN.version)
 
     def round(
-        self, state: Any = None, responses: Any = None, params: Any = None, **options: Any
+        self,
+        state: Any = None,
+        responses: Any = None,
+        params: Any = None,
+        *,
+        principal: str | None = None,
+        lifetime: float = 3600,
+        method: str = "tools/call",
+        now: float = NOW,
     ) -> StatelessReplay:
         given = {**self.params, **(params or {})}
         if state is not None:
             given["requestState"] = state
         if responses is not None:
             given["inputResponses"] = responses
-        method = options.pop("method", "tools/call")
         request = Request(
             1,
             method,
@@ -50,9 +59,10 @@ class Calls:
             {},
             MODERN,
             ClientProfile(self.capabilities, None),
+            origin=None if principal is None else StoredSource(Principal(principal), principal),
         )
-        with patch("time.time", return_value=options.pop("now", NOW)):
-            return StatelessReplay(request, self.sealer, self.steps, **options)
+        with patch("time.time", return_value=now):
+            return StatelessReplay(request, self.sealer, self.steps, lifetime)
 
 
 @pytest.fixture
@@ -183,14 +193,14 @@ def test_a_result_that_json_cannot_carry_is_an_error_and_frees_the_step(calls: C
 
 
 class Memory(StepMemory):
-    def store(self, call: str, *keys: str, **options: Any) -> None:
+    def store(self, call: str, *keys: str, owner: str = "", lifetime: float = 60) -> None:
         """Run steps whose results are their keys."""
         for key in keys:
             assert not self.has(call, key)
-            self.end(call, key, key, **options)
+            self.end((call, key), key, owner, lifetime)
 
     def has(self, call: str, key: str) -> bool:
-        return wait(lambda: self.start(call, key)) == (True, key)
+        return wait(lambda: self.start((call, key))) == (True, key)
 
 
 @pytest.mark.parametrize("limit", [{"limit": 2}, {"max_bytes": 8}])
@@ -250,7 +260,7 @@ def test_a_remembered_value_has_the_type_that_its_function_names(
     assert typed(function, value) == expected
 
 
-def test_a_remembered_value_that_is_not_what_its_function_names_is_an_error() -> None:
+def test_a_recorded_value_of_another_type_than_declared_is_an_error() -> None:
     """The handler would go on with something that it does not expect, in a later round only."""
     with pytest.raises(ValueError, match=r"model\(\) says that it returns .*Model"):
         typed(model, "unfit")

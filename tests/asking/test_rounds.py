@@ -263,7 +263,7 @@ async def test_the_same_request_at_the_same_time_runs_a_step_once(client: Asked,
 # --- capabilities of each request -----------------------------------------------------------------
 
 
-async def test_each_request_says_what_its_client_can_do(client: Asked) -> None:
+async def test_each_request_declares_its_clients_capabilities(client: Asked) -> None:
     """META-3, MRTR-4."""
     found = await send(client, PERSON, lacks="elicitation")
     assert found.error["code"] == -32021

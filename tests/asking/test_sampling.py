@@ -185,7 +185,7 @@ class City(BaseModel):
         ('"a {b} c"', str, "a {b} c"),
     ],
 )
-def test_json_is_found_in_what_a_model_writes(text: str, wanted: Any, value: Any) -> None:
+def test_json_is_found_in_the_text_of_a_model(text: str, wanted: Any, value: Any) -> None:
     assert read_json(text, wanted) == value
 
 
@@ -202,7 +202,7 @@ def test_json_is_found_in_what_a_model_writes(text: str, wanted: Any, value: Any
     ],
     ids=lambda each: str(each)[:20],
 )
-def test_the_error_for_what_does_not_fit_is_short(text: str, wanted: Any, why: str) -> None:
+def test_the_error_for_a_value_that_does_not_fit_is_short(text: str, wanted: Any, why: str) -> None:
     with pytest.raises(InvalidInputResponse, match=re.escape(why)) as caught:
         read_json(text, wanted)
     assert len(str(caught.value)) < 300

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from base64 import urlsafe_b64decode
 from typing import Any
@@ -23,8 +24,25 @@ def encrypts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return bool(request.param == "encrypted")
 
 
-def sealer(*known: str, purpose: str = "state") -> Sealer:
-    return Sealer(known or ("secret",), purpose)
+def sealer(*known: str, purpose: str = "state", app: str = "shop") -> Sealer:
+    return Sealer(known or ("secret",), purpose, app)
+
+
+class EarlierSealer(Sealer):
+    """Seals and opens as the version before, which knew neither apps nor places."""
+
+    def seal(self, value: bytes, *place: str) -> str:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sealing, "_nonce", lambda *_: secrets.token_bytes(12))
+            patch.setattr(sealing, "_BOUND", b"")
+            return super().seal(value)
+
+    def open(self, text: str, *place: str) -> bytes:
+        sealed = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        value = self._open_with(self._keys[0][0], sealed)
+        if value is None:
+            raise SealBroken
+        return value
 
 
 @pytest.mark.parametrize("value", [b"", b"x", b"\0\xff" * 100, secrets.token_bytes(5000)], ids=len)
@@ -32,12 +50,44 @@ def test_what_was_sealed_is_opened(value: bytes) -> None:
     assert sealer().open(sealer().seal(value)) == value
 
 
-def test_the_text_is_safe_everywhere_and_different_each_time() -> None:
+def test_the_text_is_safe_everywhere_and_different_for_each_place() -> None:
     """MRTR-14."""
     text = sealer().seal(secrets.token_bytes(1000))
     assert text.replace("-", "").replace("_", "").isalnum()
     assert text.isascii()
-    assert len({sealer().seal(b"same") for _ in range(100)}) == 100
+    assert len({sealer().seal(b"same", str(place)) for place in range(100)}) == 100
+
+
+PLACES = [(), ("",), ("a",), ("b",), ("a", "b"), ("ab",), ("a", "\0"), ("\ud800",)]
+
+
+@pytest.mark.parametrize("value", [b"[1]", b""])
+def test_a_value_is_opened_in_its_app_and_at_its_place_only(value: bytes) -> None:
+    """A client, or who writes a database, cannot move it to where it was not meant for."""
+    for place in PLACES[1:]:
+        text = sealer().seal(value, *place)
+        assert sealer().open(text, *place) == value
+        for other in PLACES[1:]:
+            if other != place:
+                with pytest.raises(SealBroken):
+                    sealer().open(text, *other)
+        with pytest.raises(SealBroken):
+            sealer(app="bank").open(text, *place)
+
+
+@pytest.mark.parametrize("purpose", ["request state", "session"])
+def test_apps_with_one_secret_do_not_take_the_values_of_each_other(purpose: str) -> None:
+    """MRTR-5, SEC-6: one secret may be set for all servers of a machine."""
+    shop, bank = (MCPKit(name, secret="s" * 32).server.sealer(purpose) for name in ("shop", "bank"))
+    with pytest.raises(SealBroken):
+        bank.open(shop.seal(b"[1]"))
+
+
+def test_the_version_before_and_this_one_open_the_values_of_each_other() -> None:
+    """So that both can serve the same clients and tasks while a new version is deployed."""
+    earlier = EarlierSealer(["secret"], "state", "shop")
+    assert sealer().open(earlier.seal(b"[1]"), "place") == b"[1]"
+    assert json.loads(earlier.open(sealer().seal(b"[1]", "place"))) == [1]
 
 
 def test_only_encryption_hides_the_value(encrypts: bool) -> None:
@@ -66,7 +116,7 @@ def test_a_text_is_opened_with_its_secret_and_for_its_purpose_only() -> None:
     old, both, new = sealer("old"), sealer("new", "old"), sealer("new")
     assert both.open(old.seal(b"value")) == b"value"
     assert new.open(both.seal(b"value")) == b"value"
-    here, elsewhere = Sealer((), "state"), Sealer((), "state")
+    here, elsewhere = Sealer((), "state", "shop"), Sealer((), "state", "shop")
     assert here.open(here.seal(b"value")) == b"value"
     for opening, sealing_with in (
         (old, both),
@@ -97,7 +147,8 @@ def test_each_algorithm_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sealing, "_load_aead", lambda: object)
     encrypting = sealer()
     monkeypatch.setattr(sealing, "_load_aead", lambda: None)
-    assert encrypting._keys[0] != sealer()._keys[0] != sealer(purpose="session")._keys[0]
+    made = [encrypting, sealer(), sealer(purpose="session")]
+    assert len({key for each in made for key in each._keys[0]}) == 6
 
 
 @pytest.mark.parametrize("secret", ["", "a", "a" * 15, ["a" * 16, "old"]])
@@ -121,7 +172,7 @@ def test_other_secrets_are_taken(secret: Any) -> None:
 
 
 @pytest.mark.parametrize("guess", [b"password=swordfish", b"password=nonsense!"])
-def test_the_length_tells_nothing_of_what_is_sealed(guess: bytes) -> None:
+def test_the_length_reveals_nothing_of_the_sealed_value(guess: bytes) -> None:
     """Who chooses a part of it would see from the length whether the rest has the same (CRIME)."""
     assert len(sealer().seal(b"password=swordfish" + guess)) == len(sealer().seal(bytes(36)))
 

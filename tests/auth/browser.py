@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from html import unescape
 from html.parser import HTMLParser
 from http.client import HTTPMessage
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -85,6 +87,12 @@ class Page:
         return None if found is None else urljoin(self.url, found)
 
     @property
+    def link_back(self) -> str | None:
+        """The address with which a page of an error tells the client of it, if the user wants."""
+        found = re.search(r'href="([^"]+)">Tell the program', self.text)
+        return None if found is None else unescape(found[1])
+
+    @property
     def forms(self) -> list[Form]:
         parser = _Forms(self.url)
         parser.feed(self.text)
@@ -135,7 +143,7 @@ class Browser:
         """Follow redirects and answer forms until an address begins as it should; return that."""
         page = self.open(url)
         for _ in range(_MOST_STEPS):
-            where = page.location
+            where = page.location or page.link_back
             if where is None:
                 page = self.fill_in(page)
             elif where.startswith(end):

@@ -1,4 +1,4 @@
-"""Commands as processes: on pipes, and at a terminal where somebody answers."""
+"""Commands as processes: on pipes, and at a terminal with a user."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _converse(master: int, pid: int, steps: list[Step]) -> bytes:
         if select.select([master], [], [], 0.1)[0]:
             try:
                 data = os.read(master, 65536)
-            except OSError:  # as Linux says that nobody has it open any more
+            except OSError:  # Linux: all other ends are closed
                 data = b""
             if not data:
                 assert not steps, f"{steps[0].expected!r} was not shown: {shown!r}"

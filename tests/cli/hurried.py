@@ -59,11 +59,11 @@ def _hurry() -> None:
         from multiprocessing.spawn import set_executable
 
         set_executable(os.environ.pop(WORKERS))
-    # What is started from here has the limits that everybody has.
+    # Child processes have the ordinary limits again.
     for name, seconds in json.loads(os.environ.pop(_LIMITS)).items():
         module_name, _, constant = name.rpartition(".")
         module = import_module(module_name)
-        assert isinstance(getattr(module, constant), float), f"{name} is no limit"
+        assert isinstance(getattr(module, constant), float), f"{name} is not a limit"
         setattr(module, constant, seconds)
 
 

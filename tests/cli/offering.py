@@ -195,8 +195,9 @@ def fail(how: str = "tool") -> str:
 
 
 @app.tool
-def nothing() -> None:
+def nothing() -> ToolResult:
     """Say nothing."""
+    return ToolResult()
 
 
 @app.tool

@@ -1,4 +1,4 @@
-"""What is typed → JSON values: arguments of tools, and fields of forms."""
+"""Typed text → JSON values: arguments of tools, and fields of forms."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_files(tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text('{"a": [1]}', encoding="utf-8")
     words = [f"text=@{tmp_path / 'letter.txt'}", f"any:=@{tmp_path / 'data.json'}"]
     assert tool_arguments(words, SCHEMA, '{"text": "a", "whole": 1}') == {
-        "text": "Dear\n",  # what is typed one by one overrides
+        "text": "Dear\n",  # single arguments override the object
         "any": {"a": [1]},
         "whole": 1,
     }

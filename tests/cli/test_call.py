@@ -68,6 +68,7 @@ def test_a_result_is_printed(words: list[str], input: str, stdout: str) -> None:
     ("words", "code", "message"),
     [
         ("serach", 2, "there is no tool 'serach'; did you mean 'search'?"),
+        ("", 2, "name a tool; there is search, "),
         ("add a=1 b=two", 2, 'b: expected integer, got "two"'),
         ("fail how=protocol", 1, r"the server answered with error -32050: No such \x1b[31mluck"),
         ("nothing", 0, "nothing has run, and answers nothing"),
@@ -182,6 +183,18 @@ def test_a_command_answers_for_the_model(revision: str) -> None:
     ended = call("haiku", "--sampling-command", command, "--revision", revision)
     assert ended.code == 0
     assert ended.stdout == "the model said: SYSTEM: BE BRIEF.\n\nUSER: A HAIKU ABOUT TEA\n"
+
+
+def test_a_command_cannot_call_tools(tmp_path: Path) -> None:
+    """SAMP-1: the option that is given already is not recommended."""
+    (tmp_path / "asking.py").write_text(
+        "from mcpkit import Context, MCPKit\napp = MCPKit('asking')\ndef look() -> str: ...\n"
+        "@app.tool\nasync def ask(ctx: Context) -> str:\n"
+        "    return (await ctx.sample('Where?', tools=[look])).text\n"
+    )
+    command = ["ask", "--sampling-command", f'"{sys.executable}"']
+    said = single_line(mcpkit("call", str(tmp_path / "asking.py"), *command))
+    assert said.endswith("declared: sampling.tools; a --sampling-command answers with text only")
 
 
 def test_a_command_may_fail_or_end_without_reading_the_messages() -> None:

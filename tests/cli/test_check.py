@@ -205,6 +205,8 @@ def test_the_nearest_pyproject_counts_unless_the_command_line_says_otherwise(fol
     settings.write_text('[tool.mcpkit.check]\nfail-on = "error"\n')
     assert check(folder, "sloppy.py").code == 0
     assert check(folder, "sloppy.py", "--fail-on", "warning").code == 1
+    settings.write_text("[tool.other]\n")
+    assert check(folder, "good.py").code == 0
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib is newer")

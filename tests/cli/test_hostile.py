@@ -114,7 +114,7 @@ SAID: Final[dict[str, tuple[list[str], dict[str, Any], str]]] = {
         f"{SEEN} {SEEN}: a\n        error   forged\n",
     ),
     "progress": (["call", "t"], telling("progress", progress=1, message=f"m{EVIL}"), f"m{SEEN}"),
-    "what is no message": (
+    "not a message": (
         ["call", "t"],
         {"tools/call": {"before": [{"method": 5, EVIL: EVIL}], **result(content=[])}},
         "an invalid message",
@@ -210,7 +210,7 @@ def test_nor_does_a_server_over_http(response: bytes) -> None:
     assert shown(ended).count("\n") == 1
 
 
-# --- what is malformed ----------------------------------------------------------------------------
+# --- malformed messages ---------------------------------------------------------------------------
 
 BYTES: Final = {"type": "image", "mimeType": 5, "data": "aGk="}
 MALFORMED: Final[dict[str, tuple[str, str, dict[str, Any], str]]] = {

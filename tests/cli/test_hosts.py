@@ -79,6 +79,9 @@ def test_files_are_below_the_home_folder(name: str, platform: str, tmp_path: Pat
         ("claude-code", "linux", "CLAUDE_CONFIG_DIR", ".claude.json"),
         ("codex", "linux", "CODEX_HOME", "config.toml"),
         ("copilot-cli", "linux", "COPILOT_HOME", "mcp-config.json"),
+        ("cline", "linux", "CLINE_MCP_SETTINGS_PATH", ""),
+        ("cline", "linux", "CLINE_DATA_DIR", "settings/cline_mcp_settings.json"),
+        ("cline", "linux", "CLINE_DIR", "data/settings/cline_mcp_settings.json"),
     ],
 )
 def test_files_are_in_the_folder_of_an_environment_variable(
@@ -87,6 +90,17 @@ def test_files_are_in_the_folder_of_an_environment_variable(
     variables = {variable: str(tmp_path / "there")}
     there = Platform(system=platform, home=tmp_path / "home", variables=variables)
     assert HOSTS[name].user_file(there) == tmp_path / "there" / file
+
+
+def test_the_most_precise_variable_of_cline_decides(tmp_path: Path) -> None:
+    variables = {"CLINE_DIR": "/wide", "CLINE_DATA_DIR": "/data", "CLINE_MCP_SETTINGS_PATH": "/own"}
+    found: list[Path | None] = []
+    while variables:
+        there = Platform(system="linux", home=tmp_path, variables=variables)
+        found.append(HOSTS["cline"].user_file(there))
+        variables.popitem()
+    name = "settings/cline_mcp_settings.json"
+    assert found == [Path("/own"), Path("/data", name), Path("/wide/data", name)]
 
 
 def test_some_files_are_elsewhere(tmp_path: Path) -> None:

@@ -177,8 +177,8 @@ def test_a_reader_that_leaves_early(tmp_path: Path) -> None:
 
 SCOPED = """
 from mcpkit import MCPKit
-print("a line that is no answer")
-app = MCPKit("scoped", scopes={"all": ["read"]})
+print("a line that is not an answer")
+app = MCPKit("scoped", scope_hierarchy={"all": ["read"]})
 @app.tool
 def free() -> str:
     "Free."

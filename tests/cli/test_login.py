@@ -51,7 +51,7 @@ class Person:
 
     @property
     def files(self) -> list[Path]:
-        return sorted(self.folder.glob("*")) if self.folder.exists() else []
+        return sorted(self.folder.glob("*.json")) if self.folder.exists() else []
 
     @property
     def kept(self) -> dict[str, Any]:
@@ -247,6 +247,7 @@ REFUSED: Final = {
     "login URL --scope offline_access": "--scope: offline_access is between clients and their",
     'login URL --scope a"b': "--scope: 'a\"b' is not a scope",
     "login URL --timeout 0": "--timeout must be more than 0, not 0",
+    "login URL --issuer http://a.b": "--issuer: 'http://a.b' is not encrypted",
     "login URL --redirect-port 70000": "--redirect-port must be from 1 to 65535, not 70000",
     "login URL --client-document http://a.b/c": "--client-document: 'http://a.b/c' is",
     "login URL --client-id a --client-document https://b/c": "--client-id and --client-document: ",

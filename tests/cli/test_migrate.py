@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from textwrap import dedent, indent
 from typing import Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpkit._utils.names import PeerName, peer_names
@@ -72,12 +73,18 @@ def test_attributes_are_renamed_or_marked(on: str, name: str, become: Callable[[
 
 def test_names_that_are_imported_are_renamed_or_marked() -> None:
     for row in rows("import", "rename"):
-        module, _, name = f"mcpkit.{row.ours}".rpartition(".")
+        module, name = row.home
         made = rewritten(f"from mcp.types import {row.theirs}\n\nx: {row.theirs}\n")
         assert made == f"from {module} import {name}\n\nx: {name}\n"
     for row in rows("import", "hand"):
-        theirs = f"from fastmcp.somewhere import {row.theirs}\n\nx = {row.theirs}\n"
-        assert rewritten(theirs) == f"{MARK}{row.theirs}: {row.advice}\n{theirs}"
+        made = rewritten(f"from fastmcp.somewhere import {row.theirs}\n\nx = {row.theirs}\n")
+        assert made == (
+            f"{MARK}{row.theirs}: {row.advice}\n"
+            f"from mcpkit.unmigrated import {row.theirs}\n\nx = {row.theirs}\n"
+        )
+    for row in rows("module", "hand"):
+        made = rewritten(f"from fastmcp.{row.theirs}.inner import Odd as O\n\nx = O\n")
+        assert made == (f"{MARK}O: {row.advice}\nfrom mcpkit.unmigrated import Odd as O\n\nx = O\n")
 
 
 OPTIONS: Final = {
@@ -106,7 +113,8 @@ def test_options(on: str, call: str) -> None:
             before.format(f"{kept}=x") if kept else before.format("").replace(", )", ")")
         )
         mark = f"{MARK}{row.theirs}=: {row.advice}"
-        assert (mark in made) is (row.how in ("hand", "keep")), row
+        assert (mark in made) is (row.how != "rename"), row
+        assert (f"#     {row.theirs}=x" in made) is (row.how in ("drop", "hand")), row
 
 
 # --- what is rewritten by more than a name --------------------------------------------------------
@@ -117,8 +125,8 @@ APP_CALLS: Final = r"""
 mcp.prompt(name_of(fn))(fn)  =>  mcp.prompt(name=name_of(fn))(fn)
 mcp.tool(fn)  =>  mcp.tool(fn)
 mcp.add_tool(fn, a, b, c)  =>  mcp.add_tool(fn, name=a, title=b, description=c)
-@mcp.tool(annotations={"readOnlyHint": True, "title": "Look"})\ndef fn(): ...
-  =>  @mcp.tool(read_only=True, title="Look")\ndef fn(): ...
+@mcp.tool(annotations={"readOnlyHint": True})\ndef fn(): ...
+  =>  @mcp.tool(annotations={"readOnlyHint": True})\ndef fn(): ...
 @mcp.tool(annotations=HINTS)\ndef fn(): ...  =>  @mcp.tool(annotations=HINTS)\ndef fn(): ...
 @mcp.tool(output_schema=None)\ndef fn(): ...
   =>  @mcp.tool(structured_output=False)\ndef fn(): ...
@@ -176,6 +184,8 @@ mcp.types.CallToolResult
   =>  CallToolResult(isError=True, content=[x])  =>  ToolResult(is_error=True, content=[x])
 fastmcp.tools.ToolResult
   =>  ToolResult(content=[x], structured_content=None)  =>  ToolResult(content=[x])
+mcp.types.ToolAnnotations
+  =>  ToolAnnotations(readOnlyHint=x, icon=y)  =>  ToolAnnotations(read_only=x, extra={"icon": y})
 mcp.types.ImageContent
   =>  ImageContent(type="image", data=base64.b64encode(x).decode(), mimeType="image/png")
   =>  ImageContent(data=x, mime_type="image/png")
@@ -413,6 +423,8 @@ x: 'types.TextContent | None'  =>  x: 'TextContent | None'
 def fn(x: list['FastMCP']): ...  =>  def fn(x: list['MCPKit']): ...
 if (app := FastMCP('a')):\n    app.mount(x)  =>      app.include(x)
 a, b = FastMCP('a'), FastMCP('b')\nb.mount(x)  =>  b.include(x)
+self.app.add_tool(f.tools.Tool.from_function(fn))  =>  self.app.add_tool(fn)
+x = f.utilities.types.Image(path=p).to_image_content()  =>  x = Image(p).block()
 class Own(FastMCP): ...\nown = Own('a')\nown.mount(x)  =>  own.include(x)
 mcp.add_tool(fn=look)  =>  mcp.add_tool(look)
 x = f'{mcp.run("streamable-http")!r:>{x}}'  =>  x = f'{mcp.run("http")!r:>{x}}'
@@ -420,7 +432,11 @@ def run():\n    mcp.run('sse')\nmcp = FastMCP('a', port=1)  =>  mcp = MCPKit('a'
 import fastmcp\nasync def fn(ctx: Context):\n    ctx.log('hello', 'info')
   =>      ctx.log('info', 'hello')
 @mcp.tool(exclude_args=['a'])\ndef fn(a=1): ...  =>  exclude_args=['a'])\ndef fn(a=1): ...
-@mcp.tool(enabled=FLAG)\ndef fn(): ...  =>  @mcp.tool(enabled=FLAG)\ndef fn(): ...
+@mcp.tool(enabled=FLAG)\ndef fn(): ...
+  =>  @(mcp.tool() if FLAG else lambda fn: fn)\ndef fn(): ...
+@mcp.prompt(\n    enabled=not OFF,\n    name='a',\n)\ndef fn(): ...
+  =>  @(mcp.prompt(\n    name='a',\n) if (not OFF) else lambda fn: fn)\ndef fn(): ...
+mcp.tool(fn, enabled=FLAG)  =>  mcp.tool(fn, enabled=FLAG)
 @mcp.tool(annotations=types.ToolAnnotations(\n    readOnlyHint=True,  # looks\n))\ndef fn(): ...
   =>  ToolAnnotations(\n    read_only=True,  # looks\n))\ndef fn(): ...
 """
@@ -434,7 +450,8 @@ def test_what_is_harder_to_see_is_rewritten_too(theirs: str, ours: str) -> None:
 
 
 MARKED: Final = r"""
-f.settings.port = 1  =>  f.settings.port  =>  no mcpkit equivalent; replace it by hand
+f.settings.port = 1  =>  f.settings.port  =>  pass options to MCPKit(…) or app.run(…)
+x = f.nothing  =>  f.nothing  =>  mcpkit has no equivalent; remove what uses it
 x = f.resources.FileResource()  =>  f.resources.FileResource  =>  write app.files(path, uri)
 raise McpError(f.types.ErrorData(x))  =>  McpError  =>  write ProtocolError(message, code=…)
 class Failed(f.tools.ToolResult):\n    def to_mcp_result(self): return None
@@ -547,7 +564,7 @@ MIGRATED: Final = '''\
 #!/usr/bin/env python
 """A shop."""
 
-from mcpkit import Context, MCPKit  # the framework
+from mcpkit import Context, MCPKit, ToolAnnotations  # the framework
 
 # What we sell.
 STOCK = {"tea": 3}
@@ -560,7 +577,7 @@ mcp = MCPKit(
 
 @mcp.tool(
     title="Look",  # for people
-    read_only=True,
+    annotations=ToolAnnotations(read_only=True),
 )
 async def look(item: str, ctx: Context) -> int:
     """Look."""
@@ -618,11 +635,12 @@ def test_the_difference_is_shown_before_files_are_written(server: Path) -> None:
     assert ended.code == 0
     assert ended.stdout.startswith("--- server.py\n+++ server.py\n@@ ")
     assert "-from mcp.server.fastmcp import Context, FastMCP  # the framework" in ended.stdout
-    assert "+from mcpkit import Context, MCPKit  # the framework" in ended.stdout
+    assert "+from mcpkit import Context, MCPKit, ToolAnnotations  # the framework" in ended.stdout
     assert ended.stderr == "mcpkit: nothing has been changed; --write rewrites 1 file\n"
     assert server.read_text() == SHOP
     ended = mcpkit("migrate", "server.py", "--write", cwd=server.parent)
-    assert ended == (0, "", "mcpkit: 1 file rewritten\n")
+    imported = "mcpkit: server.py was imported, without errors\n"
+    assert ended == (0, "", f"mcpkit: 1 file rewritten\n{imported}")
     assert server.read_text() == MIGRATED
     assert server.stat().st_mode & 0o777 == 0o755
     assert os.listdir(server.parent) == ["server.py"]
@@ -650,7 +668,8 @@ def test_folders_are_walked(server: Path) -> None:
     (server.parent / "src" / "link.py").symlink_to(server)
     (server.parent / "src" / "own.py").write_text("x = 1\n")
     ended = mcpkit("migrate", "src", "--write", cwd=server.parent)
-    assert ended.stderr == "mcpkit: 1 file rewritten\n"
+    imported = "mcpkit: src/a.py was imported, without errors\n"
+    assert ended.stderr == f"mcpkit: 1 file rewritten\n{imported}"
     assert server.read_text() == SHOP
 
 
@@ -660,7 +679,10 @@ def test_folders_are_walked(server: Path) -> None:
         (lambda path: None, "there is no such file"),
         (os.mkfifo, "it is not a regular file"),
         (lambda path: path.write_bytes(b"\xff"), "it is not UTF-8"),
-        (lambda path: path.write_text("import fastmcp\n(\n"), "parser error"),
+        (
+            lambda path: path.write_text("import fastmcp\n(\n"),
+            "line 2 is not Python: '(' was never closed",
+        ),
     ],
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes with names")
@@ -685,6 +707,202 @@ def test_without_libcst_the_installation_is_named(tmp_path: Path) -> None:
     ended = mcpkit("migrate", "server.py", cwd=tmp_path, env=env, cold=True)
     assert ended.code == 2
     assert single_line(ended) == 'mcpkit migrate needs LibCST: pip install "mcpkit[migrate]"'
+
+
+# --- nothing is lost ------------------------------------------------------------------------------
+
+VALUES_OF: Final = {
+    "MCPKit(…)": [row.theirs for row in rows("MCPKit(…)", "drop", "hand", "move", "guard")],
+    "run(…)": [row.theirs for row in rows("run(…)", "drop", "hand") if row.theirs.isidentifier()],
+}
+TRANSPORTS: Final = ["", '"stdio"', '"sse"', "transport='http'", "KIND", "transport=kind()"]
+
+
+@st.composite
+def servers(draw: st.DrawFn) -> tuple[str, int]:
+    """A server whose options are calls and have comments, with their count."""
+    count = 0
+
+    def options(names: list[str]) -> str:
+        nonlocal count
+        lines = ""
+        for name in draw(st.lists(st.sampled_from(names), max_size=4, unique=True)):
+            count += 1
+            lines += f"    {name}=value(V{count}),  # C{count}.\n"
+        return lines
+
+    made = f"FastMCP(\n    'shop',  # C0.\n{options(VALUES_OF['MCPKit(…)'])})\n"
+    transport = draw(st.sampled_from(TRANSPORTS))
+    given = f"    {transport},  # C0.\n" if transport else ""
+    ran = f"mcp.run(\n{given}{options(VALUES_OF['run(…)'])})\n"
+    if draw(st.booleans()):
+        ran = indent(f"def main():\n{indent(ran, '    ')}", "")
+    settings = ""
+    if draw(st.booleans()):
+        count += 1
+        settings = f"mcp.settings.port = value(V{count})  # C{count}.\n"
+    return f"from fastmcp import FastMCP\n\nmcp = {made}{settings}{ran}", count
+
+
+@given(servers())
+@settings(max_examples=60)
+def test_no_value_and_no_comment_is_lost(server: tuple[str, int]) -> None:
+    source, count = server
+    made = rewritten(source)
+    for number in range(1, count + 1):
+        assert re.search(rf"\bV{number}\b", made), made
+        assert f"C{number}." in made, made
+
+
+MOVED: Final = r"""
+mcp = FastMCP("a", host=HOST)\nmcp.run("sse")
+  =>  mcp = MCPKit("a")\nmcp.run("sse", host=HOST)
+mcp = FastMCP("a", port=1, streamable_http_path="/")\nmcp.run(transport=KIND)
+  =>  mcp = MCPKit("a")\nmcp.run(transport=KIND, **({} if KIND == "stdio" else {"port": 1, "path": "/"}))
+mcp = FastMCP("a")\nmcp.settings.port = 1\nmcp.run(kind())
+  =>  mcp = MCPKit("a")\nmcp.run((mcp_transport := kind()), **({} if mcp_transport == "stdio" else {"port": 1}))
+mcp = FastMCP("a", port=1)\nasync def main(): await mcp.run_http_async()
+  =>  mcp = MCPKit("a")\nasync def main(): await mcp.serve("http", port=1)
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(("theirs", "ours"), pairs(MOVED))
+def test_options_of_http_move_to_the_run(theirs: str, ours: str) -> None:
+    assert rewritten(f"from fastmcp import FastMCP\n{theirs}\n").endswith(f"{ours}\n")
+
+
+STAYING: Final = r"""
+mcp = FastMCP("a", port=PORT)\nmcp.run()
+def main(port): return FastMCP("a", port=port)\nmcp = main(1)\nmcp.run("http")
+mcp = FastMCP("a", port=port)\ndef main(port): mcp.run("http")
+mcp = FastMCP("a", port=1)\nmcp.run("http", port=2)
+"""
+
+
+@pytest.mark.parametrize(
+    "source", [each.replace("\\n", "\n") for each in STAYING.split("\n")[1:-1]]
+)
+def test_an_option_that_no_run_can_take_stays_in_a_comment(source: str) -> None:
+    made = rewritten(f"from fastmcp import FastMCP\n{source}\n")
+    value = re.search(r"port=(\w+)", source)
+    assert value is not None
+    assert f'{MARK}port=: pass it to app.run("http", port=…)\n' in made
+    assert f"#     port={value[1]}\n" in made
+
+
+def test_no_import_of_another_library_is_left() -> None:
+    lines = ["import fastmcp", "import mcp.types as t", "from mcp import types", "import mcp, os"]
+    for line in lines:
+        made = migrate(f"{line}\nprint(fastmcp, t.Nothing, types, mcp, os)\n")
+        assert len(made.remarks) >= 1, line
+        assert made.text.splitlines()[0].startswith(MARK), line
+        assert "mcpkit.unmigrated" in made.text.splitlines()[1], line
+        again = migrate(made.text)
+        assert again.text == made.text
+        assert [each.text for each in again.remarks] == [each.text for each in made.remarks]
+    made = migrate(
+        "try:\n    from fastmcp import Context\nexcept ImportError:\n    class Context: ...\n"
+    )
+    assert "    from mcpkit import Context\n" in made.text
+
+
+UNMIGRATED: Final = """\
+from typing import Optional
+
+import mcp.types as mt
+from fastmcp import FastMCP, settings
+from fastmcp.exceptions import OddError
+from fastmcp.server.dependencies import get_context
+from fastmcp.server.middleware import Middleware, MiddlewareContext
+from fastmcp.tools import Tool
+
+mcp = FastMCP("shop")
+
+
+class Odd(Middleware):
+    def look(self, context: MiddlewareContext[mt.Request]) -> "Optional[Tool] | None": ...
+
+
+def tools() -> list[Tool | None] | None: ...
+
+
+@mcp.tool
+def order(kind: str) -> str:
+    try:
+        used = {
+            "call": get_context,
+            "part": lambda: Tool.from_function(order),
+            "if": lambda: not settings,
+            "is": lambda: isinstance(1, Tool),
+        }
+        used[kind]()
+    except OddError:
+        return "no"
+    return "yes"
+"""
+
+
+def test_what_is_not_migrated_loads_and_says_what_to_write_when_it_is_used(tmp_path: Path) -> None:
+    made = rewritten(UNMIGRATED)
+    assert "import fastmcp" not in made
+    assert "from fastmcp" not in made
+    module = module_from(tmp_path / "shop.py", made)
+    said = {
+        "call": r"get_context is not migrated: take a parameter ctx: Context",
+        "if": r"settings is not migrated: pass options to MCPKit\(…\) or app\.run\(…\)",
+        "part": r"Tool\.from_function is not migrated: register the function: app\.add_tool",
+        "is": r"Tool is not migrated: register the function: app\.add_tool\(fn, …\)",
+    }
+    for kind, say in said.items():
+        with pytest.raises(NotImplementedError, match=rf"^shop\.py:\d+: {say}"):
+            module.order(kind)
+    with pytest.raises(NotImplementedError, match=r"settings\.a is not migrated"):
+        module.settings.a.b = 1
+
+
+# --- hostile files --------------------------------------------------------------------------------
+
+
+DEEP: Final = {
+    "parentheses": "(" * 3000 + ")" * 3000,
+    "a sum": "1+" * 20_000 + "1",
+    "attributes": "a" + ".b" * 5000,
+    "signs": "-" * 100_000 + "1",
+    "calls": "f" + "()" * 3000,
+}
+
+
+@pytest.mark.parametrize("code", DEEP.values(), ids=DEEP)
+def test_deep_code_is_refused_at_once(code: str) -> None:
+    with pytest.raises(ValueError, match=r"nested|line 2 is not Python"):
+        migrate(f"import fastmcp\n{code}\n")
+
+
+def test_code_at_the_limit_of_depth_is_rewritten() -> None:
+    assert migrate(f"from fastmcp import FastMCP\nx = FastMCP, {'1+' * 240}1\n").text != ""
+    with pytest.raises(ValueError, match="has more than 1048576 characters; split it"):
+        migrate("import fastmcp\n" + "#" * 2**20)
+
+
+# --- the result -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("import nothing_of_this", "No module named 'nothing_of_this'"),
+        ("1 / 0", "division by zero"),
+    ],
+)
+def test_a_result_that_does_not_import_is_a_failure(server: Path, line: str, why: str) -> None:
+    server.write_text(f"{line}\n{SHOP}")
+    ended = mcpkit("migrate", "server.py", "--write", cwd=server.parent)
+    assert ended.code == 1
+    assert "mcpkit: server.py does not import: " in ended.stderr
+    assert why in ended.stderr
+    assert "see the marks, or install missing packages" in ended.stderr
+    server.write_text(f"{line}\n{SHOP}")
+    assert mcpkit("migrate", "server.py", "--write", "--no-import", cwd=server.parent).code == 0
 
 
 # --- tasks ----------------------------------------------------------------------------------------

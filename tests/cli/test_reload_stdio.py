@@ -39,7 +39,7 @@ LIMITS: Final = {
     # What no test is about, and so never reached.
     HOLD: 60,
     FINISH: 60,
-    # What is waited for again and again.
+    # Waits that repeat.
     "mcpkit.cli._run.files._LOOK_S": 0.02,
 }
 
@@ -68,8 +68,8 @@ def wait_for(file: str) -> str:
 
 @app.tool
 async def touch(ctx: Context) -> None:
-    ctx.changed("notes://one")
-    ctx.changed("notes://two")
+    ctx.notify_resource_updated("notes://one")
+    ctx.notify_resource_updated("notes://two")
 
 @app.tool
 async def debug(ctx: Context) -> None:

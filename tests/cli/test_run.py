@@ -31,7 +31,7 @@ def run(folder: Path, *arguments: str) -> Ended:
     return mcpkit("run", *arguments, cwd=folder)
 
 
-"""With which something else is imported, or by somebody else."""
+"""Options that import another module, or import it in another process."""
 
 
 @pytest.mark.parametrize(

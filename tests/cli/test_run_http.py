@@ -42,6 +42,7 @@ COMMANDS = {
     "--http --host localhost --path /": ("http://localhost:PORT/", ""),
     "--http --host 0.0.0.0": ("http://127.0.0.1:PORT/mcp", " and every other address"),
     "--http --host ::1 --path /x/y": ("http://[::1]:PORT/x/y", ""),
+    "--http --host 0.0.0.0 --workers 2": ("http://127.0.0.1:PORT/mcp", " and every other address"),
     "--http --workers 2": ("http://127.0.0.1:PORT/mcp", ", with 2 workers"),
     "--http --reload": ("http://127.0.0.1:PORT/mcp", ", and reloads when a file changes"),
     "itself.py": ("http://127.0.0.1:PORT/own", ""),
@@ -66,7 +67,9 @@ def test_it_is_served_at_the_url_that_is_printed_until_ctrl_c(folder: Path, argu
         assert list(iter(server.process.line, None)) == []
     url, more = COMMANDS[arguments]
     url = url.replace("PORT", str(urlsplit(server.url).port))
-    [line] = server.process.stderr.splitlines()
+    *warnings, line = server.process.stderr.splitlines()
+    is_open = "0.0.0.0" in arguments
+    assert ["anyone who can reach this machine" in each for each in warnings] == [True] * is_open
     assert line.startswith(f"hello listens on {url}{more}")
 
 
@@ -227,9 +230,11 @@ class TestWorkers:
 
             def killed_while_starting() -> bool:
                 for each in children():
-                    killed.add(each)
-                    with suppress(ProcessLookupError):
-                        os.kill(int(each), signal.SIGKILL)
+                    with suppress(FileNotFoundError, ProcessLookupError):
+                        # Beside them, multiprocessing has a process of its own.
+                        if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes():
+                            killed.add(each)
+                            os.kill(int(each), signal.SIGKILL)
                 return "a worker could not be started" in server.process.stderr
 
             eventually(killed_while_starting)

@@ -20,7 +20,7 @@ def an_app(name: str = "app", title: str | None = None) -> str:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty working directory; what is imported from it is forgotten afterwards."""
+    """An empty working directory; modules imported from it are forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -159,6 +159,23 @@ REFUSED = [
     ("", "", "there is no file"),
     ("main.py:nope", an_app(), "main.py has nothing named 'nope'"),
     ("main.py:x", "x = 1", "'x' in main.py is a int, not an MCPKit app"),
+    *(
+        (
+            "main.py:a",
+            source + "def a(city: str) -> None: ...",
+            "'a' in main.py is served by an app, a",
+        )
+        for source in (
+            an_app() + "@app.tool\n",
+            an_app() + "@app.resource('a://{city}')\n",
+            "import mcpkit\n@mcpkit.prompt\n",
+        )
+    ),
+    (
+        "main.py:a",
+        "def a(city: str) -> None: ...",
+        "main.py:a is called to make an app, and its parameters are flags: Missing option '--city'",
+    ),
     *(("main.py", *each) for each in SOURCES),
 ]
 

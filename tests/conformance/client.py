@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import anyio
 import httpx2
@@ -115,20 +116,33 @@ async def follow(url: str) -> None:
         await browser.get(url)
 
 
-def auth_for(name: str) -> HttpAuth | None:
+def issuer_of(url: str) -> str | None:
+    """The issuer that knows the client: the suite has it on a port of its own."""
+    server = urlsplit(url)
+    for path in (server.path, ""):
+        place = f"{server.scheme}://{server.netloc}/.well-known/oauth-protected-resource{path}"
+        found = httpx2.get(place)
+        if found.is_success:
+            issuers: list[str] = found.json()["authorization_servers"]
+            return issuers[0]
+    return None
+
+
+def auth_for(name: str, url: str) -> HttpAuth | None:
     """How a scenario gets its tokens."""
     if not name.startswith("auth/"):
         return None
     context: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
     id, secret = context.get("client_id"), context.get("client_secret")
+    issuer = issuer_of(url) if secret or "valid_jwt" in context else None
     if "private_key_pem" in context:
         algorithm = context["signing_algorithm"]
         key = context["private_key_pem"]
         return ClientCredentials(str(id), private_key=key, algorithm=algorithm)
     if name == "auth/client-credentials-basic":
-        return ClientCredentials(str(id), secret)
+        return ClientCredentials(str(id), secret, issuer=issuer)
     if "valid_jwt" in context:
-        return JwtBearer(str(id), context["valid_jwt"])
+        return JwtBearer(str(id), context["valid_jwt"], issuer=issuer)
     if "idp_id_token" in context:
         return IdentityAssertion(
             str(id),
@@ -136,10 +150,16 @@ def auth_for(name: str) -> HttpAuth | None:
             id_token=context["idp_id_token"],
             provider_token_endpoint=context["idp_token_endpoint"],
             provider_client_id=context["idp_client_id"],
+            issuer=issuer,
         )
     document = "https://conformance-test.local/client-metadata.json"
     return OAuth(
-        client_id=id, client_secret=secret, client_document=document, show=follow, timeout=20
+        client_id=id,
+        client_secret=secret,
+        client_document=document,
+        issuer=issuer,
+        show=follow,
+        timeout=20,
     )
 
 
@@ -157,7 +177,7 @@ async def main(url: str) -> None:
         elicitation=accept_defaults,
         sampling=speak,
         roots=["file:///test/root"],
-        auth=auth_for(name),
+        auth=auth_for(name, url),
     ) as client:
         await SCENARIOS.get(name, use_what_is_there)(client)
 

@@ -25,10 +25,10 @@ from mcpkit import (
     Elicit,
     Elicitation,
     EmbeddedResource,
-    Header,
     Image,
     MCPKit,
     Message,
+    MirroredHeader,
     ProtocolError,
     Root,
     Roots,
@@ -53,7 +53,7 @@ WAV: Final = (
 SHORT_WORK: Final = 0.05
 """Seconds between two reports of a tool."""
 
-app = MCPKit("conformance", version="1.0.0", ttl=60, cache_scope="public")
+app = MCPKit("conformance", version="1.0.0", cache_ttl=60, cache_scope="public")
 
 
 def embedded(uri: str, mime_type: str, text: str) -> EmbeddedResource:
@@ -168,7 +168,7 @@ async def test_trigger_prompt_change(ctx: Context) -> str:
 
 
 @app.tool
-def test_x_mcp_header(region: Annotated[str, Header("Region")]) -> str:
+def test_x_mcp_header(region: Annotated[str, MirroredHeader("Region")]) -> str:
     """Return an argument that clients repeat in a header."""
     return f"region={region}"
 
@@ -282,7 +282,7 @@ async def test_elicitation(message: str, ctx: Context) -> str:
 
 @app.tool
 async def test_elicitation_sep1034_defaults(ctx: Context) -> str:
-    """Ask the user to check what is filled in."""
+    """Ask the user to check a form with defaults."""
     answer = await ctx.elicit("Please check your profile", Profile)
     return f"Elicitation completed: {told(answer)}"
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from symtable import SymbolTable, symtable
+from types import ModuleType
 from typing import Any, Final
 
 import httpx2
 import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
-from tests.docs.pages import DOCS
+from tests.docs.pages import DOCS, PAGES, README, Block, blocks_of
 from tests.web import hosted_in
 
 CODE: Final = DOCS / "code"
@@ -72,6 +75,65 @@ def test_every_file_is_a_server_that_describes_itself(
     assert all(each.description or each.uri_template for each in offered)
 
 
+# --- the code of a page, joined -------------------------------------------------------------------
+
+
+def programs_of(page: Path) -> dict[Path, list[Block]]:
+    """File → its blocks on a page, in the order in which a reader copies them."""
+    programs: dict[Path, list[Block]] = {}
+    for block in blocks_of(page.read_text(encoding="utf-8")):
+        if block.source is not None and block.language == "python":
+            programs.setdefault(block.source[0], []).append(block)
+    return programs
+
+
+PROGRAMS: Final = {
+    f"{page.stem}-{path.stem}": blocks
+    for page in [README, *PAGES]
+    for path, blocks in programs_of(page).items()
+}
+
+IN_PARTS: Final = {
+    name: blocks
+    for name, blocks in PROGRAMS.items()
+    for path, section in [blocks[0].source or (CODE, None)]
+    if section is not None and path.parent == CODE  # the others are tested as files
+}
+
+
+def undefined_in(table: SymbolTable, known: set[str]) -> Iterator[str]:
+    """The names that a program uses and never defines."""
+    for symbol in table.get_symbols():
+        is_global = symbol.is_global() or table.get_type() == "module"
+        if is_global and symbol.is_referenced() and symbol.get_name() not in known:
+            yield symbol.get_name()
+    for child in table.get_children():
+        yield from undefined_in(child, known)
+
+
+@pytest.mark.parametrize("blocks", PROGRAMS.values(), ids=PROGRAMS)
+def test_joined_blocks_of_a_page_define_every_name(blocks: list[Block]) -> None:
+    table = symtable("".join(each.body for each in blocks), "joined", "exec")
+    defined = {
+        each.get_name()
+        for each in table.get_symbols()
+        if each.is_assigned() or each.is_imported() or each.is_namespace()
+    }
+    known = {*defined, *dir(builtins), "__name__", "__file__"}
+    assert not set(undefined_in(table, known))
+
+
+@pytest.mark.parametrize("blocks", IN_PARTS.values(), ids=IN_PARTS)
+def test_joined_blocks_of_a_page_run(blocks: list[Block], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setitem(sys.modules, "server", app_of("testing_server"))
+    module = ModuleType("joined")
+    module.__file__ = str(CODE / "joined.py")
+    monkeypatch.setitem(sys.modules, "joined", module)  # pydantic looks names up there
+    exec(compile("".join(each.body for each in blocks), "joined.py", "exec"), module.__dict__)
+
+
 # --- tools ----------------------------------------------------------------------------------------
 
 
@@ -116,10 +178,10 @@ ADDRESS: Final = '{"street": "Rua 1", "town": "Porto"}'
     ("file", "tool", "arguments", "text"),
     [
         ("tools", "order", {"title": "Emma", "address": ADDRESS}, "1 of Emma go to Porto (PT)."),
-        ("tools", "reviews_add", {"title": "Emma", "text": "Good."}, "1"),
+        ("composition", "reviews_add", {"title": "Emma", "text": "Good."}, "1"),
         ("tools", "pay", {"cents": 300}, "300"),
         ("tools", "count_stock", {}, "3"),
-        ("context", "visit", {}, "1"),
+        ("lifespan", "visit", {}, "1"),
         ("context", "shout", {}, "SAY IT ONCE."),
     ],
 )
@@ -232,10 +294,7 @@ def test_the_model_calls_functions() -> None:
         text = {"type": "text", "text": "9 euros"}
         return {"role": "assistant", "content": text, "model": "m", "stopReason": "endTurn"}
 
-    capabilities: dict[str, Any] = {"sampling": {"tools": {}}}
-    result = called(
-        "asking", "to_euros", {"text": "$10"}, sampling=model, capabilities=capabilities
-    )
+    result = called("asking", "to_euros", {"text": "$10"}, sampling=model)
     assert result.text == "9 euros"
 
 

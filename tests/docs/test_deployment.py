@@ -19,7 +19,7 @@ from tests.warm import Popen
 
 PAGE: Final = (DOCS / "deployment.md").read_text(encoding="utf-8")
 
-pytestmark = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
+needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 
 
 def block_of(language: str) -> str:
@@ -79,6 +79,12 @@ def proxied(folder: Path) -> Iterator[str]:
             yield f"http://127.0.0.1:{front}/mcp"
 
 
+def test_the_proxy_replaces_addresses_that_clients_claim() -> None:
+    """SEC-17: quotas count by an address that the server believes."""
+    assert "proxy_set_header X-Forwarded-For $remote_addr;" in block_of("nginx")
+
+
+@needs_nginx
 @pytest.mark.parametrize("revision", [REVISIONS[-2], REVISIONS[-1]])
 def test_calls_and_streams_pass_the_proxy(revision: str, tmp_path: Path) -> None:
     seen: list[float] = []

@@ -29,7 +29,7 @@ def test_the_commands_of_a_page_print_what_it_says(path: Path, tmp_path: Path) -
         fits = pattern_of(block.body).fullmatch(printed.rstrip("\n") + "\n")
         assert fits is not None, f"{name_of(path)}:{block.line} prints\n{printed}"
 
-    # What is installed runs the README; the rest is about what commands print.
+    # The README runs as installed; other pages are checked for what their commands print.
     Page(path, tmp_path.resolve(), cold=path == README).follow(check)
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
-from tests.docs.pages import PAGES, ROOT
+from tests.docs.pages import DOCS, PAGES, ROOT, blocks_of
 
 pytestmark = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("mkdocs", "material", "mkdocstrings")),
@@ -59,6 +62,51 @@ def read(page: Path) -> Fetched:
     return parser
 
 
+NODE: Final = shutil.which("node") or shutil.which(
+    "node", path=ROOT / ".cache/peers/node/node_modules/.bin"
+)
+
+FOUND: Final = {
+    "elicitation": "asking",
+    "sampling": "asking",
+    "roots": "asking",
+    "progress": "context",
+    "cancellation": "tools",
+    "caching": "resources",
+    "pagination": "pagination",
+    "dependency injection": "dependencies",
+    "database session": "dependencies",
+    "middleware": "middleware",
+    "validation": "tools",
+    "error handling": "errors",
+    "lifespan": "lifespan",
+    "stateless": "http",
+    "session": "http",
+    "scopes": "authorization",
+    "OAuth": "authorization",
+    "testing": "testing",
+    "Kubernetes": "kubernetes",
+    "Docker": "deployment",
+    "authentication": "authorization",
+    "scaling": "deployment",
+    "streaming": "http",
+    "long running": "tasks",
+    "mock": "testing",
+    "subscriptions": "resources",
+}
+"""What people type into the search, and the guide that answers it."""
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+@pytest.mark.timeout(180)
+def test_search_finds_the_guide_first(site: Path) -> None:
+    assert NODE is not None
+    command = [NODE, str(Path(__file__).with_name("search.js")), str(site), *FOUND]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=True)
+    first = {query: pages[0] for query, pages in json.loads(done.stdout).items()}
+    assert first == {query: f"{page}.html" for query, page in FOUND.items()}
+
+
 @pytest.mark.timeout(180)
 def test_pages_have_one_heading_and_fetch_nothing_from_other_hosts(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
@@ -72,3 +120,21 @@ def test_pages_have_one_heading_and_fetch_nothing_from_other_hosts(site: Path) -
     for sheet in sheets:
         text = sheet.read_text(encoding="utf-8")
         assert not [part for part in ("url(http", "url(//", "@import") if part in text]
+
+
+def test_the_manifest_for_kubernetes_fits_the_server() -> None:
+    yaml: Any = importlib.import_module("yaml")  # comes with mkdocs
+    page = (DOCS / "kubernetes.md").read_text(encoding="utf-8")
+    (manifest,) = [each.body for each in blocks_of(page) if each.title == "trips.yaml"]
+    deployment, service = yaml.safe_load_all(manifest)
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert labels == deployment["spec"]["selector"]["matchLabels"] == service["spec"]["selector"]
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    port = container["ports"][0]["containerPort"]
+    for probe in ("readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"] == {"path": "/health", "port": port}
+    assert service["spec"]["ports"][0]["targetPort"] == port
+    seconds = int(container["lifecycle"]["preStop"]["exec"]["command"][-1])
+    assert "grace=10" in page
+    assert pod["terminationGracePeriodSeconds"] > seconds + 10

@@ -14,7 +14,6 @@ from tests.examples.host import ERAS, call, example, json_of, refused
 
 SERVER = example("assistant.py")
 QUESTION = "How are penguins counted?"
-TOOLS: dict[str, Any] = {"sampling": {"tools": {}}}
 WITH_TOOLS = REVISIONS[3:]
 """The revisions in which a model can call functions of the server."""
 
@@ -65,9 +64,7 @@ def test_a_model_with_tools_searches_by_itself(env: dict[str, str], revision: st
     wrong = uses("search_documents", question="penguins", limit=99)
     right = uses("search_documents", question="penguins")
     model = Model(wrong, right, says("From the air (birds.md)."))
-    with TestClient(
-        SERVER, revision=revision, env=env, sampling=model, capabilities=TOOLS
-    ) as client:
+    with TestClient(SERVER, revision=revision, env=env, sampling=model) as client:
         answer = call(client, "ask", question=QUESTION)
     assert answer == {"text": "From the air (birds.md).", "by": "model with tools"}
     tools = {tool["name"] for tool in model.asked[0]["tools"]}
@@ -81,7 +78,9 @@ def test_a_model_with_tools_searches_by_itself(env: dict[str, str], revision: st
 @pytest.mark.parametrize("revision", ERAS)
 def test_a_model_without_tools_gets_the_passages(env: dict[str, str], revision: str) -> None:
     model = Model(says("From the air."))
-    with TestClient(SERVER, revision=revision, env=env, sampling=model) as client:
+    with TestClient(
+        SERVER, revision=revision, env=env, sampling=model, capabilities={"sampling": {}}
+    ) as client:
         answer = call(client, "ask", question=QUESTION)
     assert answer == {"text": "From the air.", "by": "model"}
     (asked,) = model.asked
@@ -114,6 +113,7 @@ def test_a_model_that_fails_is_done_without(env: dict[str, str]) -> None:
         revision=REVISIONS[-2],
         env=env,
         sampling=broken,
+        capabilities={"sampling": {}},
         on_log=lambda level, data, logger: logs.append(data),
     ) as client:
         answer = call(client, "ask", question=QUESTION)

@@ -62,7 +62,7 @@ async def until(client: AsyncTestClient, id: str, *statuses: str) -> Mapping[str
 
 
 @pytest.mark.anyio
-async def test_a_scan_goes_on_in_another_process(tmp_path: Path) -> None:
+async def test_a_scan_continues_in_another_process(tmp_path: Path) -> None:
     folder = tmp_path / "files"
     folder.mkdir()
     for number in range(300):  # so much to hash that it can be cut off; it takes no room

@@ -17,7 +17,7 @@ GUEST = {"name": "Ada", "meal": "veg"}
 
 
 class User:
-    """Fills in forms: a part of the question → what is filled in, ``decline`` or ``cancel``."""
+    """Fills in forms: a part of the question → the content, ``decline`` or ``cancel``."""
 
     def __init__(self, **answers: Any) -> None:
         self.will_say(**answers)
@@ -140,7 +140,7 @@ def test_a_booking_stands_without_a_reminder(desk: Desk) -> None:
     assert said.startswith("There is no booking 0; there are: ")
 
 
-def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
+def test_an_invalid_answer_is_asked_for_again() -> None:
     """On 2026-07-28; before, the tool fails."""
     tries = iter([{"arrival": "soon", "nights": 3}, STAY])
     user = User()

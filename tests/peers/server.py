@@ -100,7 +100,7 @@ async def hang_up(*, ctx: Context) -> str:
 def write(text: str, *, ctx: SyncContext) -> str:
     """Write the note of today."""
     notes["today"] = text
-    ctx.changed(TODAY)
+    ctx.notify_resource_updated(TODAY)
     return "written"
 
 

@@ -182,7 +182,7 @@ def test_the_handshake_negotiates_a_version(wanted: str, version: str) -> None:
     assert connection.revision is hello.revision is revision(version)
 
 
-def test_the_handshake_goes_through_three_states() -> None:
+def test_the_handshake_has_three_states() -> None:
     """LIFE-1, LIFE-7."""
     connection = Connection()
     one(connection, notification("notifications/initialized"), Ignored)

@@ -418,7 +418,7 @@ def test_every_parameter_is_compared() -> None:
 # --- the client -----------------------------------------------------------------------------------
 
 
-def test_a_client_repeats_what_is_declared() -> None:
+def test_a_client_sends_declared_arguments_as_headers() -> None:
     """HDR-4 to HDR-6."""
     arguments = {"region": "Ålesund", "count": 42.0, "dry": False, "place": {"zone": "a"}, "b": 1}
     assert parameter_headers((*REGION, *COUNT, *DRY, *ZONE), arguments) == {
@@ -430,7 +430,7 @@ def test_a_client_repeats_what_is_declared() -> None:
 
 
 @pytest.mark.parametrize("value", [None, [], {}, 2**53, -(2**53), float("inf"), int("9" * 4000)])
-def test_a_client_leaves_out_what_no_header_can_carry(value: Any) -> None:
+def test_a_client_omits_values_that_no_header_can_carry(value: Any) -> None:
     """HDR-4, HDR-5."""
     assert parameter_headers(REGION, {"region": value}) == {}
 

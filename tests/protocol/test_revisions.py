@@ -72,7 +72,7 @@ def test_a_method_needs_the_capability_of_its_family(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_header_repeats_what_is_called_got_or_read(version: str) -> None:
+def test_a_header_repeats_the_name_or_uri(version: str) -> None:
     """HTTPM-2, TASKX-14."""
     methods = revision(version).methods
     expected = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -101,7 +101,7 @@ def test_a_handler_may_ask_where_the_schema_lets_the_result_ask() -> None:
         if method in revision(version).methods and definition.endswith("Request"):
             response = definition.removesuffix("Request") + "ResultResponse"
             options = str(properties(version, response)["result"])
-            asks = revision(version).methods[method].asks
+            asks = revision(version).methods[method].may_request_input
             assert asks == ("InputRequiredResult" in options), method
 
 
@@ -154,11 +154,11 @@ OFFICIAL: dict[str, Callable[[str], Any]] = {
     "structured_output": structured_output,
     "batching": lambda version: "JSONRPCBatchRequest" in definitions(version),
     "errors_without_id": errors_without_id,
-    "stamped": lambda version: "resultType" in definitions(version)["Result"].get("required", []),
-    "handshake": lambda version: "InitializeRequest" in definitions(version),
-    "client_asks": lambda version: (
-        "request" if "ServerRequest" in definitions(version) else "result"
+    "result_metadata": lambda version: (
+        "resultType" in definitions(version)["Result"].get("required", [])
     ),
+    "handshake": lambda version: "InitializeRequest" in definitions(version),
+    "input_via": lambda version: "request" if "ServerRequest" in definitions(version) else "result",
     "progress_message": in_params("ProgressNotification", "message"),
     "completion_context": in_params("CompleteRequest", "context"),
     # Up to 2025-11-25 a code of its own, then that of invalid params.

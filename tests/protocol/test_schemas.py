@@ -75,7 +75,7 @@ SENT = [
 # --- what it accepts ------------------------------------------------------------------------------
 
 
-def test_every_official_example_is_what_its_folder_says() -> None:
+def test_every_official_example_has_the_type_of_its_folder() -> None:
     """Those that a server sends are accepted as its messages."""
     assert len(EXAMPLES) > 100
     assert len(SENT) > 40

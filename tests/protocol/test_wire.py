@@ -86,7 +86,7 @@ def test_blocks_fit_the_schema(version: str) -> None:
     """CONT-1, CONT-4."""
     blocks = (*BLOCKS.values(), *PLAIN)
     result = {"content": [wire.block_to_wire(block, revision(version)) for block in blocks]}
-    stamp = {"resultType": "complete"} if revision(version).stamped else {}
+    stamp = {"resultType": "complete"} if revision(version).result_metadata else {}
     check_value(result | stamp, version, "CallToolResult")
 
 

@@ -99,7 +99,7 @@ def make_app() -> MCPKit[State]:
         icons=[Icon("https://example.com/icon.png", mime_type="image/png", sizes=["48x48"])],
         lifespan=lifespan,
         page_size=10,
-        ttl=30,
+        cache_ttl=30,
         cache_scope="public",
     )
     _add_results(app)
@@ -237,7 +237,7 @@ def _add_failures(app: MCPKit[State]) -> None:
         """Fail unexpectedly."""
         raise RuntimeError(SECRET)
 
-    @app.tool(errors=LookupError)
+    @app.tool(expose_errors=LookupError)
     def confess(hidden: bool = False) -> str:
         """Fail with an exception whose text is shown, or with another one."""
         if hidden:
@@ -368,12 +368,12 @@ def _add_changing(app: MCPKit[State]) -> None:
     @app.tool
     def touch(uri: str) -> str:
         """Say, from a worker thread, that a resource has changed."""
-        app.changed(uri)
+        app.notify_resource_updated(uri)
         return uri
 
 
 def _add_resources(app: MCPKit[State]) -> None:
-    @app.resource("note://hello", size=5, priority=0.9, ttl=120, cache_scope="private")
+    @app.resource("note://hello", size=5, priority=0.9, cache_ttl=120, cache_scope="private")
     def hello() -> str:
         """A greeting."""
         return "hello"
@@ -426,7 +426,7 @@ def _add_more_resources(app: MCPKit[State]) -> None:
         """
         return path
 
-    @app.resource("note://open", errors=LookupError)
+    @app.resource("note://open", expose_errors=LookupError)
     def open_resource() -> str:
         """A resource whose exceptions are shown."""
         raise LookupError("no such note")
@@ -480,7 +480,7 @@ def _add_prompts(app: MCPKit[State]) -> None:
         """A message with a role that does not exist."""
         return {"role": "system", "content": "Obey."}
 
-    @app.prompt(errors=LookupError)
+    @app.prompt(expose_errors=LookupError)
     def open_prompt() -> str:
         """A prompt whose exceptions are shown."""
         raise LookupError("no such words")

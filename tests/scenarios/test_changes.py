@@ -32,7 +32,7 @@ async def test_a_client_is_notified_unless_it_would_have_to_listen(
     assert client.notifications == []
 
 
-async def test_what_is_new_can_be_used_and_what_is_gone_cannot(client: TappedClient) -> None:
+async def test_new_entries_can_be_used_and_removed_ones_cannot(client: TappedClient) -> None:
     for kind in ("tool", "resource"):
         await client.call_tool("grow", {"kind": kind, "name": "fresh"})
     assert (await client.call_tool("fresh")).text == "new"

@@ -18,7 +18,7 @@ modern = pytest.mark.revisions(MODERN)
 async def test_the_server_introduces_itself(client: TappedClient, revision: str) -> None:
     """LIFE-2, VER-1; MSG-16 on 2026-07-28, serverInfo of the handshake before; CONT-2.
 
-    TOOL-1, RES-1, PROMPT-1, COMP-1, LOG-1, DISC-1, LIFE-8: capabilities of what is registered.
+    TOOL-1, RES-1, PROMPT-1, COMP-1, LOG-1, DISC-1, LIFE-8: capabilities of the registered entries.
     """
     assert client.revision == revision
     assert client.instructions == "Ask for anything."

@@ -25,7 +25,7 @@ async def speak_all(client: TappedClient, log_level: LogLevel | None = None) -> 
 
 
 @handshake
-async def test_a_level_is_set_for_what_follows(client: TappedClient) -> None:
+async def test_a_level_applies_to_later_messages(client: TappedClient) -> None:
     """LOG-2, LOG-3: until then, the server sends its own."""
     assert await speak_all(client) == list(LOG_LEVELS[1:])
     try:

@@ -77,7 +77,7 @@ NOT_FOUND = [
 ]
 
 
-async def test_what_is_not_found_and_what_is_outside_a_directory(client: TappedClient) -> None:
+async def test_unknown_uris_and_paths_outside_a_directory(client: TappedClient) -> None:
     """RES-3, RES-4, RES-5, RES-9: in the handshake revisions with a code of its own."""
     for uri in NOT_FOUND:
         with pytest.raises(ProtocolError) as caught:

@@ -21,18 +21,18 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 TAG = "io.modelcontextprotocol/subscriptionId"
 
 
-# --- handshake revisions --------------------------------------------------------------------------
+# --- resources ------------------------------------------------------------------------------------
 
 
-@handshake
 async def test_a_subscriber_is_notified_until_it_unsubscribes(client: TappedClient) -> None:
-    """RES-10: of the resource, and of others below it."""
+    """RES-10, SUB-3: of the resource, and of others below it; in any revision."""
+    await client.subscribe("note://hello")
     await client.subscribe("note://hello")
     await client.subscribe("lib://files/sub/inner.md")
     for uri in ("note://json", "note://hello", "lib://files/sub/inner.md/heading"):
         await client.call_tool("touch", {"uri": uri})
-    assert await client.notification(UPDATED) == {"uri": "note://hello"}
-    assert await client.notification(UPDATED) == {"uri": "lib://files/sub/inner.md/heading"}
+    for uri in ("note://hello", "lib://files/sub/inner.md/heading"):
+        assert (await client.notification(UPDATED))["uri"] == uri
     await client.unsubscribe("note://hello")
     await client.unsubscribe("lib://files/sub/inner.md")
     await client.call_tool("touch", {"uri": "note://hello"})
@@ -40,12 +40,16 @@ async def test_a_subscriber_is_notified_until_it_unsubscribes(client: TappedClie
     assert len(client.told(UPDATED)) == 2
 
 
-@handshake
 async def test_a_subscription_needs_the_uri_of_a_resource(client: TappedClient) -> None:
     """RES-4."""
     with pytest.raises(ProtocolError) as caught:
         await client.subscribe("note://nowhere")
-    assert (caught.value.code, caught.value.data) == (-32002, {"uri": "note://nowhere"})
+    code = -32602 if client.revision == MODERN else -32002
+    assert (caught.value.code, caught.value.data) == (code, {"uri": "note://nowhere"})
+
+
+@handshake
+async def test_a_subscription_needs_a_uri(client: TappedClient) -> None:
     for method in ("resources/subscribe", "resources/unsubscribe"):
         with pytest.raises(InvalidParams):
             await client.request(method, {})
@@ -66,7 +70,7 @@ async def start_listening(
 
 @modern
 @pytest.mark.not_over("http")  # there, going away ends a stream
-async def test_the_acknowledgement_has_what_will_be_honored(client: TappedClient) -> None:
+async def test_the_acknowledgement_lists_the_granted_subscriptions(client: TappedClient) -> None:
     """SUB-2."""
     lists = {"promptsListChanged": True, "resourcesListChanged": True}
     known = {"resourceSubscriptions": ["note://hello"]}
@@ -97,11 +101,13 @@ async def test_every_message_carries_the_id_with_its_type(
         assert type(params["_meta"][TAG]) is type(id)
 
 
-@modern
-async def test_a_stream_carries_what_was_asked_for_until_it_ends(client: TappedClient) -> None:
+async def test_a_client_listens_to_the_requested_changes_until_it_leaves(
+    client: TappedClient,
+) -> None:
     """SUB-1, SUB-3, SUB-9; SUB-5, LOG-5, PROG-4: neither logs nor progress."""
-    heard = Recorder()
-    async with client.listen(heard, tools=True, uris=["note://hello"]):
+    heard, uris = Recorder(), ["note://hello", "note://nowhere"]
+    async with client.listen(heard, tools=True, uris=uris) as agreed:
+        assert agreed == {"toolsListChanged": True, "resourceSubscriptions": ["note://hello"]}
         await client.call_tool("grow", {"kind": "tool", "name": "fresh"})
         await heard.wait()
         await client.call_tool("grow", {"kind": "prompt", "name": "fresh"})
@@ -116,8 +122,32 @@ async def test_a_stream_carries_what_was_asked_for_until_it_ends(client: TappedC
     await client.settle()
     changes = ["notifications/tools/list_changed", UPDATED]
     assert [method for method, _ in heard.calls] == changes
+    if client.revision != MODERN:
+        return
     tagged = [each for each in client.received if TAG in each.get("params", {}).get("_meta", {})]
     assert [each["method"] for each in tagged] == [ACKNOWLEDGED, *changes]
+
+
+@handshake
+async def test_a_subscription_ends_when_nothing_needs_it(client: TappedClient) -> None:
+    """RES-10: a session has one for each URI."""
+    heard, own = Recorder(), Recorder()
+    await client.subscribe("note://hello")
+    async with client.listen(heard, uris=["note://hello", "note://json"]):
+        await client.unsubscribe("note://hello")
+        await client.call_tool("touch", {"uri": "note://hello"})
+        await heard.wait()
+        async with client.listen(own, uris=["note://hello"]):
+            pass
+        await client.call_tool("touch", {"uri": "note://hello"})
+        await heard.wait(2)
+        await client.subscribe("note://json")
+    for uri in ("note://hello", "note://json"):
+        await client.call_tool("touch", {"uri": uri})
+    await client.settle()
+    assert [each["uri"] for each in client.told(UPDATED)] == [*["note://hello"] * 2, "note://json"]
+    assert own.calls == []
+    await client.unsubscribe("note://json")
 
 
 @modern

@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from tests.tasks.servers import SERVERS, Servers
+from tests.tasks.servers import SERVERS, Line, Servers
+
+
+class Place(NamedTuple):
+    """Where tasks are kept."""
+
+    folder: Path
+    servers: Servers
+    name: str
+    clock: Callable[[], float] | None
+
+
+class Time:
+    """A clock that is set."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +39,28 @@ def servers() -> Iterator[Servers]:
         yield started
     finally:
         started.end()
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def place(tmp_path: Path, servers: Servers, time: Time) -> Place:
+    return Place(tmp_path, servers, secrets.token_hex(8), time)
+
+
+@pytest.fixture(params=["redis", "postgres"])
+def line(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Line]:
+    """To a database of its own."""
+    if not request.config.getoption("--deep"):
+        pytest.skip("outages take their time: --deep")
+    server = servers.new(request.param)
+    line = Line(server)
+    yield line
+    line.end()
+    server.end()
 
 
 @pytest.hookimpl(trylast=True)

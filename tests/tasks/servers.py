@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import shutil
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import pytest
+
+from mcpkit._stores.connections import LoopThread
 
 PATIENCE: Final = 30.0
 UNPACKED: Final = Path(__file__).resolve().parents[2] / ".cache" / "databases"
@@ -233,6 +236,53 @@ def program_of(name: str) -> Path | None:
             continue
         return each.resolve() if kind is Postgres else each
     return None
+
+
+class Line:
+    """A line to a server that can be disturbed: `url` leads through it."""
+
+    state = "open"
+    delay = 0.0
+    """Seconds by which everything arrives late."""
+
+    def __init__(self, server: Server) -> None:
+        is_postgres = isinstance(server, Postgres)
+        self._there = server.folder / (".s.PGSQL.5432" if is_postgres else "socket")
+        self._ends: list[asyncio.StreamWriter] = []
+        self._thread = LoopThread("line")
+        listening = asyncio.start_server(self._connect, "127.0.0.1", 0)
+        self._server = self._thread.start(listening).result(PATIENCE)
+        where = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self.url = f"postgresql://postgres@{where}/postgres" if is_postgres else f"redis://{where}"
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.state == "cut":
+            writer.transport.abort()
+            return
+        with suppress(OSError):
+            back, there = await asyncio.open_unix_connection(self._there)
+            self._ends += [writer, there]
+            await asyncio.gather(self._copy(reader, there), self._copy(back, writer))
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                await asyncio.sleep(self.delay)
+                while self.state == "held":
+                    await asyncio.sleep(0.01)
+                writer.write(data)
+        writer.close()
+
+    def be(self, state: str) -> None:
+        """Be ``"open"``; ``"held"``, so that nothing arrives; or ``"cut"``: reset connections."""
+        self.state = state
+        while state == "cut" and self._ends:
+            self._thread.loop.call_soon_threadsafe(self._ends.pop().transport.abort)
+
+    def end(self) -> None:
+        self._thread.loop.call_soon_threadsafe(self._server.close)
+        self.be("cut")
+        self._thread.stop()
 
 
 class Servers:

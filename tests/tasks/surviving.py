@@ -1,19 +1,25 @@
 """A server whose tasks outlive it: ``python -m mcpkit run tests/tasks/surviving.py --http``.
 
-``SURVIVING`` names the file that says what has happened, and the app; ``LEASE`` is in seconds.
+``SURVIVING`` names the file that says what has happened, and the app; ``LEASE`` is in seconds;
+``LOOP`` may be ``uvloop``.
 """
 
 from __future__ import annotations
 
 import os
+import time
 
 import anyio
 
-from mcpkit import Context, MCPKit, TaskOptions
+from mcpkit import Context, MCPKit, TaskOptions, TaskSupport
 from mcpkit._stores import plain_name
 from mcpkit._stores.redis import RedisStore
 from mcpkit.tasks.options import STORE
 
+if os.environ.get("LOOP") == "uvloop":
+    import uvloop
+
+    uvloop.install()
 NAME = os.environ["SURVIVING"]
 options: TaskOptions = {"poll_interval": 0.05, "lease": float(os.environ.get("LEASE", "30"))}
 if (url := os.environ.get(STORE, "")).startswith("unix:"):
@@ -28,7 +34,7 @@ def say(what: str) -> None:
     os.close(lines)
 
 
-@app.tool(task="optional", resumable=True)
+@app.tool(task=TaskSupport(resumable=True))
 async def work(name: str, asks: bool, ctx: Context) -> str:
     """Three steps, and perhaps a question between them."""
 
@@ -46,8 +52,8 @@ async def work(name: str, asks: bool, ctx: Context) -> str:
 
 
 @app.tool(task="optional")
-async def once(name: str) -> str:
-    """Cannot be run again."""
+async def once(name: str, ctx: Context, seconds: float = 300) -> str:
+    """Cannot be run again, and has a step that blocks."""
     say(f"{name} started")
-    await anyio.sleep(300)
+    await ctx.step("wait", time.sleep, seconds)
     return "done"

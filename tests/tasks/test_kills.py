@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from mcpkit.tasks.options import STORE
 from tests.asking.conftest import accept
 from tests.kit import eventually
 from tests.messages import announced
+from tests.tasks.servers import Line
 from tests.tasks.servers import Servers as Databases
 from tests.transports.http import plain
 from tests.transports.http.plain import Server
@@ -61,14 +63,15 @@ class Servers:
         self.running.append(server)
         return server
 
-    def kill(self) -> None:
-        """Kill one of them, and start another."""
-        server = random.choice(self.running)
-        self.running.remove(server)
-        self.killed.add(server.process.pid)
-        server.process.signal(signal.SIGKILL)
-        server.process.exit_code(PATIENCE)
-        self.start()
+    def kill(self, server: Server | None = None) -> None:
+        """Kill one of them, and start another if it does not matter which."""
+        killed = server or random.choice(self.running)
+        self.running.remove(killed)
+        self.killed.add(killed.process.pid)
+        killed.process.signal(signal.SIGKILL)
+        killed.process.exit_code(PATIENCE)
+        if server is None:
+            self.start()
 
     def pause(self) -> None:
         """Pause one of them until its leases are over."""
@@ -199,3 +202,32 @@ def test_tasks_survive_an_outage_of_their_database(
         all_.start()
         all_.start()
         survive(all_, 100 if deep else 1, disturb, steps_once=False)
+
+
+def disturb(line: Line, how: str, seconds: float) -> None:
+    line.be(how)
+    time.sleep(seconds)
+    line.be("open")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_tasks_survive_a_load_balancer_that_resets(line: Line, tmp_path: Path, loop: str) -> None:
+    """It accepts connections of the store while the database is away."""
+    with servers(tmp_path, 2, **{STORE: line.url, "LOOP": loop}) as all_:
+        survive(all_, 6, partial(disturb, line, "cut", 3), steps_once=False)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("lease", ["30", "5"])
+@pytest.mark.parametrize(("how", "seconds"), [("held", 12), ("cut", 12), ("cut", 36)])
+def test_an_outage_ends_no_task(
+    line: Line, tmp_path: Path, how: str, seconds: int, lease: str
+) -> None:
+    """Even if it cannot be run again, and blocks in a step."""
+    with servers(tmp_path, 2, **{STORE: line.url, "LEASE": lease}) as all_:
+        ids = [all_.begin("once", name=f"{each}", seconds=seconds + 5) for each in range(8)]
+        eventually(lambda: len(all_.started()) == 8)
+        disturb(line, how, seconds)
+        assert [all_.until(each)["status"] for each in ids] == ["completed"] * 8
+        assert {len(each) for each in all_.started().values()} == {1}

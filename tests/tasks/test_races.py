@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpkit import Context, MCPKit, SyncContext
+from mcpkit import Context, MCPKit, SyncContext, TaskSupport
 from mcpkit._stores import sqlite
 from mcpkit._stores.base import StoreUnavailable
 from mcpkit._stores.memory import MemoryStore, Table
@@ -24,7 +24,7 @@ from mcpkit._stores.sqlite import SqliteStore, is_held
 from mcpkit.errors import InvalidParams
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.service import TaskService, TaskWaiter
-from mcpkit.tasks.store import CODEC, add, claim, close
+from mcpkit.tasks.transitions import CODEC, add, claim, close
 from tests.asking.conftest import accept
 from tests.kit import until
 from tests.tasks.test_serving import PATIENCE, QUICK, connected, make_app
@@ -102,7 +102,7 @@ async def test_the_end_of_a_stopped_thread_is_not_an_outcome(way: str, tmp_path:
     def make_app() -> MCPKit[Any]:
         app: MCPKit = MCPKit("stopped", tasks={"store": str(tmp_path / "tasks.db"), **QUICK})
 
-        @app.tool(task="optional", resumable=True)
+        @app.tool(task=TaskSupport(resumable=True))
         def run(ctx: SyncContext) -> str:
             started.append("run")
             if len(started) > 1:
@@ -260,11 +260,11 @@ class Slow(MemoryStore[Task]):
         super().__init__()
         self.is_claimed, self.go_on = anyio.Event(), anyio.Event()
 
-    async def claim(self, limit: int, start: Any) -> Sequence[Task]:
+    async def claim(self, limit: int, start: Any, **options: Any) -> Sequence[Task]:
         if self.fails:
             self.fails -= 1
             raise ValueError("a record that is unreadable")
-        found = await super().claim(limit, start)
+        found = await super().claim(limit, start, **options)
         if found:
             self.is_claimed.set()
             await self.go_on.wait()
@@ -368,7 +368,7 @@ async def test_a_file_with_two_names_has_one_lock(tmp_path: Path) -> None:
         await one.open(CODEC, "one")
         await other.open(CODEC, "other")
         made = Task(id="x", owner="o", call=b"", ttl=None)
-        await add(one, made, limit=9, limit_per_owner=9)
+        await add(one, made, limit=9, limit_per_holder=9)
         assert len(await claim(one, 1, 30.0)) == 1
         assert not await claim(other, 1, 30.0)
         await close(other)
@@ -414,7 +414,7 @@ def test_event_loops_in_several_threads_share_a_table() -> None:
         await store.open(CODEC, name, lambda id: None)
         for number in range(200):
             made = Task(id=f"{name} {number}", owner=name, call=b"", ttl=None)
-            await add(store, made, limit=10_000, limit_per_owner=10_000)
+            await add(store, made, limit=10_000, limit_per_holder=10_000)
             claimed.extend(each.id for each in await claim(store, 3, 1000.0))
             await store.list(name, None, 5)
         await close(store)

@@ -16,7 +16,7 @@ NEW = Task(id="t", owner="o", call=b"call", ttl=60, created=100, updated=100)
 
 
 def claimed(task: Task = NEW, runner: str = "a") -> Task:
-    started = record.claim(task, runner, lease_expires=130)
+    started = record.claim(task, runner, now=100, lease=30)
     assert started is not None
     return started
 
@@ -63,7 +63,7 @@ def test_an_ended_task_does_not_change(end: Any) -> None:
     )
     assert over is not None
     assert (over.status, over.is_over, over.due) == (end, True, None)
-    assert record.claim(over, "b", 200) is None
+    assert record.claim(over, "b", 200, 30) is None
     assert record.cancel(over, 130) is None
     assert record.answer(over, {"q": b"!"}, 130) is None
     for attempt in (0, 1, 2):
@@ -108,7 +108,7 @@ def test_a_key_keeps_its_question_and_its_answer() -> None:
 def test_crashes_are_counted_until_an_attempt_makes_progress() -> None:
     task = NEW
     for _ in range(5):
-        task = claimed(task)
+        task = claimed(replace(task, worker=None))
     assert task.crashes == 5
     for better in (
         record.advance(task, 5),
@@ -119,6 +119,18 @@ def test_crashes_are_counted_until_an_attempt_makes_progress() -> None:
     back = record.release(task, 5)
     assert back is not None
     assert (back.crashes, back.worker, back.due) == (4, None, 100)
+
+
+def test_a_task_that_ends_processes_waits_longer_each_time() -> None:
+    """Once it is run again at once: processes are also ended by others."""
+    task = claimed(claimed(NEW))
+    assert task.attempt == 2
+    for pause in (2.0, 4.0, 8.0, 16.0, 32.0, record.MAX_PAUSE_S, record.MAX_PAUSE_S):
+        paused = record.claim(task, "b", 100, 30)
+        assert paused is not None
+        assert (paused.worker, paused.due, paused.attempt) == (None, 100 + pause, task.attempt)
+        task = claimed(paused)
+        assert task.attempt == paused.attempt + 1
 
 
 TASKS = st.builds(
@@ -139,6 +151,8 @@ TASKS = st.builds(
     worker=st.none() | st.text(),
     lease_expires=st.floats(0, 1e10),
     crashes=st.integers(0, 100),
+    caller=st.text(),
+    tool=st.text(),
 )
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import signal
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from mcpkit.tasks.options import STORE
-from tests.asking.conftest import accept
+from tests.asking.conftest import accept, accepted
 from tests.kit import eventually
+from tests.tasks.servers import Line
 from tests.tasks.test_kills import PATIENCE, Servers, servers
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
@@ -48,13 +50,34 @@ def test_an_answer_may_come_to_another_process(tmp_path: Path) -> None:
         asked = one.client()
         asked.shake_hands("2025-11-25", elicitation={})
         answered = two.client(session=asked.session)
-        params = {"name": "work", "arguments": {"name": "a", "asks": True}, "task": {}}
-        made = asked.post(asked.request("tools/call", **params)).message["result"]["task"]
-        stream = asked.stream(asked.request("tasks/result", taskId=made["taskId"]))
-        question = next(each for each in stream if each.get("method") == "elicitation/create")
+        stream = asked.result_of("work", name="a", asks=True)
+        question = stream.asked()
         strange = {"jsonrpc": "2.0", "id": "task/x/y/z", "result": accept("no")}
-        assert answered.post(strange).status == 202  # and nothing comes of it
-        answer = {"jsonrpc": "2.0", "id": question["id"], "result": accept("yes")}
-        assert answered.post(answer).status == 202
-        result = next(each for each in stream if "result" in each)["result"]
-        assert result["content"][0]["text"] == "one yes two three"
+        assert answered.post(strange).status == 400
+        assert answered.post(accepted(question)).status == 202
+        assert stream.text() == "one yes two three"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("how", ["slow", "held"])
+def test_no_answer_is_lost_with_the_process_that_took_it(
+    line: Line, tmp_path: Path, how: str
+) -> None:
+    """TASKL-9: it is accepted once it is stored, and asked for again after an outage."""
+    with servers(tmp_path, 1, **{STORE: line.url}) as all_:
+        asked = all_.running[0].client("2025-11-25", elicitation={})
+        for number in range(6):
+            stream = asked.result_of("work", name=f"{number}", asks=True)
+            question, taker = stream.asked(), all_.start()
+            line.delay = 0.05 if how == "slow" else 0.0
+            line.be("open" if how == "slow" else how)
+            taken = taker.client(session=asked.session).post(accepted(question))
+            all_.kill(taker)
+            assert taken.status == (202 if how == "slow" else 503)
+            line.delay = 0.0
+            if how == "held":
+                poll = asked.request("tasks/get", taskId=question["id"].split("/")[1])
+                eventually(partial(asked.post, poll), lambda answer: "error" in answer.message)
+                line.be("open")
+                assert asked.post(accepted(stream.asked())).status == 202
+            assert stream.text() == "one yes two three"

@@ -21,7 +21,7 @@ from mcpkit._stores.postgres import PostgresStore
 from mcpkit._stores.redis import RedisStore
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import CODEC, add, claim, keep, remember
+from mcpkit.tasks.transitions import CODEC, add, claim, keep, remember
 from tests.kit import until
 from tests.tasks.servers import Redis, Server, Servers, program_of
 from tests.tasks.test_stores import MANY, new, opened
@@ -100,7 +100,7 @@ async def test_a_repeated_request_is_done_once(store: Store) -> None:
     """A connection is lost when the server has done everything, before the answer arrives."""
     await store.get("nothing")
     store.forgets = 1
-    assert (await add(store, new("a"), limit=1, limit_per_owner=1)).id == "a"
+    assert (await add(store, new("a"), limit=1, limit_per_holder=1)).id == "a"
     store.forgets = 2
     (task,) = await claimed(store)
     assert task.attempt == 1
@@ -108,13 +108,31 @@ async def test_a_repeated_request_is_done_once(store: Store) -> None:
     assert await remember(store, "a", 1, "pay", b"1") == b"1"
     store.forgets = 1
     assert list(await keep(store, [("a", 1)], lease=100)) == [("a", 1)]
+    assert dict(await store.values("a")) == {"pay": b"1"}
     store.forgets = 2
     finished = await store.change(
         "a", lambda task, now: record.finish(task, 1, "completed", b"!", now)
     )
     assert finished is not None
     assert await store.get("a") == finished
-    assert dict(await store.values("a")) == {"pay": b"1"}
+
+
+async def test_a_task_may_run_before_the_answer_to_its_addition_is_lost(
+    kind: str, servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"servers_{secrets.token_hex(8)}"
+    one, two = (store_at(kind, servers.url(kind), name) for _ in range(2))
+    async with opened(two, "two"), opened(one, "one"):
+        carry_out = one._connections._carry_out
+
+        async def lose(*arguments: Any) -> Sequence[Any]:
+            outcomes = await carry_out(*arguments)
+            if await claim(two, 1, lease=100):
+                raise ConnectionResetError("cut")
+            return outcomes
+
+        monkeypatch.setattr(one._connections, "_carry_out", lose)
+        assert (await add(one, new("a"), **MANY)).attempt == 1
 
 
 async def claimed(store: Store) -> Sequence[Task]:
@@ -291,8 +309,9 @@ async def test_all_keys_of_a_task_expire(store: Store) -> None:
     await remember(store, "a", 1, "step", b"1")
     keys: list[bytes] = await ask(store, ["KEYS", named("*").replace("{", "[{]")])
     left = {key.decode().partition(":")[2]: await ask(store, ["PTTL", key]) for key in keys}
-    # What is of no task stays: two short values.
+    # What is of no task stays: two short values, and one for a day.
     assert (left.pop("alive"), left.pop("version")) == (-1, -1)
+    assert 0 < left.pop("seen") <= 86_400_000
     assert {"t:a", "t:b", "s:a", "due", "open", "past"} < left.keys()
     for key, milliseconds in left.items():
         ttl = 10 if key in ("t:a", "s:a", "runs:here") else 100

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import random
 import re
+import secrets
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import httpx2
 import pytest
 
-from mcpkit import Context, Limits, MCPKit, RegistrationError, TaskOptions
+from mcpkit import Context, Limits, MCPKit, RegistrationError, TaskOptions, TaskSupport
 from mcpkit._protocol.connection import CAPABILITIES_KEY
 from mcpkit._stores import make_store, plain_name
 from mcpkit._stores.base import StoreUnavailable
 from mcpkit._stores.memory import MemoryStore
+from mcpkit._stores.sqlite import SqliteStore
 from mcpkit.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
 from mcpkit.tasks.options import STORE
+from mcpkit.tasks.record import Task
+from mcpkit.tasks.transitions import CODEC
 from tests.asking.conftest import accept
+from tests.asking.test_sealing import EarlierSealer
 from tests.kit import until
 from tests.messages import announced
+from tests.tasks.servers import SERVERS, Servers
 from tests.tasks.wire.conftest import CORE, EXTENSION, EXTENSIONS, Tasked, text_of
 from tests.uvicorns import listen, running
 
@@ -46,8 +55,6 @@ TOOL = {"task": "optional"}
     [
         ({}, {"task": True}, RegistrationError, 'task=True; write one of "optional", "required"'),
         ({}, {"task": "sometimes"}, RegistrationError, "task='sometimes'; write one of"),
-        ({}, {"resumable": True}, RegistrationError, "resumable= is for tools that run as tasks"),
-        ({}, {**TOOL, "task_ttl": 0}, RegistrationError, "task_ttl= is seconds, more than 0"),
         (True, TOOL, TypeError, 'use @app.tool(task="optional")'),
         ({"stores": "x"}, TOOL, TypeError, "has no option 'stores'; did you mean 'store'?"),
         ({"ttl": -1}, TOOL, ValueError, "ttl must be more than 0"),
@@ -89,12 +96,14 @@ def make_app(
     happened = [] if happened is None else happened
 
     @app.tool(task="optional")
-    async def ask(ctx: Context, word: str = "yes") -> str:
+    async def ask(ctx: Context, word: str = "yes", twice: bool = False) -> str:
         def note(what: str) -> str:
             happened.append(what)
             return what
 
         first = await ctx.step("begin", note, "first")
+        if twice:
+            await ctx.elicit("Really?", str)
         return f"{word} {first} {(await ctx.elicit('And?', str)).data}"
 
     @app.tool(task="optional")
@@ -153,7 +162,7 @@ async def test_tasks_that_are_not_resumable_get_the_grace_of_a_shutdown(tmp_path
             started.append("stays")
             await anyio.sleep_forever()
 
-        @app.tool(task="optional", resumable=True)
+        @app.tool(task=TaskSupport(resumable=True))
         async def again() -> str:
             started.append("again")
             if started.count("again") == 1:
@@ -189,7 +198,10 @@ async def test_tasks_that_are_not_resumable_get_the_grace_of_a_shutdown(tmp_path
     assert sorted(started) == ["again", "again", "ends", "stays"]
 
 
-async def test_a_tool_that_is_gone_fails_its_tasks(tmp_path: Path) -> None:
+async def test_a_tool_that_is_gone_fails_its_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcpkit.tasks.shares.UNFIT_S", 0.0)
     async with connected(make_app(str(tmp_path / "tasks.db"))) as client:
         id = await client.begin("ask")
         await client.until(id, "input_required")
@@ -198,7 +210,7 @@ async def test_a_tool_that_is_gone_fails_its_tasks(tmp_path: Path) -> None:
     async with connected(other) as client:
         await client.reply(id, accept("then"))
         found = await client.until(id, "failed")
-        assert found["error"] == {"code": -32602, "message": "Unknown tool: ask"}
+        assert "Unknown tool: ask" in found["error"]["message"]
 
 
 async def test_stored_tasks_are_sealed_with_the_secret(tmp_path: Path) -> None:
@@ -217,6 +229,107 @@ async def test_stored_tasks_are_sealed_with_the_secret(tmp_path: Path) -> None:
     async with connected(make_app(file, secret="t" * 32)) as client:
         with pytest.raises(ProtocolError):
             await client.state(other)
+
+
+@pytest.mark.parametrize("moved", ["call", "owner", "outcome", "answers", "input_requests"])
+async def test_a_sealed_field_cannot_be_moved_to_another_task(tmp_path: Path, moved: str) -> None:
+    """SEC-8: who may write the store, but has no secret, neither reads nor acts as others."""
+    file = str(tmp_path / "tasks.db")
+    async with connected(make_app(file, secret="s" * 32)) as client:
+        ids = [await client.begin("ask", word=word, twice=True) for word in ("admin", "mallory")]
+        for id in ids:
+            await client.until(id, "input_required")
+        if moved in ("outcome", "answers"):
+            await client.reply(ids[0], accept("private"))
+            await client.until(ids[0], "input_required")
+        if moved == "outcome":
+            await client.reply(ids[0], accept("private"))
+            await client.until(ids[0], "completed")
+    store = SqliteStore[Task](file)
+    await store.open(CODEC)
+    victim = await store.get(ids[0])
+    others: dict[str, dict[str, Any]] = {
+        "call": {},
+        "owner": {"owner": "0" * 32},
+        "outcome": {"status": "completed", "open": ()},
+        "answers": {"status": "working", "open": ()},
+        "input_requests": {},
+    }
+    changes = {moved: getattr(victim, moved), **others[moved]}
+    await store.change(ids[1], lambda task, now: replace(task, **changes))
+    if moved == "owner":  # the worker sees what its client does not
+        await store.change(ids[1], lambda task, now: replace(task, status="working", open=()))
+    async with connected(make_app(file, secret="s" * 32)) as client:
+        if moved == "call":
+            await client.reply(ids[1], accept("then"))
+        if moved in ("call", "owner"):  # no process runs it
+            await client.until(await client.begin("give"), "completed")
+            found = await store.get(ids[1])
+            assert found is not None
+            assert (found.status, found.attempt) == ("working", 1)
+        elif moved in ("outcome", "input_requests"):
+            with pytest.raises(InternalError):
+                await client.state(ids[1])
+        else:
+            await until_found(store, ids[1], "made with another secret, or changed")
+    await store.aclose()
+
+
+async def until_found(store: SqliteStore[Task], id: str, message: str) -> None:
+    """Wait until a task has ended with a message."""
+    with anyio.fail_after(PATIENCE):
+        while (found := await store.get(id)) is None or not found.is_over:
+            await anyio.sleep(0.01)
+    assert message in str(found.message)
+
+
+@pytest.mark.parametrize("begins", ["the version before", "this version"])
+async def test_tasks_go_on_while_the_version_before_is_replaced(
+    tmp_path: Path, begins: str
+) -> None:
+    """Both have the store and the secret; each continues what the other has begun."""
+    first, second = (make_app(str(tmp_path / "tasks.db"), secret="s" * 32) for _ in range(2))
+    earlier = first if begins == "the version before" else second
+    earlier.server._sealers["tasks"] = EarlierSealer(["s" * 32], "tasks", "served")
+    async with connected(first) as client:
+        id = await client.begin("ask")
+        await client.until(id, "input_required")
+        over = await client.begin("give")
+        await client.until(over, "completed")
+    async with connected(second) as client:
+        assert text_of(await client.result(over)) == "x"
+        await client.until(id, "input_required")
+        await client.reply(id, accept("then"))
+        assert text_of(await client.result(id)) == "yes first then"
+    async with connected(first) as client:
+        assert text_of(await client.result(id)) == "yes first then"
+
+
+ODD: Final = ["a\0b", "\ud800", random.Random(1).randbytes(20_000).hex(), "sha256:", "ä\n\u2028"]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "redis", "postgres"])
+async def test_a_step_may_have_any_name(tmp_path: Path, servers: Servers, kind: str) -> None:
+    """Such as one that a client has chosen: the task ends, and each step runs once."""
+    places = {"memory": None, "sqlite": str(tmp_path / "tasks.db")}
+    options: Any = {**QUICK, "store": servers.url(kind) if kind in SERVERS else places[kind]}
+    app: MCPKit = MCPKit(f"odd{secrets.token_hex(4)}", tasks=options)
+    happened: list[str] = []
+
+    @app.tool(task="optional")
+    async def load(ctx: Context) -> int:
+        for name in ODD:
+            await ctx.step(name, partial(happened.append, name))
+        return len((await ctx.elicit("And?", str)).data)
+
+    async with connected(app) as client:
+        id = await client.begin("load")
+        await client.reply(id, accept("then"))
+        assert text_of(await client.result(id)) == "4"
+        for unknown in ("a\0b", "x" * 48, "0" * 47, "0" * 49):
+            with pytest.raises(InvalidParams, match="Unknown task"):
+                await client.state(unknown)
+    assert happened == ODD
 
 
 # --- limits ---------------------------------------------------------------------------------------
@@ -337,10 +450,10 @@ async def test_a_task_of_one_shape_is_unknown_in_the_other(url: str) -> None:
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 async def test_a_header_names_the_task(url: str, method: str) -> None:
-    """TASKX-14."""
+    """TASKX-14, HTTPM-2: some clients do not send the header, so that the body alone names it."""
     meta = {CAPABILITIES_KEY: {"extensions": EXTENSIONS}}
     message = announced(1, method, taskId="one", inputResponses={}, _meta=meta)
-    for named, code in (("one", -32602), ("other", -32020), (None, -32020)):
+    for named, code in (("one", -32602), ("other", -32020), (None, -32602)):
         headers = {
             "Accept": "application/json, text/event-stream",
             "MCP-Protocol-Version": EXTENSION,

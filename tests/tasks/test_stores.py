@@ -9,9 +9,10 @@ import threading
 import time as actual
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import pytest
@@ -20,24 +21,17 @@ from hypothesis import strategies as st
 
 from mcpkit._stores.base import StoreUnavailable, TooManyRecords
 from mcpkit._stores.memory import MemoryStore
+from mcpkit._stores.postgres import _TABLES as FIRST_TABLES
 from mcpkit._stores.postgres import PostgresStore
 from mcpkit._stores.redis import RedisStore
 from mcpkit._stores.sqlite import SqliteStore
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.store import CODEC, TaskStore, add, claim, close, keep, remember
+from mcpkit.tasks.transitions import CODEC, TaskStore, add, claim, close, keep, remember
+from tests.tasks.conftest import Place, Time
 from tests.tasks.servers import SERVERS, Servers, program_of
 
 pytestmark = pytest.mark.anyio
-
-
-class Place(NamedTuple):
-    """Where tasks are kept."""
-
-    folder: Path
-    servers: Servers
-    name: str
-    clock: Callable[[], float] | None
 
 
 def in_redis(place: Place, kind: str = "redis") -> TaskStore:
@@ -60,20 +54,10 @@ STORES: Final[dict[str, Callable[[Place], TaskStore]]] = {
     "postgres": in_postgres,
 }
 SHARED: Final = [each for each in STORES if each != "memory"]
-MANY: Final = {"limit": 100, "limit_per_owner": 100}
+MANY: Final = {"limit": 100, "limit_per_holder": 100}
 
 
 AnyStore = TypeVar("AnyStore", bound=TaskStore)
-
-
-class Time:
-    """A clock that is set."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @asynccontextmanager
@@ -85,16 +69,6 @@ async def opened(
         yield store
     finally:
         await close(store)
-
-
-@pytest.fixture
-def time() -> Time:
-    return Time()
-
-
-@pytest.fixture
-def place(tmp_path: Path, servers: Servers, time: Time) -> Place:
-    return Place(tmp_path, servers, secrets.token_hex(8), time)
 
 
 @pytest.fixture(params=STORES)
@@ -109,8 +83,8 @@ async def store(kind: str, place: Place) -> AsyncGenerator[TaskStore, None]:
         yield ready
 
 
-def new(id: str, owner: str = "o", ttl: float | None = 60) -> Task:
-    return Task(id=id, owner=owner, call=b"call of " + id.encode(), ttl=ttl)
+def new(id: str, owner: str = "o", ttl: float | None = 60, caller: str = "") -> Task:
+    return Task(id=id, owner=owner, caller=caller, call=b"call of " + id.encode(), ttl=ttl)
 
 
 async def test_tasks_are_claimed_once_until_their_leases_end(store: TaskStore, time: Time) -> None:
@@ -171,17 +145,31 @@ async def test_the_first_result_of_a_step_stays(store: TaskStore, time: Time) ->
     assert dict(await store.values("b")) == {}
 
 
-async def test_unfinished_tasks_have_a_limit_per_owner_and_in_all(store: TaskStore) -> None:
+@pytest.mark.parametrize("kind", ["postgres"])
+@pytest.mark.parametrize(
+    "key", ["a\0b", "\ud800", secrets.token_hex(20_000)], ids=["NUL", "half", "long"]
+)
+async def test_data_that_cannot_be_stored_are_no_outage(store: TaskStore, key: str) -> None:
+    """To try again would be in vain."""
+    await add(store, new("a"), **MANY)
+    await claim(store, 1, lease=10)
+    with anyio.fail_after(3), pytest.raises(Exception, match=r"0x00|utf-8|index row") as caught:
+        await remember(store, "a", 1, key, b"value")
+    assert not isinstance(caught.value, (StoreUnavailable, TimeoutError))
+    assert await remember(store, "a", 1, "pay", b"value") == b"value"
+
+
+async def test_unfinished_tasks_have_a_limit_per_holder_and_in_all(store: TaskStore) -> None:
     """TASKL-15."""
-    await add(store, new("a", "x"), limit=3, limit_per_owner=2)
-    await add(store, new("b", "x"), limit=3, limit_per_owner=2)
+    await add(store, new("a", "x"), limit=3, limit_per_holder=2)
+    await add(store, new("b", "x"), limit=3, limit_per_holder=2)
     with pytest.raises(TooManyRecords):
-        await add(store, new("c", "x"), limit=3, limit_per_owner=2)
-    await add(store, new("d", "y"), limit=3, limit_per_owner=2)
+        await add(store, new("c", "x"), limit=3, limit_per_holder=2)
+    await add(store, new("d", "y"), limit=3, limit_per_holder=2)
     with pytest.raises(TooManyRecords):
-        await add(store, new("e", "z"), limit=3, limit_per_owner=2)
+        await add(store, new("e", "z"), limit=3, limit_per_holder=2)
     await store.change("a", lambda task, now: record.cancel(task, now))
-    await add(store, new("f", "x"), limit=3, limit_per_owner=2)
+    await add(store, new("f", "x"), limit=3, limit_per_holder=2)
     assert await store.get("c") is None
 
 
@@ -217,7 +205,7 @@ async def test_a_task_is_stored_until_it_expires(store: TaskStore, time: Time) -
     assert await store.sweep() == 1
     assert dict(await store.values("a")) == {}
     assert [each.id for each in await claim(store, 5, lease=10)] == ["b"]
-    await add(store, new("c"), limit=2, limit_per_owner=2)  # the other one counts no more
+    await add(store, new("c"), limit=2, limit_per_holder=2)  # the other one counts no more
 
 
 # --- all stores do the same -----------------------------------------------------------------------
@@ -251,7 +239,7 @@ async def done(store: TaskStore, step: tuple[Any, ...]) -> Any:
             id, owner, ttl = rest
             if await store.get(id) is None:
                 await store.sweep()
-                return await add(store, new(id, owner, ttl), limit=3, limit_per_owner=2)
+                return await add(store, new(id, owner, ttl), limit=3, limit_per_holder=2)
             return None
         if what == "claim":
             return list(await claim(store, rest[0], lease=4))
@@ -356,7 +344,7 @@ async def test_many_requests_may_wait(kind: str, place: Place) -> None:
     async with opened(STORES[kind](place)) as store:
 
         async def one(number: int) -> None:
-            await add(store, new(f"task {number}"), limit=1000, limit_per_owner=1000)
+            await add(store, new(f"task {number}"), limit=1000, limit_per_holder=1000)
             await store.change(f"task {number}", lambda task, now: record.cancel(task, now))
 
         async with anyio.create_task_group() as group:
@@ -435,6 +423,8 @@ def test_a_task_is_stored_as_ever() -> None:
         {"p": b"!"},
     )
     assert record.dump(task) == STORED
+    named = replace(task, caller="c", tool="t")
+    assert record.load(record.dump(named)) == named
 
 
 async def test_a_file_of_the_first_version_is_opened(tmp_path: Path, time: Time) -> None:
@@ -454,3 +444,51 @@ async def test_a_file_of_the_first_version_is_opened(tmp_path: Path, time: Time)
         assert dict(await store.values("a")) == {"pay": b"1"}
         await store.change("a", lambda task, now: record.answer(task, {"q": b"!"}, now))
         assert [(each.id, each.attempt) for each in await claim(store, 5, lease=10)] == [("a", 3)]
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+async def test_a_schema_of_the_first_version_is_completed(kind: str, place: Place) -> None:
+    """Processes of that version go on: they name no new column."""
+    asyncpg: Any = pytest.importorskip("asyncpg")
+    schema = f"mcpkit_{place.name}"
+    connection = await asyncpg.connect(place.servers.url("postgres"))
+    try:
+        await connection.execute(FIRST_TABLES.format(schema=schema, version=1))
+        row = ("a", "o", 1000.0, 1060.0, True, None, None, "v", STORED)
+        insert = f"INSERT INTO {schema}.tasks VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+        await connection.execute(insert, *row)
+        async with opened(STORES[kind](place)) as store:
+            await connection.execute(insert, "b", *row[1:])
+            limits = {"limit": 9, "limit_per_holder": 2}
+            with pytest.raises(TooManyRecords):
+                await add(store, new("c"), **limits)
+            await add(store, new("c", caller="x"), **limits)
+            await store.change("a", lambda task, now: record.answer(task, {"q": b"!"}, now))
+            assert [each.id for each in await claim(store, 5, lease=10, skip={"x"})] == ["a"]
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize("kind", SHARED)
+async def test_what_an_earlier_version_finishes_counts_no_more(store: TaskStore) -> None:
+    """It drops the caller and the tool of what it changes."""
+
+    def earlier(task: Task) -> Task:
+        return replace(task, caller="", tool="")
+
+    limits = {"limit": 9, "limit_per_holder": 2}
+    for id in ("a", "b"):
+        await add(store, replace(new(id, caller="x"), tool="t"), **limits)
+        await claim(store, 1, lease=10)
+    with pytest.raises(TooManyRecords):
+        await add(store, new("c", caller="x"), **limits)
+    await store.change(
+        "a", lambda task, now: record.finish(earlier(task), 1, "completed", b"!", now)
+    )
+    await add(store, new("c", caller="x"), **limits)
+    await store.change("b", lambda task, now: record.suspend(earlier(task), 1, {"q": b"?"}, now))
+    await store.change("b", lambda task, now: record.answer(task, {"q": b"!"}, now))
+    await store.change("b", record.cancel)
+    await add(store, new("d", caller="x"), **limits)
+    with pytest.raises(TooManyRecords):
+        await add(store, new("e", caller="x"), **limits)

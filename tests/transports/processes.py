@@ -69,7 +69,7 @@ class Process:
         reading: Whether what it writes is read from the start.
         cold: Whether Python is executed rather than forked from one that has everything imported,
             for what is about importing, or memory (`tests.warm`).
-        within: Whether what it starts itself with this Python is forked too; those are no children
+        within: Whether what it starts itself with this Python is forked too; those are not children
             of its own then, and what is done to it is not done to them.
     """
 
@@ -264,7 +264,7 @@ class Process:
         """Wait until it has ended, and all that it has said on stderr is here.
 
         Raises:
-            AssertionError: It has not after so many seconds.
+            AssertionError: It has not after this many seconds.
         """
         try:
             code = self._popen.wait(within)

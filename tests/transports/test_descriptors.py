@@ -113,10 +113,7 @@ async def test_an_answer_that_is_kept_back_leaves_before_the_end(
         assert writes.all[-1][-1]["id"] == 1
 
 
-async def test_many_short_messages_are_as_large_as_with_the_ends_of_their_lines(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(writing, "_BATCH_BYTES", 100)
+async def test_many_short_messages_leave_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     async with talking(monkeypatch) as (_, output, writes):
         with output:
             for _ in range(40):

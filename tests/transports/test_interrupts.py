@@ -139,7 +139,7 @@ def ask(request: pytest.FixtureRequest, folder: Path) -> Iterator[Ask]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_call_fails_and_the_server_goes_on(ask: Ask, kind: str) -> None:
+def test_the_call_fails_and_the_server_continues(ask: Ask, kind: str) -> None:
     for message in requests_that_raise(kind):
         assert has_failed(ask(message)), message
     assert "result" in ask(modern(2, "tools/list"))

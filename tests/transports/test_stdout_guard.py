@@ -299,7 +299,7 @@ def test_a_closed_stdout_is_an_error_of_one_line(run: Run, closed: str, before: 
 
 @needs_posix
 @pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-"])
-def test_with_stderr_closed_a_print_goes_nowhere(run: Run, closed: str, tmp_path: Path) -> None:
+def test_with_stderr_closed_a_print_is_lost(run: Run, closed: str, tmp_path: Path) -> None:
     """Nor to a file that has taken its number."""
     program = TAKE_OVER + "print('stray', flush=True)\nos.write(1, b'stray')\n" + ANSWER
     opened = "import os\nos.open('data', os.O_CREAT | os.O_WRONLY)\n"

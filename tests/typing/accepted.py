@@ -65,7 +65,7 @@ everything = MCPKit(
     website_url="https://example.org",
     icons=[Icon("https://example.org/icon.png", sizes=["48x48"])],
     page_size=50,
-    ttl=1.5,
+    cache_ttl={"tools": 1.5, "resources": 60},
     cache_scope="public",
     log_level="warning",
     max_threads=4,
@@ -215,7 +215,7 @@ async def resource_uri(day: str, part: int = 0) -> bytes:
     annotations=Annotations(priority=1),
     audience=["user", "assistant"],
     priority=0.5,
-    ttl=60,
+    cache_ttl=60,
     cache_scope="private",
 )
 def resource_options() -> str:
@@ -251,7 +251,7 @@ async def call_the_decorated(ctx: Context) -> None:
     assert_type(await prompt_called("cats"), PromptResult)
 
 
-# --- what is injected keeps its type --------------------------------------------------------------
+# --- injected values keep their type --------------------------------------------------------------
 
 
 class Database:
@@ -322,7 +322,7 @@ async def uses_context(ctx: Context[State]) -> None:
     await ctx.log("debug", None)
     ctx.progress(1)
     await ctx.progress(0.5, total=2, message="half")
-    ctx.changed("notes://today")
+    ctx.notify_resource_updated("notes://today")
     ctx.list_changed("tools")
 
     assert_type(await ctx.read_resource("notes://today"), Sequence[ResourceContents])

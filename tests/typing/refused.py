@@ -62,7 +62,7 @@ mcpkit.tool("name")  # error
 mcpkit.resource("notes://today", size="big")  # error
 mcpkit.prompt(tags=[1])  # error
 
-# --- what is decorated is still itself ------------------------------------------------------------
+# --- decorated functions are unchanged ------------------------------------------------------------
 
 
 @app.tool

@@ -21,13 +21,14 @@ from mcpkit.auth.server.store import AuthStore
 MAX_URIS: Final = 10
 MAX_URI: Final = 2000
 MAX_NAME: Final = 100
-_DANGEROUS: Final = frozenset(
+_APPS: Final = frozenset(
     {
-        *("about", "blob", "chrome", "data", "file", "filesystem", "ftp", "javascript"),
-        *("mailto", "tel", "vbscript", "view-source", "ws", "wss"),
+        *("claude", "cursor", "goose", "kiro", "raycast", "trae"),
+        *("vscode", "vscode-insiders", "warp", "windsurf", "zed"),
     }
 )
-"""Schemes that a browser executes, or shows as if another site had sent them."""
+"""Schemes of known clients without a dot. Others need one (RFC 8252, 7.1): of the rest, browsers
+execute some, and for many they start programs that are not clients of OAuth."""
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
 METHODS: Final = ("none", "client_secret_basic", "client_secret_post")
@@ -72,6 +73,8 @@ class RegisteredClient:
 
         Only the port of a loopback address is free, because native clients use any (RFC 8252, 7.3).
         """
+        if "#" in redirect_uri or redirect_uri.endswith("?"):  # urlsplit drops what is empty
+            return redirect_uri in self.redirect_uris
         wanted, known = _without_port(redirect_uri), map(_without_port, self.redirect_uris)
         return redirect_uri in self.redirect_uris or (wanted is not None and wanted in known)
 
@@ -113,6 +116,10 @@ class Clients:
         if kept is None:
             raise OAuthError("invalid_client", "This client is not registered here")
         return _client(id, json.loads(kept))
+
+    def is_given(self, id: str) -> bool:
+        """Return True if the author of the server has configured a client."""
+        return id in self._given
 
     async def note_use(self, client: RegisteredClient) -> None:
         """Prolong the registration of a client that has got a token."""
@@ -166,9 +173,12 @@ class Clients:
         if path in ("", "/") or not {".", ".."}.isdisjoint(path.split("/")):
             raise OAuthError("invalid_client", "client_id is not the URL of a document")
         try:
-            document = await fetch_public(url, MAX_DOCUMENT)
+            document = await fetch_public(url, MAX_DOCUMENT, address)
         except FetchError as error:
-            raise OAuthError("invalid_client", f"The document of the client: {error}") from None
+            why = f"The document of the client: {error}"
+            if error.is_temporary:
+                raise OAuthError("temporarily_unavailable", why, 503) from None
+            raise OAuthError("invalid_client", why) from None
         if document.get("client_id") != url:
             raise OAuthError("invalid_client", "The document has another client_id")
         method = document.get("token_endpoint_auth_method", "none")
@@ -210,8 +220,11 @@ def _parts(uri: str) -> SplitResult | None:
     return parts
 
 
-def _problem_of(uri: object) -> str:
-    """Return why a redirect URI may not be registered; empty if it may."""
+def _problem_of(uri: object, *, is_given: bool = False) -> str:
+    """Return why a redirect URI may not be registered; empty if it may.
+
+    `is_given` is true for the clients that the author of the server has configured.
+    """
     parts = _parts(uri) if isinstance(uri, str) and len(uri) <= MAX_URI else None
     if parts is None or not isinstance(uri, str) or not set(uri).isdisjoint('"<>`{}|^'):
         return "A redirect URI is malformed"
@@ -223,8 +236,9 @@ def _problem_of(uri: object) -> str:
         return "A redirect URI needs a valid host"
     if scheme == "http" and not is_loopback_name(parts.hostname or ""):
         return "http is for loopback addresses only; use https"
-    if scheme in _DANGEROUS or scheme.startswith("web+") or _SCHEME.fullmatch(scheme) is None:
-        return "This scheme is not allowed for redirects"
+    is_known = scheme in ("https", "http") or "." in scheme or scheme in _APPS
+    if _SCHEME.fullmatch(scheme) is None or not (is_known or is_given):
+        return "The scheme of a redirect URI needs a dot, as in com.example.app:/back"
     return ""
 
 
@@ -262,7 +276,7 @@ def _client(id: str, record: Mapping[str, Any]) -> RegisteredClient:
 
 def _checked(client: RegisteredClient) -> RegisteredClient:
     for each in client.redirect_uris:
-        if problem := _problem_of(each):
+        if problem := _problem_of(each, is_given=True):
             raise ValueError(f"the client {client.id!r}: {each!r}: {problem}")
     if client.machine and client.secret_hash is None:
         raise ValueError(f"the client {client.id!r}: a machine needs a secret (secret_hash=…)")

@@ -186,8 +186,14 @@ class Grants:
             raise OAuthError("temporarily_unavailable", "Too many logins at the moment", 503)
         return text
 
-    async def redeem(self, client_id: str, fields: Mapping[str, str]) -> dict[str, Any]:
-        """Return a token response for a code; a second use of the code ends the grant."""
+    async def redeem(
+        self, client_id: str, fields: Mapping[str, str], resource: str
+    ) -> dict[str, Any]:
+        """Return a token response for a code; a second use of the code ends the grant.
+
+        The code is for that client, and for the server whose endpoint is `resource`: several may
+        have the same store.
+        """
         refused = OAuthError("invalid_grant", "The code is not valid")
         hash = hash_of(fields.get("code", ""))
         kept = await self._store.get("code", hash)
@@ -210,21 +216,26 @@ class Grants:
             await self.end(code["grant"])  # redeemed by another request meanwhile
             raise refused
         grant = await self._grant(code["grant"])
-        if grant is None:
+        if grant is None or grant.resource != resource:
             raise refused
         return await self._issued(grant, grant.scopes)
 
     # --- tokens -----------------------------------------------------------------------------------
 
-    async def refresh(self, client_id: str, fields: Mapping[str, str]) -> dict[str, Any]:
-        """Return a token response for a refresh token, for its scopes or fewer, and rotate it."""
+    async def refresh(
+        self, client_id: str, fields: Mapping[str, str], resource: str
+    ) -> dict[str, Any]:
+        """Return a token response for a refresh token, for its scopes or fewer, and rotate it.
+
+        The token has to be for that client and that server, as in `redeem`.
+        """
         refused = OAuthError("invalid_grant", "The refresh token is not valid")
         for _ in range(2):
             found = await self._grant_of(fields.get("refresh_token", ""))
             if found is None:
                 raise refused
             number, grant = found
-            if grant.client_id != client_id:
+            if (grant.client_id, grant.resource) != (client_id, resource):
                 raise refused
             now = self._clock()
             wanted = grant.scopes

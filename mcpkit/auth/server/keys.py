@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import anyio
 
-from mcpkit._utils.fetch import PerEventLoop
+from mcpkit._utils.turns import PerEventLoop
 from mcpkit.auth.server.store import AuthStore
 
 ALGORITHM: Final = "ES256"

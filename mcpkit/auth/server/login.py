@@ -93,6 +93,7 @@ class LoginAttempt:
         action: The absolute URL for forms, and for redirects back from other sites.
         client_name: The client's name for itself: do not trust it, and escape it.
         server_name: The name of the MCP server.
+        caller: The network of the browser.
         scopes: The scopes that the client requests.
         fields: The fields of the form or the query, each once. Empty in `begin`.
         place: The end of the request's path: the `Login.key` of one of several logins, or empty.
@@ -110,6 +111,7 @@ class LoginAttempt:
     memory: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
     place: str = ""
     server_name: str = ""
+    caller: str = ""
 
 
 Outcome: TypeAlias = User | Page | Redirect

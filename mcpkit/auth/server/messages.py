@@ -13,10 +13,12 @@ from starlette.requests import ClientDisconnect, cookie_parser
 from starlette.requests import Request as HttpRequest
 from starlette.responses import RedirectResponse, Response
 
-from mcpkit._utils.quota import RateLimit
+from mcpkit._utils.fetch import is_loopback_name
+from mcpkit._utils.quota import Quota, QuotaExceeded, RateLimit
 from mcpkit.auth.verifiers import EndpointUrls
 
 MAX_BODY: Final = 64 * 1024
+MAX_BODIES: Final = 400  # bodies that arrive at once, an eighth of them for one address
 MAX_QUERY: Final = 16 * 1024
 LOGIN_S: Final = 600.0  # seconds from the first page of a login to the last
 _BODY_S: Final = 30.0  # seconds for a body to arrive
@@ -49,14 +51,25 @@ class Request:
     """A request to one of the endpoints; an `OAuthError` if its parameters cannot be read."""
 
     @classmethod
-    async def receive(cls, urls: EndpointUrls, scope: Mapping[str, Any], receive: Any) -> Request:
+    async def receive(
+        cls, urls: EndpointUrls, scope: Mapping[str, Any], receive: Any, bodies: Quota
+    ) -> Request:
         """Return a request with its body, unless that is too large or does not arrive."""
         if scope["method"] != "POST":
             return cls(urls, scope, b"")
-        body = bytearray()
+        http, body = HttpRequest(dict(scope), receive), bytearray()
+        length = http.headers.get("content-length", "")
+        if length.isdecimal() and (len(length) > 9 or int(length) > MAX_BODY):
+            raise OAuthError("invalid_request", "The request is too large", 413)
+        try:
+            slot = bodies.take(urls.caller)
+        except QuotaExceeded as full:
+            status = 429 if full.own else 503
+            why = "Too many requests are arriving; try later"
+            raise OAuthError("temporarily_unavailable", why, status) from None
         try:
             with anyio.fail_after(_BODY_S):
-                async for part in HttpRequest(dict(scope), receive).stream():
+                async for part in http.stream():
                     body += part
                     if len(body) > MAX_BODY:
                         raise OAuthError("invalid_request", "The request is too large", 413)
@@ -66,6 +79,8 @@ class Request:
             raise OAuthError(
                 "invalid_request", "The request has not arrived in time", 408
             ) from None
+        finally:
+            slot.release()
         return cls(urls, scope, bytes(body))
 
     def __init__(self, urls: EndpointUrls, scope: Mapping[str, Any], body: bytes) -> None:
@@ -95,12 +110,22 @@ class Request:
         # A parameter without a value is ignored (RFC 6749, 3.1).
         self.fields = {name: value for name, value in pairs if value and name != "resource"}
 
-    def check_origin(self) -> None:
-        """Reject a form from the page of another site (CSRF)."""
-        base = urlsplit(self.urls.base)
+    def check_origin(self, is_page: bool) -> None:
+        """Reject a request from the page of another site (CSRF).
+
+        Pages of any origin may ask for tokens, unless the server is for this machine only. Pages
+        for people are for a window, and not for scripts and pictures of other sites.
+        """
+        base, origin = urlsplit(self.urls.base), self.headers.get("origin")
         allowed = (None, "null", f"{base.scheme}://{base.netloc}")
-        if self.is_post and self.headers.get("origin") not in allowed:
-            raise OAuthError("access_denied", "This form is from another site", 403)
+        if is_page:
+            is_foreign = self.is_post and origin not in allowed
+            is_foreign |= self.headers.get("sec-fetch-dest", "document") != "document"
+        else:
+            is_local = is_loopback_name(base.hostname or "") and self.is_post
+            is_foreign = is_local and origin is not None and not _is_local(origin)
+        if is_foreign:
+            raise OAuthError("access_denied", "This request is from another site", 403)
 
     def check_repeated(self) -> None:
         """Reject a repeated parameter (RFC 6749, 3.1 and 3.2)."""
@@ -164,3 +189,10 @@ def _plain_url(url: str) -> str:
 def redirect(url: str) -> Response:
     """Redirect the browser, with GET (RFC 9700, 4.12)."""
     return RedirectResponse(url, 303, {**NO_STORE, "Referrer-Policy": "no-referrer"})
+
+
+def _is_local(origin: str) -> bool:
+    try:
+        return is_loopback_name(urlsplit(origin).hostname or "")
+    except ValueError:
+        return False

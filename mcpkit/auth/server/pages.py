@@ -83,11 +83,11 @@ def error(problem: str, status: int = 400, back: str = "", target: str = "") -> 
     """
     link = f'<a class="button" href="{escape(back)}">Tell the program, at {escape(target)}</a>'
     body = (
-        "<h1>This link does not work</h1>"
+        "<h1>Something went wrong</h1>"
         f'<p class="problem" role="alert">{escape(problem)}</p>'
         f"<p>Return to the program that sent you here, and connect again.</p>{link if back else ''}"
     )
-    return page("This link does not work", body, status)
+    return page("Something went wrong", body, status)
 
 
 def consent(

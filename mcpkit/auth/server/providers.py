@@ -84,9 +84,9 @@ class Provider:
             verified it.
         domain: The claim with the domain of a user's organization; "" for that of the e-mail
             address.
-        parameters: More parameters of the authorization request.
-        offline: And more, if `UpstreamLogin` requests scopes of its own, so that the tokens can be
-            refreshed after the login.
+        parameters: Extra parameters of the authorization request.
+        offline: Further ones, sent only if `UpstreamLogin` requests scopes of its own, so that the
+            tokens can be refreshed after the login.
         needs_secret: True if every client needs a secret.
 
     Raises:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from types import NoneType
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import urlencode, urlsplit
 
@@ -17,14 +18,22 @@ from starlette.responses import JSONResponse, Response
 from mcpkit._utils.fetch import check_address
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
-from mcpkit._utils.quota import RateLimit
+from mcpkit._utils.quota import Quota, RateLimit
 from mcpkit._utils.sealing import SECRET, new_secret, secret_weakness, secrets_from_environment
 from mcpkit.auth.server import pages
 from mcpkit.auth.server.clients import METHODS, Clients, RegisteredClient, origin_of
 from mcpkit.auth.server.grants import CHALLENGE, AuthorizationRequest, Grants, LoginState
 from mcpkit.auth.server.keys import KeyStore, hash_of
 from mcpkit.auth.server.login import Login, LoginAttempt, LoginRefused, Redirect, User
-from mcpkit.auth.server.messages import LOGIN_S, NO_STORE, OAuthError, Request, check_rate, redirect
+from mcpkit.auth.server.messages import (
+    LOGIN_S,
+    MAX_BODIES,
+    NO_STORE,
+    OAuthError,
+    Request,
+    check_rate,
+    redirect,
+)
 from mcpkit.auth.server.store import AuthStore, MemoryAuthStore, SqliteAuthStore
 from mcpkit.auth.server.users import LoginChooser, LoginFunction, login_of
 from mcpkit.auth.verifiers import LOGINS, EmbeddedServer, EndpointUrls
@@ -72,7 +81,7 @@ class AuthorizationServer(EmbeddedServer):
 
     Raises:
         ImportError: The extra is not installed.
-        TypeError: ``login`` or ``store`` has a wrong type.
+        TypeError: ``login``, ``store`` or ``scopes`` has a wrong type.
         ValueError: An option is not valid; the message names it.
     """
 
@@ -107,6 +116,8 @@ class AuthorizationServer(EmbeddedServer):
         named = os.environ.get(LOGINS) or None
         self._store = _store_of(named if store is None else store, clock)
         self.is_alone = isinstance(store, MemoryAuthStore)
+        if not isinstance(scopes, (Mapping, NoneType)):
+            raise TypeError('scopes= is a dict such as {"notes:read": "Read your notes"}')
         self._scopes = dict(scopes or {})
         for each in self._scopes:
             if not is_scope(each):
@@ -124,6 +135,7 @@ class AuthorizationServer(EmbeddedServer):
         self._clients = Clients(self._store, clients, dynamic_registration, client_documents, clock)
         self._logins = RateLimit(MAX_LOGINS // 10, MAX_LOGINS // 10 / LOGIN_S, clock)
         self._answers = RateLimit(MAX_ANSWERS_EACH, MAX_ANSWERS_EACH / LOGIN_S, clock)
+        self._bodies = Quota(MAX_BODIES, MAX_BODIES // 8)
         keys = self._login.keys if isinstance(self._login, LoginChooser) else []
         self._login_keys = {f"{LOGIN}/{key}": key for key in keys}
         """Paths for the redirects of providers, where there are several logins."""
@@ -169,10 +181,9 @@ class AuthorizationServer(EmbeddedServer):
             response = Response(status_code=405, headers={"Allow": methods})
         else:
             try:
-                request = await Request.receive(urls, scope, receive)
+                request = await Request.receive(urls, scope, receive, self._bodies)
                 request.login_key = self._login_keys.get(path, "")
-                if is_page:
-                    request.check_origin()
+                request.check_origin(is_page)
                 response = await endpoint(self, request)
             except OAuthError as error:
                 response = _error_response(error, is_page)
@@ -243,11 +254,20 @@ class AuthorizationServer(EmbeddedServer):
             scopes = self._scopes_for(request.urls, client, fields.get("scope"))
             return await self._start(request, replace(wanted, scopes=scopes))
         except OAuthError as error:
-            back = _redirect_back(request.urls, wanted, **error.members)
-            if client.is_given:
-                return back
-            # A client that anyone can register must not redirect users by a link (RFC 9700, 4.11).
-            return pages.error(str(error), 400, back.headers["Location"], origin_of(redirect_uri))
+            return await self._refused(request, wanted, error)
+
+    async def _refused(
+        self, request: Request, wanted: AuthorizationRequest, error: OAuthError
+    ) -> Response:
+        """Tell the client of an error, if the user wants that.
+
+        A client that anyone can register must not redirect users by a link (RFC 9700, 4.11).
+        """
+        back = _redirect_back(request.urls, wanted, **error.members)
+        if self._clients.is_given(wanted.client_id):
+            return back
+        target = origin_of(wanted.redirect_uri)
+        return pages.error(str(error), error.status, back.headers["Location"], target)
 
     def _scopes_for(
         self, urls: EndpointUrls, client: RegisteredClient, scope: str | None
@@ -279,8 +299,8 @@ class AuthorizationServer(EmbeddedServer):
 
     async def _log_in(self, request: Request) -> Response:
         """Pass the browser's answer to the login."""
-        check_rate(self._answers, request.urls.caller, "attempts")
         id, record, state = await self._state(request)
+        check_rate(self._answers, request.urls.caller, "attempts")
         if state.user is not None:
             return redirect(f"{request.urls.base}{CONSENT}?{urlencode({'state': id})}")
         if state.answers >= MAX_ANSWERS:
@@ -308,6 +328,7 @@ class AuthorizationServer(EmbeddedServer):
             state.memory,
             request.login_key,
             request.urls.name,
+            request.urls.caller,
         )
         try:
             ask = self._login.answer if state.answers else self._login.begin
@@ -317,7 +338,7 @@ class AuthorizationServer(EmbeddedServer):
             log.info("a login was refused")
             # The characters that error_description may have (RFC 6749, 4.1.2.1).
             why = re.sub(r'[^ -~]|["\\]', "", str(error))[:200]
-            return _redirect_back(request.urls, wanted, **OAuthError("access_denied", why).members)
+            return await self._refused(request, wanted, OAuthError("access_denied", why))
         state.memory = attempt.memory
         if isinstance(outcome, User):
             # A new id, which an attacker cannot have known before (session fixation).
@@ -376,9 +397,9 @@ class AuthorizationServer(EmbeddedServer):
         request.check_resource()
         grant_type = fields.get("grant_type")
         if grant_type == "authorization_code":
-            issued = await self._grants.redeem(client.id, fields)
+            issued = await self._grants.redeem(client.id, fields, urls.resource)
         elif grant_type == "refresh_token":
-            issued = await self._grants.refresh(client.id, fields)
+            issued = await self._grants.refresh(client.id, fields, urls.resource)
         elif grant_type == "client_credentials":
             if not client.machine:
                 raise OAuthError("unauthorized_client", "This client cannot act for itself")

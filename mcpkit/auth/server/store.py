@@ -76,6 +76,10 @@ class _Record:
     def id(self) -> str:
         return f"{self.owner}\n{self.key}"
 
+    @property
+    def holder(self) -> str:
+        return self.owner
+
 
 def _dump(record: _Record) -> bytes:
     return to_json([record.owner, record.key, record.expires]) + b"\n" + record.value
@@ -118,7 +122,7 @@ class _RecordAuthStore:
         record = _Record(kind, key, value, expires)
         limit = sys.maxsize if most is None else most
         try:
-            await records.add(lambda now: record, limit=sys.maxsize, limit_per_owner=limit)
+            await records.add(lambda now: record, limit=sys.maxsize, limit_per_holder=limit)
         except TooManyRecords:
             return False
         except RecordExists:  # it may have expired, or have been taken

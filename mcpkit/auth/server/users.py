@@ -19,9 +19,10 @@ from urllib.parse import urlencode
 import anyio
 from anyio import to_thread
 
-from mcpkit._utils.fetch import PerEventLoop
 from mcpkit._utils.json import is_array
 from mcpkit._utils.names import with_suggestions
+from mcpkit._utils.quota import Quota, QuotaExceeded, RateLimit
+from mcpkit._utils.turns import PerEventLoop, Turns
 from mcpkit.auth.server.login import Login, LoginAttempt, Outcome, Page, UpstreamTokens, User
 from mcpkit.auth.server.pages import heading
 
@@ -34,10 +35,13 @@ _HASH: Final = re.compile(
 )
 MAX_HASHING: Final = 2  # passwords hashed concurrently: each takes a tenth of a second and 32 MiB
 MAX_WAITING: Final = 20  # passwords waiting to be hashed
+MAX_EACH: Final = 2  # passwords of one network that have a place; the others wait for one
 MAX_NAME: Final = 200
 _FREE_FAILURES: Final = 5  # wrong passwords for a name before it has to wait
 MAX_WAIT: Final = 60.0
-MAX_NAMES: Final = 1_000
+MAX_NAMES: Final = 10_000  # names and networks with wrong passwords
+_PER_HOUR: Final = 100.0
+"""Passwords for a name in an hour, from all networks; one network alone does not reach it."""
 
 
 def hash_password(password: str) -> str:
@@ -86,7 +90,12 @@ class Users(Login):
                 raise ValueError(f"Users: the value for {name!r} is not one of hash_password(…)")
             self._users[name] = hash, user
         self._clock = clock
-        self._failures: dict[str, tuple[int, float]] = {}  # the latest last
+        self._failures: dict[tuple[str, str], tuple[int, float]] = {}  # the latest last
+        self._guesses = RateLimit(_PER_HOUR, _PER_HOUR / 3600, clock)
+        self._hashing = Quota(MAX_HASHING + MAX_WAITING)
+        self._turns = Turns(MAX_EACH)
+        costliest = max((hash for hash, _ in self._users.values()), key=_cost)
+        self._nobody = costliest, None  # unknown names take as long as any
         self._limiter = PerEventLoop(lambda: anyio.CapacityLimiter(MAX_HASHING))
 
     async def begin(self, attempt: LoginAttempt) -> Outcome:
@@ -97,35 +106,46 @@ class Users(Login):
         """Check name and password.
 
         Unknown names take as long as known ones. After a few wrong passwords a name has to wait,
-        longer each time, but at most a minute, because the guesses may not be those of its owner.
+        longer each time, but at most a minute, because the guesses may not be those of its owner:
+        per network, and for everybody after many passwords from many networks.
         """
         name, password = attempt.fields.get("name", ""), attempt.fields.get("password", "")
         if not attempt.posted or not name or not password or len(name) > MAX_NAME:
             return _form(attempt, name=name[:MAX_NAME])
-        wrong, since = self._failures.get(name, (0, 0.0))
-        pause = min(2.0 ** min(wrong - _FREE_FAILURES, 10), MAX_WAIT)
-        wait = since + pause - self._clock()
-        if wrong >= _FREE_FAILURES and wait > 0:
+        async with self._turns.of(attempt.caller):
+            return await self._check(attempt, name, password)
+
+    async def _check(self, attempt: LoginAttempt, name: str, password: str) -> Outcome:
+        key = name, attempt.caller
+        wait = max(self._wait(key), self._guesses.take(name, 0))
+        if wait > 0:
             return _form(attempt, f"Too many wrong passwords: wait {wait:.0f} seconds", name, 429)
-        limiter = self._limiter.get()
-        if limiter.statistics().tasks_waiting >= MAX_WAITING:
+        try:
+            slot = self._hashing.take(attempt.caller)
+        except QuotaExceeded:
             return _form(attempt, "Too many logins at once: try again", name, 503)
-        some_hash = next(iter(self._users.values()))[0]
-        hash, user = self._users.get(name, (some_hash, None))
         # Counted before hashing, or concurrent guesses would count as one.
-        self._failures.pop(name, None)
-        self._failures[name] = wrong + 1, self._clock()
-        if len(self._failures) > MAX_NAMES:
-            # Unknown names are dropped first: they must not hide guesses for known ones.
-            unknown = (each for each in self._failures if each not in self._users)
-            del self._failures[next(unknown, next(iter(self._failures)))]
-        matches = len(password) <= MAX_PASSWORD and await to_thread.run_sync(
-            _matches, password, hash, limiter=limiter
-        )
+        self._guesses.take(name)
+        self._failures[key] = self._failures.pop(key, (0, 0.0))[0] + 1, self._clock()
+        while len(self._failures) > MAX_NAMES:  # whatever the name, or it would show who exists
+            del self._failures[next(iter(self._failures))]
+        hash, user = self._users.get(name, self._nobody)
+        try:
+            matches = len(password) <= MAX_PASSWORD and await to_thread.run_sync(
+                _matches, password, hash, limiter=self._limiter.get()
+            )
+        finally:
+            slot.release()
         if user is None or not matches:
             return _form(attempt, "The name or the password is wrong", name, 403)
-        self._failures.pop(name, None)
+        self._failures.pop(key, None)
         return user
+
+    def _wait(self, key: tuple[str, str]) -> float:
+        """Return the seconds until the next guess of a name in a network."""
+        wrong, since = self._failures.get(key, (0, 0.0))
+        over = wrong - _FREE_FAILURES
+        return since + min(2.0 ** min(over, 10), MAX_WAIT) - self._clock() if over >= 0 else 0.0
 
     async def still(self, user: User) -> User | None:
         """Return a user of the list; None if they are not in it."""
@@ -150,6 +170,10 @@ def _matches(password: str, hash: str) -> bool:
     _, cost, block, salt, made = hash.split(":")
     found = _scrypt(password, b64decode(salt), int(cost), int(block))
     return compare_digest(found, b64decode(made))
+
+
+def _cost(hash: str) -> int:
+    return int(hash.split(":")[1]) * int(hash.split(":")[2])
 
 
 def _scrypt(password: str, salt: bytes, cost: int, block: int) -> bytes:

@@ -28,18 +28,19 @@ THEMES: Final = {
     "COST": "Cost",
     "HINT": "Annotations",
     "OUT": "Results",
-    "TASK": "Tasks",
     "RES": "Resources",
     "SERVER": "The server",
-    "MOVE": "Names of other libraries",
+    "CODE": "Code",
+    "MOVE": "Names that are not, or no longer, those of mcpkit",
     "SAFE": "Safety",
 }
 """Theme, the letters of an id → its heading."""
 
 REMOVED: Final = (
-    *("NAME007", "DESC004", "DESC007", "DESC008", "DESC009", "DESC010", "SCHEMA014"),
-    *("COST005", "COST006", "HINT002", "OUT001", "OUT002", "OUT004", "TASK002", "RES001"),
-    *("RES002", "PROMPT001", "PROMPT002", "SERVER001", "SERVER002", "CAP001", "CAP002"),
+    *("NAME007", "DESC004", "DESC007", "DESC008", "DESC009", "DESC010"),
+    *("SCHEMA007", "SCHEMA010", "SCHEMA011", "SCHEMA012", "SCHEMA014", "SCHEMA018"),
+    *("COST005", "COST006", "HINT002", "OUT001", "OUT002", "OUT004", "TASK001", "TASK002"),
+    *("RES001", "RES002", "PROMPT001", "PROMPT002", "SERVER001", "SERVER002", "CAP001", "CAP002"),
     *("CAP003", "SAFE004", "SAFE007"),
 )
 """Ids of rules that no longer exist. Settings may still name them, and no new rule gets one."""

@@ -1,4 +1,4 @@
-"""Rules about annotations, output schemas, tasks and the use of the context."""
+"""Rules about annotations, output schemas and the use of the context."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from mcpkit._utils.json import is_object
 from mcpkit.cli._check.listing import Entry, Listing, words_of
-from mcpkit.cli._check.rules import SPEC, Match, rule
+from mcpkit.cli._check.rules import Match, rule
+from mcpkit.cli._check.schema_walk import listed
 
 _DESTRUCTIVE: Final = frozenset(
     (
@@ -74,18 +75,15 @@ def output_root(listing: Listing) -> Iterator[Match]:
 
 
 @rule(
-    "TASK001 error: task that expires between two polls",
-    reason="A client polls a task at the server's interval. A task with a shorter lifetime is "
-    "gone, with its result, before the client has polled it.",
-    fix="keep tasks longer (task_ttl= of the tool), or poll more often "
-    '(MCPKit(tasks={"poll_interval": …}))',
-    source=f"{SPEC}/basic/utilities/tasks",
+    "CODE001 warning: blocking call on the event loop",
+    reason="Until it returns, the server answers no other call, no ping and no cancellation.",
+    fix="write a plain def, which runs in a thread, or await an async library",
+    source="https://docs.python.org/3/library/asyncio-dev.html#running-blocking-code",
 )
-def short_lived_task(listing: Listing) -> Iterator[Match]:
-    for tool in listing.tools:
-        ttl, interval = tool.task_times or (1, 0)
-        if ttl < interval:
-            yield Match(tool, f"its tasks are kept for {ttl:g} s, but polled every {interval:g} s")
+def blocking(listing: Listing) -> Iterator[Match]:
+    for entry in listing.entries:
+        if entry.blocking_calls:
+            yield Match(entry, f"is on the event loop, and calls {listed(entry.blocking_calls)}")
 
 
 @rule(
@@ -98,3 +96,14 @@ def foreign_names(listing: Listing) -> Iterator[Match]:
     for entry in listing.entries:
         for name, advice in entry.foreign_names:
             yield Match(entry, f"uses {name}; {advice}")
+
+
+@rule(
+    "MOVE002 warning: deprecated name of mcpkit",
+    reason="It is gone in a later version, with which the server does not start, or a call fails.",
+    fix="apply the advice; `mcpkit migrate server.py --write` does so",
+    source="https://semver.org/#how-should-i-handle-deprecating-functionality",
+)
+def deprecated_names(listing: Listing) -> Iterator[Match]:
+    for each in listing.deprecated:
+        yield Match(listing.itself, each)

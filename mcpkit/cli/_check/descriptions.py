@@ -18,14 +18,13 @@ _MAX_CHARS_READ: Final = 10_000
 """Characters of a description that are searched for a parameter's name."""
 
 
-@rule(
+rule(
     "DESC001 warning: tool without a description",
     reason="A model chooses a tool by its description. Some hosts have failed without one.",
     fix="say what it does, when to use it and what it returns (in mcpkit: the docstring)",
     source="https://github.com/Amazon-Q-Developer/language-servers/pull/1612",
+    tool=lambda tool: not tool.description,
 )
-def missing(listing: Listing) -> Iterator[Match]:
-    return (Match(tool) for tool in listing.tools if not tool.description)
 
 
 def _is_plain(name: str, schema: Raw) -> bool:

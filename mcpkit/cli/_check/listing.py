@@ -13,10 +13,9 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from mcpkit._protocol.revisions import BY_VERSION, Revision
 from mcpkit._protocol.wire import implementation_to_wire
-from mcpkit._utils.json import is_array, is_object, value_at
+from mcpkit._utils.json import is_object, value_at
 from mcpkit.cli._schema_text import array_or_empty, object_or_empty
 from mcpkit.client.client import Client
-from mcpkit.client.connection import Pending
 from mcpkit.errors import MethodNotFound, ProtocolError
 
 Kind: TypeAlias = Literal["server", "tool", "resource", "template", "prompt"]
@@ -24,9 +23,6 @@ Raw: TypeAlias = Mapping[str, Any]
 
 IGNORE: Final = "mcpkit/ignore"
 """The member of an entry's ``_meta`` that names the rules to silence for it."""
-
-MAX_PAGES: Final = 1000
-MAX_LIST_BYTES: Final = 64 * 1024 * 1024
 
 
 class Location(NamedTuple):
@@ -67,8 +63,7 @@ class Entry:
     unknown_parameters: tuple[str, ...] = ()  # in its docstring, but not of its function
     # Names that its function uses on its context and only other libraries have, with advice.
     foreign_names: tuple[tuple[str, str], ...] = ()
-    # The seconds for which tasks of a tool are kept, and those between two polls, if known.
-    task_times: tuple[float, float] | None = None
+    blocking_calls: tuple[str, ...] = ()  # of its function, on the event loop
 
     @property
     def description(self) -> str:
@@ -116,6 +111,7 @@ class Listing:
     templates: Sequence[Entry] = ()
     prompts: Sequence[Entry] = ()
     troubles: Sequence[str] = ()  # a sentence for each fault of a list as a whole
+    deprecated: Sequence[str] = ()  # the place of each deprecated name in the code, with advice
     open_at: str = ""  # the URL at which other machines need no credential, if known
 
     @property
@@ -159,41 +155,20 @@ async def fetch_listing(client: Client) -> Listing:
 async def _fetch(
     client: Client, kind: Kind, method: str, member: str, key: str, troubles: list[str]
 ) -> list[Entry]:
-    entries: list[Entry] = []
-    params: Raw = {}
-    seen: set[str] = set()
-    size = 0
-    for _ in range(MAX_PAGES):
-        pending = Pending()
-        try:
-            # Unlike `Client.list_tools`, this keeps the pages of a malformed list.
-            page = await client._await(pending, method, params)
-        except MethodNotFound as error:
-            if kind != "template":  # many servers with resources do not implement that method
-                troubles.append(f"{method} fails: {error}")
-            break
-        except (ProtocolError, TimeoutError, ValueError) as error:
-            troubles.append(f"{method} fails: {error or 'no response in time'}")
-            break
-        size += pending.size
-        if size > MAX_LIST_BYTES:
-            troubles.append(f"{method} does not end: more than {MAX_LIST_BYTES} bytes")
-            break
-        found = page.get(member)
-        if not is_array(found):
-            troubles.append(f"the result of {method} has no {member!r}")
-            break
-        for each in found:
-            if is_object(each) and isinstance(each.get(key), str):
-                entries.append(Entry(kind, each[key], each))
-            else:
-                troubles.append(f"{method} lists an entry without {key!r}")
-        cursor = page.get("nextCursor")
-        if not isinstance(cursor, str):
-            break
-        if cursor in seen:
-            troubles.append(f"{method} returns the cursor {cursor!r} twice")
-            break
-        seen.add(cursor)
-        params = {"cursor": cursor}
-    return entries
+    def entry(raw: object) -> Entry | None:
+        if is_object(raw) and isinstance(raw.get(key), str):
+            return Entry(kind, raw[key], raw)
+        troubles.append(f"{method} lists an entry without {key!r}")
+        return None
+
+    try:
+        # Unlike `Client.list_tools`, this keeps entries that are malformed.
+        found = await client._all(method, member, entry)
+    except MethodNotFound as error:
+        if kind != "template":  # many servers with resources do not implement that method
+            troubles.append(f"{method} fails: {error}")
+        return []
+    except (ProtocolError, TimeoutError, ValueError) as error:
+        troubles.append(f"{method} fails: {error or 'no response in time'}")
+        return []
+    return [each for each in found if each is not None]

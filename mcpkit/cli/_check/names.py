@@ -27,14 +27,13 @@ def unusable_characters(listing: Listing) -> Iterator[Match]:
             yield Match(tool, f"the name has {listed(wrong) or 'no characters'}")
 
 
-@rule(
+rule(
     "NAME002 warning: dot in a tool's name",
     reason="The protocol allows a dot, but model APIs reject every request with it.",
     fix="replace '.' with '_'",
     source="https://github.com/github/copilot-cli/issues/1879",
+    tool=lambda tool: "." in tool.name,
 )
-def dotted(listing: Listing) -> Iterator[Match]:
-    return (Match(tool) for tool in listing.tools if "." in tool.name)
 
 
 @rule(
@@ -95,12 +94,11 @@ def duplicate(listing: Listing) -> Iterator[Match]:
             seen.add(entry.name)
 
 
-@rule(
+rule(
     "NAME008 warning: tool name that does not begin with a letter",
     reason="Gemini rejects the whole request over a name that begins with a digit, '.' or '-'.",
     fix="begin the name with a letter",
     source="https://googleapis.github.io/java-genai/javadoc/google-genai/"
     "com.google.genai.types/-function-declaration/-builder/name.html",
+    tool=lambda tool: re.match(r"[0-9.\-]", tool.name),
 )
-def bad_start(listing: Listing) -> Iterator[Match]:
-    return (Match(tool) for tool in listing.tools if re.match(r"[0-9.\-]", tool.name))

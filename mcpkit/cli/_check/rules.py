@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from mcpkit._protocol.revisions import HANDSHAKE
 from mcpkit.cli._check.listing import Entry, Listing
+from mcpkit.cli._check.schema_walk import Node, walk
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 
@@ -17,6 +19,9 @@ error: a named host or model API rejects it, or the specification forbids it. wa
 a user will stumble over it, or an API rejects it that some hosts work around. note: worth knowing,
 and often right as it is.
 """
+
+FAIL_ON: Final = (*SEVERITIES, "never")
+"""The values of ``--fail-on``."""
 
 SPEC: Final = f"https://modelcontextprotocol.io/specification/{HANDSHAKE[-1].version}"
 """The URL of the specification, for sources."""
@@ -55,8 +60,19 @@ KNOWN: Final[list[Rule]] = []
 """The registered rules."""
 
 
-def rule(head: str, *, reason: str, fix: str, source: str) -> Callable[[Find], Rule]:
-    """Register a function that yields faults as a rule; the head is ``ID SEVERITY: TITLE``."""
+def rule(
+    head: str,
+    *,
+    reason: str,
+    fix: str,
+    source: str,
+    tool: Callable[[Entry], object] | None = None,
+    schema: Callable[[Node], object] | None = None,
+) -> Callable[[Find], Rule]:
+    """Register a function that yields faults as a rule; the head is ``ID SEVERITY: TITLE``.
+
+    Instead, `tool` or `schema` is true for each tool, or schema of a parameter, with the fault.
+    """
     name, _, title = head.partition(": ")
     id, _, severity = name.partition(" ")
 
@@ -65,7 +81,20 @@ def rule(head: str, *, reason: str, fix: str, source: str) -> Callable[[Find], R
         KNOWN.append(made)
         return made
 
+    if tool is not None:
+        register(lambda listing: (Match(each) for each in listing.tools if tool(each)))
+    if schema is not None:
+        register(
+            lambda listing: chain.from_iterable(in_schemas(each, schema) for each in listing.tools)
+        )
     return register
+
+
+def in_schemas(tool: Entry, is_fault: Callable[[Node], object]) -> Iterator[Match]:
+    """Yield a match with the paths of the schemas of a tool that have a fault, if there are any."""
+    paths = [node.path or "(root)" for node in walk(tool.schema) if is_fault(node)]
+    if paths:
+        yield Match(tool, paths=list(dict.fromkeys(paths)))
 
 
 class Finding(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from mcpkit._utils.json import is_array, is_object
-from mcpkit.cli._check.listing import Entry, Listing
+from mcpkit.cli._check.listing import Entry, Listing, words_of
 from mcpkit.cli._check.rules import Match, rule
 from mcpkit.cli._check.schema_walk import path_to, types_of, walk
 
@@ -150,18 +150,17 @@ def secret(listing: Listing) -> Iterator[Match]:
                 yield Match(tool, "the default may be a secret", [node.path])
 
 
-@rule(
+rule(
     "SAFE005 warning: parameter for a secret",
     reason="The model would have to know the secret, and the host stores it in its history.",
     fix="read it from the environment, or ask the user by URL elicitation",
     source="https://mistaike.ai/guides/owasp-mcp-top-10",
+    schema=lambda node: (
+        node.key is not None
+        and _SECRET_NAME.fullmatch(node.key)
+        and "string" in (types_of(node.schema) or ("string",))
+    ),
 )
-def asks_for_secrets(listing: Listing) -> Iterator[Match]:
-    for tool in listing.tools:
-        for node in walk(tool.schema):
-            is_text = "string" in (types_of(node.schema) or ("string",))
-            if node.key is not None and _SECRET_NAME.fullmatch(node.key) and is_text:
-                yield Match(tool, paths=[node.path])
 
 
 @rule(
@@ -173,6 +172,23 @@ def asks_for_secrets(listing: Listing) -> Iterator[Match]:
 def open_to_all(listing: Listing) -> Iterator[Match]:
     if listing.open_at:
         yield Match(listing.itself, f"anyone can use it at {_short(listing.open_at)}")
+
+
+_OF_CALLER: Final = frozenset(
+    ("auth", "authorization", "principal", "secret", "session", "tenant", "token", "user")
+)
+
+rule(
+    "SAFE008 warning: header for what a model must not choose",
+    reason="The header repeats an argument (x-mcp-header). The model fills it in, so it says "
+    "nothing about the caller, although a proxy or the tool may take it for that.",
+    fix='take it from the token (in mcpkit: Annotated[str, Claim("tenant")] or ctx.principal)',
+    source="https://github.com/modelcontextprotocol/modelcontextprotocol/issues/2762",
+    schema=lambda node: (
+        isinstance(header := node.schema.get("x-mcp-header"), str)
+        and not _OF_CALLER.isdisjoint(words_of(f"{header} {node.key}"))
+    ),
+)
 
 
 def _short(text: str) -> str:

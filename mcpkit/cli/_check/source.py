@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import inspect
 import os
 import re
-import textwrap
+import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -15,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mcpkit._signature.docstrings import parse_docstring
-from mcpkit._signature.hints import underlying
+from mcpkit._signature.hints import syntax_of, underlying
 from mcpkit._utils.names import peer_name
 from mcpkit._utils.targets import is_remote
 from mcpkit.cli._check.listing import Entry, Kind, Listing, Location
-from mcpkit.tasks.options import TaskSettings
+from mcpkit.cli._deprecated import deprecated_in, owners_in
 
 if TYPE_CHECKING:
     from mcpkit.app import MCPKit
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 def add_source(listing: Listing, app: MCPKit[Any]) -> Listing:
     """Return a listing with what is known from the functions behind its entries."""
-    registry, settings = app.server.registry, app.server.settings.tasks
+    registry = app.server.registry
     tables: Mapping[Kind, Mapping[str, Any]] = {
         "tool": registry.tools,
         "resource": registry.resources,
@@ -36,7 +37,7 @@ def add_source(listing: Listing, app: MCPKit[Any]) -> Listing:
     }
 
     def known(entries: Iterable[Entry]) -> list[Entry]:
-        return [_known(each, tables[each.kind].get(each.name), settings) for each in entries]
+        return [_known(each, tables[each.kind].get(each.name)) for each in entries]
 
     return replace(
         listing,
@@ -45,7 +46,22 @@ def add_source(listing: Listing, app: MCPKit[Any]) -> Listing:
         templates=known(listing.templates),
         prompts=known(listing.prompts),
         open_at=_open_at(app._http),
+        deprecated=tuple(dict.fromkeys(_deprecated_names(app, tables))),
     )
+
+
+def _deprecated_names(app: MCPKit[Any], tables: Mapping[Kind, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the deprecated names in the files that make an app, or have its functions."""
+    entries = (entry for table in tables.values() for entry in table.values())
+    homes = {getattr(underlying(each.plan.fn), "__module__", "") for each in entries}
+    for module in [*sys.modules.values()]:
+        path = getattr(module, "__file__", None)
+        if not path or module.__name__.startswith("mcpkit."):
+            continue
+        if module.__name__ in homes or any(each is app for each in vars(module).values()):
+            with contextlib.suppress(OSError, UnicodeError):
+                for use in deprecated_in(Path(path).read_text(encoding="utf-8")):
+                    yield f"{_relative(Path(path))}:{use.line}: {use.row.advice}"
 
 
 def _open_at(options: Mapping[str, Any]) -> str:
@@ -55,35 +71,35 @@ def _open_at(options: Mapping[str, Any]) -> str:
     return url if isinstance(url, str) and not secured and is_remote(url) else ""
 
 
-def _known(entry: Entry, registered: Any, settings: TaskSettings) -> Entry:
+def _known(entry: Entry, registered: Any) -> Entry:
     if registered is None:
         return entry
-    entry = replace(entry, task_times=_task_times(registered, settings))
-    fn = None if registered.function is None else underlying(registered.function)
-    if not isinstance(fn, types.FunctionType):
+    fn = underlying(registered.plan.fn)
+    if not isinstance(fn, types.FunctionType) or fn.__module__ == "mcpkit.providers.files":
         return entry
+    tree = syntax_of(fn)
+    is_on_loop = registered.plan.is_async or registered.plan.inline
+    blocking = _blocking_calls(tree, fn.__globals__) if is_on_loop else ()
     return replace(
         entry,
         location=_location(fn),
         unknown_parameters=tuple(_unknown_parameters(fn)),
-        foreign_names=tuple(dict.fromkeys(_foreign_names(fn))),
+        foreign_names=tuple(dict.fromkeys(_foreign_names(tree))),
+        blocking_calls=tuple(dict.fromkeys(blocking)),
     )
-
-
-def _task_times(registered: Any, settings: TaskSettings) -> tuple[float, float] | None:
-    if getattr(registered, "task", "forbidden") == "forbidden":
-        return None
-    ttl = settings.ttl if registered.task_ttl is None else registered.task_ttl
-    return None if ttl is None else (ttl, settings.poll_interval)
 
 
 def _location(fn: types.FunctionType) -> Location | None:
     path = Path(fn.__code__.co_filename)
     if not path.is_file():
         return None
+    return Location(_relative(path), fn.__code__.co_firstlineno)
+
+
+def _relative(path: Path) -> str:
     with contextlib.suppress(ValueError):
         path = Path(os.path.abspath(path)).relative_to(Path.cwd())
-    return Location(path.as_posix(), fn.__code__.co_firstlineno)
+    return path.as_posix()
 
 
 def _unknown_parameters(fn: types.FunctionType) -> Iterator[str]:
@@ -96,25 +112,39 @@ def _unknown_parameters(fn: types.FunctionType) -> Iterator[str]:
             yield name
 
 
-_CONTEXT: Final = re.compile(r"\b(Sync)?Context\b")
+_BLOCKING: Final = re.compile(
+    r"time\.sleep|os\.(popen|system)|urllib\.request\.url(open|retrieve)|builtins\.input"
+    r"|subprocess\.(call|check_call|check_output|getoutput|getstatusoutput|run)"
+    r"|(requests|httpx)\.(_?api\.)?(delete|get|head|options|patch|post|put|request|stream)"
+)
 
 
-def _foreign_names(fn: types.FunctionType) -> Iterator[tuple[str, str]]:
+def _blocking_calls(tree: ast.Module, scope: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the calls of a function that block its thread, except in functions inside it."""
+    waiting: list[ast.AST] = [node for each in tree.body for node in ast.iter_child_nodes(each)]
+    while waiting:
+        each = waiting.pop(0)
+        if isinstance(each, (ast.FunctionDef, ast.Lambda)):
+            continue
+        waiting += ast.iter_child_nodes(each)
+        if isinstance(each, ast.Call):
+            name = ast.unparse(each.func)
+            first, dot, rest = name.partition(".")
+            found = scope.get(first, getattr(builtins, first, None))
+            known = getattr(found, "__name__", first)
+            if inspect.isroutine(found):
+                known = f"{found.__module__}.{known}"
+            if _BLOCKING.fullmatch(known + dot + rest):
+                yield f"{name}()"
+
+
+def _foreign_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Yield the attributes of its context that a function uses and only other libraries have."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(fn)))
-    except (OSError, SyntaxError, TypeError):
-        return
-    contexts = {
-        each.arg
-        for each in ast.walk(tree)
-        if isinstance(each, ast.arg)
-        and each.annotation is not None
-        and _CONTEXT.search(ast.unparse(each.annotation))
-    }
-    for each in ast.walk(tree):
+    nodes = [*ast.walk(tree)]
+    owners = dict(owners_in(nodes))
+    for each in nodes:
         if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
             name = each.value.id
-            peer = peer_name("ctx", each.attr) if name in contexts else None
+            peer = peer_name("ctx", each.attr) if owners.get(name) == "ctx" else None
             if peer is not None:
                 yield f"{name}.{each.attr}", peer.advice

@@ -153,6 +153,13 @@ def _zed_file(platform: Platform) -> Path:
     return folder / "zed" / "settings.json"
 
 
+def _cline_file(platform: Platform) -> Path:
+    if file := platform.variables.get("CLINE_MCP_SETTINGS_PATH"):
+        return Path(file)
+    data = platform.folder("CLINE_DIR", ".cline") / "data"
+    return platform.folder("CLINE_DATA_DIR", str(data)) / "settings" / "cline_mcp_settings.json"
+
+
 _TABLE: Final = (
     Host(
         # File, on macOS and Windows:
@@ -258,13 +265,13 @@ _TABLE: Final = (
     Host(
         # File, for the extension and the command line:
         # https://docs.cline.bot/getting-started/config
+        # Environment variables: `resolveMcpSettingsPath` in
+        # https://github.com/cline/cline/blob/main/sdk/packages/shared/src/storage/paths.ts
         # Shapes: https://docs.cline.bot/mcp/mcp-overview; a URL without a type means the older SSE:
         # https://github.com/cline/cline/blob/main/src/services/mcp/schemas.ts
         name="cline",
         title="Cline",
-        user_file=lambda platform: (
-            platform.home / ".cline" / "data" / "settings" / "cline_mcp_settings.json"
-        ),
+        user_file=_cline_file,
         url=partial(_url_entry, type="streamableHttp"),
         after="Cline's MCP Servers panel shows the server; restart it if it does not.",
     ),

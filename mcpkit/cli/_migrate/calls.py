@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import libcst as cst
 from libcst import matchers as m
 
-from mcpkit._utils.names import PeerName, peer_name
-from mcpkit.cli._migrate.source import Found, Names, text_of
+from mcpkit._utils.names import PeerName, peer_name, peer_names
+from mcpkit.cli._migrate.source import Found, Names, code_of, text_of
 from mcpkit.cli._migrate.values import (
     CONTENT,
     EQUAL,
     MEDIA,
     Args,
-    code_of,
     content,
     expression,
     media,
     string_of,
-    unfold_hints,
 )
 
 _LEVELS: Final = {"log", "debug", "info", "warning", "error", "notice", "critical"}
@@ -44,10 +43,25 @@ _RUNS: Final = {
     "run_streamable_http_async": "http",
     "run_sse_async": "sse",
 }
-MOVED: Final = ("host", "port")
-"""Options of an app that belong to its run over HTTP."""
 _FACTORIES: Final = ("Tool", "FunctionTool", "Prompt", "FunctionPrompt")
 _SERVERS: Final = ("mcp", "server", "app", "mcp_server")
+
+
+def _say(on: str, theirs: str) -> str:
+    return peer_names()[on, theirs].advice
+
+
+def _closed(value: cst.BaseExpression) -> str:
+    """Return an expression as it is written beside an operator."""
+    is_plain = isinstance(value, (cst.Name, cst.Attribute, cst.Call, cst.Subscript))
+    return code_of(value) if is_plain or value.lpar else f"({code_of(value)})"
+
+
+def _set_transport(args: Args, value: cst.BaseExpression) -> None:
+    if "transport" in args.keywords:
+        args.replace("transport", value)
+    else:
+        args.all[0] = args.all[0].with_changes(value=value)
 
 
 class Calls(Names, cst.CSTTransformer):
@@ -66,21 +80,27 @@ class Calls(Names, cst.CSTTransformer):
 
     def _ours(self, row: PeerName) -> str:
         """Return our name for one of theirs, and import it."""
-        name = row.ours
-        module = "mcpkit"
-        if name.startswith("types."):
-            module, name = "mcpkit.types", name.removeprefix("types.")
-        elif row.how == "rewrite" and row.theirs.isupper():
-            module = "mcpkit.errors"
+        module, name = row.home
         if name in self._found.bound:
             self.needed.add((module, f"{name} as MCPKit{name}"))
             return f"MCPKit{name}"
         self.needed.add((module, name))
         return name
 
-    def _mark(self, what: str, row: PeerName | None, say: str = "") -> None:
-        known = row.advice if row is not None else "no mcpkit equivalent; replace it by hand"
-        self._marks[-1].append(f"{what}: {say or known}")
+    def _mark(self, what: str, say: str) -> None:
+        self._marks[-1].append(f"{what}: {say}")
+
+    def _remove(self, args: Args, row: PeerName) -> None:
+        """Remove an option, and mark it; what is not literal, or is by hand, stays in the mark."""
+        value = args.get(row.theirs)
+        if value is None:
+            return
+        args.take(row.theirs)
+        is_constant = not m.findall(value, m.Call() | m.Name() | m.Attribute() | m.Await())
+        is_constant = is_constant or text_of(value) in ("True", "False", "None")
+        if row.how != "drop" or not is_constant:
+            code = re.sub(r"\r\n?", "\n", code_of(value))
+            self._marks[-1].append(f"{row.theirs}=: {row.advice}\n{row.theirs}={code}")
 
     def _options(self, on: str, args: Args) -> None:
         """Rename, drop or mark the options of a call."""
@@ -92,10 +112,10 @@ class Calls(Names, cst.CSTTransformer):
     def _option(self, row: PeerName, args: Args) -> None:
         if row.how == "rename":
             args.rename(row.theirs, row.ours)
-        elif row.how != "keep":
-            args.take(row.theirs)
-        if row.how in ("hand", "keep"):
-            self._mark(f"{row.theirs}=", row)
+        elif row.how == "keep" or row.theirs == "enabled":  # what is off is not to be offered
+            self._mark(f"{row.theirs}=", row.advice)
+        else:
+            self._remove(args, row)
 
     # --- the context ------------------------------------------------------------------------------
 
@@ -121,7 +141,7 @@ class Calls(Names, cst.CSTTransformer):
             first, _, second = row.ours.partition(".")
             inner = updated.with_changes(attr=cst.Name(first))
             return cst.Attribute(inner, cst.Name(second))
-        self._mark(f"{text_of(original)}", row)
+        self._mark(text_of(original), row.advice)
         return updated
 
     # --- the app ----------------------------------------------------------------------------------
@@ -138,7 +158,7 @@ class Calls(Names, cst.CSTTransformer):
             parent = self.parent(original)
             if name == "custom_route" or isinstance(parent, cst.Call):
                 return updated  # see `leave_Call` and `leave_FunctionDef`
-        self._mark(text_of(original), row)
+        self._mark(text_of(original), row.advice)
         return updated
 
     # --- calls ------------------------------------------------------------------------------------
@@ -152,8 +172,9 @@ class Calls(Names, cst.CSTTransformer):
         if theirs in CONTENT:
             return content(theirs, args, self.needed)
         if theirs in MEDIA:
-            if args.take("name") is not None:
-                self._mark("name=", peer_name("File(…)", "name"))
+            row = peer_name(f"{theirs}(…)", "name")
+            if row is not None:
+                self._remove(args, row)
             return media(theirs, args)
         if theirs in ("McpError", "MCPError"):
             return self._protocol_error(original_node, updated_node, args)
@@ -180,16 +201,18 @@ class Calls(Names, cst.CSTTransformer):
             args.first(expression('"server"'))
         for name in args.keywords:
             row = peer_name("MCPKit(…)", name)
-            if name == "log_level":
-                args.take(name)
-                self._mark("log_level", None, "use mcpkit run --debug, or configure logging")
+            if name == "log_level":  # which is another option here
+                say = "set the level of logging, or use mcpkit run --debug"
+                self._remove(args, PeerName("", name, "hand", "", say, ""))
             elif name == "tasks" and text_of(args.get(name)) in ("True", "False", "None"):
                 if text_of(args.take(name)) == "True":
                     say = 'add task="optional" to each tool that may run as a task'
-                    self._mark("tasks=True", None, say)
+                    self._mark("tasks=True", say)
             elif row is None:
                 continue
-            elif name in MOVED and self._runs_of(original):
+            elif row.how == "move" and any(
+                row.ours in self._moved(original, run) for run in self._found.runs
+            ):
                 args.take(name)
             elif row.how == "guard":
                 self._guarded(original, args, row)
@@ -199,11 +222,30 @@ class Calls(Names, cst.CSTTransformer):
                 self._option(row, args)
         return args.call()
 
-    def _runs_of(self, made: cst.Call) -> set[str]:
-        """Return the names of an app that are run over HTTP, where its host and port belong."""
-        if len(self._found.made) == 1:
-            return self._found.http_apps
-        return {self._found.made.get(made, "")} & self._found.http_apps
+    def _moved(self, made: cst.Call, run: cst.Call) -> dict[str, cst.BaseExpression]:
+        """Return the options of an app that belong to one of its runs, under our names."""
+        app = text_of(run.func).rpartition(".")[0]
+        is_its = len(self._found.made) == 1 or self._found.made[made] == app
+        if not is_its or app not in self._found.apps:
+            return {}
+        place, there, args = self._function(made), self._function(run), Args(run)
+        hidden = m.findall(there.params, m.Name()) if there else ()
+        names = {cast("cst.Name", each).value for each in hidden}
+        found: dict[str, cst.BaseExpression] = {}
+        for each in Args(made).all:
+            row = peer_name("MCPKit(…)", text_of(each.keyword))
+            if row is None or row.how != "move" or row.ours in args.keywords:
+                continue
+            used = {cast("cst.Name", each).value for each in m.findall(each.value, m.Name())}
+            if not used or place is there or (place is None and not used & names):
+                found[row.ours] = each.value
+        return {} if any(each.star == "**" for each in args.all) else found
+
+    def _function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+        """Return the function that a node stands in."""
+        while node is not None and not isinstance(node, cst.FunctionDef):
+            node = self.parent(node)
+        return node
 
     def _guarded(self, original: cst.Call, args: Args, row: PeerName) -> None:
         """Remove an option that may be off, and raise an error at the start if it is on."""
@@ -211,14 +253,13 @@ class Calls(Names, cst.CSTTransformer):
         if text_of(value) == "None":
             args.take(row.theirs)
             return
-        self._mark(f"{row.theirs}=", row)
+        self._mark(f"{row.theirs}=", row.advice)
         before = Args(original).get(row.theirs)
         is_made = isinstance(before, cst.Call) and self.theirs(before.func)
         if value is None or is_made or not self._assigned_to(original):
             return
         args.take(row.theirs)
-        is_plain = isinstance(value, (cst.Name, cst.Attribute, cst.Call, cst.Subscript))
-        written = code_of(value) if is_plain or value.lpar else f"({code_of(value)})"
+        written = _closed(value)
         text = f"nothing here does what {row.theirs}= did: {row.advice}"
         made = f'if {written} is not None:\n    raise RuntimeError("{text}")\n'
         self._around[-1][0].append(cst.parse_statement(made))
@@ -232,7 +273,7 @@ class Calls(Names, cst.CSTTransformer):
             type(each) is cst.Element for each in value.elements
         )
         if not is_listed or before is None or not app or not self._is_ours_now(before):
-            self._mark(f"{row.theirs}=", row)
+            self._mark(f"{row.theirs}=", row.advice)
             return
         args.take(row.theirs)
         for each in value.elements:
@@ -265,7 +306,7 @@ class Calls(Names, cst.CSTTransformer):
             args = Args(cast("cst.Call", updated.args[0].value))
         message, code = args.get("message"), args.get("code")
         if message is None or code is None:
-            self._mark("McpError", None, "write ProtocolError(message, code=…)")
+            self._mark("McpError", "write ProtocolError(message, code=…)")
             return updated
         args.take("code")
         written = code_of(code)
@@ -300,6 +341,8 @@ class Calls(Names, cst.CSTTransformer):
         elif name in _LISTS:
             args.all = [cst.Arg(expression(f'"{_LISTS[name]}"'))]
             return args.call(expression(f"{front}.list_changed"))
+        elif name == "send_resource_updated":
+            return args.call(expression(f"{front}.notify_resource_updated"))
         return args.call()
 
     def _inclusion(self, front: str, name: str, args: Args) -> cst.BaseExpression:
@@ -313,7 +356,7 @@ class Calls(Names, cst.CSTTransformer):
             elif each == "server":
                 args.lead(each)
             elif each != "prefix":
-                self._mark(f"{front}.{name}({each}=…)", peer_name("app", name))
+                self._mark(f"{front}.{name}({each}=…)", _say("app", name))
         return args.call()
 
     def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
@@ -321,13 +364,13 @@ class Calls(Names, cst.CSTTransformer):
         inner = updated_node.expression
         if isinstance(inner, cst.Call):
             front, _, name = text_of(inner.func).rpartition(".")
-            synchronous = ("list_changed", "changed", "close_stream")
+            synchronous = ("list_changed", "notify_resource_updated", "close_stream")
             if name in synchronous and front in self._found.contexts:
                 return inner
             if name == "include" and front in self._found.apps:
                 return inner
             if name == "run" and front in self._found.apps:
-                self._mark(f"await {front}.run_async()", peer_name("app", "run_async"))
+                self._mark(f"await {front}.run_async()", _say("app", "run_async"))
                 return original_node
         return updated_node
 
@@ -342,7 +385,12 @@ class Calls(Names, cst.CSTTransformer):
             first = args.positional[0].value if args.positional else None
             if name != "resource" and first and (is_decorator or string_of(first) is not None):
                 args.positional_as(["name"], first=0)
-            return self._registration(name, args)
+            test = args.get("enabled") if isinstance(parent, cst.Decorator) else None
+            if test is None or text_of(test) in ("True", "None"):
+                return self._registration(name, args)
+            args.take("enabled")
+            made = code_of(self._registration(name, args))
+            return expression(f"({made} if {_closed(test)} else lambda fn: fn)")
         if name in ("add_tool", "add_prompt"):
             inner = updated.args[0].value if updated.args else None
             if isinstance(inner, cst.Call):
@@ -363,12 +411,16 @@ class Calls(Names, cst.CSTTransformer):
                 return updated.with_changes(
                     func=cast("Any", updated.func).with_changes(attr=cst.Name("middleware"))
                 )
-            self._mark(f"{front}.{name}", peer_name("app", name))
+            self._mark(f"{front}.{name}", _say("app", name))
             return updated
         if name == "run":
-            return self._run(front, args)
+            return self._run(original, args)
+        if name in _RUNS and isinstance(self.parent(original), cst.Await):
+            if _RUNS[name] is not None:
+                args.first(expression(f'"{_RUNS[name]}"'))
+            return self._run(original, Args(args.call(expression(f"{front}.serve"))))
         if name in _RUNS:
-            self._mark(f"{front}.{name}()", peer_name("app", name))
+            self._mark(f"{front}.{name}()", _say("app", name))
             return updated
         if name == "sse_app":
             args.add("sse", expression("True"))
@@ -396,15 +448,12 @@ class Calls(Names, cst.CSTTransformer):
                 continue
             value = args.get(each)
             if each == "output_schema" and text_of(value) == "None":
-                args.put(each, [("structured_output", expression("False"))])
+                args.rename(each, "structured_output")
+                args.replace("structured_output", expression("False"))
             elif text_of(value) == "None" or (each == "enabled" and text_of(value) == "True"):
                 args.take(each)
             else:
-                if row.how != "keep" and each != "enabled":  # what is off is not to be offered
-                    args.take(each)
-                self._mark(f"{each}=", row)
-        if kind == "tool":
-            unfold_hints(args)
+                self._option(row, args)
         return args.call()
 
     def _task(self, args: Args) -> None:
@@ -416,35 +465,41 @@ class Calls(Names, cst.CSTTransformer):
             mode = string_of(config.get("mode")) or ("" if config.get("mode") else "optional")
             if set(config.keywords) - {"mode"}:
                 say = 'write MCPKit(…, tasks={"poll_interval": …}), for the whole app'
-                self._mark("TaskConfig(poll_interval=)", None, say)
+                self._mark("TaskConfig(poll_interval=)", say)
         if mode == "forbidden":
             args.take("task")
         elif mode:
             args.replace("task", expression(f'"{mode}"'))
         elif value is not None:
             say = 'write task="optional", "required" or "forbidden"'
-            self._mark("task=", None, say)
+            self._mark("task=", say)
 
-    def _run(self, front: str, args: Args) -> cst.BaseExpression:
+    def _run(self, original: cst.Call, args: Args) -> cst.BaseExpression:
         transport = args.get("transport") or (args.positional[0].value if args.positional else None)
         known = string_of(transport)
         row = peer_name("run(…)", known) if known else None
         if row is not None:
-            value = expression(f'"{row.ours}"')
-            if "transport" in args.keywords:
-                args.replace("transport", value)
-            else:
-                args.all[0] = args.all[0].with_changes(value=value)
-        elif transport is not None and known is None:
-            self._mark(f"{front}.run(…)", None, 'the transports are "stdio", "http" and "sse"')
+            _set_transport(args, expression(f'"{row.ours}"'))
         self._options("run(…)", args)
-        if known not in (None, "stdio"):
+        if original in self._found.runs:
             for made in self._found.made:
-                for each in MOVED if front in self._runs_of(made) else ():
-                    option = Args(made).get(each)
-                    if option is not None:
-                        args.add(each, option)
+                self.serve_with(args, self._moved(made, original))
         return args.call()
+
+    def serve_with(self, args: Args, options: Mapping[str, cst.BaseExpression]) -> None:
+        """Add options for HTTP to a run, for when its transport is not stdio."""
+        transport = args.get("transport") or (args.all[0].value if args.all else None)
+        if transport is None or string_of(transport) is not None:
+            for name, value in options.items():
+                args.add(name, value)
+        elif options:
+            name = text_of(transport)
+            if not name:  # it is evaluated once
+                name = "mcp_transport"
+                _set_transport(args, expression(f"({name} := {code_of(transport)})"))
+            named = ", ".join(f'"{option}": {code_of(each)}' for option, each in options.items())
+            late = f'({{}} if {name} == "stdio" else {{{named}}})'
+            args.all.append(cst.Arg(expression(late), star="**"))
 
     def _event_loop(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
         """``asyncio.run(app.run_async())`` and ``anyio.run(app.run_async)`` are ``app.run()``."""
@@ -462,4 +517,4 @@ class Calls(Names, cst.CSTTransformer):
         if transport is not None:
             args.first(expression(f'"{transport}"'))
         call = args.call(expression(f"{front}.run"))
-        return self._run(front, Args(call))
+        return self._run(inner if isinstance(inner, cst.Call) else original, Args(call))

@@ -13,6 +13,9 @@ from mcpkit.cli._migrate.source import is_ours, is_theirs, text_of
 MARK: Final = "# mcpkit migrate: "
 """The beginning of a comment for the author."""
 
+UNMIGRATED: Final = "mcpkit.unmigrated"
+"""The module of the names that have no equivalent."""
+
 
 class Used(cst.CSTVisitor):
     """The names that a module uses, also in annotations that are strings."""
@@ -43,6 +46,28 @@ class Used(cst.CSTVisitor):
             self.names.update(re.findall(r"[A-Za-z_]\w*", node.value))
 
 
+class _Comments(cst.CSTVisitor):
+    """The comments of a statement, without those of the statements in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def visit_IndentedBlock(self, node: cst.IndentedBlock) -> bool:
+        return False
+
+    def visit_Comment(self, node: cst.Comment) -> None:
+        self.found.append(node.value)
+
+
+def comments_of(statements: Sequence[cst.CSTNode]) -> list[str]:
+    """Return the comments of statements, without those of the statements in them."""
+    comments = _Comments()
+    for each in statements:
+        each.visit(comments)
+    return comments.found
+
+
 class WithoutImports(cst.CSTTransformer):
     """Removes names from the imports of both libraries."""
 
@@ -69,7 +94,9 @@ class WithoutImports(cst.CSTTransformer):
                 if not left:
                     above += _joined(above, [each for each in lines if not _is_mark(each)])
                     continue
-                statement = statement.with_changes(body=left)
+                if isinstance(left[0], (cst.Import, cst.ImportFrom)):
+                    lines = [each for each in lines if not self._is_of_gone(each)]
+                statement = statement.with_changes(body=left, leading_lines=lines)
             if above:
                 lines = [*above, *_joined(above, lines)]
                 statement = statement.with_changes(leading_lines=lines)
@@ -98,8 +125,13 @@ class WithoutImports(cst.CSTTransformer):
     def _is_gone(self, node: Any, alias: cst.ImportAlias) -> bool:
         name = text_of(alias.asname.name) if alias.asname else text_of(alias.name)
         if isinstance(node, cst.Import):
-            return is_theirs(text_of(alias.name)) and name.partition(".")[0] in self._names
+            return text_of(alias.name) == UNMIGRATED and name in self._names
         return name in self._names
+
+    def _is_of_gone(self, line: cst.EmptyLine) -> bool:
+        """Return True for the mark of a name that is no longer imported."""
+        said = line.comment.value.removeprefix(MARK) if line.comment else ""
+        return _is_mark(line) and said.partition(":")[0].partition(".")[0] in self._names
 
 
 def _is_mark(line: cst.EmptyLine) -> bool:

@@ -7,6 +7,7 @@ and is refused where it is registered.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, cast
 
 import libcst as cst
@@ -46,6 +47,8 @@ class _Unclear(Exception):
 
 class Middlewares(Names, cst.CSTTransformer):
     """Rewrites the classes of a file."""
+
+    HAS_CLASSES: Final = re.compile(r"\(.*(Middleware|ToolResult)\b.*\):")
 
     def __init__(self) -> None:
         super().__init__()

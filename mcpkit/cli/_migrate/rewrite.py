@@ -7,25 +7,43 @@ code is unchanged.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, cast
 
 import libcst as cst
-from libcst import matchers as m
 from libcst import metadata as meta
 
-from mcpkit._utils.names import GUIDES, LIBRARIES, Library, peer_name, peer_names
-from mcpkit.cli._migrate.calls import MOVED, REQUEST, Calls
-from mcpkit.cli._migrate.imports import MARK, Used, WithoutImports, import_line, with_imports
+from mcpkit._utils.names import (
+    GUIDES,
+    LIBRARIES,
+    Library,
+    peer_import,
+    peer_name,
+    peer_names,
+)
+from mcpkit.cli._deprecated import deprecated_in, with_present_names
+from mcpkit.cli._migrate.calls import REQUEST, Calls
+from mcpkit.cli._migrate.imports import (
+    MARK,
+    UNMIGRATED,
+    Used,
+    WithoutImports,
+    comments_of,
+    import_line,
+    with_imports,
+)
 from mcpkit.cli._migrate.middleware import Middlewares
 from mcpkit.cli._migrate.source import (
     DOTTED,
     IMPORTS_OTHERS,
     Found,
+    check_size,
+    code_of,
     is_theirs,
     text_of,
 )
-from mcpkit.cli._migrate.values import Args, code_of, expression, string_of
+from mcpkit.cli._migrate.values import Args, expression, string_of
 
 
 class Remark(NamedTuple):
@@ -44,19 +62,25 @@ class Migrated(NamedTuple):
 
 
 def migrate(source: str) -> Migrated:
-    """Rewrite the text of a Python file; raise `libcst.ParserSyntaxError` if it is not Python."""
-    if not IMPORTS_OTHERS.search(source):
-        return Migrated(source, [])
+    """Rewrite the text of a Python file.
+
+    Raises:
+        ValueError: It is not Python, or longer or deeper than is rewritten.
+        libcst.ParserSyntaxError: LibCST does not know the syntax.
+    """
     bom = "\ufeff" if source.startswith("\ufeff") else ""
-    wrapper = meta.MetadataWrapper(cst.parse_module(source.removeprefix(bom)))
+    if not IMPORTS_OTHERS.search(source):
+        text, page = source.removeprefix(bom), "docs/versioning.md#deprecated-names"
+        old = [each for each in deprecated_in(text) if not each.new]
+        left = [Remark(each.line, each.row.advice, page) for each in old]
+        return Migrated(bom + with_present_names(text), [*left, *_remarks(source, source)])
+    check_size(source.removeprefix(bom))
+    wrapper = meta.MetadataWrapper(
+        cst.parse_module(source.removeprefix(bom)), unsafe_skip_copy=True
+    )
     middlewares = Middlewares()
-    module = wrapper.visit(middlewares)
-    if middlewares.changed:
-        context = m.ImportFrom(
-            names=[m.ZeroOrMore(), m.ImportAlias(m.Name("Context")), m.ZeroOrMore()]
-        )
-        if m.findall(module, context):  # which is renamed with all others
-            middlewares.needed.discard(("mcpkit", "Context"))
+    module = wrapper.visit(middlewares) if middlewares.HAS_CLASSES.search(source) else None
+    if module is not None and middlewares.changed:
         wrapper = meta.MetadataWrapper(with_imports(module, middlewares.needed))
     found = Found()
     for _ in range(2):  # what an app is assigned to may be written before it
@@ -76,9 +100,9 @@ def _remarks(text: str, source: str) -> list[Remark]:
     page = GUIDES[known[0] if known else "FastMCP"]
     sections = {each.advice: each.guide for each in peer_names().values()}
     found: list[Remark] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if line.lstrip().startswith(MARK):
-            said = line.lstrip().removeprefix(MARK)
+            said = line.strip().removeprefix(MARK)
             named = (section for advice, section in sections.items() if said.endswith(advice))
             found.append(Remark(number, said, page + (next(named, "") or "#what-is-not-here")))
     return found
@@ -96,7 +120,12 @@ _IN_ANNOTATIONS: Final = (
 
 _Statement = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
 
-_ATTRIBUTES: Final = {"isError": "is_error", "structuredContent": "structured_content"}
+_ATTRIBUTES: Final = {
+    "isError": "is_error",
+    "structuredContent": "structured_content",
+    "to_image_content": "block",
+    "to_audio_content": "block",
+}
 
 
 class _Rewrite(Calls):
@@ -110,9 +139,11 @@ class _Rewrite(Calls):
     def leave_Attribute(
         self, original_node: cst.Attribute, updated_node: cst.Attribute
     ) -> cst.BaseExpression:
+        front, name = text_of(original_node.value), original_node.attr.value
+        if name in _ATTRIBUTES:
+            return updated_node.with_changes(attr=cst.Name(_ATTRIBUTES[name]))
         if self.theirs(original_node):
             return self._converted(original_node, updated_node)
-        front, name = text_of(original_node.value), original_node.attr.value
         if front in self._found.contexts:
             return self._of_context(original_node, updated_node, name)
         if front in self._found.apps:
@@ -123,8 +154,6 @@ class _Rewrite(Calls):
             return updated_node.with_changes(value=inner.value, attr=cst.Name(REQUEST[name]))
         if last == "error" and whole in self._found.errors and name in ("message", "code", "data"):
             return updated_node.with_changes(value=inner.value)
-        if name in _ATTRIBUTES:
-            return updated_node.with_changes(attr=cst.Name(_ATTRIBUTES[name]))
         return updated_node
 
     def _stands_alone(self, node: cst.Name) -> bool:
@@ -142,16 +171,14 @@ class _Rewrite(Calls):
     def _converted(
         self, original: cst.Name | cst.Attribute, updated: cst.BaseExpression
     ) -> cst.BaseExpression:
-        theirs = self.theirs(original)
-        row = peer_name("import", theirs) if theirs else None
-        parent, written = self.parent(original), text_of(original)
-        is_by_hand = isinstance(original, cst.Attribute) and (row is None or row.how == "hand")
-        is_part = isinstance(parent, cst.Attribute) and parent.value is original
-        is_in_module = written.partition(".")[0] in self._found.modules
-        if theirs and is_by_hand and is_in_module and not is_part:
-            self._mark(written, row)
-        if row is None:
+        whole, written = self.whole(original), text_of(original)
+        if not whole:
             return updated
+        theirs, row, parent = whole.rpartition(".")[2], peer_import(whole), self.parent(original)
+        is_part = isinstance(parent, cst.Attribute) and parent.value is original
+        is_of_module = written.partition(".")[0] in self._found.modules
+        if row.how == "hand" and "." in written and is_of_module and not is_part:
+            self._mark(written, row.advice)
         if row.how == "rename":
             name = self.renamed.get(written) or self._ours(row)
             return cst.Name(name, lpar=updated.lpar, rpar=updated.rpar)
@@ -200,13 +227,14 @@ class _Rewrite(Calls):
             if before:
                 nodes[len(before)] = left.with_changes(leading_lines=())
             left = cst.FlattenSentinel(nodes)
-        if not marks:
-            return left
-        if isinstance(left, _Statement):
-            return _marked(left, marks)
-        if isinstance(left, cst.FlattenSentinel):
-            nodes = list(cast("Any", left).nodes)
-            return cst.FlattenSentinel([_marked(nodes[0], marks), *nodes[1:]])
+        is_flat = isinstance(left, cst.FlattenSentinel)
+        nodes = [*cast("Any", left).nodes] if is_flat else [cast("Any", left)]
+        if isinstance(left, _Statement) or nodes[0] is not left:
+            lost = Counter(comments_of([original_node])) - Counter(comments_of(nodes))
+            marks += [each for each in lost.elements() if not any(each in mark for mark in marks)]
+            if marks:
+                nodes[0] = _marked(nodes[0], marks)
+            return nodes[0] if nodes[0] is left or len(nodes) == 1 else cst.FlattenSentinel(nodes)
         self._marks[-1] += marks  # of what is gone: they go to what it stood in
         return left
 
@@ -228,39 +256,48 @@ class _Rewrite(Calls):
         if not is_theirs(module):
             return updated_node
         if not isinstance(node.names, Sequence):
-            self._mark(f"from {module} import *", None, "import the used names one by one")
+            self._mark(f"from {module} import *", "import the used names one by one")
             return updated_node
         ours: dict[str, list[str]] = {}
-        theirs: list[cst.ImportAlias] = []
         for alias in node.names:
             name = text_of(alias.name)
+            row = peer_import(f"{module}.{name}")
             local = text_of(alias.asname.name) if alias.asname else name
-            row = peer_name("import", name)
-            if row is not None and row.how == "rename":
-                home, _, ours_name = f"mcpkit.{row.ours}".rpartition(".")
-                ours.setdefault(home, []).append(self._imported(local, ours_name, alias))
-                continue
             if name == "Client":
                 continue  # ours has the name, and so have all that use it
-            theirs.append(alias)
-            if (row is None or row.how == "hand") and local not in self._found.modules:
-                self._mark(name, row)
-        made = [import_line(home, sorted(set(names))) for home, names in sorted(ours.items())]
-        if len(theirs) == len(node.names):
-            return updated_node
-        if not made and not theirs:
+            if row.how == "rename":
+                home, ours_name = row.home
+                mine = self._imported(local, ours_name, alias)
+            else:
+                home, mine = UNMIGRATED, name if local == name else f"{name} as {local}"
+                # The mark goes if the name turns out unused.
+                is_module = local in self._found.modules
+                self._mark(local, "replace what uses it" if is_module else row.advice)
+            ours.setdefault(home, []).append(mine)
+        if not ours:
             return cst.RemoveFromParent()
-        if theirs:
-            theirs[-1] = theirs[-1].with_changes(comma=node.names[-1].comma)
-            line = updated_node.with_changes(body=[node.with_changes(names=theirs)])
-            made.insert(0, line.with_changes(trailing_whitespace=cst.TrailingWhitespace()))
+        made = [import_line(home, sorted(set(names))) for home, names in sorted(ours.items())]
         made[0] = made[0].with_changes(leading_lines=updated_node.leading_lines)
         made[-1] = made[-1].with_changes(trailing_whitespace=updated_node.trailing_whitespace)
         return made[0] if len(made) == 1 else cst.FlattenSentinel(made)
 
+    def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> cst.Import:
+        """Import what stands for their names, under the name of their module."""
+        names: list[cst.ImportAlias] = []
+        for each in updated_node.names:
+            whole = text_of(each.name)
+            if is_theirs(whole):
+                local = text_of(each.asname.name) if each.asname else whole.partition(".")[0]
+                self._mark(local, "replace what uses it")
+                asname = each.asname or cst.AsName(cst.Name(local))
+                each = each.with_changes(name=cst.parse_expression(UNMIGRATED), asname=asname)
+            names.append(each)
+        return updated_node.with_changes(names=names)
+
     def _imported(self, local: str, name: str, alias: cst.ImportAlias) -> str:
         """Return how a name of ours is imported instead of one of theirs, and remember it."""
-        mine = f"MCPKit{name}" if name in self._found.bound else name
+        is_taken = name in self._found.bound and name != local  # else the author has seen to it
+        mine = f"MCPKit{name}" if is_taken else name
         if alias.asname is not None:
             mine = local
         self.renamed[local] = mine
@@ -305,9 +342,7 @@ class _Rewrite(Calls):
         there = {line.comment.value for line in updated_node.header if line.comment is not None}
         if body:
             lines = body[0].leading_lines
-            kept = [
-                line for line in lines if line.comment is None or line.comment.value not in there
-            ]
+            kept = [each for each in lines if not (each.comment and each.comment.value in there)]
             body[0] = body[0].with_changes(leading_lines=kept)
         return updated_node.with_changes(body=body)
 
@@ -319,17 +354,26 @@ class _Rewrite(Calls):
             inner = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
             if isinstance(inner, cst.Assign) and len(inner.targets) == 1:
                 app, _, name = text_of(inner.targets[0].target).rpartition(".settings.")
-                if app in self._found.apps and name in MOVED:
-                    settings.setdefault(app, []).append((statement, name, inner.value))
+                row = peer_name("MCPKit(…)", name)
+                if app in self._found.apps and row is not None and row.how == "move":
+                    settings.setdefault(app, []).append((statement, row.ours, inner.value))
             run = inner.value if isinstance(inner, cst.Expr) else None
             app, _, name = text_of(run.func if isinstance(run, cst.Call) else None).rpartition(".")
             if isinstance(run, cst.Call) and name == "run" and app in settings:
                 args = Args(run)
                 if args.all and string_of(args.all[0].value) != "stdio":
-                    for gone, option, value in settings.pop(app):
-                        args.add(option, value)
-                        made.remove(gone)
+                    has = code_of(run)
+                    moved = [
+                        each
+                        for each in settings.pop(app)
+                        if f"{each[1]}=" not in has and f'"{each[1]}"' not in has
+                    ]
+                    self.serve_with(args, {option: value for _, option, value in moved})
+                    made = [each for each in made if each not in [gone for gone, _, _ in moved]]
+                    above = [each for gone, _, _ in moved for each in comments_of([gone])]
                     statement = statement.deep_replace(run, args.call())
+                    above = [each for each in above if not each.startswith(MARK)]
+                    statement = _marked(statement, above)
             made.append(statement)
         return made
 
@@ -348,12 +392,15 @@ class _Rewrite(Calls):
 
 
 def _marked(statement: Any, marks: Sequence[str]) -> Any:
-    """Add marks above a statement, except for those that it has."""
+    """Add marks and comments above a statement, except for those that it has."""
     lines = list(statement.leading_lines)
     there = {line.comment.value for line in lines if line.comment is not None}
-    new = [f"{MARK}{each}" for each in dict.fromkeys(marks)]
-    made = [cst.EmptyLine(comment=cst.Comment(each)) for each in new if each not in there]
-    return statement.with_changes(leading_lines=[*lines, *made])
+    for each in dict.fromkeys(marks):
+        said, *code = each.split("\n")
+        new = [said if said.startswith("#") else MARK + said, *(f"#     {line}" for line in code)]
+        if not there.issuperset(new):
+            lines += [cst.EmptyLine(comment=cst.Comment(line)) for line in new]
+    return statement.with_changes(leading_lines=lines)
 
 
 def _without_unused(module: cst.Module, found: Found, rewrite: _Rewrite) -> cst.Module:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -11,6 +13,11 @@ from libcst import matchers as m
 from libcst import metadata as meta
 
 from mcpkit._utils.names import LIBRARIES
+
+MAX_DEPTH: Final = 250
+"""Levels of code that are rewritten: LibCST visits them recursively."""
+
+MAX_CHARS: Final = 1024 * 1024
 
 IMPORTS_OTHERS: Final = re.compile(
     rf"^[ \t]*(?:from|import)[ \t]+(?:{'|'.join(LIBRARIES)})\b", re.MULTILINE
@@ -28,7 +35,33 @@ _MODULES: Final = frozenset(
 )
 """Names of modules, which are of no use by themselves."""
 
+_HTTP_RUN: Final = "run_(http|sse|streamable_http)_async"
+
 _APPS: Final = frozenset({"FastMCP", "MCPServer"})
+
+
+def check_size(source: str) -> None:
+    """Raise `ValueError` if code is too long or too deep, or is not Python.
+
+    Python's own parser limits its depth, which that of LibCST does not: it would end the process.
+    """
+    if len(source) > MAX_CHARS:
+        raise ValueError(f"it has more than {MAX_CHARS} characters; split it")
+    deep = f"it is nested more than {MAX_DEPTH} levels deep; split its longest expression"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            level: list[ast.AST] = [ast.parse(source)]
+    except (MemoryError, RecursionError):
+        raise ValueError(deep) from None
+    except SyntaxError as error:
+        raise ValueError(f"line {error.lineno} is not Python: {error.msg}") from None
+    depth = 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise ValueError(deep)
+        level = [below for each in level for below in ast.iter_child_nodes(each)]
 
 
 def is_theirs(module: str) -> bool:
@@ -51,6 +84,11 @@ def text_of(node: cst.CSTNode | None) -> str:
     return ""
 
 
+def code_of(node: cst.CSTNode) -> str:
+    """Return a tree as it is written."""
+    return cst.Module([]).code_for_node(node)
+
+
 class Names(cst.MetadataDependent):
     """Looks up the names of another library, and the nodes around others."""
 
@@ -58,11 +96,14 @@ class Names(cst.MetadataDependent):
 
     def theirs(self, node: cst.CSTNode) -> str:
         """Return the last part of a name that is imported from another library; else empty."""
+        return self.whole(node).rpartition(".")[2]
+
+    def whole(self, node: cst.CSTNode) -> str:
+        """Return a name that is imported from another library, with its module; else empty."""
         names: Any = self.get_metadata(meta.QualifiedNameProvider, node, set())
         for each in names:
-            is_import = each.source is meta.QualifiedNameSource.IMPORT
-            if is_import and is_theirs(each.name):
-                return str(each.name.rpartition(".")[2])
+            if each.source is meta.QualifiedNameSource.IMPORT and is_theirs(each.name):
+                return str(each.name)
         return ""
 
     def parent(self, node: cst.CSTNode) -> Any:
@@ -79,7 +120,7 @@ class Found(Names, cst.CSTVisitor):
         self.contexts: set[str] = set()  # parameters and variables with a context
         self.errors: set[str] = set()  # names that are bound to an error of the protocol
         self.bound: set[str] = set()  # names that the file gives to something of its own
-        self.http_apps: set[str] = set()  # apps that are run over HTTP
+        self.runs: set[cst.Call] = set()  # those that may be over HTTP
         self.imported: dict[str, str] = {}  # local name of theirs → its whole name
         self.modules: set[str] = set()  # those of them that stand for modules
         self.made: dict[cst.Call, str] = {}  # calls that make an app → the name they are given
@@ -153,11 +194,13 @@ class Found(Names, cst.CSTVisitor):
             self.made.setdefault(node, "")
         name = text_of(node.func)
         front, _, last = name.rpartition(".")
-        if last == "run" and any(
-            isinstance(each.value, cst.SimpleString) and re.search("http|sse", each.value.value)
-            for each in node.args
-        ):
-            self.http_apps.add(front)
+        inner = node.args[0].value if last in ("add_tool", "add_prompt") and node.args else None
+        if isinstance(inner, cst.Call) and self.theirs(inner.func) == "from_function":
+            self.apps.add(front)
+        kind = [each for each in node.args if text_of(each.keyword) in ("", "transport")][:1]
+        is_stdio = all(re.fullmatch(r"['\"]stdio['\"]", code_of(each.value)) for each in kind)
+        if (last in ("run", "run_async") and not is_stdio) or re.fullmatch(_HTTP_RUN, last):
+            self.runs.add(node)
 
     def _is_context(self, name: str, value: str) -> bool:
         return value in self.contexts and ("." in name or "ctx" in name or "context" in name)

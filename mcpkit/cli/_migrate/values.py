@@ -1,17 +1,16 @@
-"""Arguments of calls, and values of the protocol, media and hints, rewritten."""
+"""Arguments of calls, and values of the protocol and media, rewritten."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import takewhile
 from typing import Any, Final
 
 import libcst as cst
-from libcst import matchers as m
 
 from mcpkit._utils.names import peer_names
-from mcpkit.cli._migrate.source import text_of
+from mcpkit.cli._migrate.source import code_of, text_of
 
 EQUAL: Final = cst.AssignEqual(
     whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace("")
@@ -22,11 +21,6 @@ EQUAL: Final = cst.AssignEqual(
 def expression(code: str) -> cst.BaseExpression:
     """Return the tree of an expression."""
     return cst.parse_expression(code)
-
-
-def code_of(node: cst.CSTNode) -> str:
-    """Return a tree as it is written."""
-    return cst.Module([]).code_for_node(node)
 
 
 def string_of(node: cst.BaseExpression | None) -> str | None:
@@ -81,19 +75,6 @@ class Args:
         """Add a keyword at the end, unless it is there."""
         if self._find(name) is None:
             self.all.append(_keyword(name, value))
-
-    def put(self, name: str, new: Sequence[tuple[str, cst.BaseExpression]]) -> None:
-        """Put keywords in the place of one."""
-        found = self._find(name)
-        if found is None:
-            return
-        made = [_keyword(each, value) for each, value in new]
-        if made:
-            # The comma, the break and the comment behind it stay.
-            kept = {"comma": found.comma, "whitespace_after_arg": found.whitespace_after_arg}
-            made[-1] = made[-1].with_changes(**kept)
-        index = self.all.index(found)
-        self.all[index : index + 1] = made
 
     def first(self, value: cst.BaseExpression) -> None:
         self.all.insert(0, cst.Arg(value))
@@ -199,6 +180,12 @@ def content(theirs: str, args: Args, needed: set[tuple[str, str]]) -> cst.BaseEx
     for name in args.keywords:
         if name in names:
             args.rename(name, names[name])
+    if theirs == "ToolAnnotations":
+        own = [name for name in args.keywords if name not in {"title", *_HINTS.values()}]
+        named = ", ".join(
+            f'"{name}": {code_of(value)}' for name in own if (value := args.take(name))
+        )
+        args.all += [_keyword("extra", expression(f"{{{named}}}"))] if named else []
     if text_of(args.get("structured_content")) == "None":
         args.take("structured_content")  # none there, and the JSON null here
     for name in ("data", "blob"):
@@ -233,24 +220,3 @@ def media(theirs: str, args: Args) -> cst.BaseExpression:
         args.all.insert(len(args.positional), cst.Arg(mime))
     args.lead("data" if "data" in args.keywords else "path")
     return args.call()
-
-
-def unfold_hints(args: Args) -> None:
-    """Write the hints of a tool by themselves, if they are written out."""
-    value = args.get("annotations")
-    if value is None or m.findall(value, m.Comment()):
-        return  # comments have no place among the options
-    written: list[tuple[Any, cst.BaseExpression]]
-    if isinstance(value, cst.Dict):
-        written = [(getattr(each, "key", None), each.value) for each in value.elements]
-        hints = [(string_of(key), each) for key, each in written]
-    elif isinstance(value, cst.Call) and text_of(value.func) == "ToolAnnotations":
-        hints = [(text_of(each.keyword) or None, each.value) for each in value.args]
-    else:
-        return
-    known = {"title", *_HINTS, *_HINTS.values()}
-    if not all(name in known for name, _ in hints):
-        return
-    named = [(_HINTS.get(name, name), each) for name, each in hints if name]
-    taken = set(args.keywords)
-    args.put("annotations", [(name, each) for name, each in named if name not in taken])

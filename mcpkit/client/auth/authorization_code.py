@@ -53,7 +53,8 @@ class OAuth(TokenSource):
         interactive: False to use stored credentials, and to fail where a login is needed.
         proof: Accept only tokens that are bound to a key of this client (DPoP, RFC 9449).
         issuer: The only issuer that is accepted, and that knows the client given; by default the
-            first that the server names.
+            first that the server names. Needed with a secret, unless it is at the server's own host
+            and port.
 
     Raises:
         ValueError: An option is not valid.
@@ -86,6 +87,7 @@ class OAuth(TokenSource):
                 raise ValueError("client_document= is an https URL with a path")
         self._client_id = client_id or ""
         self._client_secret = client_secret
+        self._is_trusting = client_secret is not None
         self._client_document = client_document
         self._client_name = client_name
         self._show = show
@@ -114,7 +116,9 @@ class OAuth(TokenSource):
                 port = urlsplit(stored.redirect_uri).port or 0
         try:
             async with listening(port, strict=bool(self._port)) as callback:
-                client = await self._registered(stored, issuer, resource, callback.redirect_uri)
+                client = await self._registered(
+                    stored, issuer, resource, callback.redirect_uri, scopes
+                )
                 verifier = secrets.token_urlsafe(48)
                 code = await self._code(issuer, client, callback, verifier, scopes)
         except AuthorizationFailed:
@@ -169,7 +173,12 @@ class OAuth(TokenSource):
     # --- registration -----------------------------------------------------------------------------
 
     async def _registered(
-        self, stored: Credentials | None, issuer: Issuer, resource: Resource, redirect_uri: str
+        self,
+        stored: Credentials | None,
+        issuer: Issuer,
+        resource: Resource,
+        redirect_uri: str,
+        scopes: Scopes,
     ) -> Credentials:
         """Return the client as the issuer knows it, registered if necessary."""
         client = Credentials(issuer.id, resource.id, redirect_uri=redirect_uri)
@@ -189,10 +198,16 @@ class OAuth(TokenSource):
             raise AuthorizationFailed(
                 "the issuer does not let clients register; pass the client_id= of one that it knows"
             )
-        return await self._register(client, issuer, resource.server)
+        return await self._register(client, issuer, resource, scopes)
 
-    async def _register(self, client: Credentials, issuer: Issuer, server: str) -> Credentials:
-        """Register the client (RFC 7591)."""
+    async def _register(
+        self, client: Credentials, issuer: Issuer, resource: Resource, scopes: Scopes
+    ) -> Credentials:
+        """Register the client (RFC 7591), for the scopes that it needs and may need later.
+
+        Some issuers grant no others. Where an issuer lists scopes without those of the server, it
+        knows these from elsewhere, and may reject a registration that names them.
+        """
         method = issuer.client_method(_METHODS)
         metadata = {
             "client_name": self._client_name,
@@ -202,8 +217,12 @@ class OAuth(TokenSource):
             "response_types": ["code"],
             "token_endpoint_auth_method": method,
         }
+        known = issuer.texts("scopes_supported")
+        if scopes and (not known or set(scopes) <= set(known)):
+            later = (each for each in resource.scopes or () if not known or each in known)
+            metadata["scope"] = " ".join(dict.fromkeys((*scopes, *later)))
         endpoint = issuer.text("registration_endpoint")
-        response = await request(endpoint, "the issuer", server, json=metadata)
+        response = await request(endpoint, "the issuer", resource.server, json=metadata)
         document = response.document
         id, secret = document.get("client_id"), document.get("client_secret")
         if response.status not in (200, 201) or not isinstance(id, str) or not id:

@@ -178,7 +178,7 @@ def check_named(url: object, name: str, server: str) -> None:
     own = urlsplit(server).hostname or ""
     if not server or is_loopback_name(own):
         return
-    host = urlsplit(str(url)).hostname or ""
+    host = (urlsplit(str(url)).hostname or "").rstrip(".")
     address, own_address = _literal(host), _literal(own)
     is_inside = own_address is not None and not is_public(own_address)
     if is_loopback_name(address or host):

@@ -32,6 +32,7 @@ class _Program(TokenSource):
         super().__init__(**options)
         self._client_id = client_id
         self._client_secret = client_secret
+        self._is_trusting = client_secret is not None
 
     async def _fields(self, resource: Resource, issuer: Issuer, scopes: Scopes) -> dict[str, str]:
         """Return the fields of the grant, in addition to its type and the scopes."""
@@ -61,11 +62,13 @@ class ClientCredentials(_Program):
     Args:
         client_id: The id of the client at the issuer.
         client_secret: Its secret.
-        private_key: Or its private key in PEM, with which it signs assertions (RFC 7523).
+        private_key: Or its private key in PEM, with which it signs assertions (RFC 7523), each for
+            one issuer.
         algorithm: The algorithm of these signatures.
         scopes: To request, in addition to those that the server requires.
         store: Where tokens are stored; in this process by default.
-        issuer: The issuer that knows the client; by default the first that the server names.
+        issuer: The issuer that knows the client. Needed unless it is at the server's own host and
+            port, so that no server can have the client's secret sent elsewhere.
 
     Raises:
         ValueError: There is no way to authenticate, or there are two.
@@ -131,7 +134,8 @@ class JwtBearer(_Program):
         client_secret: The secret of the client, if it has one.
         scopes: To request, in addition to those that the server requires.
         store: Where tokens are stored; in this process by default.
-        issuer: The issuer that knows the client; by default the first that the server names.
+        issuer: The issuer that knows the client. Needed unless it is at the server's own host and
+            port, so that no server can have the client's secret sent elsewhere.
     """
 
     def __init__(
@@ -145,6 +149,7 @@ class JwtBearer(_Program):
         issuer: str | None = None,
     ) -> None:
         super().__init__(client_id, client_secret, scopes=scopes, store=store, issuer=issuer)
+        self._is_trusting = True  # the assertion alone is enough for a token
         self._assertion = assertion
 
     async def _fields(self, resource: Resource, issuer: Issuer, scopes: Scopes) -> dict[str, str]:
@@ -166,7 +171,8 @@ class IdentityAssertion(_Program):
         provider_client_id: The id of the client at the provider.
         scopes: To request, in addition to those that the server requires.
         store: Where tokens are stored; in this process by default.
-        issuer: The issuer that knows the client; by default the first that the server names.
+        issuer: The issuer that knows the client. Needed unless it is at the server's own host and
+            port, so that no server can have the client's secret sent elsewhere.
     """
 
     def __init__(

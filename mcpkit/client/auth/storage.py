@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Generator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from importlib import import_module
@@ -20,7 +20,7 @@ from annotated_types import Predicate
 from anyio import to_thread
 from pydantic import FiniteFloat, TypeAdapter
 
-from mcpkit._utils.fetch import PerEventLoop
+from mcpkit._utils.turns import Turns
 from mcpkit.client.auth.base import AuthorizationFailed, is_token
 from mcpkit.permissions import is_scope
 
@@ -142,7 +142,7 @@ class MemoryTokenStore:
 
     def __init__(self) -> None:
         self._kept: dict[str, Credentials] = {}
-        self._locks: PerEventLoop[dict[str, anyio.Lock]] = PerEventLoop(dict)
+        self._turns = Turns(1)
 
     def __repr__(self) -> str:
         return f"<MemoryTokenStore: {len(self._kept)}>"
@@ -161,7 +161,7 @@ class MemoryTokenStore:
     @asynccontextmanager
     async def lock(self, url: str) -> AsyncGenerator[None, None]:
         """Hold the lock of a server in this process."""
-        async with self._locks.get().setdefault(url, anyio.Lock()):
+        async with self._turns.of(url):
             yield
 
 
@@ -239,7 +239,7 @@ class FileTokenStore:
         try:
             yield
         finally:
-            _release(path, descriptor)
+            os.close(descriptor)
 
     def _path(self, url: str) -> Path:
         return self._folder / f"{sha256(url.encode()).hexdigest()[:32]}.json"
@@ -278,42 +278,24 @@ class FileTokenStore:
                     each.unlink()  # the process that wrote it was killed
 
 
-# Each locks a file and returns its descriptor, or None if another process holds the lock.
-if sys.platform == "win32":
+def _acquire(path: Path) -> int | None:
+    """Lock a file and return its descriptor; None if another process holds the lock."""
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        if sys.platform == "win32":
+            import msvcrt
 
-    def _acquire(path: Path) -> int | None:
-        import msvcrt
-
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-        try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            os.close(descriptor)
-            return None
-        return descriptor
+        else:
+            import fcntl
 
-    def _release(path: Path, descriptor: int) -> None:
-        del path  # Windows does not remove an open file
-        os.close(descriptor)
-
-else:
-
-    def _acquire(path: Path) -> int | None:
-        import fcntl
-
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-        # Another process may hold it, or has just removed it.
-        with ExitStack() as stack, suppress(BlockingIOError, FileNotFoundError):
-            stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.stat(path), os.fstat(descriptor)):
-                stack.pop_all()
-                return descriptor
-        return None
-
-    def _release(path: Path, descriptor: int) -> None:
-        path.unlink(missing_ok=True)
+    except OSError as error:
         os.close(descriptor)
+        if isinstance(error, (BlockingIOError, PermissionError)):
+            return None
+        raise
+    return descriptor
 
 
 def default_store() -> FileTokenStore:

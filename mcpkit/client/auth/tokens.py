@@ -14,7 +14,6 @@ from typing import Any, Final
 import anyio
 
 from mcpkit._utils.fetch import (
-    PerEventLoop,
     Response,
     basic_credentials,
     check_address,
@@ -22,6 +21,7 @@ from mcpkit._utils.fetch import (
     shorten,
 )
 from mcpkit._utils.quota import RateLimit
+from mcpkit._utils.turns import PerEventLoop
 from mcpkit.client.auth.base import (
     AuthorizationFailed,
     HttpAuth,
@@ -58,6 +58,7 @@ class TokenSource(HttpAuth):
     """A token that an issuer gives for one server."""
 
     _client_id = ""  # of a client that is known to one issuer
+    _is_trusting = False  # True if a secret is for an issuer that only the server may have named
     _asks_user = False  # True if a user has to act for each token
 
     def __init__(
@@ -152,6 +153,8 @@ class TokenSource(HttpAuth):
             raise AuthorizationFailed(
                 f"the server requires tokens of another issuer, {shorten(resource.issuer)}"
             )
+        if not known:
+            self.check_trust(resource)
         if stored is not None and not is_same_issuer(stored.issuer, resource.issuer):
             stored, had = None, ()  # credentials belong to their issuer alone
         if status == 401 and stored is not None and stored.refresh_token is not None:
@@ -177,6 +180,16 @@ class TokenSource(HttpAuth):
             raise AuthorizationFailed("the issuer does not bind tokens to a key (DPoP)")
         await self._store.set(key, found)
         return True
+
+    def check_trust(self, resource: Resource) -> None:
+        """Reject an issuer that may not be the one that a secret was agreed with."""
+        if not self._is_trusting or self._wanted_issuer is not None:
+            return
+        if origin_of(resource.issuer) != origin_of(resource.server):
+            raise AuthorizationFailed(
+                f"the server names the issuer {shorten(resource.issuer)}, which gets the client's "
+                f"secret; if the client is registered there, pass issuer= (--issuer)"
+            )
 
     async def _issuer(self, resource: Resource) -> Issuer:
         found = await find_issuer(resource)
@@ -250,10 +263,14 @@ class TokenSource(HttpAuth):
     def authenticate(
         self, issuer: Issuer, client: Credentials
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the form fields and headers that authenticate a client (RFC 6749, 2.3)."""
+        """Return the form fields and headers that authenticate a client (RFC 6749, 2.3).
+
+        The form has the ``client_id`` also beside a header, where it identifies the client without
+        authenticating it (RFC 6749, 3.2.1): some issuers look for the client nowhere else.
+        """
         id, secret = client.client_id, client.client_secret
         if secret is not None and client.client_method == "client_secret_basic":
-            return {}, {"Authorization": basic_credentials(id, secret)}
+            return {"client_id": id}, {"Authorization": basic_credentials(id, secret)}
         if secret is not None and client.client_method == "client_secret_post":
             return {"client_id": id, "client_secret": secret}, {}
         return {"client_id": id}, {}

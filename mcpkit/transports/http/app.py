@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
@@ -248,10 +248,8 @@ def _route(find: Callable[[Scope], Asgi | None], path: str | None = None) -> Bas
             return URLPath(path=path, protocol="http")
 
         async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-            """Answer a request."""
-            found = find(scope)
-            assert found is not None
-            await found(scope, receive, send)
+            """Answer a request that matches."""
+            await scope["endpoint"](scope, receive, send)
 
     return Route()
 
@@ -321,8 +319,7 @@ def attach(application: Application, host: Any, path: str) -> None:
             f"app's authorization server answers: mount the app, which has its own paths then"
         )
     router.routes.insert(0, make_route(application, path))
-    inner: Callable[[Any], AbstractAsyncContextManager[Any]] | None
-    inner = getattr(router, "lifespan_context", None)
+    inner: Any = getattr(router, "lifespan_context", None)
     if inner is None:
         return
 

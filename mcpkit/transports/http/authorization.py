@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit
 from mcpkit._protocol.messages import encode
 from mcpkit._utils.fetch import check_address, is_loopback_name
 from mcpkit._utils.logs import log
+from mcpkit._utils.turns import Turns
 from mcpkit.auth.verifiers import EmbeddedServer, EndpointUrls, VerifierUnavailable, resource_server
 from mcpkit.errors import Forbidden
 from mcpkit.http import Asgi, HttpRequest, Receive, Scope, Send
@@ -42,6 +43,9 @@ _BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9\-._~+/]+=*)
 _IS_BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr](?:[ \t,]|$)")
 MAX_CREDENTIALS: Final = 16 * 1024
 """Bytes of the header with a token."""
+
+MAX_VERIFIED_EACH: Final = 3
+"""Unknown tokens of one network that are verified at once; the others wait."""
 
 _PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)*")
 """A path that may be in a quoted string of a header (SEC-18)."""
@@ -87,6 +91,7 @@ class Authorization:
             if isinstance(each, EmbeddedServer):
                 self._embed(each, loopback)
         self._known: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
+        self._turns = Turns(MAX_VERIFIED_EACH)
 
     def _embed(self, embedded: EmbeddedServer, loopback: bool | None) -> None:
         if self._embedded is not None:
@@ -135,6 +140,10 @@ class Authorization:
         return HttpError(400, text, self.challenge(http, "invalid_request"))
 
     async def _verify(self, http: HttpRequest, key: bytes, token: str) -> Principal:
+        async with self._turns.of(owner_of(http)):
+            return await self._verify_in_turn(http, key, token)
+
+    async def _verify_in_turn(self, http: HttpRequest, key: bytes, token: str) -> Principal:
         away: VerifierUnavailable | None = None
         for each in self.resource_server.verifiers:
             try:
@@ -148,7 +157,8 @@ class Authorization:
             ):
                 continue
             needed = self.resource_server.required_scopes
-            if not self._server.settings.scopes.held(principal.scopes).issuperset(needed):
+            hierarchy = self._server.settings.scope_hierarchy
+            if not hierarchy.held(principal.scopes).issuperset(needed):
                 raise HttpError(
                     403,
                     f"This server needs the scopes {' '.join(needed)}",

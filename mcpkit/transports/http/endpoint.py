@@ -1,10 +1,10 @@
-"""The door of an endpoint: it admits requests, and chooses the era that serves them."""
+"""The endpoint: admits requests, and dispatches them to the handshake or the modern protocol."""
 
 from __future__ import annotations
 
 import asyncio
-from asyncio import get_running_loop
 from collections.abc import Awaitable, Coroutine
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, Final, Literal
 
@@ -14,8 +14,8 @@ from mcpkit._protocol.messages import parse, readable_id
 from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import RateLimit
-from mcpkit._utils.text import truncate
-from mcpkit.errors import Forbidden, ParseError
+from mcpkit._utils.text import single_line, truncate
+from mcpkit.errors import ParseError
 from mcpkit.http import HttpRequest, Receive, Scope, Send
 from mcpkit.transports.http.authorization import Authorization, forbidden_challenge
 from mcpkit.transports.http.bodies import LARGE_BODY, Bodies, parse_body
@@ -36,6 +36,9 @@ _METHODS: Final = b"GET, POST, DELETE"
 
 _HANDSHAKE: Final = 3
 """Requests before the first useful one: to discover, to begin, and to confirm that."""
+
+_MAX_PROXIES: Final = 100
+"""Proxies that are not trusted, of which the log tells."""
 
 
 class Endpoint:
@@ -76,24 +79,23 @@ class Endpoint:
         self._max_at_once = min(LARGE_BODY, limits.max_body, 2 * limits.max_values - 1)
         """Bytes of a body that is served where it arrives; its values need not be counted."""
         self._state: EndpointState | None = None
+        self._unknown_proxies: set[str] = set()
 
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send, part: Literal["", "sse", "messages"] = ""
     ) -> None:
         """Answer one HTTP request; `part` is one of the two endpoints of HTTP+SSE."""
-        method, state = scope["method"], self._state
+        method = scope["method"]
         try:
             started: Exchange | None = scope.pop(STARTED, None)  # which refers to the scope
-            if started is not None and state is not None:
-                await state.finish(started, receive, send)
+            if started is not None:
+                await started.respond(send, receive)
                 return
             http = HttpRequest(scope)
             pending = self._admit(http)
+            state = await self._current_state()
             if pending is not None:
-                await finish_authentication(http, pending)
-                self._check_rate(http)
-            if state is None or not state.is_here():
-                state = await self._current_state()
+                await self._authenticate(http, pending, state)
             if part == "sse":
                 await state.sse.get(http, receive, send)
             elif part == "messages":
@@ -137,7 +139,7 @@ class Endpoint:
             the scope under `STARTED`; None if nothing was done.
         """
         state = self._state
-        if state is None or state.token is not loop or state.lifespan.over:
+        if state is None or state.lifespan.token is not loop or state.lifespan.over:
             return None
         if self._waits or len(body) > self._max_at_once:
             return None  # others have their turn while the principal is found, or a long body read
@@ -166,8 +168,6 @@ class Endpoint:
             open_requests.add(exchange)  # counts from now on, not from a task's first step
             return exchange
         exchange.close()
-        if exchange.error is not None:
-            state.add_challenge(exchange)
         return exchange.status, exchange.headers, exchange.body or b""
 
     def _admit(self, http: HttpRequest) -> Awaitable[Any] | None:
@@ -178,9 +178,11 @@ class Endpoint:
         scope, raw = http.scope, http.raw
         server = scope.get("server")
         address = server[0] if server else None
-        why = self._guard[raw.get(b"host"), raw.get(b"origin"), address]
+        why = self._guard.refusal(raw.get(b"host"), raw.get(b"origin"), address)
         if why is not None:
             raise HttpError(403, why)
+        if b"x-forwarded-for" in raw and len(self._unknown_proxies) < _MAX_PROXIES:
+            self._check_proxy(http)
         if not self._authenticates and "user" not in scope:
             return None
         pending = authenticate(http, self._find_principal)
@@ -188,8 +190,42 @@ class Endpoint:
             self._check_rate(http)
         return pending
 
-    def _check_rate(self, http: HttpRequest) -> None:
-        if self._rate is not None and (wait := self._rate.take(owner_of(http))):
+    def _check_proxy(self, http: HttpRequest) -> None:
+        """Warn once of each proxy that is not trusted, so that all its clients look like one."""
+        peer = http.client[0] if http.client else ""
+        is_known = peer in self._unknown_proxies
+        if not is_known and peer.encode() not in http.raw[b"x-forwarded-for"]:
+            self._unknown_proxies.add(peer)
+            log.warning(
+                "a request has X-Forwarded-For, but %s is not a trusted proxy: quotas count all "
+                "clients behind it as one; if it is yours, name it in FORWARDED_ALLOW_IPS",
+                single_line(peer),
+            )
+
+    async def _authenticate(
+        self, http: HttpRequest, pending: Awaitable[Any], state: EndpointState
+    ) -> None:
+        """Find the principal of a request, which is counted to its network until then."""
+        try:
+            self._check_rate(http, 0)
+            state.open_requests.quotas.check("requests", http)
+        except HttpError:
+            if isinstance(pending, Coroutine):
+                pending.close()
+            raise
+        slot = state.requests.charge(owner_of(http), 1)
+        try:
+            await finish_authentication(http, pending)
+        except HttpError as error:
+            if error.status < 500:  # an issuer that is unavailable is not the fault of the client
+                self._check_rate(http)
+            raise
+        finally:
+            slot.release()
+        self._check_rate(http)
+
+    def _check_rate(self, http: HttpRequest, requests: int = 1) -> None:
+        if self._rate is not None and (wait := self._rate.take(owner_of(http), requests)):
             raise HttpError(429, "Too many requests", retry_after(wait))
 
 
@@ -198,9 +234,12 @@ class EndpointState:
 
     def __init__(self, endpoint: Endpoint, lifespan: Lifespan) -> None:
         self.lifespan = lifespan
-        self.token = lifespan.token
         self.open_requests = open_requests = OpenRequests(
-            endpoint.settings, lifespan.server, lifespan.loop, lifespan.threads
+            endpoint.settings,
+            lifespan.server,
+            lifespan.loop,
+            lifespan.threads,
+            partial(forbidden_challenge, endpoint.authorization),
         )
         open_requests.draining = lifespan.draining
         self.requests = open_requests.quotas.requests
@@ -208,19 +247,11 @@ class EndpointState:
         self.modern = ModernRequests(open_requests)
         self.legacy = LegacySessions(open_requests)
         self.sse = SseSessions(open_requests, self.bodies, endpoint.messages)
-        self._authorization = endpoint.authorization
         self._limits = open_requests.limits
         lifespan.busy.append(lambda: bool(self.bodies.arriving or open_requests.requests))
         lifespan.on_drain.append(open_requests.drain)
         lifespan.grace = max(lifespan.grace, self._limits.grace)
         lifespan.on_end.append(self.aclose)
-
-    def is_here(self) -> bool:
-        """Return True if it is not over, and belongs to the running event loop."""
-        try:
-            return self.token is get_running_loop() and not self.lifespan.over
-        except RuntimeError:
-            return False  # trio's is found the longer way
 
     async def post(self, http: HttpRequest, receive: Receive, send: Send) -> None:
         """Serve one message, or a batch."""
@@ -244,7 +275,7 @@ class EndpointState:
             finally:
                 arrived.release()
         del body
-        await self.finish(exchange, receive, send)
+        await exchange.respond(send, receive)
 
     def start(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
         """Start to serve the message of a POST, up to where it has to wait.
@@ -264,37 +295,6 @@ class EndpointState:
             if isinstance(message, dict) and "method" in message:
                 error.id = readable_id(message)
             raise
-
-    async def finish(self, exchange: Exchange, receive: Receive, send: Send) -> None:
-        """Answer a POST that has been started."""
-        if exchange.ready:
-            if exchange.slot is None:
-                exchange.close()
-            else:  # it has started where it arrived, and was not ready there
-                self.open_requests.end(exchange)
-            if exchange.error is not None:
-                self.add_challenge(exchange)
-            await exchange.write_json(send)
-            return
-        self.open_requests.add(exchange)
-        try:
-            if exchange.stream is None and not exchange.done:
-                await exchange.wait(receive)
-            if exchange.stream is not None:
-                await exchange.write_stream(send, receive)
-            elif exchange.done and not exchange.disconnected:
-                if exchange.error is not None:
-                    self.add_challenge(exchange)
-                await exchange.write_json(send)
-        finally:
-            self.open_requests.end(exchange)
-
-    def add_challenge(self, exchange: Exchange) -> None:
-        """Add the header for a client that has to authenticate, or needs more scopes (AUTH-6)."""
-        error = exchange.error
-        if isinstance(error, Forbidden) and exchange.status == error.status:
-            challenge = forbidden_challenge(self._authorization, exchange.http, error)
-            exchange.headers = (*exchange.headers, *challenge)
 
     async def aclose(self) -> None:
         """End all requests, streams and sessions."""

@@ -7,6 +7,7 @@ waiting ──last word──▶ JSON
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 import anyio
@@ -42,8 +43,6 @@ _MODERN_STATUS: Final = {
 
 def error_status(error: ProtocolError, *, modern: bool, served: bool) -> int:
     """Return the HTTP status of an error, which a handler has raised if `served` is True."""
-    if isinstance(error, Forbidden):
-        return error.status
     if modern:
         return _MODERN_STATUS.get(error.code, 200 if served else 400)
     return 400 if error.code in _BROKEN and not served else 200
@@ -114,6 +113,8 @@ class Exchange(OpenRequest):
     # These change in few exchanges only. Attributes that are read in every exchange are set in
     # each, since Python finds them faster.
     disconnected = False
+    may_stream = True
+    """False if the response is a status, however long it takes."""
     _response: StreamResponse | None = None
     _watched: Reservation | None = None
     """The bytes of the URIs that its client watches."""
@@ -146,7 +147,6 @@ class Exchange(OpenRequest):
         self.body: bytes | None = None
         self.error: ProtocolError | None = None
         self.stream: Stream | None = None
-        self.on_done = None
 
     def open_stream(self) -> Stream:
         """Return a stream for the response, which the client cannot resume."""
@@ -192,19 +192,24 @@ class Exchange(OpenRequest):
         else:
             self.body = text
             self.error = error
+            if error is not None:  # its frames would keep this exchange in a cycle
+                error.__traceback__ = error.__context__ = error.__cause__ = None
             self.ready = text is None or len(text) < _LARGE
             if text is None:
                 self.status = 202
             elif error is None:
                 self.status = status or 200
-            elif isinstance(error, Forbidden) and text.startswith(b"["):
-                self.status = 200  # other requests of the batch are allowed
+            elif isinstance(error, Forbidden):
+                self.status = 200
+                if not text.startswith(b"["):  # other requests of a batch are allowed
+                    self.status = error.status
+                    self.headers = self.open_requests.challenge(self.http, error)
             else:
                 self.status = status or error_status(error, modern=self._modern, served=True)
         if self._wake is not None:
             self._wake.set()
-        if self.on_done is not None:
-            self.on_done()
+        if self.is_detached:
+            self.open_requests.end(self)
 
     def reject(self, event: Rejected | Ignored) -> None:
         """Take the error of a message that is not served."""
@@ -249,33 +254,44 @@ class Exchange(OpenRequest):
 
     # --- to the client ----------------------------------------------------------------------------
 
-    async def wait(self, receive: Receive) -> None:
-        """Wait until there is a response, something streams, or the client has disconnected."""
-        self._wake = anyio.Event()
-        loop = self.open_requests.loop
-        self._stop_timer = loop.later(_WATCH_AFTER, lambda: self._first_tick(receive))
+    async def respond(self, send: Send, receive: Receive) -> None:
+        """Write the response, as soon as there is one or something streams."""
+        if not self.ready:
+            self.open_requests.add(self)
         try:
-            await self._wake.wait()
+            if self.stream is None and not self.done:
+                self._wake = anyio.Event()
+                tick = partial(self._first_tick, receive)
+                self._stop_timer = self.open_requests.loop.later(_WATCH_AFTER, tick)
+                await self._wake.wait()
+            if self.stream is not None:
+                await self._write_stream(send, receive)
+            elif self.done and not self.disconnected:
+                await self._write_json(send)
         except BaseException:
-            # The server cancels this task, as some do when the client disconnects.
+            # Some servers cancel this task when the client disconnects.
             self.disconnect()
             raise
         finally:
-            if self.stream is None:
-                self._stop()
+            for stop in (self._stop_timer, self._unwatch):
+                if stop is not None:
+                    stop()
+            self.open_requests.end(self)
 
     def _first_tick(self, receive: Receive) -> None:
-        self._start_watching(receive)
+        self._watch(receive)
         rest = max(self.open_requests.settings.stream_after - _WATCH_AFTER, 0)
-        self._stop_timer = self.open_requests.loop.later(
-            rest, lambda: None if self.done else self._streaming()
-        )
-        self.set_deadline(_WATCH_AFTER)
+        if self.may_stream:
+            self._stop_timer = self.open_requests.loop.later(
+                rest, lambda: None if self.done else self._streaming()
+            )
 
-    def _start_watching(self, receive: Receive) -> None:
+    def _watch(self, receive: Receive) -> None:
+        """Notice from now on that the client disconnects, or that the request takes too long."""
         if self._unwatch is None:
             watching = await_disconnect(receive, self.disconnect)
             self._unwatch = self.open_requests.loop.start(watching)
+            self.set_deadline()
 
     def disconnect(self) -> None:
         """Note that the client has disconnected (CANC-5, HTTPL-20)."""
@@ -291,30 +307,15 @@ class Exchange(OpenRequest):
         if self._wake is not None:
             self._wake.set()
 
-    def _stop(self) -> None:
-        for stop in (self._stop_timer, self._unwatch):
-            if stop is not None:
-                stop()
-
-    async def write_stream(self, send: Send, receive: Receive) -> None:
-        """Respond with the stream."""
+    async def _write_stream(self, send: Send, receive: Receive) -> None:
         assert self.stream is not None
-        of = self.open_requests
-        response = self._response = StreamResponse(self.stream, of.loop, of.settings)
+        self._response = StreamResponse(self.stream, self.open_requests.settings)
         if self.disconnected:
-            response.close()
-        self._start_watching(receive)
-        self.set_deadline()
-        try:
-            await response.serve(send, list(self.headers))
-        except BaseException:
-            self.disconnect()
-            raise
-        finally:
-            self._response = None
-            self._stop()
+            self._response.close()
+        self._watch(receive)
+        await self._response.serve(send, self.headers)
 
-    async def write_json(self, send: Send) -> None:
+    async def _write_json(self, send: Send) -> None:
         """Respond with one JSON object, or with a status alone."""
         body = self.body or b""
         headers = [*self.headers, (b"content-length", b"%d" % len(body))]

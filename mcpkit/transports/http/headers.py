@@ -3,13 +3,14 @@
 They also decide the era of a request: revisions with sessions, which begin with a handshake, or
 those without. It is decided here for all of HTTP, once for each request.
 
-Only verdicts on values that all clients share are cached, each by itself and within bounds. Most
-headers differ from request to request, and some are secrets.
+Only verdicts on values that all clients share are cached, and few of them, since a value may be as
+long as a head. Most headers differ from request to request, and some are secrets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from mcpkit._protocol import headers
@@ -24,9 +25,7 @@ from mcpkit.transports.http.http_error import HttpError
 
 TOO_LONG: Final = "The body is longer than %d bytes (the server's limit is max_body)"
 
-MAX_CACHED_VALUES: Final = 64
-MAX_CACHED_LENGTH: Final = 256
-"""Bytes of a value; honest ones have a few dozen."""
+MAX_VERDICTS: Final = 16
 
 MAX_LENGTH_DIGITS: Final = 18
 """Digits of a Content-Length that is worth reading."""
@@ -52,55 +51,33 @@ def strip_values(pairs: list[tuple[bytes, bytes]]) -> bool:
 # --- before the body is read ----------------------------------------------------------------------
 
 
-class VerdictCache(dict[bytes, bool]):
-    """Verdicts on values of one header, each by nothing but itself, cached within bounds."""
-
-    def __init__(self, judge: Callable[[bytes], bool]) -> None:
-        super().__init__()
-        self._judge = judge
-
-    def __missing__(self, value: bytes) -> bool:
-        found = self._judge(value)
-        if len(value) <= MAX_CACHED_LENGTH:
-            if len(self) >= MAX_CACHED_VALUES:
-                self.clear()
-            self[value] = found
-        return found
+@lru_cache(maxsize=MAX_VERDICTS)
+def is_json(media: bytes) -> bool:
+    """Return True if a Content-Type is JSON."""
+    return media.partition(b";")[0].strip().lower() == b"application/json"
 
 
+@lru_cache(maxsize=MAX_VERDICTS)
 def accepts(accept: bytes | None, *wanted: bytes) -> bool:
-    """Return True if a client accepts all of some media types (RFC 9110, 12.5.1)."""
+    """Return True if a client lists all of some media types, with any weight (RFC 9110, 12.5.1).
+
+    A weight of zero counts as well: a client that speaks MCP reads both kinds of response.
+    """
     if accept is None:
         return True
-    listed: set[bytes] = set()
-    for part in accept.lower().split(b","):
-        media, *parameters = (each.strip() for each in part.split(b";"))
-        if not any(each.replace(b" ", b"") in (b"q=0", b"q=0.0") for each in parameters):
-            listed.add(media)
+    listed = {part.partition(b";")[0].strip() for part in accept.lower().split(b",")}
     return all(
         not listed.isdisjoint((each, each.partition(b"/")[0] + b"/*", b"*/*")) for each in wanted
     )
-
-
-IS_JSON: Final = VerdictCache(
-    lambda value: value.partition(b";")[0].strip().lower() == b"application/json"
-)
-"""True for each Content-Type that is JSON."""
-
-ACCEPTS_BOTH: Final = VerdictCache(
-    lambda value: accepts(value, b"application/json", b"text/event-stream")
-)
-"""True for each Accept that lists JSON and event streams."""
 
 
 def check_media(raw: Mapping[bytes, bytes]) -> None:
     """Refuse a POST that is not JSON, or whose client does not accept every kind of response."""
     if b"transfer-encoding" in raw:
         check_coding(raw)
-    if not IS_JSON[raw.get(b"content-type", b"")]:
+    if not is_json(raw.get(b"content-type", b"")):
         raise HttpError(415, "The Content-Type must be application/json")
-    accept = raw.get(b"accept")
-    if accept is not None and not ACCEPTS_BOTH[accept]:
+    if not accepts(raw.get(b"accept"), b"application/json", b"text/event-stream"):
         raise HttpError(406, "The Accept header must list application/json and text/event-stream")
 
 
@@ -115,11 +92,6 @@ def check_length(raw: Mapping[bytes, bytes], limit: int) -> None:
     length = raw.get(b"content-length", b"0")
     if not length.isdigit() or len(length) > MAX_LENGTH_DIGITS or int(length) > limit:
         raise HttpError(413, TOO_LONG % limit)
-
-
-def read_token(sent: bytes | None) -> str:
-    """Return a session id as it was sent in a header; empty if there is none."""
-    return "" if sent is None else sent.decode("latin-1").strip(" \t")
 
 
 # --- the era --------------------------------------------------------------------------------------
@@ -146,8 +118,7 @@ def is_modern(message: dict[str, Any] | list[Any], raw: Mapping[bytes, bytes]) -
     if method == "initialize":
         return False
     version = raw.get(_VERSION)
-    if version is not None and version not in _LEGACY and not has_session_version(raw):
-        version = version.strip(_BLANKS)
+    if version is not None and version not in _LEGACY:
         if b"mcp-session-id" in raw and version not in _MODERN:
             raise HttpError(
                 400,
@@ -162,7 +133,7 @@ def is_modern(message: dict[str, Any] | list[Any], raw: Mapping[bytes, bytes]) -
 def has_session_version(raw: Mapping[bytes, bytes]) -> bool:
     """Return True if ``MCP-Protocol-Version`` names a revision with sessions, or is missing."""
     version = raw.get(_VERSION)
-    return version is None or version in _LEGACY or version.strip(_BLANKS) in _LEGACY
+    return version is None or version in _LEGACY
 
 
 # --- against the body -----------------------------------------------------------------------------
@@ -257,7 +228,9 @@ def _compare(
     name: Any = params.get(known.mirrored)
     if type(name) is not str:
         return
-    headers.check_name(raw, name)
+    # Some clients do not repeat the id of a task. No proxy can have routed on a missing header.
+    if known.capability != "tasks" or b"mcp-name" in raw:
+        headers.check_name(raw, name)
     tool = catalog.tools.get(name) if known.operation == "call_tool" else None
     if tool is not None and tool.headers:
         arguments: Any = params.get("arguments", {})

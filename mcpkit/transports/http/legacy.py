@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mcpkit._protocol.connection import INITIALIZE_IN_BATCH, holds_initialize, wants_answer
-from mcpkit._protocol.messages import check_envelope, readable_id
-from mcpkit._utils.json import Unset, is_object
-from mcpkit.errors import InvalidRequest
+from mcpkit._protocol.messages import check_envelope, error_text, readable_id
+from mcpkit._utils.json import UNSET, Unset, is_object
+from mcpkit.errors import InvalidRequest, ProtocolError
 from mcpkit.http import HttpRequest, Receive, Send
-from mcpkit.tasks.protocol import take_answer
+from mcpkit.tasks.protocol import owner_name, read_answer
+from mcpkit.tasks.service import Unavailable
 from mcpkit.transports.http.exchange import CHANNEL, Exchange
 from mcpkit.transports.http.headers import (
     accepts,
     check_repeated,
     has_session_version,
     is_announced,
-    read_token,
 )
 from mcpkit.transports.http.http_error import HttpError, respond
 from mcpkit.transports.http.quotas import owner_of
@@ -35,8 +35,15 @@ from mcpkit.transports.http.sessions import (
 )
 from mcpkit.transports.http.streams import Stream
 
+if TYPE_CHECKING:
+    from mcpkit.tasks.record import Task
+    from mcpkit.tasks.service import TaskService
+
 _WORKERS: Final = "MCPKIT_WORKERS"
 """The number of processes that serve the app, if more than one: set by the one that starts them."""
+
+_MAX_UNSTORED: Final = 16 * 1024 * 1024
+"""Bytes of answers to tasks that wait for their store after the client was told to repeat them."""
 
 
 class SessionExchange(Exchange):
@@ -54,7 +61,7 @@ class SessionExchange(Exchange):
         """Give back everything that it holds, and keep its stream until its client reconnects."""
         Exchange.close(self)
         if self.stream is not None:
-            self.live.retire(self.stream)
+            self.live.leave(self.stream)
         self.live.finish()
 
 
@@ -64,9 +71,9 @@ class LegacySessions:
     def __init__(self, open_requests: OpenRequests) -> None:
         self._store = LocalStore(open_requests.settings)
         self.table = SessionTable(open_requests, self._store)
-        self._ended = self._store.ends
         self._open_requests = open_requests
         self._server = server = open_requests.server
+        self._unstored = 0
         self._ids = SessionIds(server.sealer("session"), open_requests.limits.session_lifetime)
         self._workers = int(os.environ.get(_WORKERS) or 1)
         self._stateless = stateless_session(open_requests)
@@ -77,14 +84,12 @@ class LegacySessions:
     def start(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
         """Start to serve a message, or a batch; an `HttpError` says that nothing was done."""
         raw = http.raw
-        sent = raw.get(b"mcp-session-id")
-        if sent is None:
+        if b"mcp-session-id" not in raw:
             if isinstance(message, dict):
                 return self._start_handshake(message, http)
             if holds_initialize(message):
                 raise HttpError(400, INITIALIZE_IN_BATCH)  # MSG-10
-        token = read_token(sent)
-        id, live = self._session_of(http, token)
+        token, id, live = self._session_of(http)
         if isinstance(message, list):
             if not id.revision.batching:
                 raise HttpError(400, "Batches do not exist in this revision")  # MSG-11
@@ -99,6 +104,8 @@ class LegacySessions:
                 # LIFE-11: some bridges begin a session, and their client then begins one in it.
                 return self._start_handshake(message, http)
             count = 1 if "method" in message and "id" in message else 0
+            if count == 0 and (found := read_answer(message)) and self._server.tasks is not None:
+                return self._take_answer(self._server.tasks, found, message, id, live, http)
             if count == 0 and self._is_taken(message, id, live):
                 return Exchange(http, self._stateless, self._open_requests, 0, modern=True)
         if live is None:
@@ -130,6 +137,54 @@ class LegacySessions:
             exchange.headers = ((b"mcp-session-id", token.encode("ascii")),)
         return exchange
 
+    def _take_answer(
+        self,
+        tasks: TaskService,
+        found: tuple[str, Mapping[str, bytes]],
+        message: dict[str, Any],
+        id: SessionId,
+        live: LiveSession | None,
+        http: HttpRequest,
+    ) -> Exchange:
+        """Take the answer to a question of a task, wherever it was asked; accept it once stored."""
+        try:
+            check_envelope(message)
+        except InvalidRequest as error:
+            raise HttpError(400, error) from None
+        exchange = Exchange(http, self._stateless, self._open_requests, 1, modern=True)
+        exchange.may_stream = False
+        (task, answers), owner = found, owner_name(id.revision, id.principal)
+
+        async def admit(task: Task) -> None:
+            await self._server.view_for(exchange).admit_to_task(task, exchange)
+            if live is not None and live.session.awaits(message["id"]):
+                # Who asked knows the answer before the record says so, and does not withdraw it.
+                asked = Exchange(http, live.session, self._open_requests, 0, modern=True)
+                live.session.take(message, asked)
+
+        async def store() -> None:
+            try:
+                await tasks.answer(task, owner, answers, admit)
+            except Unavailable:
+                refused = HttpError(503, "The answer cannot be stored at the moment; send it again")
+                exchange.complete(refused.body, None, refused.status)
+            except ProtocolError as error:
+                exchange.complete(error_text(UNSET, error), error, 400)
+                return
+            else:
+                exchange.complete(None, None)
+                return
+            size = sum(map(len, answers.values()))
+            if self._unstored + size <= _MAX_UNSTORED:  # not all clients do
+                self._unstored += size
+                try:
+                    await tasks.answer_at_last(task, owner, answers, admit)
+                finally:
+                    self._unstored -= size
+
+        self._open_requests.loop.start(store())
+        return exchange
+
     def _is_taken(
         self, message: Mapping[str, Any], id: SessionId, live: LiveSession | None
     ) -> bool:
@@ -139,7 +194,6 @@ class LegacySessions:
             not is_answer or (not isinstance(answer, Unset) and live.session.awaits(answer))
         ):
             return False
-        tasks = self._server.tasks
         try:
             check_envelope(message)
             if is_answer and isinstance(answer, Unset):
@@ -147,10 +201,7 @@ class LegacySessions:
         except InvalidRequest as error:
             raise HttpError(400, error) from None
         # Nothing is kept of the session that a notification could change.
-        if is_answer and not (
-            tasks is not None
-            and take_answer(tasks.answer_later, id.revision, id.principal, message)
-        ):
+        if is_answer:
             self.table.check_answer(str(answer))
         return True
 
@@ -165,23 +216,22 @@ class LegacySessions:
 
     # --- sessions ---------------------------------------------------------------------------------
 
-    def _session_of(self, http: HttpRequest, token: str) -> tuple[SessionId, LiveSession | None]:
-        """Return the content of the session id of a request, and the session if it is held here."""
+    def _session_of(self, http: HttpRequest) -> tuple[str, SessionId, LiveSession | None]:
+        """Return the session id of a request, its content, and the session if it is held here."""
+        token = http.raw.get(b"mcp-session-id", b"").decode("latin-1")
         if not token:
             raise HttpError(400, "The header Mcp-Session-Id is missing")
         live = self.table.find(token)
         id = self._ids.read(token) if live is None else live.id
-        principal = http.principal
-        caller = None if principal is None else principal.id
         # One response for every cause (SEC-6): it must not reveal which ids exist.
         if (
             id is None
             or id.expires <= time.time()
-            or id.key in self._ended
-            or id.principal != caller
+            or id.key in self._store.ends
+            or id.principal != principal_id(http)
         ):
             raise HttpError(404, "Session not found: begin again with initialize")
-        return id, live
+        return token, id, live
 
     # --- GET and DELETE ---------------------------------------------------------------------------
 
@@ -192,8 +242,7 @@ class LegacySessions:
             raise HttpError(405, "This revision has no GET", [(b"allow", b"POST")])
         if not accepts(raw.get(b"accept"), b"text/event-stream"):
             raise HttpError(406, "The Accept header must list text/event-stream")
-        token = read_token(raw.get(b"mcp-session-id"))
-        id, live = self._session_of(http, token)
+        token, id, live = self._session_of(http)
         self._open_requests.check_room(http, "streams")
         if live is None:
             live = self.table.open(id, token, owner_of(http))
@@ -203,14 +252,14 @@ class LegacySessions:
             await self._open_requests.serve_stream(stream, http, receive, send)
         finally:
             if stream is live.standalone:
-                live.leave_standalone()
+                live.leave(stream)
             live.finish()
 
     async def delete(self, http: HttpRequest, send: Send) -> None:
         """End a session (HTTPL-17)."""
         if not has_session_version(http.raw):
             raise HttpError(405, "This revision has no DELETE", [(b"allow", b"POST")])
-        id, live = self._session_of(http, read_token(http.raw.get(b"mcp-session-id")))
+        _, id, live = self._session_of(http)
         self._store.end(id.key, id.expires, owner_of(http))
         if live is not None:
             await self.table.discard(live)

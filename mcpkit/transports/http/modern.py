@@ -46,7 +46,7 @@ class ModernRequests:
                 open_requests.check_room(http, "streams")
                 exchange.lasts = True
                 exchange.end_on_expiry(partial(session.end_listens, announce=False))
-                exchange.on_close(session.stop_notifying)
+                exchange.on_close(session.subscriptions.stop_notifying)
         session.act_on(event, exchange)
         if wants_answer and exchange.done and not (session.busy or session.has_state):
             self._idle_session = session

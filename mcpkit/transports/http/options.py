@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, cast
 
+from mcpkit._utils.names import warn_deprecated
 from mcpkit.http import HttpRequest
 from mcpkit.limits import Limits
 from mcpkit.types import Principal
@@ -25,30 +24,7 @@ web framework that has a ``status_code`` of 401 or 403.
 """
 
 
-class DeprecatedOptions(TypedDict, total=False):
-    """Options that are fields of `mcpkit.Limits` now; they still work, with a warning."""
-
-    max_body: int
-    max_values: int
-    body_timeout: float
-    max_batch: int
-    max_requests: int
-    max_parked: int
-    max_share: float
-    request_timeout: float | None
-    rate_limit: float | None
-    max_streams: int
-    max_unread: int
-    write_timeout: float
-    max_sessions: int
-    session_lifetime: float
-    session_idle: float
-    replay_buffer: int
-    replay_time: float
-    grace: float
-
-
-class HttpOptions(DeprecatedOptions, total=False):
+class HttpOptions(TypedDict, total=False):
     """The options of an endpoint, as keywords; see `HttpSettings`."""
 
     path: str
@@ -66,7 +42,10 @@ class HttpOptions(DeprecatedOptions, total=False):
     retry: float
 
 
-DEPRECATED: Final = frozenset(DeprecatedOptions.__optional_keys__)
+DEPRECATED: Final = frozenset({*(each.name for each in fields(Limits)), "max_share"})
+"""Options that are fields of `mcpkit.Limits` now; they still work, with a warning."""
+
+_UNTIL: Final = "the old options are gone in mcpkit 0.3"
 
 
 class HttpSettings(NamedTuple):
@@ -129,19 +108,23 @@ def make_settings(options: HttpOptions, limits: Limits | None = None) -> HttpSet
         ValueError: An option has a value that no server can keep to; the message names it.
     """
     given = cast("dict[str, Any]", dict(options))
-    unknown = given.keys() - HttpOptions.__optional_keys__
+    unknown = given.keys() - HttpOptions.__optional_keys__ - DEPRECATED
     if unknown:
         known = [name for name in HttpSettings._fields if name != "max_share"]
         raise TypeError(
             f"unknown HTTP options: {', '.join(sorted(unknown))}; there are {', '.join(known)}"
         )
-    given.setdefault("limits", limits or Limits())
     old = {name: given.pop(name) for name in [*given] if name in DEPRECATED}
+    share = old.pop("max_share", None)
     if old:
-        _warn(old)
-        given["max_share"] = old.pop("max_share", None)
-        given["limits"] = replace(given["limits"], **old)
-    settings = HttpSettings(**given)
+        advice = f"limits=Limits({', '.join(f'{name}={value!r}' for name, value in old.items())})"
+        if "limits" in given:
+            raise TypeError(f"{', '.join(old)}: members of limits=, which is given; pass {advice}")
+        warn_deprecated(f"limits of HTTP are in mcpkit.Limits now: pass {advice}; {_UNTIL}")
+    if share is not None:
+        warn_deprecated(f"max_share= is now limits=Limits(max_each=…), a count; {_UNTIL}")
+    given["limits"] = replace(given.get("limits") or limits or Limits(), **old)
+    settings = HttpSettings(**given, max_share=share)
     for name in ("allowed_origins", "allowed_hosts"):
         value = getattr(settings, name)
         if isinstance(value, str):
@@ -160,25 +143,9 @@ def make_settings(options: HttpOptions, limits: Limits | None = None) -> HttpSet
         if value < 0 or value == above or value == float("inf"):
             bound = "more than 0" if above == 0 else "at least 0"
             raise ValueError(f"{name} must be {bound} and finite, not {value!r}")
-    share = settings.max_share
     if share is not None and not 0 < share <= 1:
         raise ValueError(f"max_share must be more than 0 and at most 1, not {share!r}")
     return settings
-
-
-def _warn(old: Mapping[str, Any]) -> None:
-    named = ", ".join(f"{name}={value!r}" for name, value in old.items() if name != "max_share")
-    advice = [f"limits=Limits({named})"] if named else []
-    if "max_share" in old:
-        advice.append("limits=Limits(max_each=…), a count, instead of max_share=")
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("mcpkit."):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(
-        f"the limits of HTTP are in mcpkit.Limits now: pass {' and '.join(advice)}",
-        DeprecationWarning,
-        stacklevel=level,
-    )
 
 
 def with_auth(options: HttpOptions, auth: Auth) -> HttpOptions:

@@ -12,7 +12,7 @@ import ipaddress
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
-from mcpkit._utils.quota import Quota, QuotaExceeded, Reservation
+from mcpkit._utils.quota import Quota, QuotaExceeded, Reservation, principal_owner
 from mcpkit.errors import InternalError
 from mcpkit.http import HttpRequest
 from mcpkit.transports.http.http_error import HttpError, retry_after
@@ -99,7 +99,7 @@ def owner_of(http: HttpRequest) -> str:
     """
     principal = http.principal
     if principal is not None:
-        return f"principal {principal.id}"
+        return principal_owner(principal.id)
     client = http.client
     if client is None:
         return ""

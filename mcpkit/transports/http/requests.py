@@ -12,12 +12,12 @@ from mcpkit._concurrency.threads import Threads
 from mcpkit._server.server import Server
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import Quota, Reservation
-from mcpkit.errors import InputRequestError, InternalError
+from mcpkit.errors import Forbidden, InputRequestError, InternalError
 from mcpkit.http import HttpRequest, Receive, Scope, Send
-from mcpkit.transports.http.http_error import HttpError, retry_after
+from mcpkit.transports.http.http_error import HttpError, Pairs, retry_after
 from mcpkit.transports.http.options import HttpSettings
 from mcpkit.transports.http.quotas import EndpointQuotas, Kind, owner_of
-from mcpkit.transports.http.streams import Stream, StreamResponse
+from mcpkit.transports.http.streams import Stream, StreamResponse, await_disconnect
 from mcpkit.types import Principal
 
 STARTED: Final = "mcpkit.started"
@@ -49,13 +49,11 @@ class OpenRequest:
     asking = 0
     """The number of questions whose answers it waits for."""
     is_detached = False
-    """True if its client has disconnected, and may reconnect for the response."""
+    """True if its client has disconnected, and it continues because the client may reconnect."""
     lasts = False
     """True for a stream that stays open until its client ends it."""
     outlasts = False
     """True if it continues when its client disconnects, who may reconnect for the response."""
-    on_done: Callable[[], None] | None = None
-    """Called when the response is complete."""
     _owner: str | None = None
     _on_close: Sequence[Callable[[], object]] = ()
 
@@ -100,13 +98,12 @@ class OpenRequest:
             left = min(max(principal.expires_at - time.time(), 0), MAX_STREAM_TIME)
             self.on_close(self.open_requests.loop.later(left, end))
 
-    def set_deadline(self, elapsed: float = 0) -> None:
+    def set_deadline(self) -> None:
         """Time out when it has taken as long as a request may."""
         limit = self.open_requests.limits.request_timeout
         if limit is not None and not self.done:
             why = f"The request took longer than {limit:g} seconds"
-            left = max(limit - elapsed, 0)
-            self.on_close(self.open_requests.loop.later(left, lambda: self.time_out(why)))
+            self.on_close(self.open_requests.loop.later(limit, lambda: self.time_out(why)))
 
     def time_out(self, why: str) -> None:
         """Stop the work, and respond with the reason."""
@@ -128,13 +125,20 @@ class OpenRequests:
     """The requests and streams that clients wait for, and what it takes to serve them."""
 
     def __init__(
-        self, settings: HttpSettings, server: Server, loop: Loop, threads: Threads
+        self,
+        settings: HttpSettings,
+        server: Server,
+        loop: Loop,
+        threads: Threads,
+        challenge: Callable[[HttpRequest, Forbidden], Pairs],
     ) -> None:
         self.settings = settings
         self.limits = settings.limits
         self.server = server
         self.loop = loop
         self.threads = threads
+        self.challenge = challenge
+        """Returns the headers of the response to a request that is forbidden."""
         self.quotas = EndpointQuotas(settings)
         self.requests: set[OpenRequest] = set()
         self.responses: set[StreamResponse] = set()
@@ -161,13 +165,14 @@ class OpenRequests:
         self, stream: Stream, http: HttpRequest, receive: Receive, send: Send
     ) -> None:
         """Respond with a stream that belongs to no request, for as long as its client wants."""
-        response = StreamResponse(stream, self.loop, self.settings)
+        response = StreamResponse(stream, self.settings)
         request = OpenRequest(http, self)
         request.occupy(self.quotas.streams)
         request.end_on_expiry(response.close)
+        request.on_close(self.loop.start(await_disconnect(receive, response.disconnect)))
         self.responses.add(response)
         try:
-            await response.serve(send, [], receive)
+            await response.serve(send, [])
         finally:
             self.responses.remove(response)
             request.close()
@@ -211,13 +216,13 @@ class OpenRequests:
     def end(self, request: OpenRequest) -> None:
         """Forget a request whose client has its response or has disconnected.
 
-        One that outlasts its client continues, if there is room for it.
+        One that outlasts its client continues, if there is room for it, and calls this when its
+        response is complete.
         """
         if not request.done and request.outlasts:
-            request.is_detached = True
             if self._may_wait(request):
+                request.is_detached = True
                 self._assign_slot(request)
-                request.on_done = lambda: self.end(request)
             else:
                 request.time_out("Too many requests wait for clients that have disconnected")
         if request.done or not request.outlasts:

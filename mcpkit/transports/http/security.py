@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import time
 from collections.abc import Awaitable
 from functools import lru_cache
 from inspect import isawaitable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
+from mcpkit._utils.fetch import is_loopback_name
 from mcpkit._utils.logs import log
 from mcpkit._utils.text import quote
 from mcpkit.errors import AccessDenied
@@ -18,12 +18,8 @@ from mcpkit.transports.http.http_error import HttpError
 from mcpkit.transports.http.options import FindPrincipal, HttpSettings
 from mcpkit.types import Principal
 
-MAX_VERDICTS: Final = 256
-MAX_CACHED_LENGTH: Final = 512
-"""Bytes of a host and an origin together; honest ones have a few dozen."""
-
-MAX_NAME: Final = 253
-"""Characters of a domain name (RFC 1035, 2.3.4)."""
+MAX_VERDICTS: Final = 32
+"""Verdicts that are cached; few, since a host or an origin may be as long as a head."""
 
 _EXPIRED: Final = [(b"www-authenticate", b'Bearer error="invalid_token"')]
 """The challenge of an authentication that has expired (RFC 6750, 3.1)."""
@@ -35,15 +31,8 @@ _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
 _PORTS: Final = {"http": "80", "https": "443"}
 
 
-_Arrival: TypeAlias = tuple["bytes | None", "bytes | None", object]
-"""Host and Origin of a request, and the address that it has arrived at."""
-
-
-class Guard(dict[_Arrival, "str | None"]):
+class Guard:
     """Checks of ``Host`` and ``Origin`` against DNS rebinding and foreign pages (SEC-1, SEC-3).
-
-    It maps the two, with the address that a request has arrived at (as the ASGI scope has it), to
-    the reason why the request is refused, or None. Verdicts are cached, within bounds.
 
     Args:
         settings: The settings of the endpoint.
@@ -52,33 +41,26 @@ class Guard(dict[_Arrival, "str | None"]):
     """
 
     def __init__(self, settings: HttpSettings, loopback: bool | None = None) -> None:
-        super().__init__()
         self._loopback = loopback
         self._any_host = "*" in settings.allowed_hosts
         self._hosts = {_host_setting(each) for each in settings.allowed_hosts if each != "*"}
         self._any_origin = "*" in settings.allowed_origins
         self._origins = {_origin_setting(each) for each in settings.allowed_origins if each != "*"}
+        self.refusal = lru_cache(maxsize=MAX_VERDICTS)(self._judge)
+        """Returns why a request is refused, or None, by its Host, its Origin and the address that
+        it has arrived at, as the ASGI scope has it."""
 
-    def __missing__(self, arrival: _Arrival) -> str | None:
-        host, origin, address = arrival
+    def _judge(self, host: bytes | None, origin: bytes | None, address: object) -> str | None:
         loopback = self._loopback
         if loopback is None:
-            loopback = isinstance(address, str) and _names_loopback(address)
-        found = self._judge(host, origin, loopback)
-        if len(host or b"") + len(origin or b"") <= MAX_CACHED_LENGTH:
-            if len(self) >= MAX_VERDICTS:
-                self.clear()
-            self[arrival] = found
-        return found
-
-    def _judge(self, host: bytes | None, origin: bytes | None, loopback: bool) -> str | None:
+            loopback = isinstance(address, str) and is_loopback_name(address)
         if loopback and not self._any_host and host is not None:
             said = host.decode("latin-1")
             authority = parsed_authority(said)
             if authority is None:
                 return f"The Host {quote(said)} is malformed"
             name = authority[0]
-            if not (_is_loopback_name(name) or name in self._hosts):
+            if not (is_loopback_name(name) or name in self._hosts):
                 return (
                     f"The Host {quote(said)} is not answered on a loopback address; "
                     f"to allow it, set allowed_hosts=[{quote(name)}]"
@@ -89,7 +71,7 @@ class Guard(dict[_Arrival, "str | None"]):
         parsed = _parsed_origin(said)
         if parsed is not None:
             scheme, name, _ = parsed
-            if loopback and scheme in ("http", "https") and _is_loopback_name(name):
+            if loopback and scheme in ("http", "https") and is_loopback_name(name):
                 return None
             if parsed in self._origins or (scheme, name, "*") in self._origins:
                 return None
@@ -152,22 +134,6 @@ def _host_setting(text: str) -> str:
     return parsed[0]
 
 
-def _is_loopback_name(name: str) -> bool:
-    return len(name) <= MAX_NAME and _names_loopback(name)
-
-
-@lru_cache(maxsize=MAX_VERDICTS)
-def _names_loopback(name: str) -> bool:
-    if name == "localhost" or name.endswith(".localhost"):  # RFC 6761, 6.3
-        return True
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    # Before Python 3.13 a mapped address is not what it maps.
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
-
-
 def authenticate(http: HttpRequest, find: FindPrincipal) -> Awaitable[Any] | None:
     """Find the principal of a request, and note it there.
 
@@ -183,10 +149,10 @@ def authenticate(http: HttpRequest, find: FindPrincipal) -> Awaitable[Any] | Non
     except Exception as error:
         _refuse(error)
         raise
-    if not found or isinstance(found, (str, Principal)) or not isawaitable(found):
-        _note(http, found)
-        return None
-    return found
+    if isawaitable(found):
+        return found
+    _note(http, found)
+    return None
 
 
 async def finish_authentication(http: HttpRequest, found: Awaitable[Any]) -> None:

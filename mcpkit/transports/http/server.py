@@ -21,10 +21,10 @@ import uvicorn
 from anyio import CancelScope
 from typing_extensions import Unpack
 
-from mcpkit._utils.logs import log
+from mcpkit._utils.logs import get_logger, log
 from mcpkit._utils.text import single_line
 from mcpkit.transports import Served, exit_now, stop_signals
-from mcpkit.transports.http.options import HttpOptions
+from mcpkit.transports.http.options import HttpOptions, HttpSettings
 from mcpkit.transports.http.uvicorn import connection_class
 from mcpkit.transports.stdio.redirect import never_block
 
@@ -234,7 +234,17 @@ def _open(
     """Return the application of an app, the socket that it is served on, and its URL."""
     application = served.asgi(loopback=is_loopback(host), **options)
     bound = bind(host, port)
+    warn_if_open(application.settings, host)
     return application, bound, where(bound, host, application.settings.path)
+
+
+def warn_if_open(settings: HttpSettings, host: str) -> None:
+    """Warn if other machines can reach an endpoint without authentication."""
+    if not is_loopback(host) and settings.auth is None and settings.principal is None:
+        log.warning(
+            "anyone who can reach this machine can call everything: the app has neither auth= nor "
+            "principal=; the host 127.0.0.1 is for this machine alone"
+        )
 
 
 def run(
@@ -333,9 +343,18 @@ def serve_on(
         raise SystemExit(server.code)
 
 
+def _remove_query(record: logging.LogRecord) -> bool:
+    """Leave out the query of a logged request, which may have codes and tokens (SEC-13)."""
+    if isinstance(record.args, tuple) and len(record.args) == 5:
+        client, method, path, *rest = record.args
+        record.args = (client, method, str(path).partition("?")[0], *rest)
+    return True
+
+
 def _config_for(application: Any) -> uvicorn.Config:
     debug = log.isEnabledFor(logging.DEBUG)
     limits = application.settings.limits
+    get_logger("uvicorn.access").addFilter(_remove_query)
     return uvicorn.Config(
         application,
         log_config=None,  # the program has configured logging, or has not
@@ -346,5 +365,6 @@ def _config_for(application: Any) -> uvicorn.Config:
         lifespan="on",
         timeout_graceful_shutdown=math.ceil(limits.grace) + MARGIN,
         backlog=_BACKLOG,
-        http=connection_class(limits, application.shortcuts),
+        # Uvicorn logs the requests that it passes to the application.
+        http=connection_class(limits, {} if debug else application.shortcuts),
     )

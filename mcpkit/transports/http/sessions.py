@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any, Final
 
 from mcpkit._protocol.connection import Connection, Request
-from mcpkit._server.channel import NO_STATE, Channel, SessionState, do_nothing
+from mcpkit._server.channel import NO_STATE, Channel, SessionState, size_of
 from mcpkit._server.session import Session
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import Quota, QuotaExceeded, Reservation
@@ -93,7 +93,7 @@ class LocalStore:
         """Store a state until a time since the epoch; the one stored first makes room for it."""
         self._drop_state(key)
         self._states[key] = state, until
-        self._size += state.size
+        self._size += size_of(state.watched)
         while len(self._states) > self._max_states or self._size > MAX_STORED_BYTES:
             self._drop_state(next(iter(self._states)))
 
@@ -104,7 +104,7 @@ class LocalStore:
 
     def _drop_state(self, key: str) -> tuple[SessionState, float]:
         found = self._states.pop(key, (NO_STATE, 0.0))
-        self._size -= found[0].size
+        self._size -= size_of(found[0].watched)
         return found
 
     def drop_expired(self) -> None:
@@ -138,8 +138,6 @@ class LiveSession(ExchangeChannel):
         self.used = time.monotonic()
         """The time of its last use, about; it is put behind all others then."""
         self._streams: dict[str | None, Stream] = {}
-        self._stop_waiting: Callable[[], object] = do_nothing
-        """Ends the wait for a client that has disconnected from its standalone stream."""
         self._settings = table.open_requests.settings
         self._loop = table.open_requests.loop
         self._table = table
@@ -147,12 +145,7 @@ class LiveSession(ExchangeChannel):
     @property
     def is_needed(self) -> bool:
         """True if it holds anything that its id does not say."""
-        return bool(
-            self._streams
-            or self.standalone is not None
-            or self.session.busy
-            or self.session.has_state
-        )
+        return bool(self._streams or self.session.busy or self.session.has_state)
 
     @property
     def is_listening(self) -> bool:
@@ -180,12 +173,13 @@ class LiveSession(ExchangeChannel):
     def _new_stream(self, kind: str = "") -> Stream:
         table = self._table
         name = f"{table.tag}.{kind}{next(table.numbers)}"
-        return Stream(name, table.buffer, owner=self.owner, unread=table.quotas.unread)
+        stream = Stream(name, table.buffer, owner=self.owner, unread=table.quotas.unread)
+        self._streams[name] = stream
+        return stream
 
     def open_stream(self) -> Stream:
         """Return a stream for the response to a request, which the client may resume."""
         stream = self._new_stream()
-        self._streams[stream.name] = stream
         if self.id.revision.polling:
             stream.put_retry(self._settings.retry)
         return stream
@@ -194,7 +188,7 @@ class LiveSession(ExchangeChannel):
         """Return the stream of messages that belong to no request (HTTPL-10)."""
         if self.standalone is None:
             self.standalone = self._new_stream("s")
-            self.session.start_notifying()
+            self.session.subscriptions.start_notifying()
         return self.standalone
 
     def resume(self, last: str) -> Stream:
@@ -206,12 +200,9 @@ class LiveSession(ExchangeChannel):
         name, _, digits = last.rpartition(".")
         number = int(digits) if digits.isdecimal() and len(digits) < 16 else sys.maxsize
         tag, _, kind = name.partition(".")
-        if kind.startswith("s"):
-            standalone = self.open_standalone()
-            if standalone.name == name:
-                standalone.rewind(number)
-            return standalone  # what another process held is lost; what follows is not
         stream = self._streams.get(name)
+        if stream is None and kind.startswith("s"):
+            return self.open_standalone()  # what has been missed is lost; what follows is not
         if stream is None:
             where = "is no longer kept" if tag == self._table.tag else "is held by another worker"
             raise HttpError(
@@ -219,52 +210,33 @@ class LiveSession(ExchangeChannel):
                 f"The stream of event {quote(last)} {where}: send the request again, "
                 f"or route sessions to workers by Mcp-Session-Id",
             )
-        if not stream.rewind(number):
+        if not stream.rewind(number) and stream is not self.standalone:
             raise HttpError(400, f"What followed event {quote(last)} is no longer kept")
         return stream
 
-    def retire(self, stream: Stream) -> None:
-        """Keep the stream of a request that has been answered for only as long as it is of use."""
+    def leave(self, stream: Stream) -> None:
+        """Keep a stream for only as long as it is of use: its request, or its GET, has ended."""
         seconds = self._settings.limits.replay_time
-        if not stream.has_more:
-            seconds = min(_DELIVERED, seconds)
-        stop = self._loop.later(seconds, lambda: self._drop(stream))
-
-        def drop() -> None:
-            stop()
+        if stream is not self.standalone:
+            stream.on_spent = lambda: self._drop(stream)
+            seconds = seconds if stream.has_more else min(_DELIVERED, seconds)
+        elif stream.response is None and not stream.number and not self.session.has_state:
             self._drop(stream)
-
-        stream.on_spent = drop
+            return
+        stream.stop_timer()
+        stream.stop_timer = self._loop.later(seconds, lambda: self._drop(stream))
         stream.spare()
 
     def _drop(self, stream: Stream) -> None:
-        stream.on_spent = None
         if stream.response is not None:
-            self.retire(stream)  # a client is reading it
+            self.leave(stream)  # a client is reading it
             return
+        if stream is self.standalone:
+            self.standalone = None
+            self.session.subscriptions.stop_notifying()
         self._streams.pop(stream.name, None)
         stream.discard()
         self.finish()
-
-    def leave_standalone(self) -> None:
-        """Keep for a while the messages that belong to no request: the client's GET has ended."""
-        stream = self.standalone
-        if stream is None or stream.response is not None:
-            return
-        if not stream.number and not self.session.has_state:
-            self._drop_standalone(stream)
-        else:
-            self._stop_waiting()
-            self._stop_waiting = self._loop.later(
-                self._settings.limits.replay_time, lambda: self._drop_standalone(stream)
-            )
-
-    def _drop_standalone(self, stream: Stream) -> None:
-        if stream.response is None and self.standalone is stream:
-            stream.discard()
-            self.standalone = None
-            self.session.stop_notifying()
-            self.finish()
 
     def finish(self) -> None:
         """Note that a use of the session has ended."""
@@ -276,10 +248,9 @@ class LiveSession(ExchangeChannel):
     def discard(self) -> None:
         """End all streams, and keep nothing of the session."""
         self.watched.release()
-        for stream in [*self._streams.values(), self.standalone]:
-            if stream is not None:
-                stream.end()
-                stream.discard()
+        for stream in self._streams.values():
+            stream.end()
+            stream.discard()
         self._streams.clear()
         self.standalone = None
 
@@ -336,7 +307,7 @@ class SessionTable:
         live = LiveSession(id, token, self, owner)
         state = self._store.take(id.key)
         try:
-            watch(live.watched, state.size)
+            watch(live.watched, size_of(state.watched))
         except InternalError:
             state = replace(state, watched=frozenset())
         live.session.restore(state)
@@ -358,10 +329,10 @@ class SessionTable:
             live.session.drop_channel()  # the two would keep each other until they are found
 
     def _keep_idle(self, token: str) -> None:
+        if token not in self._idle and len(self._idle) >= MAX_IDLE:
+            self._drop_idle()  # not this one, which may be about to be used
         self._idle[token] = None
         self._idle.move_to_end(token)
-        if len(self._idle) > MAX_IDLE:
-            self._drop_idle()
 
     def _drop_idle(self) -> bool:
         """Forget the session that has held nothing for longest; return False if none has."""

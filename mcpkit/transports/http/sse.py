@@ -108,7 +108,7 @@ class SseSessions:
         watched = quotas.watched.charge(owner)
         channel = _StreamChannel(stream, watched)
         session = new_session(open_requests, channel)
-        session.start_notifying()
+        session.subscriptions.start_notifying()
         id = secrets.token_urlsafe(24)
         root: str = http.scope.get("root_path", "")
         stream.put_address(f"{quote(root)}{self._messages}?{_PARAMETER}={id}")

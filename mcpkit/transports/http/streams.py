@@ -8,14 +8,13 @@ keeps them within a bound that all streams share.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any, Final
 
 import anyio
 
-from mcpkit._concurrency.loop import Loop
 from mcpkit._server.channel import do_nothing
-from mcpkit._utils.quota import ANONYMOUS, Quota
+from mcpkit._utils.quota import Quota
 from mcpkit.http import Receive, Send
 from mcpkit.transports.http.options import HttpSettings
 
@@ -103,7 +102,7 @@ class Stream:
         buffer: The bound on the events that it keeps; None if it keeps none.
         kind: The name of its events; None for the unnamed ones that mean the same to a browser.
         owner: The owner that its bytes are counted to.
-        unread: The quota of bytes that wait for clients to read; None: any number.
+        unread: The quota of bytes that wait for clients to read.
     """
 
     def __init__(
@@ -112,12 +111,12 @@ class Stream:
         buffer: ReplayBuffer | None = None,
         *,
         kind: str | None = None,
-        owner: str = ANONYMOUS,
-        unread: Quota | None = None,
+        owner: str,
+        unread: Quota,
     ) -> None:
         self.name = name
         self.owner = owner
-        self._unread = None if unread is None else unread.charge(owner)
+        self._unread = unread.charge(owner)
         self.number = 0
         """The number of the last event."""
         self.cursor = 0
@@ -128,6 +127,8 @@ class Stream:
         """True while its first response is about to be made."""
         self.on_spent: Callable[[], None] | None = None
         """Called when there is no room for it, and it has no event that can be forgotten."""
+        self.stop_timer: Callable[[], object] = do_nothing
+        """Called when it is discarded."""
         self._buffer = buffer
         if buffer is not None:
             buffer.quota.add(owner, _OVERHEAD)
@@ -164,14 +165,13 @@ class Stream:
             event = b"id: %b.%d\n%b" % (self.name.encode(), self.number, event)
         self._events.append((self.number, event))
         self._unsent += len(event)
-        unread = self._unread
         if self._buffer is not None:
             self._buffer.quota.add(self.owner, len(event))
             self._buffer.trim(self)
-        elif unread is not None:
-            unread.set(unread.amount + len(event))
+        else:
+            self._unread.set(self._unread.amount + len(event))
         if self.response is not None:
-            too_much = self.is_congested and unread is not None and unread.exceeds
+            too_much = self.is_congested and self._unread.exceeds
             if self._unsent > MAX_UNSENT or too_much:
                 self.response.abandon()
             else:
@@ -208,14 +208,12 @@ class Stream:
             self._events.clear()
         else:
             self._buffer.trim(self)
-            if self._unread is not None:
-                self._unread.set(len(text))  # an earlier response has given up its own
+            self._unread.set(len(text))  # an earlier response has given up its own
         return text
 
     def written(self) -> None:
         """Note that the events taken last have reached the client's side."""
-        if self._unread is not None:
-            self._unread.set(self._unsent if self._buffer is None else 0)
+        self._unread.set(self._unsent if self._buffer is None else 0)
 
     @property
     def has_more(self) -> bool:
@@ -243,6 +241,7 @@ class Stream:
     def discard(self) -> None:
         """Forget all events, and those that may still be added: the client does not reconnect."""
         self._is_over = True
+        self.stop_timer()
         if self._buffer is not None:
             kept = sum(len(event) for _, event in self._events)
             self._buffer.quota.add(self.owner, -(_OVERHEAD + kept))
@@ -282,11 +281,10 @@ class Stream:
 class StreamResponse:
     """A response that a stream is written to."""
 
-    def __init__(self, stream: Stream, loop: Loop, settings: HttpSettings) -> None:
+    def __init__(self, stream: Stream, settings: HttpSettings) -> None:
         self.stream = stream
         self.disconnected = False
         """True if the client disconnected before the stream or our side ended it."""
-        self._loop = loop
         self._keep_alive = settings.keep_alive
         self._write_timeout = settings.limits.write_timeout
         self._closing = False
@@ -323,34 +321,20 @@ class StreamResponse:
         self.disconnected = True
         self._event.set()
 
-    async def serve(
-        self, send: Send, headers: list[tuple[bytes, bytes]], receive: Receive | None = None
-    ) -> None:
-        """Respond with the stream, until it ends, the client disconnects, or it is closed.
-
-        Without `receive`, it is the caller who notices that the client disconnects.
-        """
-        stream = self.stream
-        unwatch: Callable[[], object] = do_nothing
-        if receive is not None:
-            unwatch = self._loop.start(await_disconnect(receive, self.disconnect))
+    async def serve(self, send: Send, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        """Respond with the stream, until it ends, `disconnect` is called, or it is closed."""
         try:
             with self._scope:
                 await self._respond(send, headers)
             if self._scope.cancel_called:
                 raise ClientNotReading
-        except (OSError, ClientNotReading):
-            self.disconnected = True
-            raise
         finally:
-            unwatch()
-            if stream.response is self:
-                stream.response = None
-                stream.on_writable()
-            if stream.response is None:
-                stream.written()
+            if self.stream.response in (self, None):
+                self.stream.response = None
+                self.stream.on_writable()
+                self.stream.written()
 
-    async def _respond(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
+    async def _respond(self, send: Send, headers: Sequence[tuple[bytes, bytes]]) -> None:
         start = [*HEADERS, *headers]
         await self._write(send, {"type": "http.response.start", "status": 200, "headers": start})
         while not self.disconnected:

@@ -20,7 +20,7 @@ from copy import copy
 from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
@@ -60,8 +60,6 @@ _FAILED: Final = (
 _STATUS_LINES: Final = {each.value: b"%d %b" % (each, each.phrase.encode()) for each in HTTPStatus}
 
 _USED: Final = {
-    "access_log",
-    "access_logger",
     "app",
     "client",
     "cycle",
@@ -167,6 +165,8 @@ class Connection(Base):
     """The body, as far as it has arrived, of a request that may take the shortcut."""
     _headers_of: object = None
     _start = b""
+    _broken: str | None = None
+    """What is wrong with the HTTP behind requests that are still to be answered."""
     _quiet_since: float | None = None
     """The time of a response after which nothing has arrived."""
 
@@ -215,6 +215,8 @@ class Connection(Base):
 
     def data_received(self, data: bytes) -> None:
         """Take what has arrived."""
+        if self._broken is not None:
+            return
         before = self.cycle
         self._answered = self._moved = False
         self._quiet_since = None
@@ -354,11 +356,6 @@ class Connection(Base):
             b"HTTP/1.1 %b\r\n%b%bcontent-length: %d\r\n\r\n%b"
             % (_STATUS_LINES[status], self._start, more, len(body), body)
         )
-        if self.access_log:
-            scope: Any = self.scope
-            client = "{}:{}".format(*scope["client"]) if scope["client"] else ""
-            path = quote(scope["path"])
-            self.access_logger.info('%s - "POST %s HTTP/1.1" %d', client, path, status)
         self._answered = True
         state.total_requests += 1
         self._quiet_since = self.loop.time()
@@ -377,9 +374,21 @@ class Connection(Base):
         else:
             self.timeout_keep_alive_handler()
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse broken HTTP, after the responses to the whole requests before it."""
+        cycle: Any = self.cycle
+        if cycle is None or cycle.response_complete or (self._in_message and not self._in_head):
+            super().send_400_response(msg)
+        else:
+            self._broken = msg
+
     def on_response_complete(self) -> None:
         """Watch the client read, if the connection closes after a response."""
         super().on_response_complete()
+        cycle: Any = self.cycle
+        is_last = cycle.response_complete and not self.transport.is_closing()
+        if self._broken is not None and is_last:
+            super().send_400_response(self._broken)
         if self.transport.is_closing():
             self._watch_output()
 

@@ -104,10 +104,6 @@ class PolledReader:
         self._stopped = True
         self.pause()
 
-    def is_deserted(self) -> bool:
-        """Return True if the other end is closed, as far as that shows without reading."""
-        return is_deserted(self._fd)
-
 
 class ThreadReader:
     """Reads in a thread, one chunk ahead; methods as of `PolledReader`."""
@@ -152,10 +148,6 @@ class ThreadReader:
     def stop(self) -> None:
         """Stop reading for good."""
         self._stopped = True
-
-    def is_deserted(self) -> bool:
-        """Return True if the other end is closed, as far as that shows without reading."""
-        return b"" in self._held or is_deserted(self._fd)
 
 
 class Lines:

@@ -23,7 +23,7 @@ from mcpkit._server.server import Server, log
 from mcpkit._server.session import Session
 from mcpkit._server.task_runs import serving_tasks
 from mcpkit.transports import Served, exit_now, stop_signals
-from mcpkit.transports.stdio.reader import MAX_LINE, Lines, make_reader
+from mcpkit.transports.stdio.reader import MAX_LINE, Lines, is_deserted, make_reader
 from mcpkit.transports.stdio.redirect import ProtocolStreams, take_over
 from mcpkit.transports.stdio.writer import Output
 
@@ -69,7 +69,7 @@ def run(
     busy = run_loop(main, backend=backend)
     if busy:
         # A thread cannot be stopped, and the interpreter would wait for it.
-        _leave_at_once(f"{busy} handlers still run in threads", signals)
+        _leave_at_once(f"handlers that still run in threads: {busy}", signals)
     if signal.SIGINT in signals:
         raise SystemExit(130)
 
@@ -142,7 +142,7 @@ async def serve(
                 written: `output.written` at the last check; -1 at first.
             """
             nonlocal stop_watching
-            if output.written == written and reader.is_deserted():
+            if output.written == written and is_deserted(streams.reader):
                 ended.set()
             else:
                 stop_watching = loop.later(_STALL_S, partial(watch, output.written))

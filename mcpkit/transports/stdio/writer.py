@@ -24,9 +24,6 @@ _HIGH_WATER_BYTES: Final = 1024 * 1024
 _LOW_WATER_BYTES: Final = _HIGH_WATER_BYTES // 4
 """Bytes that may still wait when reading goes on."""
 
-_BATCH_BYTES: Final = 256 * 1024
-"""Bytes up to which messages are joined into one write."""
-
 _APART_S: Final = 0.001
 """Seconds between the last progress of a request and its answer."""
 
@@ -112,25 +109,14 @@ class Output(Channel):
     def flush(self) -> None:
         """Write as much as possible without waiting."""
         self._scheduled = False
-        while self._parts and not self._waiting and not self.broken:
-            rest = self._write(memoryview(self._batch()))
+        if self._parts and not self._waiting and not self.broken:
+            text = b"\n".join([*self._parts, b""])
+            self._parts.clear()
+            rest = self._write(memoryview(text))
             if rest:
                 self._waiting = True
                 self._loop.start(self._finish_later(rest))
         self._update_congestion()
-
-    def _batch(self) -> bytes:
-        """Return messages to write together: all, or the first few if they are large."""
-        parts = self._parts
-        count, size = len(parts), self._size
-        if size > _BATCH_BYTES:
-            count = size = 0
-            while size < _BATCH_BYTES and count < len(parts):
-                size += len(parts[count])
-                count += 1
-        text = b"\n".join([*parts[:count], b""])
-        del parts[:count]
-        return text
 
     def _write(self, data: memoryview) -> memoryview:
         """Write without waiting; return the rest."""

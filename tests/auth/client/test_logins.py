@@ -123,13 +123,22 @@ async def test_metadata_of_a_busy_server_exist(world: World, user: User, status:
     assert user.shown == []
 
 
-async def test_it_registers_itself_as_native(world: World, user: User, free_tcp_port: int) -> None:
-    """RFC 7591: a native program, whose answers come back to this machine."""
+@pytest.mark.parametrize("known", [None, [READ, WRITE, "admin"], ["openid"]], ids=str)
+async def test_it_registers_itself_as_native(
+    world: World, user: User, free_tcp_port: int, known: list[str] | None
+) -> None:
+    """RFC 7591: a native program, whose answers come back to this machine.
+
+    It names the scopes of the server, unless the issuer lists others only.
+    """
+    world.metadata["scopes_supported"] = known
     auth = OAuth(show=user.show, client_name="An editor", redirect_port=free_tcp_port)
     await call(world.url, auth)
     [registration] = world.at("/register")
     uri = f"http://127.0.0.1:{free_tcp_port}/callback"
+    scope = {} if known == ["openid"] else {"scope": f"{READ} {WRITE}"}
     assert registration.json == {
+        **scope,
         "client_name": "An editor",
         "application_type": "native",
         "redirect_uris": [uri],

@@ -50,10 +50,29 @@ async def test_a_program_has_a_token_for_its_secret(world: World, ways: list[str
         assert asked.form == {**form, "client_id": "my id", "client_secret": "s:e c/ret"}
         assert "authorization" not in asked.headers
     else:
-        assert asked.form == form
+        assert asked.form == {**form, "client_id": "my id"}
         encoded = b64encode(b"my%20id:s%3Ae%20c%2Fret").decode()
         assert asked.headers["authorization"] == f"Basic {encoded}"
     assert world.at("/authorize") == world.at("/register") == []
+
+
+@pytest.mark.parametrize("secret", ["a secret", "an assertion"])
+async def test_a_secret_is_for_an_issuer_that_the_program_names(world: World, secret: str) -> None:
+    """SEC-16: a server could name itself, or another attacker."""
+    elsewhere = world.origin.replace("127.0.0.1", "localhost")
+
+    def auth(issuer: str | None) -> HttpAuth:
+        if secret == "a secret":
+            return ClientCredentials("id", secret, issuer=issuer)
+        return JwtBearer("id", secret, issuer=issuer)
+
+    for other in ("http://127.0.0.1:1", elsewhere):
+        world.resource["authorization_servers"] = [other]
+        with pytest.raises(AuthorizationFailed, match="pass issuer="):
+            await call(world.url, auth(None))
+    assert world.at("/token") == []
+    world.metadata["issuer"] = elsewhere
+    assert await call(world.url, auth(elsewhere)) == READ
 
 
 @pytest.mark.parametrize("algorithm", ["ES256", "RS256"])

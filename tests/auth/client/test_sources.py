@@ -84,7 +84,7 @@ class Noting(HttpAuth):
         return True
 
 
-async def test_a_source_of_ones_own_sees_what_was_refused(world: World) -> None:
+async def test_a_custom_source_sees_the_refusal(world: World) -> None:
     """SEC-17: there is a limit for one that always tries again."""
     world.good["token-1"] = (READ,)
     noting = Noting()

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 import jwt
 import pytest
 
+from mcpkit.auth import MemoryAuthStore
 from tests.auth.browser import Browser, Page
 from tests.auth.forgeries import part
 from tests.auth.server.conftest import BACK, Site, serving
@@ -73,6 +74,23 @@ attack("a refresh token of another client", 400, "invalid_grant")(
 attack("a refresh token, for another server", 400, "invalid_target")(
     lambda site: site.refresh(refresh_token(site), resource=EVIL)
 )
+
+
+@attack("a code and a refresh token of another server with the same store", 400, "invalid_grant")
+def _(site: Site) -> Page:
+    """AUTH-13."""
+    store = MemoryAuthStore(site.clock)
+    with serving(store, site.clock) as here, serving(store, site.clock) as there:
+        there.client_id = here.client_id
+        asked = there.log_in(victim())
+        page = here.redeem(asked, resource=None)
+        assert (page.status, page.json["error"]) == (400, "invalid_grant")
+        tokens = there.tokens(victim())
+        page = here.refresh(tokens["refresh_token"])
+        assert there.refresh(tokens["refresh_token"]).status == 200
+        return page
+
+
 attack("a refresh token as a token", 401, None)(lambda site: site.call(refresh_token(site)))
 attack("a token as a refresh token", 400, "invalid_grant")(
     lambda site: site.refresh(site.tokens(victim())["access_token"])

@@ -45,11 +45,11 @@ ELSEWHERE = "https://evil.example/back"
         "\\\\evil",
     ],
 )
-def test_users_are_sent_to_what_is_registered_exactly(site: Site, uri: str) -> None:
+def test_redirect_uris_are_compared_exactly(site: Site, uri: str) -> None:
     """SEC-16: otherwise they see a page, and go nowhere."""
     page = Browser().open(site.authorize_url(redirect_uri=uri or " "))
     assert (page.status, page.location) == (400, None)
-    assert "does not work" in page.text
+    assert "went wrong" in page.text
 
 
 @pytest.mark.parametrize(
@@ -227,6 +227,10 @@ def test_the_name_of_a_client_is_text(site: Site) -> None:
         ({"redirect_uris": ["https://:443/x"]}, "invalid_redirect_uri"),
         ({"redirect_uris": ["https://a;b/x"]}, "invalid_redirect_uri"),
         ({"redirect_uris": ["web+evil://localhost/cb"]}, "invalid_redirect_uri"),
+        *(
+            ({"redirect_uris": [f"{scheme}:x"]}, "invalid_redirect_uri")
+            for scheme in ("ms-msdt", "search-ms", "shell", "jar", "smb", "ssh", "chrome-extension")
+        ),
         ({"redirect_uris": [f"https://a.example/{n}" for n in range(11)]}, "invalid_redirect_uri"),
         ({"redirect_uris": ["https://a.example/" + "a" * 2000]}, "invalid_redirect_uri"),
         ({"token_endpoint_auth_method": "private_key_jwt"}, "invalid_client_metadata"),
@@ -276,8 +280,11 @@ def test_one_address_begins_and_answers_so_many_logins(monkeypatch: pytest.Monke
     with serving() as site:
         browser = Browser({"name": ""})
         page, *others = [browser.open(site.authorize_url()) for _ in range(6)]
-        assert [each.status for each in others] == [200] * 4 + [400]
+        assert [each.status for each in others] == [200] * 4 + [429]
         assert "Too many logins" in others[-1].text
+        # What belongs to no login is not counted.
+        for _ in range(4):
+            assert Browser().open(f"{site.origin}/authorize/login?state=x").status == 400
         answers = [browser.fill_in(page) for _ in range(4)]
         assert [each.status for each in answers] == [200, 200, 200, 429]
         site.clock.now += 601
@@ -288,7 +295,7 @@ def test_one_address_has_so_many_documents_fetched(monkeypatch: pytest.MonkeyPat
     """SEC-17: or a server could be made to ask others again and again."""
     asked: list[str] = []
 
-    async def fetch(url: str, largest: int) -> dict[str, object]:
+    async def fetch(url: str, largest: int, caller: str) -> dict[str, object]:
         asked.append(url)
         return {"client_id": url, "redirect_uris": [BACK], "client_name": "Documented"}
 
@@ -313,6 +320,71 @@ def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
             head = f"POST /token HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 9\r\n\r\n"
             connection.sendall(head.encode())
             assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
+
+
+def test_bodies_that_arrive_are_counted_by_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-17: one caller has few at once, and others have theirs."""
+    monkeypatch.setattr(server_module, "MAX_BODIES", 8)
+    with serving() as site:
+        host, _, port = site.origin.partition("//")[2].partition(":")
+        head = f"POST /token HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: "
+
+        def begin(address: str, length: int) -> socket.socket:
+            connection = socket.create_connection((host, int(port)), 20, (address, 0))
+            connection.sendall(f"{head}{length}\r\n\r\nx".encode())
+            return connection
+
+        with begin("127.0.0.1", 9) as first:
+            for address, length, status in (
+                ("127.0.0.1", 9, 429),
+                ("127.0.0.2", 70_000, 413),
+                ("127.0.0.2", 1, 400),
+            ):
+                with begin(address, length) as other:
+                    assert other.recv(100).startswith(b"HTTP/1.1 %d " % status)
+            first.sendall(b"x" * 8)
+            assert first.recv(100).startswith(b"HTTP/1.1 400 ")
+        with begin("127.0.0.1", 1) as other:
+            assert other.recv(100).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        (None, 201),
+        ("http://localhost:6274", 201),
+        ("https://evil.example", 403),
+        ("null", 403),
+        ("http://localhost.evil.example", 403),
+    ],
+)
+def test_pages_of_other_origins_do_not_use_a_server_of_this_machine(
+    site: Site, origin: str | None, status: int
+) -> None:
+    """HTTPL-3: neither its requests for programs nor, without a window, its pages for people."""
+    headers = {} if origin is None else {"Origin": origin}
+    body = json.dumps({"redirect_uris": [BACK]}).encode()
+    assert site.send("/register", body, headers).status == status
+    assert site.send("/.well-known/oauth-authorization-server", headers=headers).status == 200
+    for kind, expected in (("document", 200), ("image", 403), ("empty", 403)):
+        page = Browser().open(site.authorize_url(), headers={"Sec-Fetch-Dest": kind})
+        assert page.status == expected
+
+
+def test_a_refused_user_decides_whether_a_registered_client_hears_of_it(site: Site) -> None:
+    """RFC 9700, 4.11: a link must not lead to any URI that was registered."""
+    browser = Browser({"name": "mallory"})
+    page = browser.fill_in(browser.open(site.authorize_url()))
+    assert (page.status, page.location) == (400, None)
+    assert "This user may not log in" in page.text
+    assert (page.link_back or "").startswith(f"{BACK}?error=access_denied&")
+
+
+@pytest.mark.parametrize("end", ["#", "?"])
+def test_a_redirect_uri_of_this_machine_has_no_empty_end(site: Site, end: str) -> None:
+    """A code would be in a fragment."""
+    page = Browser().open(site.authorize_url(redirect_uri=f"{BACK.replace(':9/', ':1/')}{end}"))
+    assert page.status == 400
 
 
 @pytest.mark.parametrize(
@@ -408,6 +480,9 @@ def test_another_secret_is_refused_before_anything_is_served(tmp_path: Path) -> 
 def test_options_that_make_no_sense_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"^secret= has a secret of fewer than 16 bytes"):
         AuthorizationServer(NameLogin(), secret=[SECRET, "short"])
+    scopes: Any = ["notes:read"]
+    with pytest.raises(TypeError, match="scopes= is a dict such as"):
+        AuthorizationServer(NameLogin(), scopes=scopes)
     two = [AuthorizationServer(NameLogin()), AuthorizationServer(NameLogin())]
     with pytest.raises(ValueError, match="two authorization servers"):
         MCPKit("two", auth=two).asgi()

@@ -1,4 +1,4 @@
-"""Users who come from a provider: who they are here, what is kept of it, and what is refused."""
+"""Users of an upstream provider: their names here, what the server keeps of them, and refusals."""
 
 from __future__ import annotations
 

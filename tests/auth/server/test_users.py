@@ -8,9 +8,11 @@ from html import escape
 from urllib.parse import urlencode
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from mcpkit.auth import LoginAttempt, User, Users, hash_password
+from mcpkit.auth.server import users as users_module
 from tests.auth.browser import Browser
 from tests.auth.server.conftest import Clock, Site, cheap_hash, serving
 
@@ -64,10 +66,11 @@ def test_others_see_the_form_again(site: Site, name: str, password: str) -> None
     assert f'value="{escape(name)}"' in page.text
 
 
-async def status_of(users: Users, name: str, password: str) -> int:
+async def status_of(users: Users, name: str, password: str, caller: str = "here") -> int:
     """The status of the page that is shown; 0 for a user."""
     fields = {"name": name, "password": password}
-    found = await users.answer(LoginAttempt("s", "/login", "", (), fields, True))
+    attempt = LoginAttempt("s", "/login", "", (), fields, True, caller=caller)
+    found = await users.answer(attempt)
     return getattr(found, "status", 0)
 
 
@@ -84,8 +87,8 @@ async def test_guesses_take_longer_each_time_up_to_a_minute() -> None:
             clock.now += wait
             assert await status_of(users, name, "wrong password") == 403
     assert await status_of(users, "a" * 200, "wrong password") == 403
-    assert await status_of(users, "a" * 201, "wrong password") == 200, "it is no name"
-    users._failures["ada"] = 5000, clock.now
+    assert await status_of(users, "a" * 201, "wrong password") == 200, "too long for a name"
+    users._failures["ada", "here"] = 5000, clock.now
     clock.now += 59
     assert await status_of(users, "ada", "the password of ada") == 429
     clock.now += 1
@@ -94,17 +97,64 @@ async def test_guesses_take_longer_each_time_up_to_a_minute() -> None:
 
 
 @pytest.mark.anyio
-async def test_many_guesses_at_once_are_counted_each() -> None:
-    users = Users({"ada": ADA}, clock=Clock())
+async def test_guesses_from_elsewhere_keep_nobody_out() -> None:
+    """SEC-17: those of one network make that network wait; very many make everybody wait."""
+    clock = Clock()
+    users = Users({"ada": ADA}, clock=clock)
+    for _ in range(5):
+        assert await status_of(users, "ada", "wrong password", "there") == 403
+    assert await status_of(users, "ada", "the password of ada", "there") == 429
+    assert await status_of(users, "ada", "the password of ada") == 0
+    for number in range(94):
+        assert await status_of(users, "ada", "wrong password", f"network {number}") == 403
+    assert await status_of(users, "ada", "the password of ada") == 429
+    clock.now += 36
+    assert await status_of(users, "ada", "the password of ada") == 0
+
+
+@pytest.mark.anyio
+async def test_one_network_has_two_passwords_hashed_at_once() -> None:
+    """SEC-17: the others of that network wait for their turn, and each is counted."""
+    names = [f"user {number}" for number in range(30)]
+    users = Users(dict.fromkeys((*names, "bob"), ADA), clock=Clock())
     found: list[int] = []
 
-    async def guess() -> None:
-        found.append(await status_of(users, "ada", "wrong password"))
+    async def log_in(name: str, password: str) -> None:
+        found.append(await status_of(users, name, password, "there"))
 
     async with anyio.create_task_group() as group:
-        for _ in range(12):
-            group.start_soon(guess)
-    assert sorted(found) == [403] * 5 + [429] * 7
+        for name in names:
+            group.start_soon(log_in, "ada", "wrong password")
+            group.start_soon(log_in, name, "the password of ada")
+        await anyio.lowlevel.checkpoint()
+        assert await status_of(users, "bob", "the password of ada") == 0
+        assert len(found) < 10, "bob has waited for most of them"
+    assert sorted(found) == [0] * 30 + [403] * 5 + [429] * 25
+
+
+@pytest.mark.anyio
+async def test_nobody_learns_which_names_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AUTH-16: names are forgotten in their order, and unknown ones cost as much as any."""
+    monkeypatch.setattr(users_module, "MAX_NAMES", 4)
+    users = Users({"ada": ADA, "bob": cheap_hash("the password of bob")}, clock=Clock())
+    costs: list[str] = []
+
+    def matches(password: str, hash: str) -> bool:
+        costs.append(hash)
+        return False
+
+    monkeypatch.setattr(users_module, "_matches", matches)
+    for name in ("ada", "nobody"):
+        for _ in range(5):
+            assert await status_of(users, name, "wrong password") == 403
+        assert await status_of(users, name, "wrong password") == 429
+        for number in range(4):
+            await status_of(users, f"other {number}", "wrong password")
+        assert await status_of(users, name, "wrong password") == 403
+    dear = ADA.replace("scrypt:1024:", "scrypt:2048:")
+    users = Users({"ada": ADA, "dear": dear}, clock=Clock())
+    await status_of(users, "nobody", "wrong password")
+    assert costs[-1] == dear
 
 
 def test_a_hash_has_a_salt_and_a_password_a_length() -> None:

@@ -38,7 +38,7 @@ def test_a_challenge_leads_to_a_token(site: Site) -> None:
 @pytest.mark.parametrize(
     "path", ["/.well-known/oauth-authorization-server", "/token", "/register", "/revoke"]
 )
-def test_pages_of_any_origin_may_use_what_ignores_cookies(site: Site, path: str) -> None:
+def test_pages_of_any_origin_may_use_endpoints_without_cookies(site: Site, path: str) -> None:
     """AUTH-14."""
     headers = {"Origin": "https://inspector.example", "Access-Control-Request-Method": "POST"}
     page = site.send(path, method="OPTIONS", headers=headers)

@@ -26,7 +26,7 @@ def tool(name: str = "cancel_order", /, **members: Any) -> Entry:
     }
     fields: dict[str, Any] = {
         field: members.pop(field)
-        for field in ("unknown_parameters", "foreign_names", "task_times")
+        for field in ("unknown_parameters", "foreign_names", "blocking_calls")
         if field in members
     }
     raw = {
@@ -74,6 +74,7 @@ def server(
     name: str = "shop",
     instructions: str = "Everything about the orders of the shop.",
     troubles: Sequence[str] = (),
+    deprecated: Sequence[str] = (),
     modern: bool = True,
 ) -> Listing:
     """A server that lists these."""
@@ -89,4 +90,5 @@ def server(
         listed.get("template", []),
         listed.get("prompt", []),
         troubles,
+        deprecated,
     )

@@ -88,7 +88,7 @@ def test_a_bad_argument_is_refused(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_settings_decide_what_may_be_asked(store: str, tmp_path: Path) -> None:
+def test_settings_decide_which_arguments_there_are(store: str, tmp_path: Path) -> None:
     fields = [
         {"name": "city", "description": "Where.", "field_type": "keyword", "condition": "=="},
         {"name": "year", "description": "Since.", "field_type": "integer", "condition": ">="},

@@ -10,7 +10,17 @@ from typing import Annotated, Any
 
 import anyio
 
-from mcpkit import Context, Depends, Elicit, MCPKit, ProtocolError, Sample, SyncContext, ToolError
+from mcpkit import (
+    Context,
+    Depends,
+    Elicit,
+    MCPKit,
+    ProtocolError,
+    Sample,
+    SyncContext,
+    TaskSupport,
+    ToolError,
+)
 from mcpkit.tasks.options import Store, TaskOptions
 
 
@@ -129,7 +139,7 @@ def make_app(store: Store | None = None) -> MCPKit[Any]:
         assert ctx.task is not None
         return f"{with_} in {ctx.task.id}"
 
-    @app.tool(task="optional", task_ttl=0.5)
+    @app.tool(task=TaskSupport(ttl=0.5))
     async def soon_forgotten() -> str:
         """Is kept for a short time."""
         return "quick"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from itertools import pairwise
 from typing import Any
 
@@ -212,9 +213,8 @@ async def test_a_cancelled_wait_does_not_stop_the_task(client: Tasked, label: st
     await client.until_seen(f"{label} started")
     with pytest.raises(TimeoutError):
         await task.result(timeout=0.2)
-    async for status in task:
-        assert status.status == "working"
-        break
+    async with aclosing(aiter(task)) as statuses:
+        assert (await anext(statuses)).status == "working"
     assert (await task.look()).status == "working"
     assert await client.seen(f"{label} stopped") == 0
     await task.cancel()

@@ -33,7 +33,7 @@ RELATED = "io.modelcontextprotocol/related-task"
 # --- capabilities ---------------------------------------------------------------------------------
 
 
-async def test_the_server_declares_what_it_has(client: Tasked) -> None:
+async def test_the_server_declares_its_capabilities(client: Tasked) -> None:
     """TASKL-1, TASKL-3, TASKX-1: and its tools what they are."""
     declared = client.server_capabilities
     listed = {each["name"]: each for each in (await client.request("tools/list"))["tools"]}

@@ -59,6 +59,8 @@ class Events:
         while line := self._response.readline():
             if line.startswith(b"data: "):
                 yield json.loads(line[6:])
+        if self._response.chunk_left == 0:  # which the standard library passes over
+            raise ConnectionError("the stream was cut off")
 
     def next(self) -> Message:
         """The next message.
@@ -68,6 +70,15 @@ class Events:
             OSError, HTTPException: It was cut off.
         """
         return next(iter(self))
+
+    def asked(self) -> Message:
+        """The next question."""
+        return next(each for each in self if each.get("method") == "elicitation/create")
+
+    def text(self) -> str:
+        """What the tool has answered at last."""
+        result = next(each for each in self if "result" in each)["result"]
+        return str(result["content"][0]["text"])
 
     @property
     def error(self) -> str:
@@ -136,6 +147,12 @@ class Client:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         self.send(message, used, named)
         return Events(used.getresponse())
+
+    def result_of(self, tool: str, /, **arguments: Any) -> Events:
+        """Call a tool as a task of 2025-11-25; the stream that waits for its result."""
+        call = {"name": tool, "arguments": arguments, "task": {}}
+        made = self.post(self.request("tools/call", **call)).message["result"]["task"]
+        return self.stream(self.request("tasks/result", taskId=made["taskId"]))
 
     def shake_hands(self, version: str, **capabilities: Any) -> None:
         """Begin a session."""

@@ -1,4 +1,4 @@
-"""What is served while clients do their worst. It tells what it holds, so that nothing can leak.
+"""The server that hostile clients attack. It reports what it holds, so that leaks show.
 
 ``PRESSED`` in the environment has the endpoint's settings, as JSON, and ``ask_timeout``.
 """
@@ -125,7 +125,7 @@ async def fail() -> str:
 
 @app.tool
 async def touch(name: str) -> str:
-    app.changed(f"pressed://{name}")
+    app.notify_resource_updated(f"pressed://{name}")
     return name
 
 

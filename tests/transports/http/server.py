@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from mcpkit import Context, Header, MCPKit, MissingClientCapability
+from mcpkit import Context, MCPKit, MirroredHeader, MissingClientCapability
 from mcpkit.elicitation import Elicitation
 from tests.transports.http.wire import Stage
 
@@ -33,10 +33,10 @@ def _add_plain(app: MCPKit[None]) -> None:
 
     @app.tool
     async def routed(
-        region: Annotated[str | None, Header("Region")] = None,
-        count: Annotated[int | None, Header("Count")] = None,
-        really: Annotated[bool | None, Header("Really")] = None,
-        method: Annotated[str | None, Header("Method")] = None,
+        region: Annotated[str | None, MirroredHeader("Region")] = None,
+        count: Annotated[int | None, MirroredHeader("Count")] = None,
+        really: Annotated[bool | None, MirroredHeader("Really")] = None,
+        method: Annotated[str | None, MirroredHeader("Method")] = None,
     ) -> str:
         return f"{region} {count} {really} {method}"
 
@@ -67,7 +67,7 @@ def _add_plain(app: MCPKit[None]) -> None:
     @app.tool
     async def touch(uri: str) -> str:
         """Say that a resource has changed."""
-        app.changed(uri)
+        app.notify_resource_updated(uri)
         return uri
 
     @app.resource("wire://{name}")

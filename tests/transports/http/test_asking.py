@@ -1,6 +1,6 @@
-"""Asking the client over HTTP: what is refused, and what ends the wait (S2C, MRTR).
+"""Asking the client over HTTP: refusals, and what ends the wait (S2C, MRTR).
 
-What is asked and answered is in `tests.asking`, over HTTP as well.
+Questions and answers themselves are in `tests.asking`, over HTTP as well.
 """
 
 from __future__ import annotations

@@ -267,7 +267,7 @@ def test_the_metadata_is_public(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_behind_a_proxy_it_says_what_clients_see(serve: Serve, slash: str) -> None:
+def test_behind_a_proxy_it_names_the_public_url(serve: Serve, slash: str) -> None:
     """AUTH-2, AUTH-13."""
     site = serve(auth=Known(), public_url=f"https://Notes.example.com/api{slash}")
     answer = site.send("GET", path=f"{META}{site.path}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
 from typing import TypeAlias
 
 import pytest
@@ -48,14 +49,14 @@ def test_the_collector_rests_while_a_large_body_is_parsed(begin: Begin) -> None:
     end()
 
 
-def test_it_rests_until_the_last_of_several_is_parsed(begin: Begin) -> None:
-    end_first, end_second = begin(), begin()
-    end_first()
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_it_runs_again_after_several_bodies_whatever_their_order(
+    begin: Begin, order: tuple[int, ...]
+) -> None:
+    ends = [begin() for _ in order]
     assert not gc.isenabled()
-    end_third = begin()
-    end_second()
-    assert not gc.isenabled()
-    end_third()
+    for number in order:
+        ends[number]()
     assert gc.isenabled()
 
 
@@ -66,20 +67,13 @@ def test_a_collector_that_was_off_stays_off(begin: Begin) -> None:
     assert not gc.isenabled()
 
 
-def test_bodies_without_end_do_not_keep_it_off(
-    begin: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bodies_without_end_do_not_keep_it_off(begin: Begin) -> None:
     """SEC-17: garbage has to be collected at some time."""
-    now = 1000.0
-    monkeypatch.setattr("mcpkit._utils.json.time.monotonic", lambda: now)
-    end_first = begin()
-    now += 0.5
-    end_second = begin()
+    end_first, end_second = begin(), begin()
     end_first()
-    assert not gc.isenabled()
-    now += 2
+    assert gc.isenabled(), "although the second body is still parsed"
     end_third = begin()
+    assert not gc.isenabled()
     end_second()
-    assert gc.isenabled(), "the third does not prolong the pause"
     end_third()
     assert gc.isenabled()

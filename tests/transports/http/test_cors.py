@@ -27,7 +27,9 @@ def preflight(site: Site, origin: str, method: str = "POST", path: str | None = 
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-def test_a_preflight_of_an_allowed_origin_allows_what_clients_send(site: Site, method: str) -> None:
+def test_a_preflight_of_an_allowed_origin_allows_the_headers_clients_send(
+    site: Site, method: str
+) -> None:
     answer = preflight(site, ALLOWED, method)
     assert answer.status == 200
     assert answer.header("access-control-allow-origin") == ALLOWED

@@ -39,11 +39,11 @@ SOURCE = """
 import os, sys, time
 from pathlib import Path
 import anyio, anyio.to_thread
-from mcpkit import MCPKit
+from mcpkit import Limits, MCPKit
 from mcpkit.transports.http import server as serve
 
 serve._CLOSING = float(os.environ.get("CLOSING", serve._CLOSING))
-app = MCPKit("ending", http={"grace": float(os.environ["GRACE"])})
+app = MCPKit("ending", limits=Limits(grace=float(os.environ["GRACE"])))
 here = Path(__file__).parent
 
 

@@ -62,7 +62,7 @@ def test_row_2_initialize_begins_a_session_whatever_the_header_says(
         *((each, "tools/list", (-32600,)) for each in (None, *LEGACY)),
     ],
 )
-def test_rows_3_4_and_6_refuse_what_has_no_session(
+def test_rows_3_4_and_6_refuse_messages_without_a_session(
     site: Site, header: str | None, method: str, codes: tuple[int, ...]
 ) -> None:
     """META-1, HTTPL-15, LIFE-1: a header or a method makes a request modern; others need one."""

@@ -16,6 +16,7 @@ from mcpkit.transports.http.http_error import HttpError
 from mcpkit.transports.http.options import HttpSettings
 from mcpkit.transports.http.security import Guard, principal_of
 from mcpkit.transports.http.server import run
+from mcpkit.transports.http.uvicorn import MAX_HEAD
 from tests.messages import MODERN, announced
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import Site
@@ -135,7 +136,7 @@ def refusal(
     address: str | None = "127.0.0.1",
 ) -> str | None:
     sent = (None if each is None else each.encode("latin-1") for each in (host, origin))
-    return guard[next(sent), next(sent), address]
+    return guard.refusal(next(sent), next(sent), address)
 
 
 # --- Host -----------------------------------------------------------------------------------------
@@ -268,14 +269,13 @@ def test_an_allowed_origin_allows_no_other(origin: str) -> None:
     assert refusal(allowing, "localhost", origin) is not None
 
 
-def test_a_long_name_is_not_remembered_and_drives_out_no_other() -> None:
+def test_verdicts_are_remembered_in_bounded_memory() -> None:
+    """SEC-17: a name may be as long as a head."""
     made = guard(True)
-    refusal(made, host="localhost")
-    names = access._names_loopback.cache_info().currsize
-    for number in range(10):
+    for number in range(100):
         refusal(made, host=f"{number}{'x' * 600}")
-    assert [key[0] for key in made] == [b"localhost"]
-    assert access._names_loopback.cache_info().currsize == names
+    assert made.refusal.cache_info().currsize == access.MAX_VERDICTS
+    assert access.MAX_VERDICTS * MAX_HEAD <= 2 * 1024**2
 
 
 def by_user(**names: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from mcpkit import Header, MCPKit, RegistrationError
+from mcpkit import MCPKit, MirroredHeader, RegistrationError
 from tests.messages import called
 from tests.transports.http.wire import Exchange, Host, Site
 
@@ -22,7 +22,7 @@ def route(site: Site, headers: dict[str, Any], **arguments: Any) -> Exchange:
     return site.ask("tools/call", headers, **called("routed", arguments))
 
 
-# --- what is declared -----------------------------------------------------------------------------
+# --- declarations ---------------------------------------------------------------------------------
 
 
 def test_a_schema_tells_which_arguments_are_repeated(site: Site) -> None:
@@ -39,14 +39,16 @@ def test_a_schema_tells_which_arguments_are_repeated(site: Site) -> None:
 
 
 class Place(BaseModel):
-    city: Annotated[str, Header("City")]
+    city: Annotated[str, MirroredHeader("City")]
 
 
-def bad_name(a: Annotated[str, Header("two words")]) -> None: ...
-def taken(a: Annotated[str, Header("Same")], b: Annotated[str, Header("same")]) -> None: ...
-def a_float(a: Annotated[float, Header("A")]) -> None: ...
+def bad_name(a: Annotated[str, MirroredHeader("two words")]) -> None: ...
+def taken(
+    a: Annotated[str, MirroredHeader("Same")], b: Annotated[str, MirroredHeader("same")]
+) -> None: ...
+def a_float(a: Annotated[float, MirroredHeader("A")]) -> None: ...
 def in_a_list_of_objects(a: list[Place]) -> None: ...
-def perhaps_null(a: Annotated[str | None, Header("A")]) -> None: ...
+def perhaps_null(a: Annotated[str | None, MirroredHeader("A")]) -> None: ...
 def in_a_union(a: Place | Literal["nowhere"]) -> None: ...
 
 
@@ -76,7 +78,7 @@ def test_nested_objects_are_reached(host: Host) -> None:
     assert site.ask("tools/call", **call).refusal == (400, -32020)
 
 
-# --- what is compared -----------------------------------------------------------------------------
+# --- comparisons ----------------------------------------------------------------------------------
 
 
 def test_values_that_agree_pass(site: Site) -> None:

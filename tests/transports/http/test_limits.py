@@ -321,7 +321,7 @@ def completion(ref: dict[str, Any], argument: str = "") -> tuple[str, dict[str, 
     ],
     ids=lambda each: str(each)[:40],
 )
-def test_an_error_repeats_a_part_only_of_what_was_sent(
+def test_an_error_quotes_only_a_part_of_the_message(
     site: Site, method: str, params: dict[str, Any]
 ) -> None:
     answer = site.begin().request(method, **params)

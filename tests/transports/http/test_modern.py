@@ -61,9 +61,7 @@ def test_a_header_that_is_missing_malformed_or_different_is_refused(
     ],
     ids=["tools/call", "prompts/get", "resources/read"],
 )
-def test_the_name_is_that_of_what_is_wanted(
-    site: Site, method: str, params: Any, name: str
-) -> None:
+def test_the_name_header_matches_the_body(site: Site, method: str, params: Any, name: str) -> None:
     """HTTPM-2, HTTPM-3: names of headers have no case, and blanks around values do not count."""
     assert site.ask(method, {"mCP-nAME": f" \t {name} \t "}, **params).status == 200
     assert site.ask(method, {"Mcp-Name": f"{name}/"}, **params).refusal == (400, -32020)
@@ -162,7 +160,7 @@ def test_the_first_flaw_is_reported(site: Site, names: tuple[str, ...]) -> None:
 # --- answers --------------------------------------------------------------------------------------
 
 
-def test_a_stream_has_what_belongs_to_its_request_and_ends_with_the_answer(site: Site) -> None:
+def test_a_stream_has_the_messages_of_its_request_and_ends_with_the_response(site: Site) -> None:
     """HTTPM-10, HTTPM-13, LOG-5, PROG-4: without ids to come back with."""
     events = site.call("tell", LOGS, texts=["one", "two"]).events()
     assert all(set(event.fields) == {"data"} for event in events)

@@ -13,6 +13,8 @@ import mcpkit
 from mcpkit import Claim, Context, Depends, MCPKit, Principal, RegistrationError
 from mcpkit.auth.verifiers import Verifier
 from mcpkit.errors import AccessDenied, Forbidden
+from mcpkit.tasks.record import Task
+from mcpkit.tasks.service import TaskService
 from mcpkit.testing import TestClient
 from tests.kit import eventually
 from tests.messages import called, request
@@ -54,7 +56,7 @@ async def people(typed: str) -> list[str]:
 
 
 def make_app(**options: Any) -> MCPKit[None]:
-    app: MCPKit[None] = MCPKit("files", **{"auth": Known(), "scopes": SCOPES, **options})
+    app: MCPKit[None] = MCPKit("files", **{"auth": Known(), "scope_hierarchy": SCOPES, **options})
 
     @app.tool
     async def free() -> str:
@@ -126,7 +128,7 @@ def challenge(answer: Exchange) -> str:
     ],
     ids=str,
 )
-def test_lists_have_what_may_be_used(
+def test_lists_have_only_permitted_entries(
     site: Site, scopes: list[str], tools: list[str], prompts: list[str]
 ) -> None:
     """AUTH-7, DISC-1."""
@@ -143,7 +145,7 @@ def test_lists_have_what_may_be_used(
 
 def test_what_depends_on_the_caller_is_not_cached_for_others(host: Host) -> None:
     """CACHE-4."""
-    site = host.serve(make_app(cache_scope="public", ttl=60))
+    site = host.serve(make_app(cache_scope="public", cache_ttl=60))
     result = site.ask("tools/list", who("bob")).result
     assert (result["cacheScope"], result["ttlMs"]) == ("private", 60_000)
     for uri, scope in (("files://root", "private"), ("files://x", "public")):
@@ -244,7 +246,21 @@ def test_a_task_is_allowed_before_it_begins(host: Host) -> None:
     assert talk.post(message, ann).code == -32602
 
 
-def test_suggestions_are_what_a_predicate_allows(host: Host) -> None:
+def test_a_predicate_allows_no_caller_who_is_not_authenticated(host: Host) -> None:
+    app: MCPKit[None] = MCPKit("open")
+
+    @app.tool(allow=lambda principal, arguments: True)
+    async def read() -> str:
+        return "read"
+
+    answer = host.serve(app).ask("tools/call", **called("read", {}))
+    assert (answer.status, answer.json["error"]["message"]) == (
+        401,
+        "Authentication required for read",
+    )
+
+
+def test_completions_are_those_a_predicate_allows(host: Host) -> None:
     """AUTH-12: as far as it can be asked without the other arguments."""
     app = MCPKit("files", auth=Known())
 
@@ -291,11 +307,11 @@ def test_a_caller_that_may_not_read_is_not_notified_of_changes(host: Host, is_as
         assert talk.post(message, who(name)).status == status
     listening = site.ask("subscriptions/listen", who("bob"), notifications=wanted)
     assert listening.message()["method"] == "notifications/subscriptions/acknowledged"
-    app.changed("files://of/bob")
+    app.notify_resource_updated("files://of/bob")
     assert listening.message()["method"] == "notifications/resources/updated"
 
 
-def test_a_session_hears_of_what_its_last_token_is_for(site: Site) -> None:
+def test_a_session_is_notified_as_its_last_token_permits(site: Site) -> None:
     """SEC-7, AUTH-17: a token with fewer scopes does not get what an earlier one was for."""
     talk = site.begin(headers=who("bob", "files"))
     for uri in ("files://root", "files://x"):
@@ -307,7 +323,7 @@ def test_a_session_hears_of_what_its_last_token_is_for(site: Site) -> None:
     def updated_after(*scopes: str) -> str:
         assert talk.post(request(2, "ping"), who("bob", *scopes)).status == 200
         for uri in ("files://root", "files://x"):
-            site.app.changed(uri)
+            site.app.notify_resource_updated(uri)
         message = stream.message()
         assert message["method"] == "notifications/resources/updated"
         return str(message["params"]["uri"])
@@ -316,7 +332,7 @@ def test_a_session_hears_of_what_its_last_token_is_for(site: Site) -> None:
     assert updated_after("files:read") == "files://root"
 
 
-def test_what_a_task_reads_is_what_its_caller_may(host: Host) -> None:
+def test_a_task_reads_only_what_its_caller_may_read(host: Host) -> None:
     """AUTH-17: scopes and predicates hold for what a handler reads, in a task as elsewhere."""
     app = make_app()
 
@@ -340,6 +356,100 @@ def test_what_a_task_reads_is_what_its_caller_may(host: Host) -> None:
         assert copied("files://of/ann", who("bob", "files"), each) == "Forbidden"
 
 
+@pytest.mark.parametrize("needs", ["a scope", "the consent of a predicate"])
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_a_task_is_for_callers_of_its_tool_only(
+    host: Host, needs: str, revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AUTH-17: a token of its owner for less can neither see, nor answer, nor cancel it.
+
+    Nor when it is over. For scopes, no stored call is opened.
+    """
+    opened: list[str] = []
+    call_of = TaskService.call_of
+
+    def note(self: TaskService, task: Task) -> Any:
+        opened.append(task.id)
+        return call_of(self, task)
+
+    monkeypatch.setattr(TaskService, "call_of", note)
+
+    def is_full(principal: Principal, arguments: Any) -> bool:
+        return bool(arguments["path"] == "own" and "files:write" in principal.scopes)
+
+    app = MCPKit("files", auth=Known())
+    app.tool(scopes=["more"], name="other")(may_write)
+    options: Any = {"scopes": ["files:write"]} if needs == "a scope" else {"allow": is_full}
+
+    @app.tool(task="optional", **options)
+    async def write(path: str) -> None:
+        await anyio.sleep_forever()
+
+    site, full, less = host.serve(app), who("ann", "files:write"), who("ann", "files:read")
+    call = called("write", {"path": "own"})
+    if revision == "2026-07-28":
+        id = site.ask("tools/call", full, **call, _meta=TASKS).result["taskId"]
+        named = {"Mcp-Name": id}
+
+        def ask(headers: dict[str, str], method: str, **params: Any) -> Exchange:
+            return site.ask(method, {**headers, **named}, taskId=id, _meta=TASKS, **params)
+
+        assert ask(less, "tasks/update", inputResponses={}).status == 403
+        wanted = {"taskIds": [id]}
+        refused, heard = (
+            site.ask("subscriptions/listen", each, notifications=wanted, _meta=TASKS)
+            for each in (less, full)
+        )
+        for each in (refused, heard):
+            assert each.message()["method"] == "notifications/subscriptions/acknowledged"
+        assert heard.message()["method"] == "notifications/tasks"
+        assert ask(full, "tasks/cancel").status == 200
+        assert heard.message()["params"]["status"] == "cancelled"
+    else:
+        talk = site.begin(revision, full)
+        begun = talk.post(request(1, "tools/call", {**call, "task": {}}), full)
+        id = begun.result["task"]["taskId"]
+
+        def ask(headers: dict[str, str], method: str, **params: Any) -> Exchange:
+            return talk.post(request(2, method, {"taskId": id, **params}), headers)
+
+        assert ask(less, "tasks/result").status == 403
+        for headers, count in ((less, 0), (full, 1)):
+            assert len(ask(headers, "tasks/list").result["tasks"]) == count
+    for method in ("tasks/get", "tasks/cancel"):
+        assert ask(less, method).status == 403
+    assert ask(full, "tasks/get").status == 200
+    ran = 1  # which needs the call
+    assert (len(opened) > ran) == (needs != "a scope")
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["while it is awaited", "later"])
+def test_who_may_not_call_a_tool_may_not_answer_its_task(host: Host, waits: bool) -> None:
+    """AUTH-17: the answer is a POST of its own (2025-11-25), whose token may be for less."""
+    app: MCPKit[None] = MCPKit("files", auth=Known())
+
+    @app.tool(task="optional", scopes=["files:write"])
+    async def ask(ctx: Context) -> str:
+        return type(await ctx.elicit("Sure?", bool)).__name__
+
+    site, full, less = host.serve(app), who("ann", "files:write"), who("ann", "files:read")
+    talk = site.begin(headers=full, capabilities={"elicitation": {}})
+    begun = talk.post(request(1, "tools/call", {**called("ask", {}), "task": {}}), full)
+    task = {"taskId": begun.result["task"]["taskId"]}
+    awaited = talk.post(request(2, "tasks/result", task), full)
+    question = next(each for each in iter(awaited.message, None) if "id" in each)
+    if not waits:
+        awaited.drop()
+    answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
+    refused = talk.post(answer, less)
+    assert refused.status == 403
+    assert "files:write" in refused.json["error"]["message"]
+    assert 'scope="files:write"' in challenge(refused)
+    assert talk.post(request(3, "tasks/get", task), full).result["status"] == "input_required"
+    assert talk.post(answer, full).status == 202
+    assert talk.post(request(4, "tasks/result", task), full).text == "Declined"
+
+
 # --- where scopes mean nothing --------------------------------------------------------------------
 
 
@@ -353,7 +463,7 @@ def test_without_http_scopes_and_predicates_mean_nothing_and_there_are_no_claims
             client.call_tool("in_thread")
 
 
-# --- what is included -----------------------------------------------------------------------------
+# --- included scopes ------------------------------------------------------------------------------
 
 
 class Marked:
@@ -409,8 +519,8 @@ def test_what_an_included_app_says_of_access_is_not_lost() -> None:
     outer: MCPKit[None] = MCPKit("outer")
     with pytest.raises(RegistrationError, match="it has auth="):
         outer.include(MCPKit("inner", auth=Known()))
-    with pytest.raises(RegistrationError, match="scopes= that imply others"):
-        outer.include(MCPKit("inner", scopes=SCOPES))
+    with pytest.raises(RegistrationError, match="scope_hierarchy="):
+        outer.include(MCPKit("inner", scope_hierarchy=SCOPES))
 
 
 @pytest.mark.parametrize(
@@ -438,9 +548,9 @@ def test_scopes_that_imply_others_are_scopes_and_may_form_circles() -> None:
     """AUTH-7."""
     for wrong, says in (({"a b": ["c"]}, "not a scope"), ({"a": "b c"}, "must be a list")):
         with pytest.raises(ValueError, match=says):
-            MCPKit("files", scopes=wrong)
-    app = MCPKit("files", scopes={"a": ["b"], "b": ["a", "c"]})
-    assert app.server.settings.scopes.held(frozenset({"a"})) == {"a", "b", "c"}
+            MCPKit("files", scope_hierarchy=wrong)
+    app = MCPKit("files", scope_hierarchy={"a": ["b"], "b": ["a", "c"]})
+    assert app.server.settings.scope_hierarchy.held(frozenset({"a"})) == {"a", "b", "c"}
 
 
 def test_a_handler_may_refuse_and_a_predicate_that_fails_allows_nothing(host: Host) -> None:

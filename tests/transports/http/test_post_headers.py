@@ -12,8 +12,9 @@ import httpx2
 import pytest
 
 from mcpkit import MCPKit
-from mcpkit.transports.http.headers import VerdictCache
+from mcpkit.transports.http import headers
 from mcpkit.transports.http.requests import Shortcut
+from mcpkit.transports.http.uvicorn import MAX_HEAD
 from tests.messages import LEGACY, MODERN, announced, called, initialize, request
 from tests.transports.http.wire import EVENTS, JSON, headers_of
 
@@ -94,20 +95,10 @@ def test_no_value_of_a_request_is_kept_once_it_is_answered(version: str) -> None
 
 
 def test_verdicts_are_remembered_in_bounded_memory() -> None:
-    """SEC-17: and none of a long value."""
-    judged: list[bytes] = []
-
-    def judge(value: bytes) -> bool:
-        judged.append(value)
-        return value.isdigit()
-
-    known = VerdictCache(judge)
-    assert [known[b"1"], known[b"a"], known[b"1"], known[b"a"]] == [True, False, True, False]
-    assert judged == [b"1", b"a"]
-    known.clear()
-    assert known[b"1" * 1000]
-    assert known[b"1" * 1000]
-    assert (len(judged), len(known)) == (4, 0)
-    for number in range(1000):
-        assert known[b"%d" % number]
-    assert 0 < len(known) <= 64
+    """SEC-17: a value may be as long as a head."""
+    for number in range(100):
+        assert not headers.is_json(b"text/%d" % number)
+        assert not headers.accepts(b"text/%d" % number, b"application/json")
+    for remembered in (headers.is_json, headers.accepts):
+        assert remembered.cache_info().currsize == headers.MAX_VERDICTS
+    assert headers.MAX_VERDICTS * MAX_HEAD <= 1024**2

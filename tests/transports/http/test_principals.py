@@ -149,9 +149,7 @@ def test_a_refusal_is_401_or_403() -> None:
 
 
 @pytest.mark.parametrize("in_use", [False, True], ids=["unused", "in use"])
-def test_a_session_belongs_to_an_id_and_not_to_what_else_is_known(
-    serve: Serve, in_use: bool
-) -> None:
+def test_a_session_belongs_to_the_principals_id_alone(serve: Serve, in_use: bool) -> None:
     """SEC-5, SEC-6: a token that is renewed may say something else."""
     site = serve(principal=by_key)
     talk = site.begin(headers=ANN)

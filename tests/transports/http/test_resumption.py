@@ -34,7 +34,7 @@ def begun(talk: Talk, name: str, before: list[str], after: list[str]) -> tuple[E
 
 
 @pytest.mark.parametrize(("place", "missed"), [(0, ["b", "c"]), (1, ["c"]), (2, [])])
-def test_a_lost_stream_goes_on_exactly_where_it_was(
+def test_a_lost_stream_resumes_exactly_where_it_was(
     legacy: Talk, place: int, missed: list[str]
 ) -> None:
     """HTTPL-13, HTTPL-20, CANC-6: the work went on, and nothing comes twice."""
@@ -91,7 +91,7 @@ def test_changes_that_were_missed_are_sent_afterwards(legacy: Talk) -> None:
     assert again.message()["params"] == {"uri": "wire://kept"}
 
 
-def test_a_stream_of_another_process_goes_on_as_a_new_one(serve: Serve) -> None:
+def test_a_stream_of_another_process_resumes_as_a_new_one(serve: Serve) -> None:
     """§7 of the design: what was missed is lost, what comes is not."""
     secret = {"secret": "shared by all of them"}
     first, second = serve(app=secret), serve(app=secret)

@@ -30,10 +30,10 @@ def by_header(http: HttpRequest) -> str | None:
 # --- ends -----------------------------------------------------------------------------------------
 
 
-def test_an_ended_session_stays_ended_and_one_that_cannot_end_goes_on(
+def test_an_ended_session_stays_ended_and_one_that_cannot_end_continues(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """HTTPL-17, SEC-17: what is bounded is how many can be ended, not how many are remembered."""
+    """HTTPL-17, SEC-17: the bound is on sessions ended at once, not on those remembered."""
     monkeypatch.setattr(f"{STORE}.MAX_ENDS_EACH", 3)
     site = serve()
     *ended, talk = [site.begin() for _ in range(4)]
@@ -71,7 +71,7 @@ def client(host: str | None, principal: str | None = None) -> HttpRequest:
 
 
 SAME: Final = {
-    "network": (client("2001:db8:1:2::1"), client("2001:db8:1:2:ffff::9")),
+    "network": (client("2001:db8:1:2::1"), client("2001:db8:1:2:8000::9")),
     "mapped address": (client("::ffff:192.0.2.1"), client("192.0.2.1")),
     "principal": (client("192.0.2.1", "ann"), client("192.0.2.2", "ann")),
     "unknown": (client(None), client(None)),
@@ -158,7 +158,7 @@ def is_quiet(talk: Talk) -> bool:
     return talk.call("tell", texts=["one"]).kind == JSON
 
 
-def test_a_session_that_made_room_goes_on_with_its_log_level_and_subscriptions(
+def test_an_evicted_session_keeps_its_log_level_and_subscriptions(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DESIGN §7: state is bounded."""
@@ -194,3 +194,16 @@ def test_the_state_of_a_session_that_is_not_used_is_dropped(
     held = site.state.legacy.table
     assert eventually(lambda: not held._known)
     assert not is_quiet(talk)
+
+
+def test_a_session_that_begins_while_all_others_are_in_use_is_served(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that makes room for it is not the new one itself."""
+    monkeypatch.setattr(f"{STORE}.MAX_IDLE", 1)
+    site = serve()
+    waiting = site.begin().call("hold", name="first")
+    site.stage.expect("begun", "first")
+    assert site.begin().call("add", a=1, b=2).text == "3"
+    site.stage.release("first")
+    assert waiting.status == 200

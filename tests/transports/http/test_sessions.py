@@ -46,7 +46,7 @@ def test_initialize_in_a_session_begins_another(site: Site, version: str) -> Non
 
 
 @pytest.mark.parametrize("version", LEGACY)
-def test_what_was_negotiated_goes_with_the_id(site: Site, version: str) -> None:
+def test_the_session_id_carries_what_was_negotiated(site: Site, version: str) -> None:
     """HTTPL-14, HTTPL-18, SEC-18, LIFE-2, LIFE-8: which is visible ASCII; no header is needed."""
     talk = site.begin(version, capabilities={"sampling": {}})
     assert talk.version == version
@@ -127,7 +127,7 @@ def test_every_id_that_is_not_valid_has_the_same_answer(host: Host, serve: Serve
 
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])
 def test_another_principal_can_neither_read_nor_end_a_session(serve: Serve, verb: str) -> None:
-    """SEC-6, SEC-7, SEC-5: the id alone is no authentication."""
+    """SEC-6, SEC-7, SEC-5: the id alone does not authenticate."""
     site = serve(principal=by_header)
     talk = site.begin(headers={"X-User": "ada"})
     eve = {**talk.headers, "X-User": "eve", "Accept": "text/event-stream"}
@@ -154,7 +154,7 @@ def test_an_id_expires(serve: Serve, monkeypatch: pytest.MonkeyPatch, in_use: bo
 
 
 @pytest.mark.parametrize("version", LEGACY)
-def test_a_session_goes_on_where_the_secret_is_the_same(serve: Serve, version: str) -> None:
+def test_a_session_continues_in_processes_with_the_same_secret(serve: Serve, version: str) -> None:
     """HTTPL-14: after a restart, and in another worker."""
     talk = serve(app=SECRET).begin(version, capabilities={"sampling": {}})
     again = Talk(serve(app=SECRET), version, talk.token)
@@ -164,7 +164,7 @@ def test_a_session_goes_on_where_the_secret_is_the_same(serve: Serve, version: s
     assert again.get().status == 200
 
 
-def test_an_older_secret_still_opens_what_it_has_sealed(
+def test_an_older_secret_still_opens_its_sealed_values(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And without a secret, every process has its own."""

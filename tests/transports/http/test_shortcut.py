@@ -187,7 +187,7 @@ def test_a_call_that_need_not_wait_does_not_come_to_the_application(
     assert host.applied == before
 
 
-def test_a_call_that_streams_goes_on_in_the_application(line: Line, host: Host) -> None:
+def test_a_call_that_streams_continues_in_the_application(line: Line, host: Host) -> None:
     before = host.applied
     line.raw.send(line.text(line.logging("tells")))
     text = line.raw.until(b'"told"')
@@ -240,9 +240,7 @@ def test_requests_are_begun_at_the_url_of_the_endpoint_alone() -> None:
 # --- connections ----------------------------------------------------------------------------------
 
 
-def test_requests_that_are_sent_at_once_are_answered_in_their_order(
-    line: Line, served: Served
-) -> None:
+def test_pipelined_requests_are_answered_in_order(line: Line, served: Served) -> None:
     """A handler that waits is begun once, and goes on."""
     messages = [
         line.message("add", 1, a=1, b=0),
@@ -257,6 +255,20 @@ def test_requests_that_are_sent_at_once_are_answered_in_their_order(
     assert (waited["id"], waited["result"]["content"][0]["text"]) == (2, "waited for b")
     assert line.answer()[1]["id"] == 3
     assert served.begun == ["add", "wait", "add"]
+
+
+@pytest.mark.parametrize("broken", [b"\0\r\n\r\n", b"GET / HTTP/1.1\r\n\0: \r\n\r\n"])
+def test_broken_http_is_refused_after_the_requests_before_it(
+    line: Line, served: Served, broken: bytes
+) -> None:
+    """Also after those that have to wait."""
+    messages = [line.message("wait", 2, name="b"), line.message("add", 3, a=3, b=0)]
+    line.raw.send(b"".join(map(line.text, messages)) + broken)
+    served.stage.expect("begun", "b")
+    line.raw.send(b"more")
+    served.stage.release("b")
+    assert [line.answer()[1]["id"] for _ in messages] == [2, 3]
+    assert line.raw.rest().startswith(b"HTTP/1.1 400 ")
 
 
 def test_bodies_may_come_later_than_their_heads(line: Line) -> None:
@@ -307,7 +319,7 @@ def test_bodies_are_not_counted_as_the_head_that_follows_them(served: Served) ->
 
 
 @taken
-def test_what_is_begun_counts_at_once_among_the_requests() -> None:
+def test_a_request_counts_as_soon_as_it_begins() -> None:
     """And not from the first step of a task on, before which any number could be begun."""
     app = MCPKit("few")
 
@@ -353,7 +365,7 @@ def test_a_fault_of_the_shortcut_is_no_fault_of_the_client(
 
 
 @taken
-def test_what_goes_on_as_a_task_is_freed_without_the_garbage_collector(host: Host) -> None:
+def test_a_call_that_becomes_a_task_is_freed_without_the_garbage_collector(host: Host) -> None:
     """An answer of megabytes would stay until enough small objects have been made."""
     app = MCPKit("large")
 

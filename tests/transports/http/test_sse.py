@@ -54,7 +54,7 @@ def test_everything_that_is_sent_comes_on_the_stream(old: OldTalk) -> None:
     assert old.next()["method"] == "notifications/tools/list_changed"
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("query", ["", "?session_id=", "?session_id=unheard-of", "?other=1"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.messages import MODERN, initialize, notification
+from tests.messages import LEGACY, MODERN, initialize, notification
 from tests.transports.http.wire import EVENTS, JSON, Site, Talk
 
 
@@ -55,6 +55,19 @@ def test_what_is_no_message_is_400(legacy: Talk, body: bytes, code: int) -> None
     assert answer.json.get("id") == ("x" if b"method" in body else None)
 
 
+@pytest.mark.parametrize("version", LEGACY)
+def test_an_error_without_an_id_is_sent_in_every_revision(site: Site, version: str) -> None:
+    """MSG-8: also where the revision cannot express it, because HTTP needs a response."""
+    assert site.begin(version).post(b"{}").refusal == (400, -32600)
+
+
+def test_initialize_without_an_id_is_400(site: Site) -> None:
+    """LIFE-1: as a notification it could not be answered."""
+    answer = site.post(notification("initialize", initialize()["params"]))
+    assert answer.refusal == (400, -32600)
+    assert "needs an id" in answer.json["error"]["message"]
+
+
 # --- both -----------------------------------------------------------------------------------------
 
 
@@ -88,9 +101,9 @@ def test_a_content_type_that_is_not_json_is_415(site: Site, kind: str | None, st
 @pytest.mark.parametrize(
     ("accept", "status"),
     [
-        *((each, 406) for each in ("text/html", JSON, EVENTS, f"{JSON}, {EVENTS};q=0", "image/*")),
+        *((each, 406) for each in ("text/html", JSON, EVENTS, "image/*")),
         *((each, 200) for each in (None, "*/*", f"{EVENTS};q=0.5,{JSON}", f"{JSON}, text/*")),
-        (f"application/*, {EVENTS}", 200),
+        *((each, 200) for each in (f"application/*, {EVENTS}", f"{JSON};q=0, {EVENTS}")),
     ],
 )
 def test_a_client_that_does_not_take_both_kinds_of_answer_is_406(

@@ -154,7 +154,7 @@ class Exchange:
                 fields, comments = {}, []
 
     def event(self) -> Event:
-        """The next event that is no comment."""
+        """The next event that is not a comment."""
         return next(each for each in self.blocks() if each.fields)
 
     def message(self) -> Any:
@@ -195,7 +195,7 @@ class Exchange:
         self._connection.close()
 
 
-# --- what is served -------------------------------------------------------------------------------
+# --- served apps ----------------------------------------------------------------------------------
 
 
 class Stage:

@@ -55,7 +55,7 @@ def add_book(
             book = books.add(connection, title, author, year)
     except DuplicateBookError as error:
         raise ToolError(str(error)) from None
-    ctx.changed(f"library://authors/{quote(author, safe='')}")
+    ctx.notify_resource_updated(f"library://authors/{quote(author, safe='')}")
     return book
 
 

@@ -4,7 +4,7 @@ A task runs again from its start after a question and after a crash of its proce
 must happen once goes into `ctx.step`. ``MCPKIT_TASKS`` names the store of tasks.
 """
 
-from mcpkit import Accepted, Context, MCPKit, SyncContext, ToolError
+from mcpkit import Accepted, Context, MCPKit, SyncContext, TaskSupport, ToolError
 
 from . import __version__
 from .mailing import Draft, MailingError, deliver, recipients
@@ -18,7 +18,7 @@ app = MCPKit(
 )
 
 
-@app.tool(task="optional", resumable=True, destructive=True)
+@app.tool(task=TaskSupport(resumable=True), destructive=True)
 async def send_mailing(group: str, subject: str, text: str, ctx: Context) -> str:
     """Send a message to all members of a group, after the user has agreed.
 
@@ -44,7 +44,7 @@ async def send_mailing(group: str, subject: str, text: str, ctx: Context) -> str
     return f"{len(addresses)} messages were sent."
 
 
-@app.tool(task="optional", resumable=True, read_only=True)
+@app.tool(task=TaskSupport(resumable=True), read_only=True)
 def check_addresses(group: str, ctx: SyncContext) -> list[str]:
     """Return the invalid addresses of a group.
 

@@ -1,0 +1,103 @@
+"""The transitions of tasks, each one atomic change of a store of records.
+
+All may be cancelled, and have then been done or not; and all may raise `StoreUnavailable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from mcpkit._stores.base import Codec, RecordExists, RecordStore
+from mcpkit.tasks import record
+from mcpkit.tasks.record import Task
+
+CODEC: Final = Codec(record.dump, record.load)
+
+TaskStore: TypeAlias = RecordStore[Task]
+
+Change: TypeAlias = Callable[[Task, float], "Task | None"]
+"""From a task and the time to the next state of the task; None if the change does not apply. It
+may be called several times, so it must have no side effects."""
+
+
+async def add(store: TaskStore, task: Task, *, limit: int, limit_per_holder: int) -> Task:
+    """Store a new task, which is due at once, and return it with its times (TASKX-6)."""
+    limits = {"limit": limit, "limit_per_holder": limit_per_holder}
+    try:
+        return await store.add(lambda now: replace(task, created=now, updated=now), **limits)
+    except RecordExists:  # it was added, and has changed before the answer was lost
+        return await store.get(task.id) or task
+
+
+async def claim(
+    store: TaskStore,
+    limit: int,
+    lease: float,
+    *,
+    fits: Callable[[Task, float], bool] = lambda task, now: True,
+    running: Collection[tuple[str, int]] = (),
+    skip: Collection[str] = (),
+    calm: bool = False,
+) -> Sequence[Task]:
+    """Start an attempt of tasks that are due, with a lease; the oldest first.
+
+    Tasks that do not fit, or whose id or holder is in `skip`, are left alone. If the lease of an
+    attempt has run out that is `running` in this process, whatever the clock has done, it is
+    renewed. For `calm` see `RecordStore.claim`.
+    """
+    worker = store.worker
+
+    def start(task: Task, now: float) -> Task | None:
+        if task.worker == worker and (task.id, task.attempt) in running:
+            return record.renew(task, task.attempt, now + lease)
+        if task.worker == worker:  # the answer to the claim was lost, and nothing has started
+            task = record.release(task, task.attempt) or task
+        return record.claim(task, worker, now, lease) if fits(task, now) else None
+
+    changed = await store.claim(limit, start, skip=skip, calm=calm)
+    return [
+        each for each in changed if each.worker == worker and (each.id, each.attempt) not in running
+    ]
+
+
+async def release(store: TaskStore, claimed: Task) -> None:
+    """Undo the claim of a task whose attempt has not started."""
+    await store.change(claimed.id, lambda task, _: record.release(task, claimed.attempt))
+
+
+async def keep(
+    store: TaskStore, attempts: Collection[tuple[str, int]], lease: float
+) -> Collection[tuple[str, int]]:
+    """Renew the leases of attempts of this process, each a task and a number.
+
+    Returns those that go on; the others were cancelled, or another process has the task.
+    """
+    wanted = {*attempts}
+
+    def renew(task: Task, now: float) -> Task | None:
+        if (task.id, task.attempt) not in wanted:
+            return None
+        return record.renew(task, task.attempt, now + lease)
+
+    kept = await store.keep({id for id, _ in attempts}, renew)
+    return {(task.id, task.attempt) for task in kept}
+
+
+async def remember(store: TaskStore, id: str, attempt: int, key: str, value: bytes) -> bytes | None:
+    """Store the result of a step, and return the value that was stored first under its key.
+
+    Returns None if another attempt has taken over.
+    """
+    return await store.remember(id, lambda task, _: record.advance(task, attempt), key, value)
+
+
+async def close(store: TaskStore) -> None:
+    """Close the store; other processes claim at once what this one still runs."""
+
+    def release(task: Task, _: float) -> Task | None:
+        mine = task.worker == store.worker
+        return replace(task, worker=None, lease_expires=0.0) if mine else None
+
+    await store.aclose(release)
