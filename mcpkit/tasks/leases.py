@@ -15,7 +15,7 @@ class Calm:
 
     def __init__(self, lease: float) -> None:
         self._lease = lease
-        self._looked = self.until = 0.0
+        self._looked = self.until = -math.inf
         self._ahead = -math.inf  # the store's clock, of this one, when tasks were last due
 
     def lasts(self, interval: float, now: float = math.nan) -> bool:

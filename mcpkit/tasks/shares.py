@@ -76,7 +76,11 @@ class Choice:
     def left(self) -> set[str]:
         """The tasks that are left to others."""
         late, known = monotonic() - UNFIT_S, [*self._verdicts.items()]
-        return {id for id, it in known if it.version == self._catalog and (it.since or 0) > late}
+        return {
+            id
+            for id, each in known
+            if each.version == self._catalog and each.since is not None and each.since > late
+        }
 
     def fits(self, task: Task) -> bool:
         """Return True if a task may be claimed. In any thread."""
@@ -106,7 +110,7 @@ class Choice:
         before = self._verdicts.get(task.id)
         if before is None or before.attempt != task.attempt:  # others have run it meanwhile
             before = _Verdict(*at)
-        since = before.since or now
+        since = now if before.since is None else before.since
         try:
             reason = self._unfit(task)
         except OtherSecret:
@@ -127,7 +131,9 @@ class Choice:
     def forget(self) -> None:
         """Forget tasks that have not been claimed: they have expired, or were run elsewhere."""
         past, known = monotonic() - 2 * UNFIT_S, self._verdicts.items()
-        self._verdicts = {id: each for id, each in known if each.since and each.since > past}
+        self._verdicts = {
+            id: each for id, each in known if each.since is not None and each.since > past
+        }
 
 
 class StoredBytes:

@@ -252,7 +252,11 @@ async def test_tasks_of_a_tool_that_is_removed_fail_in_memory() -> None:
         assert found["error"]["message"] == "Unknown tool: ask"
 
 
-def test_a_task_is_judged_once_and_then_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("up", [0.0, 1.0, 10**6], ids=lambda up: f"machine up {up:g} s")
+def test_a_task_is_judged_once_and_then_left_to_others(
+    monkeypatch: pytest.MonkeyPatch, up: float
+) -> None:
+    monkeypatch.setattr(shares, "monotonic", lambda: up)
     seen: list[str] = []
 
     def unfit(task: Task) -> str | None:
