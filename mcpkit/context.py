@@ -26,15 +26,17 @@ from typing import (
 from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypedDict, TypeVar, Unpack
 
-from mcpkit._input_requests.steps import Step, called, typed
+from mcpkit._input_requests.requester import Requester
+from mcpkit._input_requests.steps import called, typed
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import InputRequest
 from mcpkit._protocol.messages import Id
 from mcpkit._protocol.revisions import ClientProfile, Revision
 from mcpkit._protocol.wire import implementation_from_wire
 from mcpkit._utils.names import other_attribute, with_suggestions
+from mcpkit._utils.quota import ANONYMOUS
 from mcpkit.elicitation import ChoiceValues, Elicit, Elicitation, ElicitUrl
-from mcpkit.errors import InvalidInputResponse, UrlElicitationRequired
+from mcpkit.errors import InputRequestError, InvalidInputResponse
 from mcpkit.roots import Root, Roots
 from mcpkit.sampling import (
     AskModelOptions,
@@ -94,22 +96,6 @@ class Listener(Protocol):
         """Note that a resource has changed that is watched, or lies below one that is."""
 
 
-class ServerBackend(Protocol):
-    """The server, as a context and its handler need it."""
-
-    overrides: Mapping[Callable[..., Any], Callable[..., Any]]
-    """Replacements for the functions of dependencies, in tests."""
-
-    @property
-    def changes(self) -> Listener:
-        """Notifies the interested clients of changes."""
-        ...
-
-    async def read_resource(self, uri: str, context: Context[Any]) -> ResourceResult:
-        """Read one of the server's own resources."""
-        ...
-
-
 class Host:
     """The session that a request arrived in, or the run of a task, as a context needs it.
 
@@ -121,6 +107,18 @@ class Host:
 
     threads: Threads
     """The worker threads for blocking functions."""
+
+    on_exception: Callable[[Request, BaseException], object] | None = None
+    """Called with the exception behind a failure."""
+
+    @property
+    def is_closing(self) -> bool:
+        """True if every run of the host ends."""
+        raise NotImplementedError
+
+    def make_requester(self, request: Request) -> Requester:
+        """Return how the run of a request requests input; `InvalidParams` if it cannot continue."""
+        raise NotImplementedError
 
     def notify(self, request: Request, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification of a request, unless its client is slow. From any thread."""
@@ -140,9 +138,13 @@ class Host:
         """Close a request's connection, if the client can reconnect. From any thread."""
 
 
-class ContextBackend(Protocol):
+class ContextBackend:
     """The run of one request, as its context and its handler need it."""
 
+    __slots__ = ("asker", "cancelled", "last_progress", "request", "server", "session", "state")
+
+    session: Host
+    """The host of the run."""
     request: Request
     """The request, as the connection received it."""
     state: Any
@@ -151,53 +153,57 @@ class ContextBackend(Protocol):
     """True once the client has cancelled. An async handler is cancelled; a thread must check."""
     last_progress: float | None
     """The last progress that was reported; None before the first report."""
+    server: Any
+    """The `mcpkit._server.server.Server` that the request arrived at."""
+    asker: Requester | None
+    """How the run requests input from its client; None until it does."""
 
-    @property
-    def session(self) -> Host:
-        """The host of the run."""
-        ...
-
-    @property
-    def server(self) -> ServerBackend:
-        """The server that the request arrived at."""
-        ...
+    def requester(self) -> Requester:
+        """Return how this run requests input, chosen when it is first needed."""
+        if self.asker is None:
+            self.asker = self.session.make_requester(self.request)
+        return self.asker
 
     @property
     def repeats(self) -> bool:
         """True while the handler repeats what it did in an earlier round."""
-        ...
-
-    async def in_thread(self, function: Callable[[], T]) -> T:
-        """Run a blocking function in a worker thread."""
-        ...
-
-    def from_thread(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-        """Run an async function on the event loop, from a worker thread, and wait for it."""
-        ...
+        return self.asker is not None and bool(self.asker.ahead)
 
     async def ask(self, ask: InputRequest[T]) -> T:
         """Send the client an input request, in the way of its revision; return the answer."""
-        ...
+        answer: T = (await self.gather([ask]))[0]
+        return answer
 
     async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
         """Send the client several input requests at once."""
-        ...
-
-    async def start_step(self, key: str) -> Step | None:
-        """Start a step of the call; None if handlers do not run again."""
-
-    async def open_url(self, error: UrlElicitationRequired) -> Exception:
-        """Ask the user to open a URL; return the exception to answer the request with."""
-        ...
+        if self.cancelled:
+            # Cancelling does not stop a thread.
+            raise InputRequestError("The client gave up on the request")
+        return await self.requester().gather(asks)
 
     async def sample_with_tools(
         self, sample: Sample, functions: Sequence[Callable[..., Any]], rounds: int
     ) -> SampleResult:
-        """Ask the client's model, which may call functions before it answers."""
-        ...
+        """Ask the client's model, which may call functions before it answers.
+
+        After `rounds` of calls it has to answer without tools.
+        """
+        raise NotImplementedError
 
     def on_exception(self, error: BaseException) -> None:
-        """Note the exception behind a result or error that hides it."""
+        """Pass on the exception behind a result or error that hides it, for tests."""
+        if self.session.on_exception is not None:
+            self.session.on_exception(self.request, error)
+
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        """Run a blocking function in a worker thread."""
+        origin = self.request.origin
+        owner = ANONYMOUS if origin is None else origin.owner
+        return await self.session.threads.run(function, owner)
+
+    def from_thread(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        """Run an async function on the event loop, from a worker thread, and wait for it."""
+        return self.session.threads.run_on_loop(function, *args)
 
 
 class CurrentTask:
@@ -478,7 +484,8 @@ class Context(Facts[StateT]):
         Raises:
             ResourceNotFound: There is no resource at this URI.
         """
-        return (await self.backend.server.read_resource(uri, self)).contents
+        result: ResourceResult = await self.backend.server.read_resource(uri, self)
+        return result.contents
 
     @overload
     async def step(
@@ -505,7 +512,7 @@ class Context(Facts[StateT]):
         Returns:
             The result of the function.
         """
-        step = await self.backend.start_step(key)
+        step = await self.backend.requester().start_step(key)
         call = partial(function, *args, **kwargs)
         if step is None:
             return await called(call, self.backend.in_thread)
@@ -711,7 +718,7 @@ class SyncContext(Facts[StateT]):
     def step(self, key: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a side effect once per call; blocks. As `Context.step`, for sync functions."""
         wait = self.backend.from_thread
-        step = wait(self.backend.start_step, key)
+        step = wait(lambda: self.backend.requester().start_step(key))
         if step is None:
             return function(*args, **kwargs)
         if not step.done:

@@ -115,6 +115,9 @@ class RecordingBackend(Host):
     async def read_resource(self, uri: str, context: Context[Any]) -> ResourceResult:
         return ResourceResult([TextResourceContents(uri, "contents")])
 
+    def requester(self) -> RecordingBackend:
+        return self
+
     async def start_step(self, key: str) -> None:
         return None
 

@@ -92,7 +92,7 @@ class Replay(Requester):
         """Ask the user to open the URL by a request: this revision has no error for that."""
         ask = ElicitUrl(error.message, error.url, error.elicitation_id)
         try:
-            answer = await self.ask(ask)
+            [answer] = await self.gather([ask])
         except Exception as refused:
             return refused
         if not answer.accepted:

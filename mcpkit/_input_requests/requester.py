@@ -36,10 +36,6 @@ class Requester(ABC):
         self.used_input = False
         """True if the request carried answers of the client: its result must not be cached."""
 
-    async def ask(self, ask: InputRequest[Any]) -> Any:
-        """Return the client's answer."""
-        return (await self.gather([ask]))[0]
-
     @abstractmethod
     async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
         """Return the answers to several requests, in their order."""

@@ -39,7 +39,7 @@ async def error_result(tool: Tool, context: Context[Any], error: BaseException) 
     if not isinstance(error, Exception):
         raise error
     if isinstance(error, UrlElicitationRequired):
-        error = await context.backend.open_url(error)
+        error = await context.backend.requester().open_url(error)
     if isinstance(error, ProtocolError) and not _is_result(error, context.request):
         raise error
     if isinstance(error, (PublicError, ProtocolError, ElicitationError, ConnectionClosed)):

@@ -141,7 +141,7 @@ async def get_prompt(server: Server, params: Params, context: Context[Any]) -> P
             f"Invalid arguments for the prompt {truncate(name)}: {error}"
         ) from error
     except UrlElicitationRequired as error:
-        raise await context.backend.open_url(error) from None
+        raise await context.backend.requester().open_url(error) from None
     except Exception as error:
         if (text := text_to_show(error, prompt, PromptError)) is None:
             raise

@@ -6,28 +6,23 @@ run of a task) acts on it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 from mcpkit._concurrency.threads import is_interrupt
 from mcpkit._entries import Defaults
-from mcpkit._input_requests.requester import Requester
-from mcpkit._input_requests.steps import Step, Suspended
+from mcpkit._input_requests.steps import Suspended
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
-from mcpkit._protocol.input_request import InputRequest
 from mcpkit._server.channel import do_nothing
 from mcpkit._server.failures import error_result, leaves, to_protocol_error
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
-from mcpkit._utils.quota import ANONYMOUS
-from mcpkit.context import Context, Host
-from mcpkit.errors import InputRequestError, ProtocolError, UrlElicitationRequired
+from mcpkit.context import Context, ContextBackend, Host
+from mcpkit.errors import ProtocolError
 from mcpkit.sampling import Sample, SampleMessage, SampleResult, ToolUse, ToolUseResult
 from mcpkit.tools import Tool, make_tool
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -44,38 +39,14 @@ Outcome: TypeAlias = Any
 """The value that a handler returned, `InputRequired`, a `Failed`, or `ABANDONED`."""
 
 
-class RunHost(Host):
-    """The host of a run: the session that its request arrived in, or the run of a task."""
-
-    on_exception: Callable[[Request, BaseException], object] | None = None
-    """Called with the exception behind a failure."""
-
-    @property
-    def is_closing(self) -> bool:
-        """True if every run of the host ends."""
-        raise NotImplementedError
-
-    def make_requester(self, request: Request) -> Requester:
-        """Return how the run of a request requests input; `InvalidParams` if it cannot continue."""
-        raise NotImplementedError
-
-
-class Run:
+class Run(ContextBackend):
     """The run of one request on its host; the backend of its context."""
 
-    __slots__ = (
-        "asker",
-        "cancel_task",
-        "cancelled",
-        "is_over",
-        "last_progress",
-        "request",
-        "server",
-        "session",
-        "state",
-    )
+    __slots__ = ("cancel_task", "is_over")
 
-    def __init__(self, session: RunHost, server: Server, request: Request) -> None:
+    server: Server
+
+    def __init__(self, session: Host, server: Server, request: Request) -> None:
         self.request = request
         self.server = server
         self.state = server.state
@@ -84,10 +55,9 @@ class Run:
         """True once its outcome is known."""
         self.cancel_task: Callable[[], object] = do_nothing
         """Cancels the task that runs it, once there is one."""
-        self.last_progress: float | None = None
+        self.last_progress = None
         self.session = session
-        self.asker: Requester | None = None
-        """How the run requests input from its client; None until it does."""
+        self.asker = None
 
     # --- to the end -------------------------------------------------------------------------------
 
@@ -148,48 +118,10 @@ class Run:
         if self.asker is not None:
             self.asker.abandon()
 
-    # --- input requests ---------------------------------------------------------------------------
-
-    def requester(self) -> Requester:
-        """Return how this run requests input, chosen when it is first needed."""
-        if self.asker is None:
-            self.asker = self.session.make_requester(self.request)
-        return self.asker
-
-    @property
-    def repeats(self) -> bool:
-        """True while the handler repeats what it did in an earlier round."""
-        return self.asker is not None and bool(self.asker.ahead)
-
-    def _askable(self) -> Requester:
-        if self.cancelled:
-            # Cancelling does not stop a thread.
-            raise InputRequestError("The client gave up on the request")
-        return self.requester()
-
-    async def ask(self, ask: InputRequest[Any]) -> Any:
-        """Request input from the client, and return the answer."""
-        return await self._askable().ask(ask)
-
-    async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
-        """Request several inputs from the client at once."""
-        return await self._askable().gather(asks)
-
-    async def start_step(self, key: str) -> Step | None:
-        """Start a step of the call by its name; None if handlers do not run again."""
-        return await self.requester().start_step(key)
-
-    async def open_url(self, error: UrlElicitationRequired) -> Exception:
-        """Ask the user to open the URL of an error. Returns the exception to answer with."""
-        return await self.requester().open_url(error)
-
     async def sample_with_tools(
         self, sample: Sample, functions: Sequence[Callable[..., Any]], rounds: int
     ) -> SampleResult:
-        """Ask the client's model, and run the tools that it calls, until it answers.
-
-        After `rounds` of calls it has to answer without tools.
-        """
+        """Ask the client's model, and run the tools that it calls, until it answers."""
         defaults = Defaults(self.server.converters, self.server.settings.expose_errors)
         tools = {tool.name: tool for tool in (make_tool(f, None, defaults) for f in functions)}
         described = [tool.to_wire(self.request.revision) for tool in tools.values()]
@@ -208,23 +140,6 @@ class Run:
             # SAMP-2: a user message that holds nothing but the results, one for each use.
             messages.append(SampleMessage(answers, "user"))
         raise AssertionError("unreachable: the last round returns")
-
-    def on_exception(self, error: BaseException) -> None:
-        """Pass on the exception behind a failure, for tests."""
-        if self.session.on_exception is not None:
-            self.session.on_exception(self.request, error)
-
-    # --- threads ----------------------------------------------------------------------------------
-
-    async def in_thread(self, function: Callable[[], T]) -> T:
-        """Run a blocking function in a worker thread."""
-        origin = self.request.origin
-        owner = ANONYMOUS if origin is None else origin.owner
-        return await self.session.threads.run(function, owner)
-
-    def from_thread(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-        """Run an async function on the event loop, from a worker thread, and wait for it."""
-        return self.session.threads.run_on_loop(function, *args)
 
 
 async def _use(context: Context[Any], tools: Mapping[str, Tool], use: ToolUse) -> ToolUseResult:

@@ -143,7 +143,7 @@ class Server:
         try:
             result = await entry.read(uri, variables, context)
         except UrlElicitationRequired as error:
-            raise await context.backend.open_url(error) from None
+            raise await context.backend.requester().open_url(error) from None
         except Exception as error:
             if (text := text_to_show(error, entry, ResourceError)) is None:
                 raise

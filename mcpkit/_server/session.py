@@ -34,12 +34,12 @@ from mcpkit._protocol.messages import Encoded, Id, notification_text, parse
 from mcpkit._protocol.revisions import Notice
 from mcpkit._server.channel import Channel, SessionState, do_nothing
 from mcpkit._server.encoding import encode_result
-from mcpkit._server.run import ABANDONED, Failed, Outcome, Run, RunHost
+from mcpkit._server.run import ABANDONED, Failed, Outcome, Run
 from mcpkit._server.server import Server
 from mcpkit._server.subscriptions import Subscriptions
 from mcpkit._utils.logs import log
 from mcpkit._utils.text import quote
-from mcpkit.context import Context
+from mcpkit.context import Context, Host
 from mcpkit.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
 from mcpkit.middleware import Handler, Params
 from mcpkit.roots import Roots
@@ -62,7 +62,7 @@ _BYTES_WHILE_ASKING: Final = 4
 """Factors of both limits while the client has a request to answer: its response must be read."""
 
 
-class Session(RunHost):
+class Session(Host):
     """One client's conversation with a server.
 
     It continues a `connection`, and shares `threads` with other sessions, or has its own of both.
@@ -391,7 +391,7 @@ class Session(RunHost):
     # --- input requests ---------------------------------------------------------------------------
 
     def make_requester(self, request: Request) -> Requester:
-        """Return how the run of a request requests input; see `RunHost.make_requester`."""
+        """Return how the run of a request requests input; see `Host.make_requester`."""
         if request.revision.input_via == "request":
             return LiveRequester(request, self._requests)
         return StatelessReplay(

@@ -24,7 +24,7 @@ from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import BY_VERSION, PER_REQUEST, UNKNOWN_CLIENT, ClientProfile
 from mcpkit._server.channel import do_nothing
 from mcpkit._server.encoding import encode_result
-from mcpkit._server.run import ABANDONED, Failed, Outcome, Run, RunHost
+from mcpkit._server.run import ABANDONED, Failed, Outcome, Run
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
 from mcpkit._stores import scheme_of
@@ -32,12 +32,12 @@ from mcpkit._stores.base import StoreUnavailable
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import ANONYMOUS, principal_owner
 from mcpkit._utils.text import truncate
-from mcpkit.context import Context, CurrentTask
+from mcpkit.context import Context, CurrentTask, Host
 from mcpkit.errors import InternalError, InvalidArguments, ProtocolError
 from mcpkit.tasks import record
 from mcpkit.tasks.protocol import outcome_field, related
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.service import SealAt, StoredSource, TaskService
+from mcpkit.tasks.service import StoredSource, TaskService
 from mcpkit.tasks.shares import Choice, OtherSecret
 from mcpkit.tasks.transitions import TaskStore, remember
 from mcpkit.types import Principal
@@ -57,7 +57,7 @@ MAX_STEPS: Final = 1000
 """Steps that one task may store."""
 
 
-class TaskRun(RunHost):
+class TaskRun(Host):
     """One run of a task that was claimed: the host of the run of its handler."""
 
     def __init__(self, server: Server, tasks: TaskService, task: Task, refused: str | None) -> None:
@@ -354,32 +354,13 @@ def _store_maker(server: Server) -> Callable[[], TaskStore]:
     return lambda: make_store(store, server.info.name)
 
 
-def _seals(server: Server) -> tuple[SealAt, SealAt]:
-    """Return the functions that seal and open stored values, if the server has a secret."""
-    sealer = server.sealer("tasks")
-    if not server.settings.secrets or server.settings.tasks.store is None:
-
-        def leave(value: bytes, *_: str) -> bytes:
-            return value
-
-        return leave, leave
-
-    def seal(value: bytes, *place: str) -> bytes:
-        return sealer.seal(value, *place).encode("ascii")
-
-    def open(sealed: bytes, *place: str) -> bytes:
-        return sealer.open(sealed.decode("ascii"), *place)
-
-    return seal, open
-
-
 @asynccontextmanager
 async def serving_tasks(
     server: Server, loop: Loop
 ) -> AsyncGenerator[tuple[Server, TaskService], None]:
     """Serve the tasks of a server; yields the server with them, and the tasks."""
     settings = server.settings
-    seal, open = _seals(server)
+    is_sealed = bool(settings.secrets) and settings.tasks.store is not None
 
     def run_task(task: Task, refused: str | None) -> TaskRun:
         return TaskRun(served, tasks, task, refused)
@@ -392,8 +373,7 @@ async def serving_tasks(
         loop,
         Threads(loop, settings.limits.max_threads),
         make_store=_store_maker(server),
-        seal=seal,
-        open=open,
+        sealer=server.sealer("tasks") if is_sealed else None,
         run_task=run_task,
         choice=Choice(settings.tasks.max_running, unfit, lambda: server.registry.version),
     )

@@ -30,7 +30,7 @@ from mcpkit._stores.base import Position, StoreUnavailable, TooManyRecords
 from mcpkit._stores.connections import LoopThread
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import RateLimit
-from mcpkit._utils.sealing import SealBroken
+from mcpkit._utils.sealing import SealBroken, Sealer
 from mcpkit._utils.text import quote_name
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
 from mcpkit.tasks import record
@@ -141,14 +141,6 @@ class TaskWaiter:
         self._changed = anyio.Event()
 
 
-class SealAt(Protocol):
-    """Seals a value for a place, or opens it there."""
-
-    def __call__(self, value: bytes, /, *place: str) -> bytes:
-        """Return the other form of the value; opening may raise `SealBroken`."""
-        ...
-
-
 class StoredSource(NamedTuple):
     """The origin of a task's call, read from the store."""
 
@@ -161,10 +153,9 @@ class TaskService:
     """The tasks of a server in one process.
 
     `threads` are for handlers of tasks; calls have others, which tasks cannot occupy. The store is
-    made when it is first needed. What it stores is sealed by `seal`, for a place of several texts;
-    `open` raises `SealBroken` if that was done with another secret, or for another place, or
-    changed. `run_task` makes the run of a claimed task, which fails if there is a reason why no
-    process could run it.
+    made when it is first needed. What it stores is sealed by the `sealer`, if there is one.
+    `run_task` makes the run of a claimed task, which fails if there is a reason why no process
+    could run it.
     """
 
     def __init__(
@@ -174,17 +165,15 @@ class TaskService:
         threads: Threads,
         *,
         make_store: Callable[[], TaskStore],
-        seal: SealAt,
-        open: SealAt,
+        sealer: Sealer | None,
         run_task: Callable[[Task, str | None], RunningTask],
         choice: Choice,
     ) -> None:
         self.settings = settings
         self.loop = loop
         self.threads = threads
-        self._seal = seal
+        self._sealer = sealer
         self.is_closing = False
-        self._open_sealed = open
         self._choice = choice
         self._bytes = StoredBytes(settings.max_stored or 64 * settings.max_bytes, self.change)
         self._calm = Calm(settings.lease)
@@ -310,12 +299,16 @@ class TaskService:
 
     def seal(self, task: Task, value: bytes, *field: str) -> bytes:
         """Return a value sealed for a field of a task, such as ``"answer", key``."""
-        return self._seal(value, task.id, task.owner, *field)
+        if self._sealer is None:
+            return value
+        return self._sealer.seal(value, task.id, task.owner, *field).encode("ascii")
 
     def open(self, task: Task, value: bytes, *field: str) -> bytes:
         """Return a value that was sealed for a field of a task; `OtherSecret` if it cannot be."""
+        if self._sealer is None:
+            return value
         try:
-            return self._open_sealed(value, task.id, task.owner, *field)
+            return self._sealer.open(value.decode("ascii"), task.id, task.owner, *field)
         except (SealBroken, ValueError):
             raise OtherSecret from None
 

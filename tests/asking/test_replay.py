@@ -86,7 +86,8 @@ def state_of(calls: Calls, **options: Any) -> str:
 
 
 def answer(replay: StatelessReplay, ask: InputRequest[Any]) -> Any:
-    return wait(lambda: replay.ask(ask))
+    [found] = wait(lambda: replay.gather([ask]))
+    return found
 
 
 def refused(calls: Calls, state: str, **options: Any) -> None:

@@ -111,7 +111,7 @@ async def test_the_end_of_a_stopped_thread_is_not_an_outcome(way: str, tmp_path:
                 while not ctx.cancelled:
                     threading.Event().wait(0.002)
                 return "half"
-            while not ctx.backend.session.is_closing:  # type: ignore[attr-defined]
+            while not ctx.backend.session.is_closing:
                 threading.Event().wait(0.002)
             ctx.elicit("Where am I?")
             return "answered"
