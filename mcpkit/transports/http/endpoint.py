@@ -1,4 +1,4 @@
-"""The endpoint: admits requests, and dispatches them to the handshake or the modern protocol."""
+"""The endpoint: admits requests, and serves them in a session or each by itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any, Final, Literal
 
 from anyio.lowlevel import checkpoint
 
+from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import parse, readable_id
+from mcpkit._server.session import Session
 from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import RateLimit
@@ -20,15 +22,22 @@ from mcpkit.http import HttpRequest, Receive, Scope, Send
 from mcpkit.transports.http.authorization import Authorization, forbidden_challenge
 from mcpkit.transports.http.bodies import LARGE_BODY, Bodies, parse_body
 from mcpkit.transports.http.exchange import Exchange
-from mcpkit.transports.http.headers import check_length, check_media, is_announced, is_modern
+from mcpkit.transports.http.headers import (
+    agrees,
+    check_length,
+    check_media,
+    check_repeated,
+    is_announced,
+    is_modern,
+)
 from mcpkit.transports.http.http_error import HttpError, retry_after, send_error
 from mcpkit.transports.http.legacy import LegacySessions
 from mcpkit.transports.http.lifespan import Lifespan, Lifespans
-from mcpkit.transports.http.modern import ModernRequests
 from mcpkit.transports.http.options import HttpSettings
 from mcpkit.transports.http.quotas import owner_of
 from mcpkit.transports.http.requests import STARTED, OpenRequests, Responded
 from mcpkit.transports.http.security import Guard, authenticate, finish_authentication, principal_of
+from mcpkit.transports.http.sessions import stateless_session
 from mcpkit.transports.http.sse import SseSessions
 from mcpkit.transports.http.streams import ClientNotReading
 
@@ -244,10 +253,12 @@ class EndpointState:
         open_requests.draining = lifespan.draining
         self.requests = open_requests.quotas.requests
         self.bodies = Bodies(open_requests)
-        self.modern = ModernRequests(open_requests)
         self.legacy = LegacySessions(open_requests)
         self.sse = SseSessions(open_requests, self.bodies, endpoint.messages)
         self._limits = open_requests.limits
+        self._registry = lifespan.server.registry
+        self._idle_session: Session | None = None
+        """The session of a request without a session of its own that is over, for the next one."""
         lifespan.busy.append(lambda: bool(self.bodies.arriving or open_requests.requests))
         lifespan.on_drain.append(open_requests.drain)
         lifespan.grace = max(lifespan.grace, self._limits.grace)
@@ -288,13 +299,41 @@ class EndpointState:
                     raise HttpError(400, "A message is an object")
                 self.open_requests.check_batch(message)
             elif is_announced(message):
-                return self.modern.start(message, http)
-            serving = self.modern if is_modern(message, http.raw) else self.legacy
-            return serving.start(message, http)
+                return self._start_modern(message, http)
+            is_legacy = not is_modern(message, http.raw)
+            start = self.legacy.start if is_legacy else self._start_modern
+            return start(message, http)
         except HttpError as error:
             if isinstance(message, dict) and "method" in message:
                 error.id = readable_id(message)
             raise
+
+    def _start_modern(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
+        """Start to serve a request of a revision without sessions, which is served by itself."""
+        if isinstance(message, list):
+            raise HttpError(400, "A single message is expected, not a batch")  # HTTPM-1
+        if "method" not in message and ("result" in message or "error" in message):
+            raise HttpError(400, "The response does not belong to any request")
+        session, self._idle_session = self._idle_session, None
+        if session is None:
+            session = stateless_session(self.open_requests)
+        wants_answer = "id" in message
+        exchange = Exchange(
+            http, session, self.open_requests, 1 if wants_answer else 0, modern=True
+        )
+        event = session.connection.take_one(message, exchange)
+        if type(event) is not Request or not agrees(http.raw, event, self._registry):
+            check_repeated(http.raw, message, self._registry)
+        if type(event) is Request and event.known.operation == "listen":
+            # A stream of changes is counted for as long as its client listens.
+            self.open_requests.check_room(http, "streams")
+            exchange.lasts = True
+            exchange.end_on_expiry(partial(session.end_listens, announce=False))
+            exchange.on_close(session.subscriptions.stop_notifying)
+        session.act_on(event, exchange)
+        if wants_answer and exchange.done and not (session.busy or session.has_state):
+            self._idle_session = session
+        return exchange
 
     async def aclose(self) -> None:
         """End all requests, streams and sessions."""

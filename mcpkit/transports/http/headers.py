@@ -139,19 +139,17 @@ def has_session_version(raw: Mapping[bytes, bytes]) -> bool:
 # --- against the body -----------------------------------------------------------------------------
 
 
-def check_request(raw: Mapping[bytes, bytes], request: Request, catalog: Catalog) -> None:
-    """Compare the headers of a request of 2026-07-28 with its body (HTTPM-2, SEC-14).
+def agrees(raw: Mapping[bytes, bytes], request: Request, catalog: Catalog) -> bool:
+    """Return True if the headers of a request of 2026-07-28 are those of its body, to the byte.
 
-    The schemas of the tools, which are in the catalog, declare headers.
-
-    Raises:
-        HttpError: They disagree, or a header is missing.
+    Otherwise `check_repeated` decides. The schemas of the tools, which are in the catalog, declare
+    headers.
     """
     known, params = request.known, request.params
     name: Any = None if known.mirrored is None else params.get(known.mirrored)
     tool = catalog.tools.get(name) if known.operation == "call_tool" else None
     # Nearly every client writes the values as they are, so that their bytes can be compared.
-    if (
+    return (
         _MODERN.get(raw.get(_VERSION, b"")) == request.revision.version
         and raw.get(b"mcp-method") == request.method.encode()
         and (
@@ -164,19 +162,13 @@ def check_request(raw: Mapping[bytes, bytes], request: Request, catalog: Catalog
             )
         )
         and (tool is None or not tool.headers)
-    ):
-        return
-    try:
-        headers.check_version(raw, request.revision.version)
-        _compare(raw, request.method, known, params, catalog)
-    except HeaderMismatch as error:
-        raise HttpError(400, error) from None
+    )
 
 
 def check_repeated(
     raw: Mapping[bytes, bytes], message: Mapping[str, Any], catalog: Catalog
 ) -> None:
-    """Compare the headers of a message with its body, if no session has read it as a request.
+    """Compare the headers of a request of 2026-07-28 with its body (HTTPM-2, SEC-14).
 
     Faults of the body alone are left to the session that serves it. The fault that is reported does
     not depend on who finds it: the order is that of §8.4.
