@@ -140,14 +140,11 @@ class Authorization:
         return HttpError(400, text, self.challenge(http, "invalid_request"))
 
     async def _verify(self, http: HttpRequest, key: bytes, token: str) -> Principal:
-        async with self._turns.of(owner_of(http)):
-            return await self._verify_in_turn(http, key, token)
-
-    async def _verify_in_turn(self, http: HttpRequest, key: bytes, token: str) -> Principal:
         away: VerifierUnavailable | None = None
         for each in self.resource_server.verifiers:
             try:
-                principal = await each.verify(token, self.resource)
+                async with self._turns.of(owner_of(http)):
+                    principal = await each.verify(token, self.resource)
             except VerifierUnavailable as error:
                 away = error
                 continue
