@@ -88,7 +88,7 @@ class Lifespan:
                     for number, found in self._previous.items():
                         if signal.getsignal(number) == self._heard:
                             signal.signal(number, found)
-                    with anyio.CancelScope(shield=True), anyio.move_on_after(5):
+                    with anyio.move_on_after(5, shield=True):
                         for end in reversed(self.on_end):
                             await end()
                     since = time.monotonic() - self._drained_at if self.draining else self.grace

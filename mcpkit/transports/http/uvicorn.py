@@ -81,7 +81,7 @@ _USED: Final = {
 _USED_OF_CYCLE: Final = {"disconnected", "keep_alive", "message_event", "response_complete"}
 
 
-def connection_class(limits: Limits, shortcuts: Mapping[bytes, Shortcut] | None = None) -> Any:
+def connection_class(limits: Limits, shortcuts: Mapping[bytes, Shortcut]) -> Any:
     """Return the value of uvicorn's option ``http``: a `Connection`, or uvicorn's own class.
 
     If this version of uvicorn lacks an attribute that `Connection` relies on, uvicorn serves by
@@ -110,9 +110,8 @@ def connection_class(limits: Limits, shortcuts: Mapping[bytes, Shortcut] | None 
                 ", ".join(sorted(missing)),
             )
             return plain
-    members: dict[str, object] = {"limits": limits, "shortcuts": {}}
-    if shortcuts is not None and _STARTS_AT_ONCE:
-        members["shortcuts"] = shortcuts
+    usable: Mapping[bytes, Shortcut] = shortcuts if _STARTS_AT_ONCE else {}
+    members: dict[str, object] = {"limits": limits, "shortcuts": usable}
     return type("BoundedConnection", (Connection, plain), members)
 
 

@@ -467,7 +467,7 @@ def test_none_of_them_keeps_the_server_from_stopping() -> None:
 def test_h11_drops_clients_that_never_finish_or_keep_sending() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "uvicorn.protocols.http.httptools_impl", None)
-        http: Any = connection_class(Limits(body_timeout=0.5, grace=0.1))
+        http: Any = connection_class(Limits(body_timeout=0.5, grace=0.1), {})
     with listen() as listener, running(MCPKit("pure"), listener, http=http, lifespan="off"):
         port = listener.getsockname()[1]
         with connect(port) as silent, connect(port) as client:
