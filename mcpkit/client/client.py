@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar, cast
 from uuid import uuid4
 
 import anyio
 
 from mcpkit._protocol import wire
 from mcpkit._utils.json import is_object, value_at
-from mcpkit.client.connection import ClientConnection, OnMessage, Pending
+from mcpkit.client.connection import ClientConnection, Close, OnMessage, Pending, leave
 from mcpkit.client.results import (
     CallResult,
     Completion,
@@ -42,12 +42,6 @@ MAX_ENTRIES: Final = 100_000
 MAX_LIST_BYTES: Final = 64 * 1024 * 1024
 """Bytes of all pages of a list together: as many as one message may have."""
 
-_CANCEL_S: Final = 2.0
-"""Seconds that the cancellation of a task may take when the call that created it ends."""
-
-_CLOSE_S: Final = 2.0
-"""Seconds that the end of a subscription may take."""
-
 _REOPEN_S: Final = 1.0
 _MAX_REOPEN_S: Final = 30.0
 """The bounds of the pause before a lost stream of changes is opened again."""
@@ -56,9 +50,6 @@ _NO_RESOURCE: Final = (-32002, -32602, -32601)
 """Codes of errors of servers without a resource, or without subscriptions."""
 
 T = TypeVar("T")
-
-Close: TypeAlias = Callable[[], Awaitable[object]]
-"""Ends a subscription."""
 
 
 def _ignore(method: str, params: Params) -> None:
@@ -229,7 +220,7 @@ class Client(ClientConnection):
                 return await task
             finally:
                 if not task.is_over and not self._closed:
-                    await self._cancel_task(task)
+                    await leave(task.cancel)
 
     async def _call(self, params: Params, **options: Any) -> Params:
         """Return the result of ``tools/call``, sent with the headers that the tool declares."""
@@ -346,29 +337,18 @@ class Client(ClientConnection):
         try:
             await arrived.wait()
         except BaseException:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(_CANCEL_S):
-                await arrived.wait()
+            await leave(arrived.wait)
             stop()
             for each in responses:
                 id = value_at(each, "task", "taskId")
                 if isinstance(id, str):
-                    await self._cancel_task(self.task(id))
+                    await leave(self.task(id).cancel)
             raise
         if not responses:
             raise ConnectionClosed("The client has left")
         if isinstance(responses[0], Exception):
             raise responses[0]
         return responses[0]
-
-    @staticmethod
-    async def _cancel_task(task: TaskHandle) -> None:
-        """Cancel a task, also if the waiting for it is cancelled; errors are ignored."""
-        with (
-            anyio.CancelScope(shield=True),
-            anyio.move_on_after(_CANCEL_S),
-            suppress(ProtocolError, TimeoutError, ConnectionClosed, ValueError),
-        ):
-            await task.cancel()
 
     def task(self, id: str) -> TaskHandle:
         """Return the handle of a task that exists already; nothing is sent.
@@ -535,14 +515,7 @@ class Client(ClientConnection):
         try:
             yield agreed
         finally:
-            await self._leave(close)
-
-    @staticmethod
-    async def _leave(close: Close) -> None:
-        """End a subscription, also if the task that has it is cancelled; errors are ignored."""
-        left = suppress(ConnectionClosed, ProtocolError)
-        with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_S), left:
-            await close()
+            await leave(close)
 
     async def _watch(
         self,
@@ -609,7 +582,7 @@ class Client(ClientConnection):
                     watched.append(uri)
                     self._watched[uri] += 1
         except BaseException:
-            await self._leave(close)
+            await leave(close)
             raise
         if watched:
             agreed["resourceSubscriptions"] = watched

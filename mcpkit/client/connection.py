@@ -27,6 +27,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
@@ -78,9 +79,13 @@ Handler: TypeAlias = Callable[[dict[str, Any]], "Params | Awaitable[Params]"]
 OnMessage: TypeAlias = Callable[[str, Params], object]
 """Called with the method and params of a notification."""
 
+Close: TypeAlias = Callable[[], Awaitable[object]]
+"""Ends a subscription, a task, or a request."""
+
 MAX_REQUESTS: Final = 1_000  # requests of a server that are answered at the same time
 MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024  # bytes of these requests, together
 MAX_LOGGED: Final = 100  # times that the same fault of a server is logged
+_LEAVE_S: Final = 2.0  # seconds for each message that ends something
 _SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 _RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
@@ -228,7 +233,7 @@ class ClientConnection:
         """Functions that receive every notification."""
         self._watched: Counter[str] = Counter()
         """The resources that the session subscribes to, and how often (handshake revisions)."""
-        self._subscribed: dict[str, Callable[[], Awaitable[object]]] = {}
+        self._subscribed: dict[str, Close] = {}
         """The URIs of `subscribe`, and how to end each."""
         self._subscribing = anyio.Lock()
         self._task_listeners: dict[str, Any] = {}
@@ -650,9 +655,14 @@ class ClientConnection:
             return
         reason = "timeout" if isinstance(error, TimeoutError) else "cancelled"
         params = {"requestId": sent.id, "reason": reason}
-        lost = suppress(ConnectionClosed, ProtocolError)
-        with anyio.CancelScope(shield=True), anyio.move_on_after(1), lost:
-            await self.notify("notifications/cancelled", params)
+        await leave(partial(self.notify, "notifications/cancelled", params))
+
+
+async def leave(close: Close) -> None:
+    """End something, also if the task that has it is cancelled; errors are ignored."""
+    failed = suppress(ConnectionClosed, ProtocolError, TimeoutError, ValueError)
+    with anyio.move_on_after(_LEAVE_S, shield=True), failed:
+        await close()
 
 
 def _supported_versions(error: Exception) -> Sequence[Any]:
