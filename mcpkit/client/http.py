@@ -323,14 +323,14 @@ class HttpLink:
 
     async def _listen(self, opened: anyio.Event) -> None:
         stream = EventStream(limit=MAX_EVENT_BYTES)
-        failures = idle = stale = 0
+        idle = stale = 0
         try:
             while True:
                 before = stream.last_id
                 try:
                     response = await self._get(stream)
                 except ConnectionClosed:
-                    failures += 1
+                    stale += 1
                 else:
                     opened.set()
                     if not _is_stream(response):
@@ -338,10 +338,9 @@ class HttpLink:
                         await _close(response)
                         return
                     received = await self._pump(response, stream)
-                    failures = 0
                     idle = 0 if received else idle + 1
                     stale = 0 if stream.last_id != before else stale + 1
-                longer = 2 ** max(min(stale + failures, _MAX_RESUMPTIONS) - 1, 0)
+                longer = 2 ** max(min(stale, _MAX_RESUMPTIONS) - 1, 0)
                 await anyio.sleep(max(stream.retry / 1000 * longer, _back_off(idle)))
         except ConnectionClosed as error:
             log.warning("the server's own stream has ended: %s", error)
@@ -620,21 +619,14 @@ async def _close(
     if response.is_closed:
         return
     if chunks is not None:
-        await _interrupt(chunks)
+        # A body is read through nested generators. Closing the outermost would leave the others to
+        # the garbage collector, which trio warns of: so the reading is cancelled.
+        with anyio.CancelScope(shield=True) as scope, suppress(httpx2.HTTPError):
+            scope.cancel()
+            async for _ in chunks:
+                pass
     with anyio.move_on_after(_CLOSE_S, shield=True):
         await response.aclose()
-
-
-async def _interrupt(chunks: AsyncGenerator[bytes, None]) -> None:
-    """End the reading of a body by cancellation.
-
-    It is read through nested generators. Closing the outermost would leave the others to the
-    garbage collector, which trio warns of.
-    """
-    with anyio.CancelScope(shield=True) as scope, suppress(httpx2.HTTPError):
-        scope.cancel()
-        async for _ in chunks:
-            pass
 
 
 async def _drain(response: httpx2.Response, chunks: AsyncGenerator[bytes, None]) -> None:
