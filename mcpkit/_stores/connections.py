@@ -85,6 +85,7 @@ class _Job:
                 self.done.set_result(outcome)
 
 
+@dataclass(eq=False, repr=False)
 class Connections(Generic[C, W]):
     """Connections to a server, whose name is `server` in messages.
 
@@ -96,24 +97,15 @@ class Connections(Generic[C, W]):
     do to the event loop.
     """
 
-    def __init__(
-        self,
-        server: str,
-        connect: Callable[[], Awaitable[C]],
-        disconnect: Callable[[C], Awaitable[None]],
-        carry_out: Callable[[C, Sequence[W]], Awaitable[Sequence[Any]]],
-        lost: tuple[type[Exception], ...],
-        *,
-        size: int = 1,
-        batch: int = 1,
-    ) -> None:
-        self.server = server
-        self._connect = connect
-        self._disconnect = disconnect
-        self._carry_out = carry_out
-        self._lost: tuple[type[Exception], ...] = (*lost, asyncio.TimeoutError)
-        self._size = size
-        self._batch = batch
+    server: str
+    connect: Callable[[], Awaitable[C]]
+    disconnect: Callable[[C], Awaitable[None]]
+    carry_out: Callable[[C, Sequence[W]], Awaitable[Sequence[Any]]]
+    lost: tuple[type[Exception], ...]
+    size: int = 1
+    batch: int = 1
+
+    def __post_init__(self) -> None:
         self._name = secrets.token_hex(8)
         self._numbers = count()
         self._waiting: asyncio.Queue[_Job | None] = asyncio.Queue()
@@ -151,11 +143,11 @@ class Connections(Generic[C, W]):
 
     async def _begin(self) -> None:
         try:
-            first = await asyncio.wait_for(self._connect(), TIMEOUT_S)
+            first = await asyncio.wait_for(self.connect(), TIMEOUT_S)
         except Exception as error:  # event loops have exceptions of their own
             raise self._unavailable(error) from error
         self._waiting = asyncio.Queue()
-        for number in range(self._size):
+        for number in range(self.size):
             work = self._work(None if number else first)
             self._tasks.append(asyncio.create_task(work, name="mcpkit-store"))
 
@@ -188,15 +180,15 @@ class Connections(Generic[C, W]):
             while jobs or (jobs := await self._next()):
                 try:
                     if connection is None:
-                        connection = await asyncio.wait_for(self._connect(), TIMEOUT_S)
-                    outcomes = await self._carry_out(connection, [each.work for each in jobs])
+                        connection = await asyncio.wait_for(self.connect(), TIMEOUT_S)
+                    outcomes = await self.carry_out(connection, [each.work for each in jobs])
                     self._error = None
                 except Exception as error:
                     # Whatever it is: a handler waits for the answer, and cannot handle it.
                     if connection is not None:
-                        await self._disconnect(connection)
+                        await self.disconnect(connection)
                         connection = None
-                        if self._error is None and not isinstance(error, self._lost):
+                        if self._error is None and not isinstance(error, self.lost):
                             _log.exception("%s: reconnecting", self.server)
                     self._error = error
                     await asyncio.sleep(_PAUSE_S)
@@ -207,12 +199,12 @@ class Connections(Generic[C, W]):
                 jobs = []
         finally:
             if connection is not None:
-                await self._disconnect(connection)
+                await self.disconnect(connection)
 
     async def _next(self) -> list[_Job]:
         """Wait for jobs; none if the connections are closed."""
         jobs: list[_Job] = []
-        while not jobs or (len(jobs) < self._batch and not self._waiting.empty()):
+        while not jobs or (len(jobs) < self.batch and not self._waiting.empty()):
             job = await self._waiting.get()
             if job is None:
                 self._waiting.put_nowait(None)  # for the other connections
@@ -224,10 +216,8 @@ class Connections(Generic[C, W]):
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine until the connections are closed."""
         assert self._thread is not None
-        self._thread.loop.call_soon_threadsafe(self._keep_in_background, work)
-
-    def _keep_in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        self._background.append(asyncio.create_task(work, name="mcpkit-store"))
+        loop, keep = self._thread.loop, self._background.append
+        loop.call_soon_threadsafe(lambda: keep(loop.create_task(work, name="mcpkit-store")))
 
     async def stay_connected(
         self,
@@ -257,11 +247,11 @@ class Connections(Generic[C, W]):
                     if not opened.done():
                         opened.set_exception(self._unavailable(error))
                         return
-                    if connection is not None and not isinstance(error, self._lost):
+                    if connection is not None and not isinstance(error, self.lost):
                         _log.exception("%s: reconnecting", self.server)
                 finally:
                     if connection is not None:
-                        await self._disconnect(connection)
+                        await self.disconnect(connection)
                 await asyncio.sleep(_PAUSE_S)
 
         self.in_background(stay())

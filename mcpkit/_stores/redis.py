@@ -353,7 +353,7 @@ class RedisStore(RecordStore[R]):
         self._connections = Connections[_Connection, Sequence[_Command]](
             f"Redis at {self._options.get('path') or f'{host}:{port}'}",
             partial(self._connect, *(("SCRIPT", "LOAD", _HEAD + each) for each in _SHA)),
-            *(_disconnect, self._carry_out, (Lost, Late, OSError)),
+            *(_disconnect, self._carry_out, (Lost, Late, OSError, asyncio.TimeoutError)),
             batch=MAX_BATCH,
         )
 

@@ -123,7 +123,7 @@ async def test_a_task_may_run_before_the_answer_to_its_addition_is_lost(
     name = f"servers_{secrets.token_hex(8)}"
     one, two = (store_at(kind, servers.url(kind), name) for _ in range(2))
     async with opened(two, "two"), opened(one, "one"):
-        carry_out = one._connections._carry_out
+        carry_out = one._connections.carry_out
 
         async def lose(*arguments: Any) -> Sequence[Any]:
             outcomes = await carry_out(*arguments)
@@ -131,7 +131,7 @@ async def test_a_task_may_run_before_the_answer_to_its_addition_is_lost(
                 raise ConnectionResetError("cut")
             return outcomes
 
-        monkeypatch.setattr(one._connections, "_carry_out", lose)
+        monkeypatch.setattr(one._connections, "carry_out", lose)
         assert (await add(one, new("a"), **MANY)).attempt == 1
 
 
