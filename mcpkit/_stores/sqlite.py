@@ -473,27 +473,27 @@ class _File:
 
 def do_together(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> None:
     """Do jobs in one transaction, and give each its result or exception."""
-    outcomes: list[tuple[Any, BaseException | None]] = []
+    outcomes: list[Any] = []
     try:
         connection.execute("BEGIN IMMEDIATE" if any(each.writes for each in jobs) else "BEGIN")
         for job in jobs:
             try:
-                outcomes.append((job.do(connection), None))
+                outcomes.append(job.do(connection))
             except sqlite3.Error:
                 raise
             except Exception as error:  # it has not written anything
-                outcomes.append((None, error))
+                outcomes.append(error)
         connection.execute("COMMIT")
     except sqlite3.Error as error:
         with suppress(sqlite3.Error):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        outcomes = [(None, error)] * len(jobs)
-    for job, (result, failure) in zip(jobs, outcomes, strict=True):
-        if failure is None:
-            job.done.set_result(result)
+        outcomes = [error] * len(jobs)
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        if isinstance(outcome, Exception):
+            job.done.set_exception(outcome)
         else:
-            job.done.set_exception(failure)
+            job.done.set_result(outcome)
 
 
 def waker() -> Callable[[Callable[[], object]], object]:
@@ -503,18 +503,13 @@ def waker() -> Callable[[Callable[[], object]], object]:
     """
     trio = sys.modules.get("trio")
     if trio is not None and trio.lowlevel.in_trio_run():
-        token = trio.lowlevel.current_trio_token()
-
-        def wake_trio(function: Callable[[], object]) -> None:
-            with suppress(trio.RunFinishedError):
-                token.run_sync_soon(function)
-
-        return wake_trio
-    loop = asyncio.get_running_loop()
+        call_soon = trio.lowlevel.current_trio_token().run_sync_soon
+    else:
+        call_soon = asyncio.get_running_loop().call_soon_threadsafe
 
     def wake(function: Callable[[], object]) -> None:
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(function)
+        with suppress(RuntimeError):  # trio's RunFinishedError is one
+            call_soon(function)
 
     return wake
 
