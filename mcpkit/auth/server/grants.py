@@ -107,15 +107,15 @@ _GRANT: Final = TypeAdapter(_Grant)
 _TOKENS: Final = TypeAdapter(UpstreamTokens)
 
 
+@dataclass(eq=False, repr=False)
 class UpstreamAccess:
     """The tokens that a provider has issued for a user, which no client receives.
 
     Handlers find it as ``ctx.principal.upstream``.
     """
 
-    def __init__(self, grants: Grants, grant: str) -> None:
-        self._grants = grants
-        self._grant = grant
+    _grants: Grants
+    _grant: str
 
     def __repr__(self) -> str:
         return "<Upstream>"
@@ -127,31 +127,23 @@ class UpstreamAccess:
             LoginRefused: The provider has ended the login; the user has to log in again.
             ProviderUnavailable: The provider does not answer.
         """
-        return (await self._grants.upstream_tokens(self._grant)).access_token
+        return (await self.tokens()).access_token
 
     async def tokens(self) -> UpstreamTokens:
         """Return all tokens of the provider, refreshed as by `token`, with the same exceptions."""
         return await self._grants.upstream_tokens(self._grant)
 
 
+@dataclass(eq=False, repr=False)
 class Grants:
     """Issues codes and tokens, and ends grants."""
 
-    def __init__(
-        self,
-        store: AuthStore,
-        keys: KeyStore,
-        login: Login,
-        token_lifetime: float,
-        refresh_lifetime: float,
-        clock: Callable[[], float],
-    ) -> None:
-        self._store = store
-        self._keys = keys
-        self._token_lifetime = token_lifetime
-        self._refresh_lifetime = refresh_lifetime
-        self._login = login
-        self._clock = clock
+    _store: AuthStore
+    _keys: KeyStore
+    _login: Login
+    _token_lifetime: float
+    _refresh_lifetime: float
+    _clock: Callable[[], float]
 
     # --- codes ------------------------------------------------------------------------------------
 

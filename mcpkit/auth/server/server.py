@@ -19,7 +19,7 @@ from mcpkit._utils.fetch import check_address
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
 from mcpkit._utils.quota import Quota, RateLimit
-from mcpkit._utils.sealing import SECRET, new_secret, secret_weakness, secrets_from_environment
+from mcpkit._utils.sealing import SECRET, new_secret, read_secrets, secret_weakness
 from mcpkit.auth.server import pages
 from mcpkit.auth.server.clients import METHODS, Clients, RegisteredClient, origin_of
 from mcpkit.auth.server.grants import CHALLENGE, AuthorizationRequest, Grants, LoginState
@@ -507,9 +507,8 @@ def _store_of(given: Any, clock: Callable[[], float]) -> AuthStore:
     return cast("AuthStore", given)
 
 
-def _secrets_of(given: str | Sequence[str] | None, store: AuthStore) -> list[str]:
-    several = [given] if isinstance(given, str) else given
-    found = secrets_from_environment() if several is None else list(several)
+def _secrets_of(given: str | Sequence[str] | None, store: AuthStore) -> Sequence[str]:
+    found = read_secrets(given)
     if not found:
         if isinstance(store, MemoryAuthStore):
             return [new_secret()]
@@ -518,5 +517,5 @@ def _secrets_of(given: str | Sequence[str] | None, store: AuthStore) -> list[str
             f'{SECRET}; make one with: python -c "import secrets; print(secrets.token_hex(32))"'
         )
     if weakness := secret_weakness(found):
-        raise ValueError(f"{SECRET if given is None else 'secret='} {weakness}")
+        raise ValueError(f"{SECRET} {weakness}")
     return found

@@ -158,11 +158,9 @@ class MemoryTokenStore:
         else:
             self._kept[url] = credentials
 
-    @asynccontextmanager
-    async def lock(self, url: str) -> AsyncGenerator[None, None]:
-        """Hold the lock of a server in this process."""
-        async with self._turns.of(url):
-            yield
+    def lock(self, url: str) -> anyio.Semaphore:
+        """Return the lock of a server in this process."""
+        return self._turns.of(url)
 
 
 class FileTokenStore:
