@@ -171,7 +171,6 @@ def entry_fields(
     declared: Any,
     signature: Signature,
     options: Mapping[str, Any],
-    prefix: str | None,
     defaults: Defaults,
 ) -> dict[str, Any]:
     """Check the options of a function, and return the fields of its entry."""
@@ -188,7 +187,7 @@ def entry_fields(
     fields = {key: each for key, each in options.items() if each is not None and key in known}
     errors = options.get("expose_errors")
     fields["expose_errors"] = defaults.errors if errors is None else errors_of(errors, at)
-    fields["name"] = f"{prefix}_{name}" if prefix else name
+    fields["name"] = name
     fields["description"] = options.get("description") or signature.docs.description
     fields["tags"] = frozenset(options.get("tags") or ())
     fields["scopes"] = needed_scopes(options.get("scopes"), at)

@@ -323,7 +323,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.
         """
-        self._server.registry.add(make_tool(fn, None, self._defaults, **options))
+        self._server.registry.add(make_tool(fn, self._defaults, **options))
 
     def add_resource(
         self, fn: Callable[..., Any], uri: str | None = None, /, **options: Unpack[ResourceOptions]
@@ -337,7 +337,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: The function does not match the URI, or the URI is taken.
         """
-        self._server.registry.add(make_resource(fn, uri, None, self._defaults, **options))
+        self._server.registry.add(make_resource(fn, uri, self._defaults, **options))
 
     def add_prompt(self, fn: Callable[..., Any], /, **options: Unpack[PromptOptions]) -> None:
         """Add a function as a prompt, and notify connected clients.
@@ -348,7 +348,7 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.
         """
-        self._server.registry.add(make_prompt(fn, None, self._defaults, **options))
+        self._server.registry.add(make_prompt(fn, self._defaults, **options))
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool, and notify connected clients.
@@ -418,7 +418,8 @@ class MCPKit(Generic[StateT]):
         if expose_errors is not None:
             defaults = defaults._replace(errors=errors_of(expose_errors, "include()"))
         for fn, make, args, options in found:
-            entry = make(fn, *args, prefix, defaults, **options)
+            entry = make(fn, *args, defaults, **options)
+            entry = entry.prefixed(prefix) if prefix else entry
             entry.scopes = tuple(dict.fromkeys((*needed, *entry.scopes)))
             self._server.registry.add(entry)
 

@@ -128,7 +128,6 @@ class PromptOptions(CommonOptions, total=False):
 
 def make_prompt(
     fn: Callable[..., Any],
-    prefix: str | None = None,
     defaults: Defaults = NO_APP,
     /,
     **options: Unpack[PromptOptions],
@@ -136,7 +135,7 @@ def make_prompt(
     """Return a prompt that calls a function; raises `RegistrationError`."""
     options = cast("PromptOptions", present_options("prompt(…)", options))
     signature = inspect_handler(fn)
-    fields = entry_fields(Prompt, PromptOptions, signature, options, prefix, defaults)
+    fields = entry_fields(Prompt, PromptOptions, signature, options, defaults)
     arguments = Arguments(signature)
     refuse_headers(arguments, signature.place)
     fields.update(

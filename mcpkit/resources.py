@@ -226,7 +226,6 @@ class ResourceOptions(CommonOptions, total=False):
 def make_resource(
     fn: Callable[..., Any],
     uri: str | None = None,
-    prefix: str | None = None,
     defaults: Defaults = NO_APP,
     /,
     **options: Unpack[ResourceOptions],
@@ -242,8 +241,6 @@ def make_resource(
     refuse_headers(arguments, at)
     names = [each.wire_name for each in arguments.fields]
     uri = uri or "/".join([f"resource://{signature.name}", *(f"{{{name}}}" for name in names)])
-    if prefix:
-        uri = prefixed_uri(prefix, uri)
     try:
         texts = [each for each in arguments.fields if _is_text(each.form.schema("validation"))]
         template = UriTemplate(uri, whole=[each.wire_name for each in texts])
@@ -259,7 +256,7 @@ def make_resource(
             f"a dataclass or built-in types, or give the app a converter"
         ) from None
     kind = Resource if template.is_literal else ResourceTemplate
-    fields = entry_fields(kind, ResourceOptions, signature, options, prefix, defaults)
+    fields = entry_fields(kind, ResourceOptions, signature, options, defaults)
     fields.update(
         plan=CallPlan(fn, signature, inline=options.get("inline", False)),
         converters=defaults.converters,

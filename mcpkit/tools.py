@@ -173,7 +173,6 @@ class ToolOptions(CommonOptions, total=False):
 
 def make_tool(
     fn: Callable[..., Any],
-    prefix: str | None = None,
     defaults: Defaults = NO_APP,
     /,
     **options: Unpack[ToolOptions],
@@ -182,7 +181,7 @@ def make_tool(
     options = cast("ToolOptions", present_options("tool(…)", options))
     given = options.get("input_schema")
     signature = inspect_handler(fn, allows_open=given is not None)
-    fields = entry_fields(Tool, ToolOptions, signature, options, prefix, defaults)
+    fields = entry_fields(Tool, ToolOptions, signature, options, defaults)
     if given is None:
         arguments = Arguments(signature)
         input_schema = arguments.schema()

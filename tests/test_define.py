@@ -68,8 +68,8 @@ class TestCommonOptions:
         made = make(greet)
         assert (made.name, made.description, made.title) == ("greet", "Greet a guest.", None)
         assert (made.plan.inline, make(greet, inline=True).plan.inline) == (False, True)
-        assert make(greet, "en").name == "en_greet"
-        assert make(greet, "en", name="hello").name == "en_hello"
+        assert make(greet).prefixed("en").name == "en_greet"
+        assert make(greet, name="hello").prefixed("en").name == "en_hello"
 
     @pytest.mark.parametrize(
         ("option", "value"),
@@ -255,8 +255,8 @@ class TestResource:
 
         assert make_resource(still, None).key == "resource://still"
         assert make_resource(fn, None).key == "resource://fn/{city}/{day}"
-        assert make_resource(still, "a://b/c", "en").key == "a://en/b/c"
-        assert make_resource(greet, "a://{name}", "en").key == "a://en/{name}"
+        assert make_resource(still, "a://b/c").prefixed("en").key == "a://en/b/c"
+        assert make_resource(greet, "a://{name}").prefixed("en").key == "a://en/{name}"
         for uri in ("urn:isbn:123", "mailto:me@example.com", "a+b:c", "data:,x"):
             assert make_resource(still, uri).key == uri
 

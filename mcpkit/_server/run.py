@@ -123,7 +123,7 @@ class Run(ContextBackend):
     ) -> SampleResult:
         """Ask the client's model, and run the tools that it calls, until it answers."""
         defaults = Defaults(self.server.converters, self.server.settings.expose_errors)
-        tools = {tool.name: tool for tool in (make_tool(f, None, defaults) for f in functions)}
+        tools = {tool.name: tool for tool in (make_tool(f, defaults) for f in functions)}
         described = [tool.to_wire(self.request.revision) for tool in tools.values()]
         messages, context = list(sample.messages), Context(self)
         for number in range(rounds + 1):
