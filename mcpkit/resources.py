@@ -287,7 +287,7 @@ def make_resource(
     fields.update(
         template=template,
         accepts=arguments,
-        completers=completers_of(arguments, signature, CallPlan),
+        completers=completers_of(arguments, signature),
         unchecked=frozenset(unchecked),
     )
     return ResourceTemplate(**fields)
