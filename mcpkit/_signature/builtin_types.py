@@ -83,11 +83,9 @@ def _generic(annotation: Any) -> BuiltIn | None:
         items = _inner(arguments[0])
         return None if items is None else _list(items)
     if origin is dict and len(arguments) == 2 and arguments[0] is str:
-        # Other keys have patterns, and pydantic omits the titles of values.
+        # Other keys have patterns.
         keys, values = read_built_in(str), _inner(arguments[1])
-        if keys is None or values is None or "title" in values[1]:
-            return None
-        return _dict(keys, values)
+        return None if keys is None or values is None else _dict(keys, values)
     return _literal(arguments) if origin is Literal else None
 
 
@@ -187,13 +185,6 @@ def _field(field: Any, core: Core, schema: JsonSchema, limits: Mapping[type, str
             return False
     if field.description is not None:
         schema["description"] = field.description
-    if field.title:
-        schema["title"] = field.title
-    examples: list[Any] | None = field.examples
-    if examples is not None:
-        if not isinstance(examples, list) or not all(map(_is_written, examples)):
-            return False
-        schema["examples"] = [*examples]
     if field.is_required():
         return True
     schema["default"] = field.default
@@ -211,7 +202,7 @@ def _known() -> tuple[type, Callable[[Any], Any], Any, dict[type, str]]:
     import annotated_types as limits  # pydantic loads both, but later
     from pydantic.fields import FieldInfo
 
-    read = {"annotation", "default", "description", "examples", "metadata", "title"}
+    read = {"annotation", "default", "description", "metadata"}
     names = [each for each in FieldInfo.__slots__ if each[0] != "_" and each not in read]
     others = operator.attrgetter(*names)
     limited = {
@@ -222,10 +213,7 @@ def _known() -> tuple[type, Callable[[Any], Any], Any, dict[type, str]]:
 
 
 def _limit(metadata: object, core: Core, schema: JsonSchema, limits: Mapping[type, str]) -> bool:
-    """Add a limit to a type, or to the type beside None; False if pydantic has to read it."""
-    beside_null = core["type"] == "nullable"
-    if beside_null:
-        core, schema = core["schema"], schema.get("anyOf", ({},))[0]
+    """Add a limit to a type; False if pydantic has to read it."""
     keywords = _KEYWORDS.get(core["type"])
     name = limits.get(type(metadata))
     if keywords is None or name not in keywords:
@@ -237,10 +225,6 @@ def _limit(metadata: object, core: Core, schema: JsonSchema, limits: Mapping[typ
     if (value < 0 and name not in _SIGNED) or (value == 0 and name == "multiple_of"):
         return False
     core[name] = schema[keywords[name]] = value
-    if beside_null:  # the outer schema is sorted in the end
-        in_order = dict(sorted(schema.items()))
-        schema.clear()
-        schema.update(in_order)
     return True
 
 
