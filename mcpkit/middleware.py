@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 from pydantic_core import from_json
 from typing_extensions import TypeVar
 
-from mcpkit._signature.converters import Converters, blocks_of
-from mcpkit._signature.output import Rendered
+from mcpkit._signature.converters import Converters
+from mcpkit._signature.output import Rendered, content_of, render_whole
 from mcpkit._utils.json import UNSET
 from mcpkit.context import CallNext, Context
-from mcpkit.types import ContentBlock, ToolResult
+from mcpkit.types import ToolResult
 
 ServerT = TypeVar("ServerT", default=Any)
 
@@ -51,7 +51,9 @@ def _around(
         if value is None and context.request.known.operation != "listen":  # answered when it ends
             name = getattr(middleware, "__name__", type(middleware).__name__)
             raise TypeError(f"the middleware {name} returned None instead of a result")
-        return _rendered(value, converters) if isinstance(value, ToolResult) else value
+        if isinstance(value, MiddlewareResult):
+            return value.updated(converters)
+        return render_whole(value, converters) if isinstance(value, ToolResult) else value
 
     return around
 
@@ -85,26 +87,10 @@ class MiddlewareResult(ToolResult):
         structured = decoded.get("structured_content", rendered.structured)
         if "content" in decoded or structured is UNSET:
             # If the structured content is removed, the text of the content may be made from it.
-            rendered.content = _blocks(self.content, converters)
+            rendered.content = content_of(self, converters)
         if structured is UNSET:
             rendered.structured = None
         elif "structured_content" in decoded:
             rendered.structured = converters.json(structured)
             rendered.is_object = rendered.is_object or not rendered.is_raw
         return rendered
-
-
-def _rendered(value: ToolResult, converters: Converters) -> Rendered:
-    if isinstance(value, MiddlewareResult):
-        return value.updated(converters)
-    structured = None
-    if value.structured_content is not UNSET:
-        structured = converters.json(value.structured_content)
-    blocks = _blocks(value.content, converters)
-    is_object = structured is None or structured[:1] == b"{"
-    content = None if structured is not None and not blocks else blocks
-    return Rendered(content, structured, value.is_error, value.meta, is_object)
-
-
-def _blocks(content: Any, converters: Converters) -> list[ContentBlock]:
-    return [] if content == [] else blocks_of(content, converters)

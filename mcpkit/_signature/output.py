@@ -5,7 +5,7 @@ Prepared once for a function, at registration.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
@@ -165,24 +165,18 @@ class Output:
         return Rendered(None, self._json_of(value), False, None, self.is_object, self.is_raw)
 
     def _whole(self, value: ToolResult) -> Rendered:
-        structured = None
-        if value.structured_content is not UNSET:
-            if self._form is not None and not value.is_error:
-                structured = self._json_of(value.structured_content)
-            else:
-                structured = self._converters.json(value.structured_content)
-        elif self._form is not None and not value.is_error:
+        if self._form is None or value.is_error:
+            rendered = render_whole(value, self._converters)
+        elif value.structured_content is UNSET:
             raise OutputMismatch(
                 "a ToolResult without structured_content, which the schema promises"
             )
-        content: Any = value.content
-        is_empty = type(content) is list and not content
-        blocks = [] if is_empty else blocks_of(content, self._converters)
-        if not blocks and structured is not None:
-            blocks = [TextContent(readable(structured))]
-        has_object = structured is None or structured[:1] == b"{"
-        is_object = has_object if self.schema is None else self.is_object
-        return Rendered(blocks, structured, value.is_error, value.meta, is_object, self.is_raw)
+        else:
+            rendered = render_whole(value, self._converters, self._json_of)
+        if self.schema is not None:
+            rendered.is_object = self.is_object
+        rendered.is_raw = self.is_raw
+        return rendered
 
     def _json_of(self, value: Any) -> bytes:
         form = self._form
@@ -203,6 +197,25 @@ class Output:
             except (ValidationError, PydanticSerializationError) as error:
                 mismatch = error
         raise OutputMismatch(str(mismatch)) from mismatch
+
+
+def render_whole(
+    value: ToolResult, converters: Converters, dump: Callable[[Any], bytes] | None = None
+) -> Rendered:
+    """Return the result to send for a `ToolResult`, without a look at an output schema."""
+    given = value.structured_content
+    structured = None if given is UNSET else (dump or converters.json)(given)
+    blocks = content_of(value, converters)
+    if not blocks and structured is not None:
+        blocks = [TextContent(readable(structured))]
+    is_object = structured is None or structured[:1] == b"{"
+    return Rendered(blocks, structured, value.is_error, value.meta, is_object)
+
+
+def content_of(value: ToolResult, converters: Converters) -> list[ContentBlock]:
+    """Return the blocks of a `ToolResult`; none for an empty list."""
+    is_empty = type(value.content) is list and not value.content
+    return [] if is_empty else blocks_of(value.content, converters)
 
 
 def is_structured(annotation: Any) -> bool:
