@@ -80,22 +80,12 @@ class Converters:
 
     # --- values -----------------------------------------------------------------------------------
 
-    def each_converted(self, values: Iterable[Any]) -> list[Any]:
-        """Return the value to send for each of several values."""
-        values = list(values)
-        is_needed = any(map(self.row, set(map(type, values))))
-        return [self.converted(each) for each in values] if is_needed else values
-
     def converted(self, value: Any) -> Any:
         """Return the value to send; a value without a converter is returned unchanged."""
-        row = self.row(value.__class__)
-        if row is None:
-            return value
         seen: list[Converter] = []
-        while row is not None and row not in seen:
+        while (row := self.row(value.__class__)) is not None and row not in seen:
             seen.append(row)
             value = row.convert(value)
-            row = self.row(value.__class__)
         return value
 
     def json(self, value: Any) -> bytes:
@@ -474,7 +464,7 @@ def blocks_of(value: Any, converters: Converters = DEFAULT) -> list[ContentBlock
     these becomes a block for each item; None becomes no block; all else becomes its JSON text.
     """
     if isinstance(value, (list, tuple)):
-        items = converters.each_converted(cast("Iterable[Any]", value))
+        items = [*map(converters.converted, cast("Iterable[Any]", value))]
         if any(issubclass(kind, (*BLOCK_TYPES, Media, bytes)) for kind in set(map(type, items))):
             return [block_of(item, converters) for item in items]
     return [] if value is None else [block_of(value, converters)]
