@@ -214,8 +214,9 @@ def render_whole(
 
 def content_of(value: ToolResult, converters: Converters) -> list[ContentBlock]:
     """Return the blocks of a `ToolResult`; none for an empty list."""
-    is_empty = type(value.content) is list and not value.content
-    return [] if is_empty else blocks_of(value.content, converters)
+    content: Any = value.content
+    is_empty = type(content) is list and not content
+    return [] if is_empty else blocks_of(content, converters)
 
 
 def is_structured(annotation: Any) -> bool:
