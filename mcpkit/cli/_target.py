@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import typer
+from pydantic import ValidationError, validate_call
 from typer.models import ParameterInfo
 
 from mcpkit._entries import marked_in
@@ -209,27 +210,34 @@ class _FlagError(Exception):
 
 def _called_with(function: Callable[..., Any], flags: Sequence[str], name: str) -> Any:
     """Call a function with a flag for each parameter, ``--name value``, and return its result."""
-    results: list[Any] = []
-    errors: list[BaseException] = []
-    signature, validated = _flagged(function), _validated(function)
+    given = _parsed(function, flags, name)
+    validated: Any = validate_call(config={"arbitrary_types_allowed": True})(function)
+    try:
+        found = validated(**given)
+    except ValidationError as error:
+        if error.title != validated.__name__:  # it is one of the function
+            raise
+        first = error.errors()[0]
+        flag = str(first["loc"][0]).replace("_", "-")
+        raise _FlagError(f"Invalid value for '--{flag}': {first['msg']}") from None
+    if inspect.isawaitable(found):
+        from mcpkit._concurrency.loop import run_loop  # loads an event loop
+
+        found = run_loop(_awaited, found)
+    return found
+
+
+async def _awaited(found: Any) -> Any:
+    return await found
+
+
+def _parsed(function: Callable[..., Any], flags: Sequence[str], name: str) -> dict[str, Any]:
+    """Return the arguments of a function in flags, without defaults, which are not validated."""
+    signature, found = _flagged(function), list[dict[str, Any]]()
 
     @functools.wraps(function)
     def call(**given: Any) -> None:
-        # As pydantic, which does not validate defaults.
-        changed = {
-            key: value
-            for key, value in given.items()
-            if value is not signature.parameters[key].default
-        }
-        try:
-            found = validated(**changed)
-            if inspect.isawaitable(found):
-                from mcpkit._concurrency.loop import run_loop  # loads an event loop
-
-                found = run_loop(_awaited, found)
-            results.append(found)
-        except Exception as error:
-            errors.append(error)  # click would handle some of them itself
+        found.append(given)
 
     call.__signature__ = signature  # type: ignore[attr-defined]
     call.__annotations__ = {key: each.annotation for key, each in signature.parameters.items()}
@@ -242,34 +250,10 @@ def _called_with(function: Callable[..., Any], flags: Sequence[str], name: str) 
         if message is None:
             raise
         raise _FlagError(message()) from None
-    if errors:
-        raise errors[0]
-    if not results:
+    if not found:
         raise typer.Exit
-    return results[0]
-
-
-async def _awaited(found: Any) -> Any:
-    return await found
-
-
-def _validated(function: Callable[..., Any]) -> Callable[..., Any]:
-    from pydantic import ValidationError, validate_call
-
-    validated: Any = validate_call(config={"arbitrary_types_allowed": True})(function)
-
-    @functools.wraps(function)
-    def call(**given: Any) -> Any:
-        try:
-            return validated(**given)
-        except ValidationError as error:
-            if error.title != validated.__name__:  # it is one of the function
-                raise
-            first = error.errors()[0]
-            flag = str(first["loc"][0]).replace("_", "-")
-            raise _FlagError(f"Invalid value for '--{flag}': {first['msg']}") from None
-
-    return call
+    defaults = {key: each.default for key, each in signature.parameters.items()}
+    return {key: value for key, value in found[0].items() if value is not defaults[key]}
 
 
 def _flagged(function: Callable[..., Any]) -> Signature:
