@@ -33,7 +33,7 @@ from mcpkit.cli._schema_text import (
     object_or_empty,
     required_of,
 )
-from mcpkit.cli._terminal import fail, is_interactive, note, on_stderr
+from mcpkit.cli._terminal import console, fail, is_interactive, note
 
 Params = Mapping[str, Any]
 
@@ -64,7 +64,7 @@ class Answers:
         missing = f"--sampling-command {command!r}: there is no such command"
         self._command = [] if command is None else command_line(command, missing)
         self._pause = pause
-        self._console = on_stderr()
+        self._console = console(err=True)
         self._one_at_a_time = anyio.Lock()
 
     @property

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from mcpkit._utils.text import escape_control, single_line
 from mcpkit.cli._schema_text import compact
-from mcpkit.cli._terminal import PRINTING, on_stderr
+from mcpkit.cli._terminal import PRINTING, console
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -31,7 +31,7 @@ class ProgressDisplay:
 
     def __init__(self, quiet: bool = False) -> None:
         self._quiet = quiet
-        self._console = on_stderr()
+        self._console = console(err=True)
         self._bar: Bar | None = None
         self._last_line = self._last_progress = ""
 

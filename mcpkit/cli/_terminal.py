@@ -43,31 +43,22 @@ _STDERR_END_S: Final = 1.0
 
 
 @cache
-def on_stdout() -> Console:
-    """Return the console for results; it respects NO_COLOR and pipes."""
-    return _console_class()(highlight=False, soft_wrap=not sys.stdout.isatty())
+def console(*, err: bool = False) -> Console:
+    """Return the console for results, or for everything else: progress, logs, questions.
 
-
-@cache
-def on_stderr() -> Console:
-    """Return the console for everything else: progress, logs, questions."""
-    return _console_class()(stderr=True, highlight=False)
-
-
-@cache
-def _console_class() -> type[Console]:
+    It respects NO_COLOR and pipes, and escapes control characters in all text.
+    """
     from rich.console import Console
     from rich.segment import Segment
 
     class Harmless(Console):
-        """Escapes control characters in all text."""
-
         def render(self, *args: Any, **options: Any) -> Iterator[Segment]:
             for segment in super().render(*args, **options):
                 is_text = not segment.control
                 yield segment._replace(text=escape_control(segment.text)) if is_text else segment
 
-    return Harmless
+    soft_wrap = not err and not sys.stdout.isatty()
+    return Harmless(stderr=err, highlight=False, soft_wrap=soft_wrap)
 
 
 def is_interactive() -> bool:
@@ -78,8 +69,8 @@ def is_interactive() -> bool:
 @contextmanager
 def relayed_stderr() -> Generator[int | None, None, None]:
     """Yield a descriptor for a server's stderr, which is shown harmlessly above the bar."""
-    console = on_stderr()
-    if not console.is_terminal:
+    terminal = console(err=True)
+    if not terminal.is_terminal:
         yield None
         return
 
@@ -89,7 +80,7 @@ def relayed_stderr() -> Generator[int | None, None, None]:
         with os.fdopen(reader, encoding="utf-8", errors="replace") as lines:
             for line in iter(lambda: lines.readline(_MAX_LINE_CHARS), ""):
                 with PRINTING:
-                    console.print(Text(escape_control(line).rstrip()), soft_wrap=True)
+                    terminal.print(Text(escape_control(line).rstrip()), soft_wrap=True)
 
     reader, writer = os.pipe()
     thread = threading.Thread(target=relay, daemon=True)
@@ -113,8 +104,7 @@ def print_difference(lines: Iterable[str], *, err: bool = False) -> None:
     colors = {"---": "bold", "+++": "bold", "@@ ": "cyan"}
     for line in lines:
         style = colors.get(line[:3]) or {"+": "green", "-": "red"}.get(line[:1], "")
-        console = on_stderr() if err else on_stdout()
-        console.print(Text(escape_control(line), style=style), soft_wrap=True)
+        console(err=err).print(Text(escape_control(line), style=style), soft_wrap=True)
 
 
 def note(message: str) -> None:

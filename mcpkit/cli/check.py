@@ -24,7 +24,7 @@ from mcpkit.cli._connection import ConnectionOptions, is_python, run_async
 from mcpkit.cli._options import TARGET, Env, Headers, Revision, Timeout, Token, option
 from mcpkit.cli._render import put_json
 from mcpkit.cli._target import load_app
-from mcpkit.cli._terminal import BAD_NEWS, fail, note, on_stdout
+from mcpkit.cli._terminal import BAD_NEWS, console, fail, note
 
 __all__ = ["check"]
 
@@ -83,7 +83,7 @@ def check(
         if json_:
             put_json(rules_as_json(chosen))
         else:
-            print_rules(on_stdout(), chosen)
+            print_rules(console(), chosen)
         return
     if target is None:
         fail("name the server to check, as in mcpkit check server.py")
@@ -104,7 +104,7 @@ def check(
     if json_:
         put_json(as_json(target, listing, findings, silenced))
     else:
-        print_findings(on_stdout(), listing, findings, silenced)
+        print_findings(console(), listing, findings, silenced)
     failing = () if threshold == "never" else SEVERITIES[: FAIL_ON.index(threshold) + 1]
     if any(each.rule.severity in failing for each in findings):
         raise typer.Exit(BAD_NEWS)

@@ -31,7 +31,7 @@ from mcpkit.cli._options import (
 from mcpkit.cli._render import put_json, size
 from mcpkit.cli._schema_text import Effort, in_words, properties_of, required_of, resolved
 from mcpkit.cli._target import load_app
-from mcpkit.cli._terminal import fail, on_stdout
+from mcpkit.cli._terminal import console, fail
 from mcpkit.cli._token_estimate import estimate, tool_tokens
 from mcpkit.client.client import Client
 from mcpkit.client.results import ListedPrompt, ListedResource, ListedTemplate, ListedTool
@@ -190,7 +190,7 @@ class _Page:
     def __init__(self, offer: Offer, *, whole: bool) -> None:
         self._offer = offer
         self._whole = whole
-        self._console = on_stdout()
+        self._console = console()
         self._effort = Effort(_MAX_STEPS)
         self._width = min(self._console.width, _MAX_COLUMNS)
 

@@ -15,7 +15,7 @@ import typer
 from mcpkit._utils.text import escape_control
 from mcpkit.cli._install.config import difference, read, write
 from mcpkit.cli._options import option
-from mcpkit.cli._terminal import BAD_NEWS, FAILED, fail, note, on_stdout, print_difference
+from mcpkit.cli._terminal import BAD_NEWS, FAILED, console, fail, note, print_difference
 
 __all__ = ["migrate"]
 
@@ -144,11 +144,10 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 def _sum_up(changed: int, left: Sequence[str], wrote: bool) -> None:
     from rich.text import Text
 
-    console = on_stdout()
     if left:
-        console.print(Text("Left to you:", style="bold"))
+        console().print(Text("Left to you:", style="bold"))
         for each in left:
-            console.print(Text(f"  {escape_control(each)}"), soft_wrap=True)
+            console().print(Text(f"  {escape_control(each)}"), soft_wrap=True)
     files = "1 file" if changed == 1 else f"{changed} files"
     if not changed:
         note("there is nothing to rewrite" if not left else "nothing else is to be rewritten")

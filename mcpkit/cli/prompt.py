@@ -14,7 +14,7 @@ from mcpkit.cli._arguments import parse_assignment, suggest
 from mcpkit.cli._options import TargetArgument
 from mcpkit.cli._render import Saver, as_binary, put, put_json, text_of
 from mcpkit.cli._session import ServerSession, server_command
-from mcpkit.cli._terminal import fail, on_stdout
+from mcpkit.cli._terminal import console, fail
 from mcpkit.client.results import ListedPrompt, PromptMessages
 from mcpkit.errors import ProtocolError
 
@@ -80,7 +80,7 @@ def _show(result: PromptMessages, name: str, saver: Saver) -> None:
         if number:
             put("")
         role = Text(f"{single_line(message.role)}:", style="bold cyan")
-        on_stdout().print(role, soft_wrap=True)
+        console().print(role, soft_wrap=True)
         text = text_of(message.content)
         found = as_binary(message.content, name)
         if text is not None:
