@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
@@ -17,13 +17,6 @@ from mcpkit.cli._check.schema_walk import enumerated
 _STYLES: Final = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 _MIN_ALIKE: Final = 4
 """Findings with the same message are merged into one line if there are this many, or more."""
-
-
-class _Line(NamedTuple):
-    location: str
-    subject: str
-    rule: Rule
-    message: str
 
 
 def print_findings(
@@ -64,8 +57,11 @@ def _print(console: Console, text: Text, indent: str = "") -> None:
         console.print(Text(indent + " " * 4 * bool(number)) + line)
 
 
-def _lines(findings: Sequence[Finding]) -> Iterator[_Line]:
-    """Yield findings as lines; many of one rule and kind are merged into one line, at the end."""
+def _lines(findings: Sequence[Finding]) -> Iterator[tuple[str, str, Rule, str]]:
+    """Yield the location, subject, rule and message of lines.
+
+    Many findings of one rule and kind are merged into one line, at the end.
+    """
     keys = [_key(each) for each in findings]
     alike = Counter(keys)
     together: dict[tuple[str, ...], list[Finding]] = {}
@@ -75,7 +71,7 @@ def _lines(findings: Sequence[Finding]) -> Iterator[_Line]:
             continue
         entry = each.subject
         subject = f"{entry.kind} {entry.name}".rstrip()
-        yield _Line(str(entry.location or ""), subject, each.rule, each.message)
+        yield str(entry.location or ""), subject, each.rule, each.message
     for members in together.values():
         first = members[0]
         same = len({each.message for each in members}) == 1
@@ -83,7 +79,7 @@ def _lines(findings: Sequence[Finding]) -> Iterator[_Line]:
         more = f" and {len(members) - _MIN_ALIKE} more" if len(members) > _MIN_ALIKE else ""
         message = first.message if same else first.rule.title
         subject = f"{len(members)} {first.subject.kind}s"
-        yield _Line("", subject, first.rule, f"{message}: {', '.join(shown)}{more}")
+        yield "", subject, first.rule, f"{message}: {', '.join(shown)}{more}"
 
 
 def _key(finding: Finding) -> tuple[str, ...]:
