@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +26,7 @@ from mcpkit.transports.stdio.redirect import never_block, take_over
 
 if TYPE_CHECKING:
     from mcpkit.app import MCPKit
+    from mcpkit.cli._run.workers import Order
 
 __all__ = ["run"]
 
@@ -91,7 +93,6 @@ def run(
       mcpkit run server.py --http --port 9000
       mcpkit run server.py:make_app -- --root /data
     """
-    flags = flags or []
     if http and transport == "stdio":
         fail("--http and --transport stdio: choose one of them")
     if log_level is not None:
@@ -128,29 +129,29 @@ def run(
     never_block()
     # Two versions of a file may have the same size and be of the same second.
     sys.dont_write_bytecode = sys.dont_write_bytecode or reload
+    load = partial(load_app, target, flags or [])
+    log = partial(log_to_stderr, log_level, debug=debug)
     if transport == "stdio" and reload:
-        log_to_stderr(log_level, debug=debug)
-        raise typer.Exit(_reload_on_stdio(target, flags, debug))
+        log()
+        raise typer.Exit(_reload_on_stdio(target, load, debug))
     try:
-        app = load_app(target, flags)
+        app = load()
     except TargetError as error:
         if debug and error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
         fail(str(error))
     # After the import, because the configuration of the server has priority.
-    log_to_stderr(log_level, debug=debug)
+    log()
     if transport == "stdio":
         _greet(f"{app.name} waits for a client on standard input; Ctrl-C ends it.")
     try:
         app.check_environment()
         if workers > 1 or reload:
             options.update({"sse": True} if transport == "sse" else {})
-            order = {
-                "load": partial(load_app, target, flags),
-                "debug": debug,
-                "log_level": log_level,
-            }
-            raise typer.Exit(_supervise(app, target, workers, reload, options, order))
+            from mcpkit.cli._run.workers import Order
+
+            order = Order(load, log, options, reload)
+            raise typer.Exit(_supervise(app, target, workers, order))
         app.run(transport, **options)
     except (OSError, MissingEnvironment) as error:
         fail(str(error))
@@ -165,7 +166,7 @@ def _greet(message: str) -> None:
         say(message, err=True)
 
 
-def _reload_on_stdio(target: str, flags: list[str], debug: bool) -> int:
+def _reload_on_stdio(target: str, load: Callable[[], MCPKit[Any]], debug: bool) -> int:
     from mcpkit.cli._run.files import FileWatcher
     from mcpkit.cli._run.reload import serve_with_reload
 
@@ -176,24 +177,17 @@ def _reload_on_stdio(target: str, flags: list[str], debug: bool) -> int:
         f"{target} waits for a client on standard input, and reloads when a file changes; Ctrl-C "
         f"ends it."
     )
-    watched = FileWatcher(_folder_of(target))
-    return serve_with_reload(partial(load_app, target, flags), watched, debug=debug)
+    return serve_with_reload(load, FileWatcher(_folder_of(target)), debug=debug)
 
 
-def _supervise(
-    app: MCPKit[Any],
-    target: str,
-    workers: int,
-    reload: bool,
-    options: dict[str, Any],
-    order: dict[str, Any],
-) -> int:
+def _supervise(app: MCPKit[Any], target: str, workers: int, order: Order) -> int:
     """Serve in several processes, or in one that is restarted when a file changes."""
     from mcpkit.auth.verifiers import LOGINS, EmbeddedServer, resource_server
     from mcpkit.cli._run.files import FileWatcher
-    from mcpkit.cli._run.workers import Order, Supervisor
+    from mcpkit.cli._run.workers import Supervisor
     from mcpkit.transports.http.server import MARGIN, bind, is_loopback, warn_if_open, where
 
+    options = order.options
     host, port = options.pop("host", "127.0.0.1"), options.pop("port", 8000)
     settings = app.asgi(**options).settings
     if settings.sse and workers > 1:
@@ -205,17 +199,13 @@ def _supervise(
     bound = bind(host, port)
     url = where(bound, host, settings.path)
     warn_if_open(settings, host)
-    how = "and reloads when a file changes" if reload else f"with {workers} workers"
+    how = "and reloads when a file changes" if order.reload else f"with {workers} workers"
 
     def announce() -> None:
         say(f"{app.name} listens on {url}, {how}  (Ctrl-C stops it)", err=True)
 
-    supervisor = Supervisor(
-        Order(options=options, loopback=is_loopback(host), reload=reload, **order),
-        bound,
-        end_limit=settings.limits.grace + 2 * MARGIN,
-        announce=announce,
-    )
+    options["loopback"] = is_loopback(host)
+    supervisor = Supervisor(order, bound, settings.limits.grace + 2 * MARGIN, announce)
     # The processes share a secret, and by default tasks and logins in temporary files.
     if not secrets_from_environment():
         os.environ[SECRET] = new_secret()
@@ -224,7 +214,7 @@ def _supervise(
         if app.server.settings.tasks.store is None:
             os.environ[STORE] = str(Path(folder) / "tasks.db")
         os.environ.setdefault(LOGINS, str(Path(folder) / "logins.db"))
-        if reload:
+        if order.reload:
             return supervisor.renew(FileWatcher(_folder_of(target)))
         return supervisor.keep(workers)
 

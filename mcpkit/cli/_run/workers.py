@@ -19,7 +19,6 @@ from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from mcpkit._utils.logs import log_to_stderr
 from mcpkit._utils.targets import TargetError
 from mcpkit._utils.text import exit_reason
 from mcpkit.cli._terminal import note
@@ -41,10 +40,8 @@ class Order(NamedTuple):
     """The settings of a worker, which it gets from the parent."""
 
     load: Callable[[], MCPKit[Any]]
-    options: dict[str, Any]
-    loopback: bool
-    debug: bool
-    log_level: str | None
+    log: Callable[[], object]
+    options: dict[str, Any]  # of `MCPKit.asgi`
     reload: bool
 
 
@@ -79,7 +76,7 @@ def work(order: Order, bound: socket.socket, ready: Connection) -> None:
     except TargetError as error:
         note(str(error))
         raise SystemExit(2) from None
-    log_to_stderr(order.log_level, debug=order.debug)
+    order.log()
 
     from mcpkit.transports.http.server import serve_on
 
@@ -88,7 +85,7 @@ def work(order: Order, bound: socket.socket, ready: Connection) -> None:
         ready.close()
 
     serve_on(
-        app.asgi(loopback=order.loopback, **order.options),
+        app.asgi(**order.options),
         bound,
         announce,
         numbers=[signal.SIGTERM],
