@@ -64,6 +64,17 @@ class Ended(NamedTuple):
     stdout: str
     stderr: str
 
+    @property
+    def output(self) -> str:
+        """What a command has printed that succeeds without a message."""
+        assert (self.code, self.stderr) == (0, "")
+        return self.stdout
+
+    @property
+    def refusal(self) -> str:
+        """The only line of a command that could not do what it was told."""
+        return single_line(self, 2)
+
 
 def mcpkit(
     *arguments: str,
@@ -90,9 +101,9 @@ def mcpkit(
     )
 
 
-def single_line(ended: Ended) -> str:
-    """The only line of a command that could not do what it was told."""
-    assert ended.stdout == ""
+def single_line(ended: Ended, code: int = 2) -> str:
+    """The only line of a command, which ends with this code."""
+    assert (ended.code, ended.stdout) == (code, "")
     (line,) = ended.stderr.splitlines()
     assert line.startswith("mcpkit: ")
     return line.removeprefix("mcpkit: ")

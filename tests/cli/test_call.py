@@ -40,8 +40,7 @@ def test_arguments_of_every_kind() -> None:
         "guest.name=Ann",
         cold=True,
     )
-    assert (ended.code, ended.stderr) == (0, "")
-    assert json.loads(ended.stdout) == {
+    assert json.loads(ended.output) == {
         "city": "Oslo flat ['sea', 'sun'] True 9.5",
         "nights": 3,
         "guest": {"name": "Ann", "age": 30},
@@ -80,18 +79,14 @@ def test_a_result_is_printed(words: list[str], input: str, stdout: str) -> None:
     ],
 )
 def test_a_failure_is_one_line(words: str, code: int, message: str) -> None:
-    ended = call(*words.split())
-    assert ended.code == code
-    line = single_line(ended)
+    line = single_line(call(*words.split()), code)
     assert line.startswith(message)
     if message.endswith("error "):
         assert "; add --" in line
 
 
 def test_the_whole_result_as_json_and_a_tool_that_fails() -> None:
-    ended = call("add", "a=1", "b=2", "--json")
-    assert (ended.code, ended.stderr) == (0, "")
-    result = json.loads(ended.stdout)
+    result = json.loads(call("add", "a=1", "b=2", "--json").output)
     assert result["content"] == [{"type": "text", "text": "3"}]
     assert result["structuredContent"] == {"result": 3}
     assert call("fail") == (1, "", "The oven is off.\n")
@@ -104,9 +99,7 @@ def test_the_whole_result_as_json_and_a_tool_that_fails() -> None:
 
 
 def test_bytes_go_into_a_pipe_or_into_new_files(tmp_path: Path) -> None:
-    ended = call("plot")
-    assert (ended.code, ended.stderr) == (0, "")
-    assert ended.stdout.encode("utf-8", "surrogateescape") == PNG
+    assert call("plot").output.encode("utf-8", "surrogateescape") == PNG
     folder = tmp_path / "new"
     ended = call("album", "--save", str(folder))
     assert (ended.code, ended.stdout) == (0, "Here:\nwords\n")
@@ -193,14 +186,13 @@ def test_a_command_cannot_call_tools(tmp_path: Path) -> None:
         "    return (await ctx.sample('Where?', tools=[look])).text\n"
     )
     command = ["ask", "--sampling-command", f'"{sys.executable}"']
-    said = single_line(mcpkit("call", str(tmp_path / "asking.py"), *command))
+    said = single_line(mcpkit("call", str(tmp_path / "asking.py"), *command), 1)
     assert said.endswith("declared: sampling.tools; a --sampling-command answers with text only")
 
 
 def test_a_command_may_fail_or_end_without_reading_the_messages() -> None:
     ended = call("haiku", "--sampling-command", f'"{sys.executable}" -c "exit(3)"')
-    assert ended.code == 1
-    assert single_line(ended).endswith("asked for the model, failed (exit code 3)")
+    assert single_line(ended, 1).endswith("asked for the model, failed (exit code 3)")
     command = [sys.executable, "-c", "print('A haiku.')"]
     assert anyio.run(_output_of, command, "more than a pipe holds" * 50_000) == "A haiku."
 
@@ -223,8 +215,7 @@ def cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_call_that_takes_too_long_is_cancelled(cancelled: Path) -> None:
     """The limit is also one for the start of the server, so it is not short."""
     ended = call("hang", "--timeout", "2", "--quiet")
-    assert ended.code == 2
-    assert single_line(ended) == "hang did not answer within 2 s, and has been cancelled"
+    assert ended.refusal == "hang did not answer within 2 s, and has been cancelled"
     assert cancelled.read_text() == "stopped"
 
 

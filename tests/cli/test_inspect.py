@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit.cli._token_estimate import estimate, tool_tokens
-from tests.cli.commands import MCPKIT, OFFERING, at_terminal, mcpkit, single_line
+from tests.cli.commands import MCPKIT, OFFERING, at_terminal, mcpkit
 from tests.transports.processes import TIMEOUT, environment
 from tests.warm import Popen
 
@@ -23,9 +23,7 @@ from tests.warm import Popen
 @pytest.fixture(scope="module")
 def page() -> str:
     """What it says of a server, in a pipe."""
-    ended = mcpkit("inspect", OFFERING, env={"COLUMNS": "100"})
-    assert (ended.code, ended.stderr) == (0, "")
-    return ended.stdout
+    return mcpkit("inspect", OFFERING, env={"COLUMNS": "100"}).output
 
 
 SAID = {
@@ -58,9 +56,7 @@ def test_it_shows(page: str, text: str) -> None:
 
 
 def test_the_page_as_json() -> None:
-    ended = mcpkit("inspect", OFFERING, "--json")
-    assert (ended.code, ended.stderr) == (0, "")
-    document = json.loads(ended.stdout)
+    document = json.loads(mcpkit("inspect", OFFERING, "--json").output)
     assert document["server"] == {"name": "offering", "version": "1.2", "title": "All there is"}
     assert document["revision"] == "2026-07-28"
     assert document["instructions"] == "Ask before you book."
@@ -108,8 +104,7 @@ def test_all_of_one_tool(tmp_path: Path) -> None:
 )
 def test_targets(target: str) -> None:
     ended = mcpkit("inspect", target, cwd=Path(OFFERING).parent, cold=target == "offering.py")
-    assert (ended.code, ended.stderr) == (0, "")
-    assert ended.stdout.startswith("offering 1.2  All there is\n")
+    assert ended.output.startswith("offering 1.2  All there is\n")
 
 
 WRONG = {
@@ -133,9 +128,7 @@ WRONG = {
 @pytest.mark.parametrize(("arguments", "message"), WRONG.items(), ids=WRONG)
 def test_what_cannot_be_done_is_said_in_one_line(arguments: str, message: str) -> None:
     words = [OFFERING if word == "OFFERING" else word for word in shlex.split(arguments)]
-    ended = mcpkit("inspect", *words)
-    assert ended.code == 2
-    assert single_line(ended).startswith(message)
+    assert mcpkit("inspect", *words).refusal.startswith(message)
 
 
 # --- terminals ------------------------------------------------------------------------------------

@@ -15,11 +15,8 @@ import pytest
 
 from mcpkit import Client
 from mcpkit.cli._install.hosts import HOSTS
-from tests.cli.commands import Ended, Step, at_terminal, mcpkit, single_line
-from tests.transports.processes import (
-    TIMEOUT,
-    environment,
-)
+from tests.cli.commands import Ended, Step, at_terminal, mcpkit
+from tests.transports.processes import TIMEOUT, environment
 from tests.warm import Popen, python
 
 INSTALL = [sys.executable, "-m", "mcpkit", "install"]
@@ -64,29 +61,17 @@ class Person:
             "COLUMNS": "100",
         }
 
-    def installs(self, *arguments: str | Path, cold: bool = False, **variables: str) -> Outcome:
+    def installs(self, *arguments: str | Path, cold: bool = False, **variables: str) -> Ended:
         """Run the command; `cold` as in `tests.warm`."""
         env = self.variables | variables
         words = map(str, arguments)
-        return Outcome(*mcpkit("install", *words, cold=cold, cwd=self.project, env=env))
+        return mcpkit("install", *words, cold=cold, cwd=self.project, env=env)
 
     def printed(self, *arguments: str) -> dict[str, Any]:
         """The entry of a target, by ``--client json``, and its name."""
         done = self.installs(*arguments, "--client", "json")
-        assert done.code == 0, done.stderr
-        servers: dict[str, Any] = json.loads(done.stdout)["mcpServers"]
-        [(name, entry)] = servers.items()
+        [(name, entry)] = json.loads(done.output)["mcpServers"].items()
         return {"name": name, **entry}
-
-
-class Outcome(Ended):
-    """The result of the command."""
-
-    @property
-    def refusal(self) -> str:
-        """The one line with the reason of the failure."""
-        assert self.code == 2
-        return single_line(self)
 
 
 @pytest.fixture
@@ -141,7 +126,7 @@ def test_the_file_of_a_host_is_edited_and_nothing_else_in_it(person: Person, nam
     file.write_text(found)
     command = f"{Path(sys.executable).as_posix()} --version"
 
-    def install(*arguments: str, at: Path = file) -> Outcome:
+    def install(*arguments: str, at: Path = file) -> Ended:
         return person.installs(*arguments, "--client", name, "--config", at)
 
     assert install(command, "--name", "other").refusal == (
@@ -156,9 +141,8 @@ def test_the_file_of_a_host_is_edited_and_nothing_else_in_it(person: Person, nam
     assert not backup.exists()
 
     added = install(command, "--name", "weather")
-    assert (added.code, added.stderr) == (0, "")
     next = f"Next: {HOSTS[name].after}\n"
-    assert added.stdout == f"Added weather in {file}\nBackup: {backup}\n{next}"
+    assert added.output == f"Added weather in {file}\nBackup: {backup}\n{next}"
     assert backup.read_text() == found
     assert entries_in(name, file).keys() == {"other", "weather"}
     after = file.read_text()
@@ -168,8 +152,7 @@ def test_the_file_of_a_host_is_edited_and_nothing_else_in_it(person: Person, nam
     assert all(any(re.fullmatch(line, each) for each in kept) for line in lines)
 
     again = install(command, "--name", "weather")
-    assert (again.code, again.stderr) == (0, "")
-    assert again.stdout == f"weather is already in {file}. Nothing to do.\n"
+    assert again.output == f"weather is already in {file}. Nothing to do.\n"
     assert file.read_text() == after
     assert install("weather", "--remove").stdout.startswith(f"Removed weather from {file}\n")
     assert file.read_text().rstrip() == found.rstrip()
@@ -478,7 +461,7 @@ class TestClaudeCode:
         return log
 
     def test_its_own_program_edits_the_configuration(self, person: Person, log: Path) -> None:
-        def install(*arguments: str, cold: bool = False) -> tuple[Outcome, list[str]]:
+        def install(*arguments: str, cold: bool = False) -> tuple[Ended, list[str]]:
             log.unlink(missing_ok=True)
             done = person.installs(*arguments, "-c", "claude-code", cold=cold)
             return done, log.read_text().splitlines() if log.exists() else []
@@ -574,8 +557,7 @@ def test_the_user_is_asked_at_a_terminal(person: Person, answer: str, code: int)
 def test_hosts_are_listed_with_their_files(person: Person) -> None:
     person.installs("weather.py", "-c", "cursor")
     done = person.installs("--list", cold=True)
-    assert (done.code, done.stderr) == (0, "")
-    rows = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
+    rows = [line.split(maxsplit=1) for line in done.output.splitlines()]
     assert [row[0] for row in rows] == list(HOSTS)
     assert dict(rows)["cursor"].split() == ["exists", str(person.home / ".cursor" / "mcp.json")]
     assert dict(rows)["windsurf"].startswith(str(person.home))

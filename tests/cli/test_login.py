@@ -201,9 +201,7 @@ def test_a_document_describes_the_client_and_a_port_is_named(person: Person, sit
     with listen() as listener:
         port = str(listener.getsockname()[1])
         taken = person.runs("login", site.url, "--redirect-port", port)
-    assert single_line(taken).endswith(
-        f"port {port}, to which the browser is redirected, is in use"
-    )
+    assert taken.refusal.endswith(f"port {port}, to which the browser is redirected, is in use")
     document = "https://example.com/client.json"
     options = ["--redirect-port", port, "--client-document", document]
     with person.logging_in(site.url, *options) as (_, address):
@@ -235,7 +233,7 @@ def test_the_user_does_not_log_in(person: Person, site: Site) -> None:
     assert ended.stderr.endswith(f"\nmcpkit: {site.url}: no login within 0.2 seconds\n")
     ended = person.logs_in(site.url, browser=Browser({"name": "ada"}, "deny"))
     assert (ended.code, person.files) == (2, [])
-    assert single_line(ended) == (
+    assert ended.refusal == (
         f"{site.url}: the login has failed: The user has not allowed it (access_denied)"
     )
 
@@ -265,17 +263,14 @@ def test_one_line_says_what_is_wrong(person: Person, arguments: str, message: st
     """SEC-16: nor is a token sent where others could read it."""
     person.secrets.add("sw0rdfish")
     words = arguments.replace("URL", "http://127.0.0.1:9/mcp").replace("SECRET", "sw0rdfish")
-    ended = person.runs(*words.split())
-    assert ended.code == 2
-    assert single_line(ended).startswith(message)
+    assert person.runs(*words.split()).refusal.startswith(message)
 
 
 @pytest.mark.parametrize("command", [["login"], ["inspect"], ["logout"]])
 def test_a_folder_that_is_none(person: Person, site: Site, command: list[str]) -> None:
     person.folder.write_text("a file")
     ended = mcpkit(*command, site.url, env=person.variables())
-    assert ended.code == 2
-    assert f"credentials cannot be stored in {person.folder}: " in single_line(ended)
+    assert f"credentials cannot be stored in {person.folder}: " in ended.refusal
 
 
 # --- using it -------------------------------------------------------------------------------------
@@ -296,8 +291,7 @@ def test_every_command_says_in_one_line_which_one_logs_in(
     person: Person, site: Site, words: str
 ) -> None:
     ended = person.runs(*words.replace("URL", site.url).split())
-    assert ended.code == 2
-    assert single_line(ended) == f"a login is needed: run mcpkit login {site.url}"
+    assert ended.refusal == f"a login is needed: run mcpkit login {site.url}"
 
 
 def test_an_expired_token_is_renewed_before_it_is_sent(person: Person, site: Site) -> None:
@@ -315,9 +309,9 @@ def test_an_expired_token_is_renewed_before_it_is_sent(person: Person, site: Sit
     assert person.kept == after
     with serving() as other:
         ended = whoami(person, other)
-    assert single_line(ended) == f"a login is needed: run mcpkit login {other.url}"
+    assert ended.refusal == f"a login is needed: run mcpkit login {other.url}"
     site.clock.now += 31 * 24 * 3600
-    assert single_line(whoami(person, site)) == f"a login is needed: run mcpkit login {site.url}"
+    assert whoami(person, site).refusal == f"a login is needed: run mcpkit login {site.url}"
     assert person.logs_in(site.url).code == 0
 
 
@@ -331,16 +325,14 @@ def test_what_needs_more_than_was_given_names_it(person: Person, site: Site) -> 
     assert said(ended).startswith(
         f"You are logged in to {site.url}: {site.origin} has issued a token for notes:read.\n"
     )
-    ended = person.runs("call", site.url, "write_notes")
-    assert ended.code == 2
-    assert single_line(ended) == (
+    assert person.runs("call", site.url, "write_notes").refusal == (
         f"{site.url} needs scopes that your login lacks, notes:write: "
         f"run mcpkit login {site.url} --scope notes:write"
     )
-    assert single_line(person.runs("call", site.url, "red_notes")) == (
+    assert person.runs("call", site.url, "red_notes").refusal == (
         "there is no tool 'red_notes'; did you mean 'read_notes'?"
     )
-    assert single_line(person.runs("prompt", site.url, "greet")) == (
+    assert person.runs("prompt", site.url, "greet").refusal == (
         "there is no prompt 'greet'; there are none at all"
     )
     ended = person.logs_in(site.url, "--scope", "notes:write")
@@ -374,18 +366,16 @@ def test_a_token_is_an_option_or_a_variable(person: Person, site: Site) -> None:
     ended = person.runs("login", site.url, MCPKIT_TOKEN=ada)
     assert ended.stderr == "mcpkit: MCPKIT_TOKEN is set, and is sent instead\n"
     ended = person.runs("call", site.url, "write_notes", MCPKIT_TOKEN=reading)
-    assert single_line(ended).endswith(": write_notes needs the scopes notes:write")
+    assert single_line(ended, 1).endswith(": write_notes needs the scopes notes:write")
     ended = whoami(person, site, "--token", "sw0rdfish")
-    assert ended.code == 2
-    assert single_line(ended) == f"{site.url}: The token is not valid"
+    assert ended.refusal == f"{site.url}: The token is not valid"
 
 
 @pytest.mark.parametrize("token", ["Bearer sw0rdfish", "sw0rdfish\n", "sw0rd fish", "ſword"])
 def test_an_invalid_token_is_not_shown(person: Person, token: str) -> None:
     """SEC-18, SEC-13."""
     ended = person.runs("inspect", "https://example.com/mcp", MCPKIT_TOKEN=token)
-    assert ended.code == 2
-    assert single_line(ended).startswith("MCPKIT_TOKEN: a token is a text")
+    assert ended.refusal.startswith("MCPKIT_TOKEN: a token is a text")
     assert token not in ended.stderr
 
 
@@ -593,7 +583,7 @@ def test_a_key_stays_where_it_is(person: Person, tmp_path: Path) -> None:
         assert "PRIVATE KEY" not in person.files[0].read_text()
         assert person.runs("inspect", fake.url).code == 0
         fake.tokens.clear()
-        assert single_line(person.runs("inspect", fake.url)) == (
+        assert person.runs("inspect", fake.url).refusal == (
             f"the token for {fake.url} has expired: set MCPKIT_CLIENT_KEY, or run "
             f"mcpkit login {fake.url} --machine --client-id nightly"
         )
@@ -617,7 +607,7 @@ def test_a_file_without_a_usable_key(person: Person, tmp_path: Path) -> None:
         locked: "has no private key in PEM, or one with a password",
     }.items():
         ended = person.runs(*words, MCPKIT_CLIENT_KEY=path)
-        assert single_line(ended) == f"MCPKIT_CLIENT_KEY: {path} {message}"
+        assert ended.refusal == f"MCPKIT_CLIENT_KEY: {path} {message}"
 
 
 def test_servers_that_name_no_issuer(person: Person) -> None:
@@ -631,10 +621,10 @@ def test_servers_that_name_no_issuer(person: Person) -> None:
     with listen() as listener, running(app.asgi(), listener):
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
         assert person.runs("inspect", url, MCPKIT_TOKEN=key.key).code == 0
-        assert single_line(person.runs("inspect", url)) == (
+        assert person.runs("inspect", url).refusal == (
             f"{url} requires a token (it does not say who issues them): set it in MCPKIT_TOKEN"
         )
-        assert single_line(person.runs("login", url)) == (
+        assert person.runs("login", url).refusal == (
             f"{url} requires a token, and does not say who issues it; if you have one, set it in "
             f"MCPKIT_TOKEN"
         )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mcpkit.cli import new
-from tests.cli.commands import Step, at_terminal, interrupt, mcpkit, single_line
+from tests.cli.commands import Step, at_terminal, interrupt, mcpkit
 
 
 def tree(folder: Path) -> list[str]:
@@ -110,9 +110,7 @@ def test_an_error_is_one_line_and_changes_nothing(
 ) -> None:
     (tmp_path / "full" / "mine").mkdir(parents=True)
     (tmp_path / "file").write_text("precious")
-    ended = mcpkit("new", *arguments.split(), cwd=tmp_path)
-    assert ended.code == 2
-    assert single_line(ended).startswith(message)
+    assert mcpkit("new", *arguments.split(), cwd=tmp_path).refusal.startswith(message)
     assert tree(tmp_path) == ["file", "full", "full/mine"]
     assert (tmp_path / "file").read_text() == "precious"
 

@@ -21,9 +21,7 @@ def read(*arguments: str, cold: bool = False) -> Ended:
 def test_a_resource_goes_to_stdout() -> None:
     assert read("offering://text") == (0, "words\n", "")
     assert read("offering://Oslo/weather", cold=True) == (0, "Sunny in Oslo\n", "")
-    ended = read("offering://logo.png")
-    assert (ended.code, ended.stderr) == (0, "")
-    assert ended.stdout.encode("utf-8", "surrogateescape") == PNG
+    assert read("offering://logo.png").output.encode("utf-8", "surrogateescape") == PNG
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
@@ -53,8 +51,7 @@ def test_the_result_as_json_and_errors(revision: str, code: int) -> None:
     (contents,) = json.loads(ended.stdout)["contents"]
     assert contents == {"uri": "offering://text", "mimeType": "text/plain", "text": "words"}
     ended = read("offering://no/such/thing", "--revision", revision)
-    assert ended.code == 1
-    assert single_line(ended).startswith(
+    assert single_line(ended, 1).startswith(
         f"the server answered with error {code}: Resource not found"
     )
 
@@ -89,19 +86,15 @@ def prompt(*arguments: str, cold: bool = False) -> Ended:
 
 
 def test_messages_stand_under_their_roles_and_in_json(tmp_path: Path) -> None:
-    ended = prompt("plan", "city=Oslo", "days=2", "--save", str(tmp_path), cold=True)
-    assert ended.code == 0
-    assert ended.stdout == (
-        "user:\n2 days in Oslo.\n\nassistant:\nHere is a map:\n\nuser:\n[image/png]\n"
+    assert prompt("plan", "city=Oslo", "days=2", "--save", str(tmp_path), cold=True) == (
+        0,
+        "user:\n2 days in Oslo.\n\nassistant:\nHere is a map:\n\nuser:\n[image/png]\n",
+        f"mcpkit: image/png, 14 bytes: saved as {tmp_path / 'plan.png'}\n",
     )
-    assert single_line(ended._replace(stdout="")).endswith(f"saved as {tmp_path / 'plan.png'}")
-    ended = prompt("plan", "city=Oslo", "--json")
-    assert (ended.code, ended.stderr) == (0, "")
-    result = json.loads(ended.stdout)
+    result = json.loads(prompt("plan", "city=Oslo", "--json").output)
     assert result["messages"][0]["content"] == {"type": "text", "text": "3 days in Oslo."}
     ended = prompt("plan", "city=Oslo", "days=two")
-    assert ended.code == 1
-    assert single_line(ended).startswith("the server answered with error -32602: ")
+    assert single_line(ended, 1).startswith("the server answered with error -32602: ")
 
 
 WRONG_PROMPTS = {
@@ -115,6 +108,4 @@ WRONG_PROMPTS = {
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG_PROMPTS.items(), ids=WRONG_PROMPTS)
 def test_one_line_says_what_is_wrong(arguments: str, message: str) -> None:
-    ended = prompt(*arguments.split())
-    assert ended.code == 2
-    assert single_line(ended) == message
+    assert prompt(*arguments.split()).refusal == message

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import SERVER, Ended, Step, at_terminal, interrupt, mcpkit, single_line
+from tests.cli.commands import SERVER, Ended, Step, at_terminal, interrupt, mcpkit
 from tests.transports.processes import TIMEOUT, call, environment, modern, started
 
 RUN = [sys.executable, "-m", "mcpkit", "run"]
@@ -78,9 +78,7 @@ def test_one_line_says_why_nothing_is_served(folder: Path, arguments: str, messa
         "from typing import Annotated as A\nfrom mcpkit import Env, MCPKit\napp = MCPKit('keys')\n"
         "@app.tool\ndef fn(one: A[str, Env('TEST_ONE')], two: A[str, Env('TEST_TWO')]): ...\n"
     )
-    ended = run(folder, *arguments.split())
-    assert ended.code == 2
-    assert message in single_line(ended)
+    assert message in run(folder, *arguments.split()).refusal
 
 
 @pytest.mark.parametrize("source", ["1 / 0", "def f(:"])

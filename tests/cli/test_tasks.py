@@ -33,9 +33,7 @@ def url(stopped: Path) -> Iterator[str]:
 
 def detached(url: str, tool: str, revision: str) -> str:
     """The id of a task that is started and left."""
-    ended = mcpkit("call", url, tool, "--detach", "--revision", revision)
-    assert (ended.code, ended.stderr) == (0, "")
-    return ended.stdout.strip()
+    return mcpkit("call", url, tool, "--detach", "--revision", revision).output.strip()
 
 
 def tasks(action: str, url: str, *arguments: str) -> Ended:
@@ -68,8 +66,7 @@ def test_a_tool_that_does_not_run_as_a_task(url: str) -> None:
     ended = mcpkit("call", url, "plain", "--detach")
     assert ended == (0, "plain\n", "mcpkit: plain has answered at once; there is no task\n")
     ended = mcpkit("call", url, "plain", "--detach", "--revision", "2025-11-25")
-    assert ended.code == 2
-    assert single_line(ended) == "plain does not run as a task; leave out --detach"
+    assert ended.refusal == "plain does not run as a task; leave out --detach"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
@@ -89,8 +86,7 @@ def test_ctrl_c_cancels_the_task(revision: str, url: str, stopped: Path) -> None
 
 def test_a_task_that_takes_too_long_is_cancelled(url: str, stopped: Path) -> None:
     ended = mcpkit("call", url, "hang", "--timeout", "1", "--quiet")
-    assert ended.code == 2
-    assert single_line(ended) == "hang did not answer within 1 s, and has been cancelled"
+    assert ended.refusal == "hang did not answer within 1 s, and has been cancelled"
     eventually(stopped.exists)
     stopped.unlink()
 
@@ -103,9 +99,7 @@ def test_a_task_is_left_and_looked_after(revision: str, url: str) -> None:
     """TASKL-11, TASKX-11."""
     id = detached(url, "book", revision)
     eventually(lambda: "input_required" in tasks("show", url, id, "--revision", revision).stdout)
-    ended = tasks("show", url, id, "--revision", revision)
-    assert (ended.code, ended.stderr) == (0, "")
-    first, times, asks = ended.stdout.splitlines()
+    first, times, asks = tasks("show", url, id, "--revision", revision).output.splitlines()
     assert first == f"{id}  input_required"
     assert times.startswith("  started 20")
     assert times.endswith(", kept for 86400 s")
@@ -120,7 +114,7 @@ def test_a_task_is_left_and_looked_after(revision: str, url: str) -> None:
     id = detached(url, "book", revision)
     assert tasks("cancel", url, id, "--revision", revision) == (0, f"{id}  cancelled\n", "")
     ended = tasks("result", url, id, "--revision", revision)
-    assert (ended.code, single_line(ended)) == (1, f"The task was cancelled ({id})")
+    assert single_line(ended, 1) == f"The task was cancelled ({id})"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
@@ -147,15 +141,13 @@ def test_tasks_are_kept_in_a_file_and_listed(tmp_path: Path, revision: str) -> N
     assert ended.stderr.startswith(f"mcpkit: {TASKING} has been stopped, and goes on with the task")
     id = ended.stdout.strip()
     if revision == BOTH[0]:
-        ended = tasks("list", TASKING, *options)
-        assert (ended.code, ended.stderr) == (0, "")
-        assert ended.stdout.startswith(id)
+        assert tasks("list", TASKING, *options).output.startswith(id)
         (listed,) = json.loads(tasks("list", TASKING, "--json", *options).stdout)["tasks"]
         assert listed["taskId"] == id
     ended = tasks("result", TASKING, id, "--answer", "value=4", *options, "--quiet")
     assert (ended.code, ended.stdout) == (0, "booked 4\n")
     ended = tasks("list", TASKING, "--revision", BOTH[0])
-    assert (ended.code, single_line(ended)) == (0, "there are no tasks")
+    assert single_line(ended, 0) == "there are no tasks"
 
 
 @pytest.mark.parametrize(
@@ -171,17 +163,14 @@ def test_tasks_are_kept_in_a_file_and_listed(tmp_path: Path, revision: str) -> N
 def test_what_cannot_be_done_is_said(arguments: list[str], message: str) -> None:
     """TASKX-12, for the list."""
     action, *rest = arguments
-    ended = tasks(action, TASKING, *rest)
-    assert ended.code == 2
-    assert single_line(ended).startswith(message)
+    assert tasks(action, TASKING, *rest).refusal.startswith(message)
 
 
 @pytest.mark.parametrize("id", ["unknown", "-unknownunknownunknownun", "--unknownunknownunknownu"])
 def test_an_unknown_task(url: str, id: str) -> None:
     """TASKX-10; an id may begin like an option."""
     ended = tasks("show", url, id, "--timeout", "30")
-    assert ended.code == 1
-    assert single_line(ended) == f"the server answered with error -32602: Unknown task: {id}"
+    assert single_line(ended, 1) == f"the server answered with error -32602: Unknown task: {id}"
 
 
 # --- what tools say of tasks ----------------------------------------------------------------------
