@@ -6,6 +6,7 @@ camelCase. Members and block types that a revision lacks are omitted or replaced
 
 from __future__ import annotations
 
+import re
 import sys
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
@@ -40,12 +41,14 @@ def some(**members: Any) -> Wire:
 
 # --- parts of descriptions ------------------------------------------------------------------------
 
+
+def _members(attributes: str) -> dict[str, str]:
+    """Return member → attribute: the wire has ``mimeType`` where Python has ``mime_type``."""
+    return {re.sub("_(.)", lambda it: it[1].upper(), each): each for each in attributes.split()}
+
+
 # Member of a message → attribute.
-ANNOTATIONS: Final = {
-    "audience": "audience",
-    "priority": "priority",
-    "lastModified": "last_modified",
-}
+ANNOTATIONS: Final = _members("audience priority last_modified")
 HINTS: Final = {
     "title": "title",
     "readOnlyHint": "read_only",
@@ -53,22 +56,9 @@ HINTS: Final = {
     "idempotentHint": "idempotent",
     "openWorldHint": "open_world",
 }
-_ICON: Final = {"src": "src", "mimeType": "mime_type", "sizes": "sizes", "theme": "theme"}
-_IMPLEMENTATION: Final = {
-    "name": "name",
-    "version": "version",
-    "title": "title",
-    "description": "description",
-    "websiteUrl": "website_url",
-}
-_LINK: Final = {
-    "uri": "uri",
-    "name": "name",
-    "title": "title",
-    "description": "description",
-    "mimeType": "mime_type",
-    "size": "size",
-}
+_ICON: Final = _members("src mime_type sizes theme")
+_IMPLEMENTATION: Final = _members("name version title description website_url")
+_LINK: Final = _members("uri name title description mime_type size")
 
 
 def _to_wire(value: object, names: Mapping[str, str]) -> Wire:
