@@ -33,6 +33,7 @@ def test_every_limit_and_setting_is_documented_and_has_a_default() -> None:
         ("request_timeout", [0, -1]),
         ("rate_limit", [0]),
         ("max_each", [0]),
+        ("max_threads", [0]),
         ("session_idle", [-1]),
         *((each, ["many"]) for each in NAMES),
     ],

@@ -190,8 +190,6 @@ class TestContext:
 class TestPlaces:
     async def test_as_many_calls_as_may_run_at_once_do(self, loop: Loop) -> None:
         """Each is in the queue behind another that blocks."""
-        with pytest.raises(ValueError, match="max_threads must be at least 1"):
-            Threads(loop, 0)
         threads = Threads(loop, 16)
         assert await is_unharmed(threads, 16)
         assert await is_unharmed(threads, 16)

@@ -232,8 +232,6 @@ class Threads:
     """
 
     def __init__(self, loop: Loop, max_threads: int) -> None:
-        if max_threads < 1:
-            raise ValueError(f"max_threads must be at least 1, not {max_threads}")
         self.loop = loop
         # Reentrant, because garbage collection may cancel a call at any point.
         self.lock = threading.RLock()
