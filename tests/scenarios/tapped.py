@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
+import pytest
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.client_connection import OutgoingMessage
@@ -23,6 +24,9 @@ PATIENCE = 10.0
 
 HANDSHAKE = REVISIONS[:-1]
 MODERN = REVISIONS[-1]
+
+handshake = pytest.mark.revisions(*HANDSHAKE)
+modern = pytest.mark.revisions(MODERN)
 
 MODERN_META = meta()
 """The ``_meta`` of a request that no handshake precedes."""

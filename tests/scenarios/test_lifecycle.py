@@ -7,12 +7,9 @@ import json
 import pytest
 
 from mcpkit.testing import REVISIONS
-from tests.scenarios.tapped import HANDSHAKE, MODERN, TappedClient
+from tests.scenarios.tapped import TappedClient, modern
 
 pytestmark = pytest.mark.anyio
-
-handshake = pytest.mark.revisions(*HANDSHAKE)
-modern = pytest.mark.revisions(MODERN)
 
 
 async def test_the_server_introduces_itself(client: TappedClient, revision: str) -> None:

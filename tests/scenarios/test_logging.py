@@ -8,12 +8,9 @@ import pytest
 
 from mcpkit.errors import InvalidParams
 from mcpkit.types import LOG_LEVELS, LogLevel
-from tests.scenarios.tapped import HANDSHAKE, MODERN, TappedClient
+from tests.scenarios.tapped import TappedClient, handshake, modern
 
 pytestmark = pytest.mark.anyio
-
-handshake = pytest.mark.revisions(*HANDSHAKE)
-modern = pytest.mark.revisions(MODERN)
 
 MESSAGE = "notifications/message"
 

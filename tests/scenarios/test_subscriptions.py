@@ -9,12 +9,9 @@ import pytest
 
 from mcpkit.errors import InvalidParams, ProtocolError
 from tests.kit import Recorder
-from tests.scenarios.tapped import HANDSHAKE, MODERN, MODERN_META, TappedClient
+from tests.scenarios.tapped import MODERN, MODERN_META, TappedClient, handshake, modern
 
 pytestmark = pytest.mark.anyio
-
-handshake = pytest.mark.revisions(*HANDSHAKE)
-modern = pytest.mark.revisions(MODERN)
 
 UPDATED = "notifications/resources/updated"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"

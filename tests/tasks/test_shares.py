@@ -40,11 +40,12 @@ def anyio_backend() -> str:
 # --- stores ---------------------------------------------------------------------------------------
 
 
-async def test_unfinished_tasks_are_counted_by_caller(store: TaskStore) -> None:
-    """TASKL-15: without authentication all have one owner. The last eighth is for newcomers."""
+async def test_unfinished_tasks_are_counted_by_caller_and_in_all(store: TaskStore) -> None:
+    """TASKL-15: by owner if there is none. The last eighth is for newcomers."""
 
     async def begin(id: str, caller: str) -> None:
-        await add(store, new(id, caller=caller), limit=16, limit_per_holder=10)
+        named = new(id, owner=caller) if caller == "b" else new(id, caller=caller)
+        await add(store, named, limit=16, limit_per_holder=10)
 
     for number in range(10):
         await begin(f"a{number}", "a")
@@ -58,6 +59,7 @@ async def test_unfinished_tasks_are_counted_by_caller(store: TaskStore) -> None:
     await begin("d", "d")
     with pytest.raises(TooManyRecords):
         await begin("e", "e")
+    assert await store.get("e") is None
     for id in ("a1", "a2", "a3"):
         await store.change(id, record.cancel)
     await begin("a10", "a")

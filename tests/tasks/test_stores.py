@@ -159,20 +159,6 @@ async def test_data_that_cannot_be_stored_are_no_outage(store: TaskStore, key: s
     assert await remember(store, "a", 1, "pay", b"value") == b"value"
 
 
-async def test_unfinished_tasks_have_a_limit_per_holder_and_in_all(store: TaskStore) -> None:
-    """TASKL-15."""
-    await add(store, new("a", "x"), limit=3, limit_per_holder=2)
-    await add(store, new("b", "x"), limit=3, limit_per_holder=2)
-    with pytest.raises(TooManyRecords):
-        await add(store, new("c", "x"), limit=3, limit_per_holder=2)
-    await add(store, new("d", "y"), limit=3, limit_per_holder=2)
-    with pytest.raises(TooManyRecords):
-        await add(store, new("e", "z"), limit=3, limit_per_holder=2)
-    await store.change("a", lambda task, now: record.cancel(task, now))
-    await add(store, new("f", "x"), limit=3, limit_per_holder=2)
-    assert await store.get("c") is None
-
-
 async def test_a_list_has_the_tasks_of_one_owner_in_pages(store: TaskStore, time: Time) -> None:
     for number, id in enumerate("dacb"):
         await add(store, new(id, "x"), **MANY)
