@@ -30,7 +30,7 @@ from tests.kit import until
 from tests.tasks.conftest import Place, Time
 from tests.tasks.servers import Servers
 from tests.tasks.test_races import tasks_of
-from tests.tasks.test_serving import QUICK, connected, make_app
+from tests.tasks.test_serving import QUICK, Fickle, connected, make_app
 from tests.tasks.test_stores import MANY, SHARED, STORES, new, opened
 from tests.tasks.wire.conftest import text_of
 from tests.transports.http import plain
@@ -290,35 +290,13 @@ async def test_a_lease_that_was_granted_late_is_renewed_first() -> None:
 # --- answers --------------------------------------------------------------------------------------
 
 
-class Away(MemoryStore[Task]):
-    """A store in which nothing can be changed at times."""
-
-    is_shared = True  # it is looked at every second
-    away = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.noticed = threading.Event()
-
-    async def change(self, id: str, edit: Any) -> Any:
-        if self.away:
-            raise StoreUnavailable("out to lunch")
-        return await super().change(id, edit)
-
-    async def claim(self, *args: Any, **options: Any) -> Any:
-        if self.away:
-            self.noticed.set()
-            raise StoreUnavailable("out to lunch")
-        return await super().claim(*args, **options)
+@pytest.fixture
+def away() -> Fickle:
+    return Fickle()
 
 
 @pytest.fixture
-def away() -> Away:
-    return Away()
-
-
-@pytest.fixture
-def client(away: Away) -> Iterator[plain.Client]:
+def client(away: Fickle) -> Iterator[plain.Client]:
     """A client of 2025-11-25 over HTTP."""
     listener = listen()
     with running(make_app(lambda: away).asgi(), listener), ExitStack() as stack:
@@ -329,7 +307,7 @@ def client(away: Away) -> Iterator[plain.Client]:
         yield client
 
 
-def test_an_answer_is_accepted_once_it_is_stored(away: Away, client: plain.Client) -> None:
+def test_an_answer_is_accepted_once_it_is_stored(away: Fickle, client: plain.Client) -> None:
     """TASKL-9, HTTPL-2: else 503, and it is stored later all the same."""
     stream = client.result_of("ask")
     answer = accepted(stream.asked())
@@ -342,7 +320,7 @@ def test_an_answer_is_accepted_once_it_is_stored(away: Away, client: plain.Clien
     assert client.post(answer).status == 202  # once more, for nothing
 
 
-def test_questions_are_asked_again_after_an_outage(away: Away, client: plain.Client) -> None:
+def test_questions_are_asked_again_after_an_outage(away: Fickle, client: plain.Client) -> None:
     """TASKL-9: the process that was given the answer may have ended with it."""
     stream = client.result_of("ask")
     first = stream.asked()

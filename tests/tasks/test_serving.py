@@ -472,10 +472,17 @@ async def test_an_app_starts_tasks_itself() -> None:
 class Fickle(MemoryStore[Any]):
     """A store that cannot always be reached."""
 
+    is_shared = True  # it is looked at every second
     away = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noticed = threading.Event()
 
     def __getattribute__(self, name: str) -> Any:
         if name in ("open", "add", "change", "claim") and self.away:
+            if name == "claim":
+                self.noticed.set()
             raise StoreUnavailable("out to lunch")
         return super().__getattribute__(name)
 
