@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import anyio
@@ -35,16 +36,10 @@ class Course:
             self.events.append("closed")
 
     async def async_connection(self) -> AsyncIterator[str]:
-        self.events.append("opened")
         async with anyio.create_task_group() as group:
-            try:
-                yield "c"
-            except BaseException as error:
-                self.events.append(type(error).__name__)
-                raise
-            finally:
-                self.events.append("closed")
-                group.cancel_scope.cancel()
+            with contextmanager(self.sync_connection)() as connection:
+                yield connection
+            group.cancel_scope.cancel()
 
     async def until_closed(self) -> None:
         await until(lambda: self.events[-1:] == ["closed"])

@@ -181,18 +181,6 @@ class TestModuleLevelDecorators:
 
 
 class TestInclude:
-    def test_a_module_in_its_order(self, app: MCPKit) -> None:
-        @mcpkit.tool
-        def b() -> str:
-            return ""
-
-        @mcpkit.tool
-        def a() -> str:
-            return ""
-
-        app.include(module_of(b, a, plain))
-        assert list(registry(app).tools) == ["b", "a"]
-
     def test_an_object(self, app: MCPKit) -> None:
         app.include(Greeter("hi"))
         assert {name: called(app, name) for name in registry(app).tools} == {

@@ -117,6 +117,10 @@ class TestToolOptions:
                 {"annotations": SHARED, "read_only": True},
                 ToolAnnotations(open_world=False, read_only=True),
             ),
+            (
+                {"annotations": {"title": "Hello", "openWorldHint": False}},
+                ToolAnnotations(title="Hello", open_world=False),
+            ),
         ],
         ids=str,
     )
@@ -270,6 +274,7 @@ class TestResource:
                 {"annotations": Annotations(audience=["user"]), "priority": 1.0},
                 Annotations(audience=["user"], priority=1.0),
             ),
+            ({"annotations": {"lastModified": "2026"}}, Annotations(last_modified="2026")),
         ],
     )
     def test_annotations(self, options: Any, annotations: Annotations | None) -> None:
@@ -594,7 +599,7 @@ def test_marks_are_found_once_and_in_order() -> None:
     mark(first, make_resource, "a://b")
     mark(second, make_tool, name="a")
     module = ModuleType("some")
-    vars(module).update(first=first, second=second, again=first)
+    vars(module).update(first=first, plain=greet, second=second, again=first)
     found = marked_in(module)
     assert found == [
         (first, make_tool, (), {"name": "b"}),

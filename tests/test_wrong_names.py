@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 import mcpkit.auth
-from mcpkit import Audio, Declined, Dismissed, File, Image, MCPKit, ToolAnnotations
+from mcpkit import Audio, Declined, Dismissed, File, Image, MCPKit
 from mcpkit._signature.input_schema import schema_errors
 from mcpkit._utils.names import GUIDES, peer_names
 from mcpkit.context import Context, SyncContext
@@ -28,7 +28,7 @@ from mcpkit.errors import RegistrationError, ToolError
 from mcpkit.testing import TestClient
 from mcpkit.transports import load
 from mcpkit.transports.http.options import HttpSettings
-from tests.authoring import LATEST, context_with
+from tests.authoring import context_with
 from tests.docs.pages import ROOT
 
 HERE: Final = rf"^{Path(__file__).name}:\d+: "
@@ -182,25 +182,6 @@ def test_options_of_decorators(decorate: Callable[[], Any], said: str) -> None:
         return ""
 
     assert said in refusal(lambda: decorate()(fn), RegistrationError)
-
-
-def test_annotations_may_be_those_of_the_protocol() -> None:
-    shop = MCPKit("shop")
-
-    @shop.tool(annotations={"title": "Look", "readOnlyHint": True, "openWorldHint": False})
-    def look() -> str:
-        return ""
-
-    @shop.resource("a://b", annotations={"audience": ["user"], "priority": 1})
-    def note() -> str:
-        return ""
-
-    entries = shop.server.registry
-    assert entries.tools["look"].annotations == ToolAnnotations(
-        title="Look", read_only=True, open_world=False
-    )
-    annotations = entries.resources["a://b"].to_wire(LATEST)["annotations"]
-    assert annotations == {"audience": ["user"], "priority": 1}
 
 
 # --- contexts of other libraries ------------------------------------------------------------------
