@@ -94,14 +94,6 @@ def test_a_listener_is_notified_for_as_long_as_it_lives() -> None:
     assert not any([changes._interests, changes._watchers, changes._lengths])
 
 
-def test_a_listener_is_notified_of_its_uris_and_those_below_them() -> None:
-    changes, listener = Changes(), Hearing()
-    changes.watch(listener, ["a://b", "a://c/"])
-    for uri in ("a://b", "a://b/c/d", "a://bc", "a://", "a://c", "a://c/", "a://c/d", "b"):
-        changes.resource_changed(uri)
-    assert listener.heard == ["a://b", "a://b/c/d", "a://c/", "a://c/d"]
-
-
 PARTS = st.text(alphabet="a/:", max_size=6)
 
 

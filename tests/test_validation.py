@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 from mcpkit._signature.validation import MAX_JSON_VALUES
 from mcpkit.errors import InvalidArguments
 from tests.authoring import accepted, arguments_of, handler
+from tests.models import Point
 
 COLLIDING = 2**61 - 1
 """Multiples of it have the same hash."""
@@ -40,10 +41,6 @@ def problem(annotation: Any, raw: Any) -> str:
 
 
 # --- hashes that collide --------------------------------------------------------------------------
-
-
-class Point(BaseModel):
-    x: int
 
 
 class Frozen(BaseModel):
