@@ -140,9 +140,7 @@ class Resource(Readable):
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return its entry in ``resources/list``."""
-        members = {"uri": self.uri, **self.readable(revision)}
-        if self.size is not None:
-            members["size"] = self.size
+        members = {"uri": self.uri, **self.readable(revision), **wire.some(size=self.size)}
         return revision.keep(revision.resource_members, members)
 
 

@@ -197,14 +197,12 @@ class Sample(InputRequest[SampleResult]):
             # Before 2025-11-25 a message has one block: several of them become several messages.
             together = [blocks] if len(blocks) > 1 and revision.sampling_tools else blocks
             messages += [{"role": message.role, "content": each} for each in together]
-        params: dict[str, Any] = {"messages": messages, "maxTokens": self.max_tokens, **self._rest}
-        if self.include_context is not None:
-            params["includeContext"] = self.include_context
-        if self.tools is not None:
-            params["tools"] = list(self.tools)
-        if self.tool_choice is not None:
-            params["toolChoice"] = {"mode": self.tool_choice}
-        return params
+        more = wire.some(
+            includeContext=self.include_context,
+            tools=None if self.tools is None else list(self.tools),
+            toolChoice=None if self.tool_choice is None else {"mode": self.tool_choice},
+        )
+        return {"messages": messages, "maxTokens": self.max_tokens, **self._rest, **more}
 
     @property
     def _uses_tools(self) -> bool:

@@ -119,19 +119,17 @@ class Tool(Entry):
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return its entry in ``tools/list``."""
-        members = self.described()
-        members["inputSchema"] = self.input_schema
-        schema = self.output_schema
-        if schema is not None:
-            knows_objects_only = revision.structured_output == "object"
-            is_object = schema.get("type") == "object"
-            if not is_object and (knows_objects_only or not self.raw_output):
-                schema = wrapped_schema(schema)  # TOOL-11
-            members["outputSchema"] = schema
-        if self.annotations is not None:
-            members["annotations"] = wire.hints_to_wire(self.annotations)
-        if self.task.mode != "forbidden":
-            members["execution"] = {"taskSupport": self.task.mode}
+        schema, hints, mode = self.output_schema, self.annotations, self.task.mode
+        wraps = revision.structured_output == "object" or not self.raw_output
+        if schema is not None and wraps and schema.get("type") != "object":
+            schema = wrapped_schema(schema)  # TOOL-11
+        members = wire.some(
+            **self.described(),
+            inputSchema=self.input_schema,
+            outputSchema=schema,
+            annotations=None if hints is None else wire.hints_to_wire(hints),
+            execution=None if mode == "forbidden" else {"taskSupport": mode},
+        )
         return revision.keep(revision.tool_members, members)
 
 
