@@ -336,7 +336,7 @@ class TestStderr:
         with open("/dev/full", "wb") as full, self.served(folder, more, full) as (port, _):
             first = served_pid(port)
             client = Client(f"http://127.0.0.1:{port}/mcp", [])
-            assert client.post(call(1, "fail")).message["result"]["isError"] is True
+            assert client.post(call(1, "fail")).result["isError"] is True
             if "--workers" in more:
                 os.kill(first, signal.SIGKILL)
                 served_pid(port, besides=first)

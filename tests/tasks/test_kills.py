@@ -86,7 +86,7 @@ class Servers:
         while True:
             client = random.choice(self.running).client()
             try:
-                message = client.post(announced(1, method, _meta=CLIENT, **params)).message
+                message = client.post(announced(1, method, _meta=CLIENT, **params)).last
             except (OSError, HTTPException):
                 message = {}
             if "result" in message:

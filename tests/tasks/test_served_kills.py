@@ -51,11 +51,11 @@ def test_an_answer_may_come_to_another_process(tmp_path: Path) -> None:
         asked.shake_hands("2025-11-25", elicitation={})
         answered = two.client(session=asked.session)
         stream = asked.result_of("work", name="a", asks=True)
-        question = stream.asked()
+        question = stream.question()
         strange = {"jsonrpc": "2.0", "id": "task/x/y/z", "result": accept("no")}
         assert answered.post(strange).status == 400
         assert answered.post(accepted(question)).status == 202
-        assert stream.text() == "one yes two three"
+        assert stream.text == "one yes two three"
 
 
 @pytest.mark.timeout(300)
@@ -68,7 +68,7 @@ def test_no_answer_is_lost_with_the_process_that_took_it(
         asked = all_.running[0].client("2025-11-25", elicitation={})
         for number in range(6):
             stream = asked.result_of("work", name=f"{number}", asks=True)
-            question, taker = stream.asked(), all_.start()
+            question, taker = stream.question(), all_.start()
             line.delay = 0.05 if how == "slow" else 0.0
             line.be("open" if how == "slow" else how)
             taken = taker.client(session=asked.session).post(accepted(question))
@@ -77,7 +77,7 @@ def test_no_answer_is_lost_with_the_process_that_took_it(
             line.delay = 0.0
             if how == "held":
                 poll = asked.request("tasks/get", taskId=question["id"].split("/")[1])
-                eventually(partial(asked.post, poll), lambda answer: "error" in answer.message)
+                eventually(partial(asked.post, poll), lambda answer: "error" in answer.last)
                 line.be("open")
-                assert asked.post(accepted(stream.asked())).status == 202
-            assert stream.text() == "one yes two three"
+                assert asked.post(accepted(stream.question())).status == 202
+            assert stream.text == "one yes two three"

@@ -133,7 +133,8 @@ def ask(request: pytest.FixtureRequest, folder: Path) -> Iterator[Ask]:
             connection = client.connect()
             uri = message["params"].get("uri")
             client.send(message, connection, {} if uri is None else {"Mcp-Name": uri})
-            return client.receive(connection).message
+            last: Message = client.receive(connection).last
+            return last
 
         yield post
 

@@ -6,8 +6,8 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, closing, suppress
 from typing import Any, Final
 
 from tests.transports.http.wire import EVENTS, JSON, PATIENCE
@@ -130,11 +130,6 @@ class Raw:
         self.socket.close()
 
 
-@contextmanager
-def connect(port: int, **options: Any) -> Iterator[Raw]:
+def connect(port: int, **options: Any) -> AbstractContextManager[Raw]:
     """A raw connection that is closed in the end."""
-    raw = Raw(port, **options)
-    try:
-        yield raw
-    finally:
-        raw.close()
+    return closing(Raw(port, **options))

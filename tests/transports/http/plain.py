@@ -8,83 +8,17 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.client import HTTPConnection, HTTPResponse
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from tests.messages import MODERN, Message, initialize, request
+from tests.transports.http.wire import Exchange
 from tests.transports.processes import TIMEOUT, Process, started
 
 RUN: Final = [sys.executable, "-m", "mcpkit", "run"]
 _LISTENS: Final = re.compile(r"listens on (\S+?),? ")
-
-
-class Answer:
-    """A response that has been read to its end."""
-
-    def __init__(self, response: HTTPResponse) -> None:
-        self.status = response.status
-        self.headers = response.headers
-        self.body = response.read().decode()
-
-    @property
-    def message(self) -> Message:
-        """The JSON that it is, or the last message of the stream that it is."""
-        lines = [line[6:] for line in self.body.splitlines() if line.startswith("data: ")]
-        found: Message = json.loads(lines[-1] if lines else self.body)
-        return found
-
-    @property
-    def text(self) -> str:
-        """What a tool has answered."""
-        found: str = self.message["result"]["content"][0]["text"]
-        return found
-
-    @property
-    def error(self) -> str:
-        """What is wrong."""
-        found: str = self.message["error"]["message"]
-        return found
-
-
-class Events:
-    """A response that is a stream, read message by message."""
-
-    def __init__(self, response: HTTPResponse) -> None:
-        self.status = response.status
-        self._response = response
-
-    def __iter__(self) -> Iterator[Message]:
-        while line := self._response.readline():
-            if line.startswith(b"data: "):
-                yield json.loads(line[6:])
-        if self._response.chunk_left == 0:  # which the standard library passes over
-            raise ConnectionError("the stream was cut off")
-
-    def next(self) -> Message:
-        """The next message.
-
-        Raises:
-            StopIteration: The stream has ended as it should.
-            OSError, HTTPException: It was cut off.
-        """
-        return next(iter(self))
-
-    def asked(self) -> Message:
-        """The next question."""
-        return next(each for each in self if each.get("method") == "elicitation/create")
-
-    def text(self) -> str:
-        """What the tool has answered at last."""
-        result = next(each for each in self if "result" in each)["result"]
-        return str(result["content"][0]["text"])
-
-    @property
-    def error(self) -> str:
-        """What is wrong, if there is no stream."""
-        found: str = json.loads(self._response.read())["error"]["message"]
-        return found
 
 
 class Client:
@@ -124,11 +58,13 @@ class Client:
                 sent["Mcp-Name"] = named
         connection.request(verb, self._path, json.dumps(message) if message else None, sent)
 
-    def receive(self, connection: HTTPConnection) -> Answer:
+    def receive(self, connection: HTTPConnection) -> Exchange:
         """What was sent before is answered with."""
-        return Answer(connection.getresponse())
+        exchange = Exchange(connection)
+        exchange.finish()
+        return exchange
 
-    def post(self, message: Any, connection: HTTPConnection | None = None) -> Answer:
+    def post(self, message: Any, connection: HTTPConnection | None = None) -> Exchange:
         """Send a message, over a fresh connection unless one is given; the answer."""
         used = connection or self.connect()
         try:
@@ -141,24 +77,24 @@ class Client:
 
     def stream(
         self, message: Any = None, connection: HTTPConnection | None = None, **headers: str
-    ) -> Events:
+    ) -> Exchange:
         """Send a message, or a GET if there is none, that is answered with a stream."""
         used = connection or self.connect()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         self.send(message, used, named)
-        return Events(used.getresponse())
+        return Exchange(used)
 
-    def result_of(self, tool: str, /, **arguments: Any) -> Events:
+    def result_of(self, tool: str, /, **arguments: Any) -> Exchange:
         """Call a tool as a task of 2025-11-25; the stream that waits for its result."""
         call = {"name": tool, "arguments": arguments, "task": {}}
-        made = self.post(self.request("tools/call", **call)).message["result"]["task"]
+        made = self.post(self.request("tools/call", **call)).result["task"]
         return self.stream(self.request("tasks/result", taskId=made["taskId"]))
 
     def shake_hands(self, version: str, **capabilities: Any) -> None:
         """Begin a session."""
         answer = self.post(initialize(version, "handshake", capabilities=capabilities))
-        assert answer.message["result"]["protocolVersion"] == version
-        self.session = answer.headers["Mcp-Session-Id"]
+        assert answer.result["protocolVersion"] == version
+        self.session = answer.header("Mcp-Session-Id")
 
     def request(self, method: str, **params: Any) -> Message:
         """A request of this session."""

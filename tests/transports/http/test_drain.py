@@ -24,7 +24,8 @@ from mcpkit.transports.http.uvicorn import connection_class
 from tests.kit import eventually
 from tests.messages import initialize, request
 from tests.transports.http.attack import Raw, head
-from tests.transports.http.plain import RUN, Client, Events, Server, serving
+from tests.transports.http.plain import RUN, Client, Server, serving
+from tests.transports.http.wire import Exchange
 from tests.transports.processes import LEGACY, call, modern
 from tests.uvicorns import listen
 
@@ -104,7 +105,7 @@ def patient_in(folder: Path, *how: str) -> AbstractContextManager[Server]:
     return serving("server.py", "--http", *how, cwd=folder, env=env, within=True)
 
 
-def opened(client: Client) -> Events:
+def opened(client: Client) -> Exchange:
     """The stream of a session."""
     events = client.stream()
     assert events.status == 200
@@ -140,10 +141,10 @@ def test_an_idle_server_ends_streams_and_waits_for_no_connection(
         resting = client.connect()
         client.post(client.request("ping"), resting)
         events, heard = opened(client), server.client().stream(LISTEN)
-        assert heard.next()["method"] == "notifications/subscriptions/acknowledged"
+        assert heard.message()["method"] == "notifications/subscriptions/acknowledged"
         assert end(server, number) == code
-        assert list(events) == []
-        [last] = list(heard)
+        assert events.messages() == []
+        [last] = heard.messages()
         assert (last["id"], last["result"]["resultType"]) == ("listen", "complete")
 
 
@@ -215,7 +216,7 @@ class TestCalls:
             client, connection = calling(server, "released")
             events = opened(server.client("2025-06-18"))
             server.process.signal(number)
-            assert list(events) == []
+            assert events.messages() == []
             port = urlsplit(server.url).port
 
             def is_refused() -> bool:
@@ -241,7 +242,7 @@ class TestCalls:
             assert end(server) == 0
             for client, connection, message in calls:
                 answer = client.receive(connection)
-                assert answer.message["id"] == message["id"]
+                assert answer.last["id"] == message["id"]
                 assert answer.error == "The server is stopping"
 
     @pytest.mark.parametrize(
@@ -263,7 +264,7 @@ class TestCalls:
             client.send(client.calling("blocked"), client.connect())
             server.process.wait_for_stderr("blocked begun")
             server.process.signal(signal.SIGINT)
-            assert list(events) == []
+            assert events.messages() == []
             assert end(server, signal.SIGINT) == 130
 
 

@@ -31,16 +31,10 @@ from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, STREAMS, Exchange, OldTalk, Site
 
 
-def error(answer: Exchange) -> str:
-    """What the error of an answer says."""
-    message: str = answer.json["error"]["message"]
-    return message
-
-
 def is_unavailable(answer: Exchange, setting: str) -> bool:
     """Whether a server without room says so, which setting it is, and when to come back."""
     assert answer.refusal == (503, -32603)
-    assert setting in error(answer)
+    assert setting in answer.error
     retry = answer.header("retry-after")
     return retry is not None and int(retry) >= 1
 
@@ -59,8 +53,8 @@ def test_a_longer_body_is_413_before_it_arrives(serve: Serve) -> None:
         assert raw.status() == 413
     answer = site.post(b" " * 1001, HEADERS)
     assert answer.refusal == (413, -32600)
-    assert "1000" in error(answer)
-    assert "max_body" in error(answer)
+    assert "1000" in answer.error
+    assert "max_body" in answer.error
 
 
 def test_a_body_of_unknown_length_is_413_once_it_is_too_long(serve: Serve) -> None:
@@ -83,7 +77,7 @@ def test_a_message_of_more_values_than_allowed_is_413_and_says_so(serve: Serve) 
     assert site.post({**message, "more": [0] * 50}, HEADERS).status == 200
     answer = site.post({**message, "more": [0] * 100}, HEADERS)
     assert answer.refusal == (413, -32600)
-    assert error(answer) == "The body has more than 100 values (the server's limit is max_values)"
+    assert answer.error == "The body has more than 100 values (the server's limit is max_values)"
 
 
 def test_a_large_message_has_no_long_numbers(site: Site) -> None:
@@ -92,7 +86,7 @@ def test_a_large_message_has_no_long_numbers(site: Site) -> None:
     assert site.post({**message, "more": [10**399] * 200}, HEADERS).status == 200
     answer = site.post({**message, "more": [10**400] * 200}, HEADERS)
     assert answer.status == 413
-    assert error(answer) == "The body has a number of more than 400 digits"
+    assert answer.error == "The body has a number of more than 400 digits"
 
 
 # --- body_timeout ---------------------------------------------------------------------------------
@@ -147,7 +141,7 @@ def test_a_request_that_takes_too_long_is_cancelled_and_answered(serve: Serve) -
     batched = site.begin(BATCHES).post([*batch, request(3, "ping")])
     for version, answer in calls:
         assert (version, *answer.refusal) == (version, 200, -32603)
-        assert "longer than 0.3 seconds" in error(answer)
+        assert "longer than 0.3 seconds" in answer.error
         site.stage.expect("been cancelled", version)
     answers = {each["id"]: each for each in batched.json}
     assert answers[1]["error"]["code"] == answers[2]["error"]["code"] == -32603
@@ -279,7 +273,7 @@ def test_a_batch_that_is_too_long_is_413(serve: Serve) -> None:
     assert talk.post([request(id, "ping") for id in range(3)]).status == 200
     answer = talk.post([request(id, "ping") for id in range(4)])
     assert answer.refusal == (413, -32600)
-    assert "max_batch" in error(answer)
+    assert "max_batch" in answer.error
 
 
 @pytest.mark.parametrize("length", ["-1", "1e3", "0x10", "1 0", "9" * 5000])

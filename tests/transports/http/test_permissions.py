@@ -217,7 +217,7 @@ def test_a_predicate_decides_by_principal_and_arguments(site: Site) -> None:
     }.items():
         answer = site.ask("tools/call", ann, **called("write", {"path": path}))
         assert (answer.status, answer.code) == (403, -32600)
-        assert answer.json["error"]["message"] == says
+        assert answer.error == says
         assert challenge(answer) == ""
     assert site.ask("resources/read", ann, uri="files://of/ann").result["contents"][0]["text"]
     assert site.ask("resources/read", ann, uri="files://of/bob").status == 403
@@ -254,7 +254,7 @@ def test_a_predicate_allows_no_caller_who_is_not_authenticated(host: Host) -> No
         return "read"
 
     answer = host.serve(app).ask("tools/call", **called("read", {}))
-    assert (answer.status, answer.json["error"]["message"]) == (
+    assert (answer.status, answer.error) == (
         401,
         "Authentication required for read",
     )
@@ -437,13 +437,13 @@ def test_who_may_not_call_a_tool_may_not_answer_its_task(host: Host, waits: bool
     begun = talk.post(request(1, "tools/call", {**called("ask", {}), "task": {}}), full)
     task = {"taskId": begun.result["task"]["taskId"]}
     awaited = talk.post(request(2, "tasks/result", task), full)
-    question = next(each for each in iter(awaited.message, None) if "id" in each)
+    question = awaited.question()
     if not waits:
         awaited.drop()
     answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
     refused = talk.post(answer, less)
     assert refused.status == 403
-    assert "files:write" in refused.json["error"]["message"]
+    assert "files:write" in refused.error
     assert 'scope="files:write"' in challenge(refused)
     assert talk.post(request(3, "tasks/get", task), full).result["status"] == "input_required"
     assert talk.post(answer, full).status == 202
@@ -567,7 +567,7 @@ def test_a_handler_may_refuse_and_a_predicate_that_fails_allows_nothing(host: Ho
     app.add_tool(write, name="guarded", allow=broken)
     site = host.serve(app)
     answer = site.ask("tools/call", who("ann"), **called("write", {}))
-    assert (answer.status, answer.json["error"]["message"]) == (403, "Too late")
+    assert (answer.status, answer.error) == (403, "Too late")
     assert 'scope="later"' in challenge(answer)
     assert answer.header("set-cookie") is None
     answer = site.ask("tools/call", who("ann"), **called("guarded", {}))
@@ -631,7 +631,7 @@ def test_a_claim_that_is_missing_or_does_not_fit_is_a_refusal(claims: Site) -> N
     """AUTH-12, SEC-13: which does not show it."""
     answer = claims.ask("tools/call", who("bob"), **called("in_thread", {}))
     message = "Your token does not have the claim 'tenant'"
-    assert (answer.status, answer.json["error"]["message"]) == (403, message)
+    assert (answer.status, answer.error) == (403, message)
     assert claims.ask("tools/call", who("bob"), **called("optional", {})).text == "None"
     answer = claims.ask("tools/call", who("ann"), **called("wrong", {}))
     assert answer.status == 403

@@ -71,7 +71,7 @@ class Victim:
         """Call a tool over a connection of its own; the structured result."""
         answer = self._server.client().post(tool_call(tool, **arguments))
         assert answer.status == 200, answer.body
-        structured = answer.message["result"].get("structuredContent")
+        structured = answer.result.get("structuredContent")
         is_wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
         return structured["result"] if is_wrapped else structured
 

@@ -223,8 +223,8 @@ def test_an_answer_to_a_question_of_another_worker_is_409(serve: Serve, member: 
     message = {"jsonrpc": "2.0", "id": question["id"], member: value}
     elsewhere = Talk(second, talk.version, talk.token).post(message)
     assert elsewhere.status == 409
-    assert "another worker" in elsewhere.json["error"]["message"]
-    assert "Mcp-Session-Id" in elsewhere.json["error"]["message"]
+    assert "another worker" in elsewhere.error
+    assert "Mcp-Session-Id" in elsewhere.error
     assert talk.post(message).status == 202
     assert asking.messages()[-1]["id"] == 1
 

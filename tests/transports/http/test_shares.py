@@ -46,7 +46,7 @@ def by_header(http: HttpRequest) -> str | None:
 
 
 @pytest.fixture
-def shared(serve: Serve) -> Callable[..., Site]:
+def shared(serve: Serve) -> Serve:
     """Serves an app whose clients say who they are."""
 
     def make(**options: Any) -> Site:
@@ -94,21 +94,21 @@ def holds(site: Site, name: str, amount: int) -> bool:
 # --- requests -------------------------------------------------------------------------------------
 
 
-def test_calls_of_one_client_leave_room_for_another(shared: Callable[..., Site]) -> None:
+def test_calls_of_one_client_leave_room_for_another(shared: Serve) -> None:
     site = shared(max_requests=FEW)
     for number in range(FEW // 2):
         call(site, MALLORY, "hold", name=str(number))
         site.stage.expect("begun", str(number))
     refused = call(site, MALLORY, "add", a=1, b=2)
     assert refused.status == 429
-    assert "max_each" in refused.json["error"]["message"]
+    assert "max_each" in refused.error
     assert refused.header("retry-after") is not None
     assert adds(site, ALICE)
     site.stage.release("0")
     assert eventually(lambda: adds(site, MALLORY)), "she has room again"
 
 
-def test_bodies_that_do_not_arrive_leave_room_for_others(shared: Callable[..., Site]) -> None:
+def test_bodies_that_do_not_arrive_leave_room_for_others(shared: Serve) -> None:
     site = shared(max_requests=FEW)
     with ExitStack() as stack:
         for _ in range(FEW // 2):
@@ -122,9 +122,7 @@ def test_bodies_that_do_not_arrive_leave_room_for_others(shared: Callable[..., S
 # --- requests whose clients have left, or are asked -----------------------------------------------
 
 
-def test_more_calls_that_are_left_than_one_client_may_have_are_ended(
-    shared: Callable[..., Site],
-) -> None:
+def test_more_calls_that_are_left_than_one_client_may_have_are_ended(shared: Serve) -> None:
     """HTTPL-20: the others go on, and take no room of calls."""
     site = shared(max_requests=2, max_parked=FEW)
     for number in range(FEW // 2 + 1):
@@ -147,7 +145,7 @@ def test_more_calls_that_are_left_than_one_client_may_have_are_ended(
     assert eventually(lambda: quota(site, "waiting").used == 0)
 
 
-def test_open_questions_take_no_room_of_calls(shared: Callable[..., Site]) -> None:
+def test_open_questions_take_no_room_of_calls(shared: Serve) -> None:
     """Until they are answered, when their calls go on."""
     # Two requests each: the first may count until its client has read the response.
     site = shared(max_requests=4, max_parked=FEW)
@@ -177,9 +175,7 @@ def test_open_questions_take_no_room_of_calls(shared: Callable[..., Site]) -> No
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-def test_streams_of_one_client_leave_room_for_another(
-    shared: Callable[..., Site], kind: str
-) -> None:
+def test_streams_of_one_client_leave_room_for_another(shared: Serve, kind: str) -> None:
     site = shared(max_streams=FEW, sse=True)
     assert taken(lambda _: site.open_stream(kind, MALLORY)) == FEW // 2
     assert site.open_stream(kind, ALICE).status == 200
@@ -188,9 +184,7 @@ def test_streams_of_one_client_leave_room_for_another(
 # --- bodies ---------------------------------------------------------------------------------------
 
 
-def test_large_bodies_of_one_client_leave_room_for_those_of_another(
-    shared: Callable[..., Site],
-) -> None:
+def test_large_bodies_of_one_client_leave_room_for_those_of_another(shared: Serve) -> None:
     limit = 200_000
     site = shared(max_body=limit)
     with ExitStack() as stack:
@@ -209,7 +203,7 @@ def test_large_bodies_of_one_client_leave_room_for_those_of_another(
 
 
 def test_a_stream_that_was_asked_for_at_length_holds_that_as_long_as_it_lasts(
-    shared: Callable[..., Site],
+    shared: Serve,
 ) -> None:
     site = shared()
     unknown = [f"unknown://{number}/{'x' * 1000}" for number in range(250)]
@@ -266,7 +260,7 @@ def test_streams_of_changes_count_their_uris_until_they_end(watched: Site) -> No
     open_ones = [listening(MALLORY, number) for number in range(FEW // 2)]
     assert [each.kind for each in open_ones] == [EVENTS] * (FEW // 2)
     refused = listening(MALLORY, FEW)
-    assert "Too many resources are watched" in refused.json["error"]["message"]
+    assert "Too many resources are watched" in refused.error
     assert listening(ALICE, 1).kind == EVENTS
     held = quota(watched, "watched").used
     open_ones[0].drop()
@@ -276,7 +270,7 @@ def test_streams_of_changes_count_their_uris_until_they_end(watched: Site) -> No
 # --- sessions -------------------------------------------------------------------------------------
 
 
-def test_sessions_of_one_client_put_none_of_another_away(shared: Callable[..., Site]) -> None:
+def test_sessions_of_one_client_put_none_of_another_away(shared: Serve) -> None:
     site = shared(max_sessions=FEW)
     alice = begin(site, ALICE)
     assert alice.post(request(1, "logging/setLevel", {"level": "error"}), ALICE).status == 200
@@ -292,9 +286,7 @@ def test_sessions_of_one_client_put_none_of_another_away(shared: Callable[..., S
 # --- what waits to be read ------------------------------------------------------------------------
 
 
-def test_large_responses_that_are_not_read_leave_room_for_others(
-    shared: Callable[..., Site],
-) -> None:
+def test_large_responses_that_are_not_read_leave_room_for_others(shared: Serve) -> None:
     size = 4_000_000
     site = shared(max_unread=FEW * size + 8000)
     assert adds(site, ALICE)
@@ -306,7 +298,7 @@ def test_large_responses_that_are_not_read_leave_room_for_others(
             assert holds(site, "unread", (number + 1) * size)
         refused = call(site, MALLORY, "large", size=size)
         assert refused.status == 503
-        assert "max_unread" in refused.json["error"]["message"]
+        assert "max_unread" in refused.error
         assert call(site, MALLORY, "large", size=10).status == 200
         assert len(call(site, ALICE, "large", size=size).text) == size
     assert eventually(lambda: quota(site, "unread").used == 0)
@@ -337,9 +329,7 @@ def test_a_stream_that_is_not_read_is_dropped_when_too_much_waits(
     assert site.state.open_requests.responses == set()
 
 
-def test_streams_that_are_kept_for_resumption_are_bounded_in_number(
-    shared: Callable[..., Site],
-) -> None:
+def test_streams_that_are_kept_for_resumption_are_bounded_in_number(shared: Serve) -> None:
     """HTTPL-13: of each a little is kept, also of one that said nothing."""
     site = shared(replay_buffer=FEW * 2048)
     alice, mallory = begin(site, ALICE), begin(site, MALLORY)
@@ -381,9 +371,7 @@ def test_a_client_that_resumes_a_stream_again_and_again_and_reads_nothing_holds_
     assert eventually(lambda: quota(site, "unread").used == 0)
 
 
-def test_messages_over_http_sse_and_batches_count_until_all_is_answered(
-    shared: Callable[..., Site],
-) -> None:
+def test_messages_over_http_sse_and_batches_count_until_all_is_answered(shared: Serve) -> None:
     """Each request of a batch takes a place."""
     site = shared(sse=True, max_requests=3 * FEW)
     old = OldTalk(site, MALLORY)

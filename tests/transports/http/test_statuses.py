@@ -65,7 +65,7 @@ def test_initialize_without_an_id_is_400(site: Site) -> None:
     """LIFE-1: as a notification it could not be answered."""
     answer = site.post(notification("initialize", initialize()["params"]))
     assert answer.refusal == (400, -32600)
-    assert "needs an id" in answer.json["error"]["message"]
+    assert "needs an id" in answer.error
 
 
 # --- both -----------------------------------------------------------------------------------------
@@ -121,4 +121,4 @@ def test_a_get_that_does_not_take_a_stream_is_406(talk: Talk) -> None:
 def test_the_rest_of_the_server_is_404(site: Site) -> None:
     answer = site.post(initialize(), path=f"{site.path}/elsewhere")
     assert answer.status == 404
-    assert site.path in answer.json["error"]["message"]
+    assert site.path in answer.error

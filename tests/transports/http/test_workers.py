@@ -106,14 +106,14 @@ def test_what_needs_the_worker_that_holds_a_stream_is_refused_elsewhere(four: Se
     client = four.client("2025-11-25", elicitation={})
     here, there = connections(client)
     events = client.stream(client.calling("ask"), here)
-    question = next(each for each in events if each.get("method") == "elicitation/create")
+    question = events.question()
     result = {"action": "accept", "content": {"value": "this"}}
     response = {"jsonrpc": "2.0", "id": question["id"], "result": result}
     statuses = [client.post(response, there).status]
     while statuses[-1] == 409 and len(statuses) < 500:
         statuses.append(client.post(response).status)
     assert statuses[-1] == 202
-    assert events.next()["result"]["content"][0]["text"] == "this"
+    assert events.text == "this"
 
     client = four.client("2025-11-25")
     here, there = connections(client)
@@ -124,4 +124,4 @@ def test_what_needs_the_worker_that_holds_a_stream_is_refused_elsewhere(four: Se
         "This is one of 4 workers, and not the one that holds the session's stream: "
         "route sessions to workers by Mcp-Session-Id, or run one worker"
     )
-    assert "id" in answer.message
+    assert "id" in answer.last

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from http.client import HTTPConnection, HTTPException, HTTPResponse
+from io import BytesIO
 from itertools import count
 from typing import Any, Final, NamedTuple
 
@@ -141,7 +142,8 @@ class Exchange:
         assert self.kind == EVENTS, (self.status, self.kind, self.body)
         fields: dict[str, str] = {}
         comments: list[str] = []
-        while line := self.response.readline():
+        stream = self.response if self._body is None else BytesIO(self._body)
+        while line := stream.readline():
             text = line.decode().removesuffix("\n")
             if text.startswith(":"):
                 comments.append(text)
@@ -152,6 +154,8 @@ class Exchange:
             elif fields or comments:
                 yield Event(fields, comments)
                 fields, comments = {}, []
+        if self.response.chunk_left == 0:  # which the standard library passes over
+            raise ConnectionError("the stream was cut off")
 
     def event(self) -> Event:
         """The next event that is not a comment."""
@@ -160,6 +164,10 @@ class Exchange:
     def message(self) -> Any:
         """The next event that has a message."""
         return next(each.message for each in self.blocks() if each.fields.get("data"))
+
+    def question(self) -> Any:
+        """The next message that the client has to answer."""
+        return next(each for each in iter(self.message, None) if {"id", "method"} <= each.keys())
 
     def events(self) -> list[Event]:
         """All events until the end."""
@@ -172,9 +180,20 @@ class Exchange:
         return [each.message for each in self.events() if each.fields.get("data")]
 
     @property
+    def last(self) -> Any:
+        """The last message."""
+        return self.messages()[-1]
+
+    @property
+    def error(self) -> str:
+        """What is wrong."""
+        text: str = self.last["error"]["message"]
+        return text
+
+    @property
     def result(self) -> Any:
         """What the last message brings; there must be no error."""
-        last = self.messages()[-1]
+        last = self.last
         assert "result" in last, last
         return last["result"]
 
