@@ -58,6 +58,14 @@ async def test_an_attack_fails(
 
 PUBLIC, LOCAL = "https://mcp.example.com/mcp", "http://127.0.0.1:8000/mcp"
 INSIDE = "https://10.0.0.7/mcp"
+NOT_FOR_REMOTE_SERVERS = (
+    *("http://127.0.0.1:6379/", "https://127.0.0.1/", "http://localhost:8080/admin"),
+    *("http://anything.localhost/", "http://[::1]/", "https://[::1]/"),
+    *("https://[::ffff:127.0.0.1]/", "https://127.1/", "https://2130706433/"),
+    *("https://0x7f000001/", "https://0/", "https://10.0.0.1/", "https://192.168.1.1/"),
+    *("https://169.254.169.254/latest/meta-data/", "https://[fd00::1]/", "https://[fe80::1]/"),
+    "http://login.example.com/token",
+)
 
 
 @pytest.mark.parametrize(
@@ -65,23 +73,7 @@ INSIDE = "https://10.0.0.7/mcp"
     [
         (PUBLIC, "https://login.example.com/token", True),
         (PUBLIC, "https://93.184.215.14/token", True),
-        (PUBLIC, "http://127.0.0.1:6379/", False),
-        (PUBLIC, "https://127.0.0.1/", False),
-        (PUBLIC, "http://localhost:8080/admin", False),
-        (PUBLIC, "http://anything.localhost/", False),
-        (PUBLIC, "http://[::1]/", False),
-        (PUBLIC, "https://[::1]/", False),
-        (PUBLIC, "https://[::ffff:127.0.0.1]/", False),
-        (PUBLIC, "https://127.1/", False),
-        (PUBLIC, "https://2130706433/", False),
-        (PUBLIC, "https://0x7f000001/", False),
-        (PUBLIC, "https://0/", False),
-        (PUBLIC, "https://10.0.0.1/", False),
-        (PUBLIC, "https://192.168.1.1/", False),
-        (PUBLIC, "https://169.254.169.254/latest/meta-data/", False),
-        (PUBLIC, "https://[fd00::1]/", False),
-        (PUBLIC, "https://[fe80::1]/", False),
-        (PUBLIC, "http://login.example.com/token", False),
+        *((PUBLIC, each, False) for each in NOT_FOR_REMOTE_SERVERS),
         (INSIDE, "https://10.0.0.8/token", True),
         (INSIDE, "http://localhost/token", False),
         (LOCAL, "http://127.0.0.1:9000/token", True),

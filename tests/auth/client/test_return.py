@@ -46,22 +46,17 @@ async def comes_back(back: Callback) -> None:
 @pytest.mark.parametrize(
     ("data", "status"),
     [
-        (get("/"), b"404"),
-        (get("/favicon.ico"), b"404"),
-        (get("/callback/"), b"404"),
-        (get(GOOD, "POST"), b"404"),
-        (get(GOOD, "HEAD"), b"404"),
-        (get("/callback"), b"400"),
-        (get("/callback?code=c"), b"400"),
-        (get("/callback?code=c&state="), b"400"),
-        (get("/callback?code=c&state=other"), b"400"),
-        (get(f"/callback?code=c&state={STATE}x"), b"400"),
-        (get(f"/callback?code=c&code=d&state={STATE}"), b"400"),
-        (get(f"/callback?code=c&state={STATE}&state={STATE}"), b"400"),
-        (get(f"/callback?code=c&state={STATE}&iss=a&iss=b"), b"400"),
-        (get("/callback?error=access_denied"), b"400"),
-        (get("/callback?code=c&state=%ff%fe"), b"400"),
-        (get("http://["), b"404"),
+        *((get(each), b"404") for each in ("/", "/favicon.ico", "/callback/", "http://[")),
+        *((get(GOOD, verb), b"404") for verb in ("POST", "HEAD")),
+        *(
+            (get(f"/callback{each}"), b"400")
+            for each in (
+                *("", "?code=c", "?code=c&state=", "?code=c&state=other"),
+                *(f"?code=c&state={STATE}x", f"?code=c&code=d&state={STATE}"),
+                *(f"?code=c&state={STATE}&state={STATE}", f"?code=c&state={STATE}&iss=a&iss=b"),
+                *("?error=access_denied", "?code=c&state=%ff%fe"),
+            )
+        ),
         (b"\r\n\r\n", b"404"),
         (b"\x16\x03\x01 tls\r\n\r\n", b"404"),
         (b"GET /" + b"a" * 40_000, b"404"),

@@ -137,10 +137,16 @@ def test_a_token_that_is_revoked_ends_all_that_it_stands_for(site: Site, kind: s
     ],
 )
 def test_a_refused_login_is_sent_back(site: Site, name: str, button: str, said: str) -> None:
-    answer = site.log_in(Browser({"name": name}, button)).answer
+    """RFC 9700, 4.11: a link leads to a registered client only if the user wants that."""
+    browser = Browser({"name": name}, button)
+    answer = site.log_in(browser).answer
     assert (answer["error"], answer["error_description"]) == ("access_denied", said)
     assert answer["iss"] == site.origin
     assert "code" not in answer
+    page = browser.seen[-1]
+    if name == "mallory":
+        assert (page.status, page.location) == (400, None)
+        assert said in page.text
 
 
 def test_a_resource_need_not_be_named_and_a_loopback_port_is_free(site: Site) -> None:

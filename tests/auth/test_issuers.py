@@ -1,8 +1,9 @@
-"""Signed tokens: which are taken, which are not, and where their keys come from."""
+"""Tokens of an issuer: signed ones and where their keys come from, and opaque ones."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -10,10 +11,10 @@ import jwt
 import pytest
 
 from mcpkit import Principal
-from mcpkit.auth import JWT, VerifierUnavailable
+from mcpkit.auth import JWT, Introspection, VerifierUnavailable
 from mcpkit.auth import jwt as jwt_module
 from tests.auth.forgeries import part
-from tests.auth.issuer import RESOURCE, Issuer, Key, verified_at_once
+from tests.auth.issuer import RESOURCE, Issuer, Key, issuing, verified_at_once
 
 pytestmark = pytest.mark.anyio
 
@@ -22,6 +23,12 @@ def verifier(issuer: Issuer, **options: Any) -> JWT:
     if not {"keys", "jwks_url"} & options.keys():
         options["keys"] = issuer.keys
     return JWT(issuer=issuer.url, **{"leeway": 0, **options})
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with issuing(Issuer) as made:
+        yield made
 
 
 async def found(issuer: Issuer, token: str, **options: Any) -> Principal | None:
@@ -182,3 +189,69 @@ async def test_options_that_make_no_sense_are_refused(options: Any, says: str) -
     """SEC-16, SEC-18."""
     with pytest.raises(ValueError, match=says):
         JWT(**{"issuer": "https://login.example.com", **options})
+
+
+# --- tokens that an authorization server is asked about -------------------------------------------
+
+
+def asking(issuer: Issuer, **options: Any) -> Introspection:
+    given = {"issuer": issuer.url, **options}
+    return Introspection(f"{issuer.url}/introspect", "notes", "s/ecret", **given)
+
+
+async def test_the_answer_names_a_principal(issuer: Issuer) -> None:
+    """AUTH-8, AUTH-17."""
+    issuer.answers["opaque"] = issuer.claims(active=True)
+    found = await asking(issuer).verify("opaque", RESOURCE)
+    assert found is not None
+    assert (found.id, found.client_id) == (f"{issuer.url}|ann", "editor")
+    assert found.scopes == {"notes:read", "notes:write"}
+    [(path, form)] = issuer.asked
+    assert (path, form["token"]) == ("/introspect", "opaque")
+    assert issuer.credentials == ["notes:s%2Fecret"]  # RFC 6749, 2.3.1
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"active": False},
+        {"active": "true"},
+        {"active": None},
+        {"exp": 1},
+        {"exp": "never"},
+        {"nbf": 4_000_000_000},
+        {"nbf": True},
+        {"iss": "https://other.example.com"},
+        {"aud": None},
+        {"aud": "https://other.example.com"},
+        {"aud": [7]},
+        {"aud": 7},
+        {"sub": None},
+    ],
+    ids=str,
+)
+async def test_what_is_not_active_and_for_us_is_refused(issuer: Issuer, claims: Any) -> None:
+    """AUTH-1, AUTH-8."""
+    issuer.answers["opaque"] = issuer.claims(**{"active": True, **claims})
+    assert await asking(issuer).verify("opaque", RESOURCE) is None
+
+
+async def test_an_authorization_server_of_one_resource_need_not_name_it(issuer: Issuer) -> None:
+    issuer.answers["opaque"] = {**issuer.claims(active=True, aud=None), "exp": None}
+    assert await asking(issuer, audience="*").verify("opaque", None) is not None
+    issuer.away = True
+    with pytest.raises(VerifierUnavailable):
+        await asking(issuer).verify("opaque", RESOURCE)
+
+
+async def test_many_with_the_same_token_ask_once(issuer: Issuer) -> None:
+    issuer.answers["opaque"] = issuer.claims(active=True)
+    issuer.delay = 0.02
+    await verified_at_once(asking(issuer), "opaque", 10)
+    assert issuer.times("/introspect") == 1
+
+
+async def test_the_address_is_safe() -> None:
+    """SEC-16."""
+    with pytest.raises(ValueError, match="use https"):
+        Introspection("http://a.example.com", "a", "b", issuer="https://a.example.com")
