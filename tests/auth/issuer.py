@@ -1,23 +1,24 @@
-"""An identity provider in a thread: its keys, its metadata, its tokens, and what it is asked."""
+"""An identity provider: its keys, its metadata, its tokens, and what it is asked."""
 
 from __future__ import annotations
 
 import json
 import time
-from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
-from http.server import BaseHTTPRequestHandler
 from typing import Any, Final, NamedTuple, TypeVar
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 import anyio
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from mcpkit.auth import Verifier
-from tests.auth.browser import listening
+from tests.uvicorns import listen, running
 
 RESOURCE: Final = "https://notes.example.com/mcp"  # the server that tokens are for
 
@@ -48,20 +49,67 @@ def _private(algorithm: str, kid: str) -> Any:
 
 
 class Reply(NamedTuple):
-    status: int
-    document: Any = None
-    location: str = ""
+    status: int = 200
+    body: Any = b""  # bytes, or what becomes JSON
+    headers: Mapping[str, str] = {}
 
 
-class Issuer:
+@dataclass
+class Seen:
+    verb: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def form(self) -> dict[str, str]:
+        pairs = parse_qsl(self.body.decode(), keep_blank_values=True)
+        assert len(dict(pairs)) == len(pairs), "a field is there twice"
+        return dict(pairs)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def token(self) -> str:
+        """The token or the credentials that it has, of whatever kind."""
+        return self.headers.get("authorization", "").partition(" ")[2]
+
+
+class Answering:
+    """A web server, which remembers its requests."""
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+
+    def at(self, path: str) -> list[Seen]:
+        """The requests that a path has had."""
+        return [each for each in self.seen if each.path == path]
+
+    async def reply(self, seen: Seen) -> Reply | Response:
+        raise NotImplementedError
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive)
+        query, headers = dict(request.query_params), dict(request.headers)
+        body = await request.body()
+        seen = Seen(request.method, request.url.path, query, headers, body)
+        self.seen.append(seen)
+        reply = await self.reply(seen)
+        if isinstance(reply, Reply):
+            kind: Any = Response if isinstance(reply.body, bytes) else JSONResponse
+            reply = kind(reply.body, reply.status, reply.headers)
+        await reply(scope, receive, send)
+
+
+class Issuer(Answering):
     def __init__(self, url: str) -> None:
+        super().__init__()
         self.url = url
         self.key = Key("one")
         self.keys: list[dict[str, Any]] = [self.key.public]
-        self.asked: list[tuple[str, dict[str, str]]] = []
-        """The paths that were asked for, and what was sent along."""
-        self.credentials: list[str] = []
-        self.bearers: list[str] = []
         self.answers: dict[str, Any] = {}  # what introspection says of each token
         self.away = False
         self.delay = 0.0
@@ -69,10 +117,6 @@ class Issuer:
     @property
     def jwks_url(self) -> str:
         return f"{self.url}/keys"
-
-    def times(self, path: str) -> int:
-        """How often a path was asked for."""
-        return sum(1 for each, _ in self.asked if each == path)
 
     def claims(self, **more: Any) -> dict[str, Any]:
         """The claims of a token that is fine, but for those that are given; None leaves one out."""
@@ -93,12 +137,22 @@ class Issuer:
         more = {"kid": key.kid, **(headers or {})}
         return jwt.encode(self.claims(**claims), key.private, key.algorithm, headers=more)
 
-    def answer(self, path: str, form: dict[str, str]) -> Any:
-        if path == "/keys":
+    async def reply(self, seen: Seen) -> Reply:
+        await anyio.sleep(self.delay)
+        if self.away:
+            return Reply(503)
+        found = self.answer(seen)
+        if not isinstance(found, Reply):
+            found = Reply(404 if found is None else 200, found)
+        return found
+
+    def answer(self, seen: Seen) -> Any:
+        """The answer, or the document in it; None: there is none."""
+        if seen.path == "/keys":
             return {"keys": self.keys}
-        if path == "/introspect":
-            return self.answers.get(form["token"], {"active": False})
-        if path == "/.well-known/openid-configuration":
+        if seen.path == "/introspect":
+            return self.answers.get(seen.form["token"], {"active": False})
+        if seen.path == "/.well-known/openid-configuration":
             return {"issuer": self.url, "jwks_uri": self.jwks_url}
         return None
 
@@ -120,38 +174,7 @@ Kind = TypeVar("Kind", bound=Issuer)
 
 @contextmanager
 def issuing(make: Callable[[str], Kind]) -> Iterator[Kind]:
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.reply({})
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"])).decode()
-            given = self.headers.get("authorization", "")
-            if given.startswith("Basic "):
-                issuer.credentials.append(b64decode(given[6:]).decode())
-            self.reply({name: values[0] for name, values in parse_qs(body).items()})
-
-        def reply(self, form: dict[str, str]) -> None:
-            given = self.headers.get("authorization", "")
-            if given.startswith("Bearer "):
-                issuer.bearers.append(given[7:])
-            issuer.asked.append((self.path, form))
-            time.sleep(issuer.delay)
-            found = Reply(503) if issuer.away else issuer.answer(self.path, form)
-            if not isinstance(found, Reply):
-                found = Reply(404 if found is None else 200, found)
-            body = json.dumps(found.document).encode()
-            self.send_response(found.status)
-            if found.location:
-                self.send_header("Location", found.location)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with listening(Handler) as url:
-        issuer = make(url)
-        yield issuer
+    with listen() as listener:
+        issuer = make(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        with running(issuer, listener, lifespan="off", timeout_graceful_shutdown=1):
+            yield issuer

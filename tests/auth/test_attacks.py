@@ -128,7 +128,7 @@ attack("a session id as a token", *NOT_VALID)(
 def misled(ground: Ground, say: Callable[[str], Any]) -> Exchange:
     """The answer of a server whose issuer says something else."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ground.issuer, "answer", lambda path, form: say(path))
+        patch.setattr(ground.issuer, "answer", lambda seen: say(seen.path))
         auth = JWT(issuer=ground.issuer.url)
         site = ground.site.host.serve(make_app(auth), public_url=RESOURCE)
         answer = site.ask("tools/call", ground.ann, **called("who", {}))
@@ -288,7 +288,7 @@ def test_attacks(ground: Ground, attack: Attack, caplog: pytest.LogCaptureFixtur
     if answer.status == 401:
         assert f'resource_metadata="https://notes.example.com{META}/mcp"' in challenge
     assert "evil" not in challenge
-    assert ground.issuer.times("/evil") == 0, "nothing is fetched from where a token says"
+    assert ground.issuer.at("/evil") == [], "nothing is fetched from where a token says"
     assert ground.token not in caplog.text
-    assert ground.token not in str(ground.issuer.asked), "it is not passed on"
+    assert ground.token not in str(ground.issuer.seen), "it is not passed on"
     assert ground.is_served(ground.ann)

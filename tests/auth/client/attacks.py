@@ -7,7 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from tests.auth.client.world import READ, RESOURCE, SERVER, Reply, Seen, World
+from tests.auth.client.world import READ, RESOURCE, SERVER, World
+from tests.auth.issuer import Reply, Seen
 
 Prepare = Callable[[World, World], object]
 """Makes a world try it; the other one is the attacker's."""

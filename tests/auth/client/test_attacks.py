@@ -21,7 +21,8 @@ from mcpkit.client.auth.base import check_named
 from mcpkit.client.auth.browser import open_browser
 from mcpkit.errors import ConnectionClosed
 from tests.auth.client.attacks import ATTACKS, Attack
-from tests.auth.client.world import READ, Host, Reply, Routed, User, World, call
+from tests.auth.client.world import READ, Host, Routed, User, World, call
+from tests.auth.issuer import Reply
 from tests.kit import eventually
 
 pytestmark = pytest.mark.anyio

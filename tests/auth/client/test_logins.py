@@ -19,19 +19,8 @@ from mcpkit.client.auth import (
     OAuth,
 )
 from mcpkit.client.auth.discovery import Challenge, read_challenge
-from tests.auth.client.world import (
-    OPENID,
-    READ,
-    RESOURCE,
-    SERVER,
-    WRITE,
-    Reply,
-    Seen,
-    User,
-    World,
-    call,
-    kept,
-)
+from tests.auth.client.world import OPENID, READ, RESOURCE, SERVER, WRITE, User, World, call, kept
+from tests.auth.issuer import Reply, Seen
 from tests.auth.server.conftest import MACHINE_SECRET, serving
 
 pytestmark = pytest.mark.anyio

@@ -22,8 +22,8 @@ from mcpkit.client.auth import (
     JwtBearer,
     MemoryTokenStore,
 )
-from tests.auth.client.world import READ, WRITE, Reply, World, call
-from tests.auth.issuer import Key
+from tests.auth.client.world import READ, WRITE, World, call
+from tests.auth.issuer import Key, Reply
 
 pytestmark = pytest.mark.anyio
 

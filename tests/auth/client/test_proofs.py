@@ -17,7 +17,8 @@ from mcpkit.client.auth import (
     MemoryTokenStore,
     OAuth,
 )
-from tests.auth.client.world import READ, Reply, User, World, call, kept, log_in
+from tests.auth.client.world import READ, User, World, call, kept, log_in
+from tests.auth.issuer import Reply
 
 pytestmark = pytest.mark.anyio
 

@@ -25,19 +25,8 @@ from mcpkit.client.auth import (
 from mcpkit.client.auth.base import server_key
 from mcpkit.errors import ConnectionClosed
 from tests.auth.browser import fields_of
-from tests.auth.client.world import (
-    READ,
-    SERVER,
-    WRITE,
-    Reply,
-    Seen,
-    User,
-    World,
-    call,
-    herd,
-    kept,
-    log_in,
-)
+from tests.auth.client.world import READ, SERVER, WRITE, User, World, call, herd, kept, log_in
+from tests.auth.issuer import Reply, Seen
 from tests.kit import PATIENCE, Recorder
 
 pytestmark = pytest.mark.anyio

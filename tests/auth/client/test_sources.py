@@ -13,7 +13,8 @@ from mcpkit import Client
 from mcpkit.client.auth import BearerToken, HttpAuth, HttpRequest, OAuth
 from mcpkit.client.auth.base import server_key
 from mcpkit.errors import ConnectionClosed
-from tests.auth.client.world import READ, Reply, Seen, User, World, call
+from tests.auth.client.world import READ, User, World, call
+from tests.auth.issuer import Reply, Seen
 
 pytestmark = pytest.mark.anyio
 

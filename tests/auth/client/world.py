@@ -7,26 +7,24 @@ has, what is said of tokens. It remembers every request. A `User` sits before a 
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable
-from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, urlencode
+from typing import Any, Final
+from urllib.parse import urlencode
 
 import anyio.to_thread
 import httpx2
 import jwt
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from mcpkit import Client
 from mcpkit._utils.fetch import s256
 from mcpkit.client.auth import Credentials, OAuth, TokenStore
 from tests.auth.browser import Browser, Page, fields_of
-from tests.auth.issuer import present
+from tests.auth.issuer import Answering, Reply, Seen, present
 from tests.kit import PATIENCE
 from tests.uvicorns import listen, running
 
@@ -37,46 +35,16 @@ METHODS: Final = ["none", "client_secret_basic", "client_secret_post"]
 OPENID: Final = "/.well-known/openid-configuration"
 
 
-class Reply(NamedTuple):
-    status: int = 200
-    body: Any = b""
-    headers: Mapping[str, str] = {}
-
-
-@dataclass
-class Seen:
-    verb: str
-    path: str
-    query: dict[str, str]
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def form(self) -> dict[str, str]:
-        pairs = parse_qsl(self.body.decode(), keep_blank_values=True)
-        assert len(dict(pairs)) == len(pairs), "a field is there twice"
-        return dict(pairs)
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-    @property
-    def token(self) -> str:
-        """The token that it has, of whatever kind."""
-        return self.headers.get("authorization", "").partition(" ")[2]
-
-
 Route = Callable[[Seen], "Reply | Response | Awaitable[Reply]"]
 
 
-class World:
+class World(Answering):
     """An MCP server of 2026-07-28 at ``/mcp``, and the issuer of its tokens."""
 
     def __init__(self, origin: str) -> None:
+        super().__init__()
         self.origin = origin
         self.url = f"{origin}/mcp"
-        self.seen: list[Seen] = []
         self.routes: dict[str, Route] = {
             "/mcp": self.serve,
             "/authorize": self.authorize,
@@ -119,10 +87,6 @@ class World:
         self._numbers: dict[str, int] = {}
 
     # --- for tests --------------------------------------------------------------------------------
-
-    def at(self, path: str) -> list[Seen]:
-        """The requests that a path has had."""
-        return [each for each in self.seen if each.path == path]
 
     def paths(self) -> list[str]:
         """What was asked for, in order, repetitions left out."""
@@ -271,21 +235,11 @@ class World:
             return Reply(401, b"", headers)
         return None
 
-    # --- HTTP -------------------------------------------------------------------------------------
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        request = Request(scope, receive)
-        query, headers = dict(request.query_params), dict(request.headers)
-        body = await request.body()
-        seen = Seen(request.method, request.url.path, query, headers, body)
-        self.seen.append(seen)
+    async def reply(self, seen: Seen) -> Reply | Response:
         route: Any = self.routes.get(seen.path, lambda _: Reply(404))
         found = route(seen)
-        reply = await found if isawaitable(found) else found
-        if isinstance(reply, Reply):
-            kind: Any = Response if isinstance(reply.body, bytes) else JSONResponse
-            reply = kind(reply.body, reply.status, reply.headers)
-        await reply(scope, receive, send)
+        answer: Reply | Response = await found if isawaitable(found) else found
+        return answer
 
 
 class Routed(httpx2.AsyncHTTPTransport):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import secrets
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from mcpkit._utils.fetch import s256
 from mcpkit.auth import Provider
-from tests.auth.browser import fields_of
-from tests.auth.issuer import Issuer, Reply, present
+from tests.auth.issuer import Issuer, Reply, Seen, present
 
 CLIENT: Final = "mcp-server"
 CLIENT_SECRET: Final = "the secret / of the server"
@@ -57,19 +56,18 @@ class IdentityProvider(Issuer):
     def refresh_token(self) -> str:
         return f"upstream-refresh-{self.number}"
 
-    def answer(self, path: str, form: dict[str, str]) -> Any:
-        parts = urlsplit(path)
-        if parts.path == "/.well-known/openid-configuration":
+    def answer(self, seen: Seen) -> Any:
+        if seen.path == "/.well-known/openid-configuration":
             return self._metadata()
-        if parts.path == "/authorize":
-            return self._authorize(fields_of(path))
-        if parts.path == "/token":
-            return self._token(form)
-        if parts.path in ("/userinfo", "/account"):
-            known = self.bearers[-1:] == [self.access_token]
-            found = self.user if parts.path == "/userinfo" else self.account
-            return found if known else Reply(401, {})
-        return super().answer(path, form)
+        if seen.path == "/authorize":
+            return self._authorize(seen.query)
+        if seen.path == "/token":
+            return self._token(seen.form)
+        if seen.path in ("/userinfo", "/account"):
+            found = self.user if seen.path == "/userinfo" else self.account
+            is_known = seen.headers["authorization"] == f"Bearer {self.access_token}"
+            return found if is_known else Reply(401, {})
+        return super().answer(seen)
 
     def _metadata(self) -> dict[str, Any]:
         usual = {
@@ -90,7 +88,7 @@ class IdentityProvider(Issuer):
         self._codes[code] = query
         usual = {"code": code, "state": query["state"], "scope": "openid"}
         answer = urlencode(present({**usual, **self.back}))
-        return Reply(302, {}, f"{query['redirect_uri']}?{answer}")
+        return Reply(302, headers={"Location": f"{query['redirect_uri']}?{answer}"})
 
     def _token(self, form: dict[str, str]) -> Any:
         if self.refuses:
