@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import unescape
 from html.parser import HTMLParser
 from http.client import HTTPMessage
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
@@ -156,45 +153,3 @@ class Browser:
 def fields_of(url: str) -> dict[str, str]:
     """The fields of the query of a URL."""
     return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
-
-
-@contextmanager
-def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Run a server in threads, and give its URL."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.005,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join(_PATIENCE)
-            assert not thread.is_alive()
-
-
-@contextmanager
-def browsing(answers: Mapping[str, str] | None = None, button: str | None = None) -> Iterator[str]:
-    """Run a browser for other programs, which ask ``URL?who=…&url=…&end=…`` where an address leads.
-
-    Each `who` has cookies of its own.
-    """
-    browsers: dict[str, Browser] = {}
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            fields = fields_of(self.path)
-            browser = browsers.setdefault(fields["who"], Browser(answers, button))
-            try:
-                status, said = 200, browser.walk(fields["url"], fields["end"])
-            except Exception as error:
-                status, said = 500, repr(error)
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(said.encode())
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with listening(Handler) as url:
-        yield f"{url}/"

@@ -23,12 +23,16 @@ from urllib.request import urlopen
 
 import jwt
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from mcpkit import Context, MCPKit
 from mcpkit.auth import JWT, AuthorizationServer, ResourceServer, Users, hash_password
 from mcpkit.auth import jwt as jwt_module
 from mcpkit.auth.server.keys import EXTRA_LIFETIME
-from tests.auth.browser import browsing
+from tests.auth.browser import Browser
 from tests.peers.installed import INSTALLED, NODE, ROOT, copy_scripts, node, require
 from tests.uvicorns import listen, running
 from tests.warm import run
@@ -224,6 +228,26 @@ def certified() -> Iterator[str]:
         yield found
 
 
+@contextmanager
+def browsing(answers: dict[str, str]) -> Iterator[str]:
+    """Run a browser for clients, which ask ``URL?who=…&url=…&end=…`` where an address leads.
+
+    Each `who` has cookies of its own.
+    """
+    browsers: dict[str, Browser] = {}
+
+    def walk(request: Request) -> PlainTextResponse:
+        fields = request.query_params
+        browser = browsers.setdefault(fields["who"], Browser(answers, "allow"))
+        try:
+            return PlainTextResponse(browser.walk(fields["url"], fields["end"]))
+        except Exception as error:
+            return PlainTextResponse(repr(error), 500)
+
+    with listen() as listener, running(Starlette(routes=[Route("/", walk)]), listener):
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+
+
 @pytest.fixture(scope="module")
 def walks(
     request: pytest.FixtureRequest, certified: str
@@ -236,7 +260,7 @@ def walks(
             walks[params["client"]].setdefault(params["place"], Future())
     answers = {"name": "ada", "password": PASSWORD}
     users = Users({"ada": hash_password(PASSWORD)})
-    with pytest.MonkeyPatch.context() as patch, browsing(answers, "allow") as browser:
+    with pytest.MonkeyPatch.context() as patch, browsing(answers) as browser:
         patch.setattr(jwt_module, "_AGAIN_S", 0.0)  # as if the walk had taken longer
         with ThreadPoolExecutor(len(walks)) as pool:
             for client, own_walks in walks.items():
