@@ -300,14 +300,11 @@ Marked: TypeAlias = tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...
 def marked_in(source: Any) -> list[Marked]:
     """Return every marked function of a module, class or object, in the order of definition."""
     found: list[Marked] = []
-    if inspect.ismodule(source):
-        names = list(vars(source))
-    else:
-        is_class = isinstance(source, type)
-        bases = reversed((source if is_class else type(source)).__mro__)
-        names = [name for base in bases for name in vars(base)]
-        if not is_class:
-            names += getattr(source, "__dict__", {})
+    is_class = isinstance(source, type)
+    bases = reversed((source if is_class else type(source)).__mro__)
+    names = [name for base in bases for name in vars(base)]
+    if not is_class:
+        names += getattr(source, "__dict__", {})
     seen: set[int] = set()
     for name in dict.fromkeys(names):
         raw: Any = inspect.getattr_static(source, name, None)
