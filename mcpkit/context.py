@@ -56,17 +56,6 @@ if TYPE_CHECKING:
     from mcpkit.http import HttpRequest
     from mcpkit.types import ResourceResult
 
-__all__ = [
-    "CallNext",
-    "Client",
-    "Context",
-    "ContextBackend",
-    "CurrentTask",
-    "Delivery",
-    "ListKind",
-    "SyncContext",
-]
-
 StateT = TypeVar("StateT", default=Any)
 P = ParamSpec("P")
 T = TypeVar("T")
