@@ -6,18 +6,20 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from mcpkit._injection import CONTEXTS, CallPlan
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.schema import settle_references
 from mcpkit._signature.signature import Signature, inspect_function
 from mcpkit._utils.json import JsonSchema, copy_schema
-from mcpkit.context import Context
+from mcpkit.context import Context, SyncContext
 from mcpkit.errors import Forbidden, InvalidArguments, RegistrationError
 
 Completer: TypeAlias = Callable[
     [str, Mapping[str, str] | None, Context[Any]], Awaitable[Iterable[str]]
 ]
 """From the text so far, and the other arguments if they are known, to suggestions."""
+
+Planner: TypeAlias = Callable[[Callable[..., Any], Signature], Any]
+"""`CallPlan`: from a function and its signature to the plan of its calls."""
 
 MAX_CHECKED: Final = 200
 """Suggestions that an ``allow=`` predicate is asked about."""
@@ -58,7 +60,7 @@ class Completable:
         return allowed
 
 
-def completers_of(arguments: Arguments, handler: Signature) -> dict[str, Completer]:
+def completers_of(arguments: Arguments, handler: Signature, plan: Planner) -> dict[str, Completer]:
     """Return a completer for each argument of a handler that has suggestions."""
     found: dict[str, Completer] = {}
     for each in arguments.fields:
@@ -66,7 +68,7 @@ def completers_of(arguments: Arguments, handler: Signature) -> dict[str, Complet
         schema = settle_references(copy_schema(each.form.schema("validation")))
         values = choices_of(schema) if complete is None else complete.values
         if callable(values):
-            found[each.wire_name] = _from_function(values, handler)
+            found[each.wire_name] = _from_function(values, handler, plan)
         elif complete is not None or values:
             found[each.wire_name] = _from_values(list(values))
     return found
@@ -96,9 +98,13 @@ def _from_values(values: Sequence[str]) -> Completer:
     return complete
 
 
-def _from_function(fn: Callable[..., Any], handler: Signature) -> Completer:
-    signature = inspect_function(fn, contexts=CONTEXTS)
-    run = CallPlan(fn, signature).run
+def _from_function(
+    fn: Callable[..., Any],
+    handler: Signature,
+    plan: Planner,
+) -> Completer:
+    signature = inspect_function(fn, contexts=(Context, SyncContext))
+    run = plan(fn, signature).run
     if not signature.arguments:
         raise RegistrationError(
             f"{signature.place}: a completion function takes the text so far as its first argument"

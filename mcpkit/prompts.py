@@ -142,7 +142,7 @@ def make_prompt(
         plan=CallPlan(fn, signature, inline=options.get("inline", False)),
         converters=defaults.converters,
         accepts=arguments,
-        completers=completers_of(arguments, signature),
+        completers=completers_of(arguments, signature, CallPlan),
     )
     return Prompt(**fields)
 

@@ -285,7 +285,7 @@ def make_resource(
     fields.update(
         template=template,
         accepts=arguments,
-        completers=completers_of(arguments, signature),
+        completers=completers_of(arguments, signature, CallPlan),
         unchecked=frozenset(unchecked),
     )
     return ResourceTemplate(**fields)
