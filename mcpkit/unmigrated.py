@@ -4,14 +4,41 @@
 
 Every name can be imported. It may be part of an annotation, or a base class, so that the rest of a
 server loads; any other use raises `NotImplementedError`, with what to write instead. A name that
-ends in ``Error`` is an exception, which is never raised.
+ends in ``Error`` is an exception, which is never raised. Middleware can be registered, and refuses
+the requests that it was to handle.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from mcpkit._utils.names import caller, peer_import, peer_name
+
+HOOKS: Final = {
+    "on_call_tool": "tools/call",
+    "on_read_resource": "resources/read",
+    "on_get_prompt": "prompts/get",
+    "on_list_tools": "tools/list",
+    "on_list_resources": "resources/list",
+    "on_list_resource_templates": "resources/templates/list",
+    "on_list_prompts": "prompts/list",
+}
+"""Method of a middleware of FastMCP → what it is called for."""
+
+
+class Middleware:
+    """The base class of middleware that is not migrated."""
+
+    async def __call__(self, ctx: Any, call_next: Any) -> Any:
+        """Refuse a request that a method of the class is for; pass on any other."""
+        for name in dir(self):
+            if (
+                name.startswith("on_")
+                and name != "on_notification"
+                and HOOKS.get(name, ctx.method) == ctx.method
+            ):
+                _Name(f"Middleware.{name}")("")
+        return await call_next()
 
 
 class _Name:

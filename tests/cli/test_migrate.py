@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import Final
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcpkit import ProtocolError
 from mcpkit._utils.names import PeerName, peer_names
 from mcpkit.cli._migrate.imports import MARK
 from mcpkit.cli._migrate.rewrite import migrate
@@ -146,7 +148,8 @@ mcp.mount(other, namespace="a")  =>  mcp.include(other, prefix="a")
 mcp.mount("a", other)  =>  mcp.include(other, prefix="a")
 mcp.mount(prefix="a", server=other)  =>  mcp.include(other, prefix="a")
 x = mcp.sse_app()  =>  x = mcp.asgi(sse=True)
-mcp.settings.port = 1\nmcp.run("sse")  =>  mcp.run("sse", port=1)
+mcp.settings.port = 1\nmcp.run("sse")
+  =>  mcpkit_settings.port = 1\nmcp.run("sse", port=mcpkit_settings.port)
 mcp.add_tool(Tool.from_function(fn, name="a"))  =>  mcp.add_tool(fn, name="a")
 @mcp.custom_route("/up", methods=["GET"])\nasync def health(request): ...
   =>  async def health(request): ...\n\n\nmcp.routes.append(Route("/up", health, methods=["GET"]))
@@ -339,21 +342,28 @@ HOOKS: Final = [
         "@traced\n    async def on_request(self, context, call_next):\n        return None",
     ],
 )
-def test_other_middleware_is_marked_and_refused(tmp_path: Path, hook: str) -> None:
+def test_other_middleware_is_marked_and_refuses(tmp_path: Path, hook: str) -> None:
     source = (
         "from fastmcp import FastMCP\n"
         "from fastmcp.server.dependencies import get_http_headers\n"
-        "from fastmcp.server.middleware import Middleware\n\n"
+        "from fastmcp.server.middleware import Middleware\n\ntraced = lambda fn: fn\n\n"
         f"class Odd(Middleware):\n    {hook}\n\n"
         "mcp = FastMCP('shop')\nmcp.add_middleware(Odd())\n"
+        "@mcp.tool\ndef order(): return 'yes'\n"
     )
     made = rewritten(source)
     assert f"class Odd(Middleware):\n    {hook}\n" in made
     advice = "write @app.middleware over a function"
-    assert f"{MARK}mcp.add_middleware: {advice}\nmcp.add_middleware(Odd())" in made
+    assert "\nmcp.middleware(Odd())" in made
     assert f"{MARK}Middleware: {advice}" in made
-    kept = rewritten(source.replace("FastMCP('shop')\n", "FastMCP('shop', middleware=[Odd()])\n"))
-    assert f"{MARK}middleware=: {advice}\nmcp = MCPKit('shop', middleware=[Odd()])" in kept
+    kept = source.replace("FastMCP('shop')\n", "FastMCP('shop', middleware=[Odd()])\n")
+    assert "mcp = MCPKit('shop')\nmcp.middleware(Odd())\n" in rewritten(kept)
+    module = module_from(tmp_path / "shop.py", made)
+    for name in ("list", "call"):
+        is_refused = f"on_{name}_" in hook or "on_request" in hook
+        expected = pytest.raises(ProtocolError) if is_refused else nullcontext()
+        with expected, TestClient(module.mcp) as client:
+            client.list_tools() if name == "list" else client.call_tool("order")
 
 
 AUTH: Final = f"{MARK}auth=: give auth= a verifier of mcpkit.auth, such as JWT(…)\n"
@@ -456,6 +466,11 @@ x = f.resources.FileResource()  =>  f.resources.FileResource  =>  write app.file
 raise McpError(f.types.ErrorData(x))  =>  McpError  =>  write ProtocolError(message, code=…)
 class Failed(f.tools.ToolResult):\n    def to_mcp_result(self): return None
   =>  to_mcp_result  =>  nothing calls it; pass is_error= and the like to ToolResult
+mcp.settings.log_level = 'DEBUG'  =>  mcp.settings.log_level
+  =>  set the level of logging, or use mcpkit run --debug
+mcp.settings.auth = x  =>  mcp.settings.auth
+  =>  give auth= a verifier of mcpkit.auth, such as JWT(…)
+mcp._mcp_server.version = found()  =>  mcp._mcp_server  =>  private names have no counterpart
 x = [FastMCP('a', port=1)]  =>  port=  =>  pass it to app.run("http", port=…)
 """
 
@@ -759,8 +774,9 @@ mcp = FastMCP("a", host=HOST)\nmcp.run("sse")
   =>  mcp = MCPKit("a")\nmcp.run("sse", host=HOST)
 mcp = FastMCP("a", port=1, streamable_http_path="/")\nmcp.run(transport=KIND)
   =>  mcp = MCPKit("a")\nmcp.run(transport=KIND, **({} if KIND == "stdio" else {"port": 1, "path": "/"}))
-mcp = FastMCP("a")\nmcp.settings.port = 1\nmcp.run(kind())
-  =>  mcp = MCPKit("a")\nmcp.run((mcp_transport := kind()), **({} if mcp_transport == "stdio" else {"port": 1}))
+mcp = FastMCP("a", host="::", port=1)\nmcp.settings.port = x.port\nmcp.run(kind())
+  =>  mcp = MCPKit("a")\nmcpkit_settings.port = 1\nmcpkit_settings.port = x.port\nmcp.run((mcp_transport := kind()), **({} if mcp_transport == "stdio" else {"host": "::", "port": mcpkit_settings.port}))
+mcp = FastMCP("a")\nmcp._mcp_server.version = v.own  =>  mcp = MCPKit("a", version=v.own)
 mcp = FastMCP("a", port=1)\nasync def main(): await mcp.run_http_async()
   =>  mcp = MCPKit("a")\nasync def main(): await mcp.serve("http", port=1)
 """  # noqa: E501
@@ -769,6 +785,40 @@ mcp = FastMCP("a", port=1)\nasync def main(): await mcp.run_http_async()
 @pytest.mark.parametrize(("theirs", "ours"), pairs(MOVED))
 def test_options_of_http_move_to_the_run(theirs: str, ours: str) -> None:
     assert rewritten(f"from fastmcp import FastMCP\n{theirs}\n").endswith(f"{ours}\n")
+
+
+def test_settings_are_kept_until_the_run() -> None:
+    made = rewritten(
+        """\
+        from fastmcp import FastMCP
+
+        mcp = FastMCP("shop")
+
+
+        def main(port):
+            if port:
+                mcp.settings.port = port  # Theirs.
+            print(f"{mcp.settings.host}:{mcp.settings.port}")
+            mcp.run(transport="sse")
+        """
+    )
+    assert made == dedent(
+        """\
+        from mcpkit import MCPKit
+        from types import SimpleNamespace
+
+        mcpkit_settings = SimpleNamespace(host="127.0.0.1", port=8000)
+
+        mcp = MCPKit("shop")
+
+
+        def main(port):
+            if port:
+                mcpkit_settings.port = port  # Theirs.
+            print(f"{mcpkit_settings.host}:{mcpkit_settings.port}")
+            mcp.run(transport="sse", host=mcpkit_settings.host, port=mcpkit_settings.port)
+        """
+    )
 
 
 STAYING: Final = r"""

@@ -36,6 +36,10 @@ REQUEST: Final = {
 }
 """Parts of the context of a request there, and of the context here."""
 
+SETTINGS: Final = "mcpkit_settings"
+"""The name of what keeps the settings of an app until it is run."""
+
+_LOG_LEVEL: Final = "set the level of logging, or use mcpkit run --debug"
 _RUNS: Final = {
     "run_async": None,
     "run_stdio_async": None,
@@ -67,11 +71,10 @@ def _set_transport(args: Args, value: cst.BaseExpression) -> None:
 class Calls(Names, cst.CSTTransformer):
     """The part of the rewrite that is about calls, with the state that all parts share."""
 
-    def __init__(self, found: Found, used: set[str], theirs: set[str]) -> None:
+    def __init__(self, found: Found, used: set[str]) -> None:
         super().__init__()
         self._found = found
         self.used_before = used
-        self._middlewares_left = theirs
         # Of each statement that is visited: the statements before and behind it, and its marks.
         self._around: list[tuple[list[Any], list[Any]]] = [([], [])]
         self._marks: list[list[str]] = [[]]
@@ -154,12 +157,22 @@ class Calls(Names, cst.CSTTransformer):
             return updated
         if row.how == "rename":
             return updated.with_changes(attr=cst.Name(row.ours))
-        if row.how == "rewrite" and name != "settings":
-            parent = self.parent(original)
-            if name == "custom_route" or isinstance(parent, cst.Call):
-                return updated  # see `leave_Call` and `leave_FunctionDef`
+        if row.how == "rewrite":
+            below = cst.Attribute if name == "settings" else cst.Call
+            if name == "custom_route" or isinstance(self.parent(original), below):
+                return updated  # see `leave_Call`, `leave_FunctionDef` and `_setting`
         self._mark(text_of(original), row.advice)
         return updated
+
+    def _setting(self, original: cst.Attribute, updated: cst.Attribute) -> cst.Attribute:
+        """Return where a setting of an app is kept instead; mark it if it has no effect here."""
+        name = original.attr.value
+        row = peer_name("MCPKit(…)", name)
+        is_kept = row is not None and row.how in ("keep", "guard")
+        if is_kept or row is None or row.how != "move" or not self._found.runs:
+            row = row or peer_names()["app", "settings"]
+            self._mark(text_of(original), _LOG_LEVEL if name == "log_level" else row.advice)
+        return updated if is_kept else updated.with_changes(value=cst.Name(SETTINGS))
 
     # --- calls ------------------------------------------------------------------------------------
 
@@ -196,20 +209,25 @@ class Calls(Names, cst.CSTTransformer):
 
     def _constructor(self, original: cst.Call, args: Args) -> cst.BaseExpression:
         args.positional_as(["instructions"])
+        version = self._found.versions.get(self._found.made.get(original, ""))
+        if version is not None:
+            args.add("version", version)
         has_stars = any(each.star for each in args.all)
         if not args.positional and "name" not in args.keywords and not has_stars:
             args.first(expression('"server"'))
         for name in args.keywords:
             row = peer_name("MCPKit(…)", name)
             if name == "log_level":  # which is another option here
-                say = "set the level of logging, or use mcpkit run --debug"
-                self._remove(args, PeerName("", name, "hand", "", say, ""))
+                self._remove(args, PeerName("", name, "hand", "", _LOG_LEVEL, ""))
             elif name == "tasks" and text_of(args.get(name)) in ("True", "False", "None"):
                 if text_of(args.take(name)) == "True":
                     say = 'add task="optional" to each tool that may run as a task'
                     self._mark("tasks=True", say)
             elif row is None:
                 continue
+            elif name in self._found.settings and row.how == "move" and self._assigned_to(original):
+                made = f"{SETTINGS}.{name} = {code_of(cast('Any', args.take(name)))}\n"
+                self._around[-1][1].append(cst.parse_statement(made))
             elif row.how == "move" and any(
                 row.ours in self._moved(original, run) for run in self._found.runs
             ):
@@ -281,12 +299,8 @@ class Calls(Names, cst.CSTTransformer):
             self._around[-1][1].append(cst.parse_statement(made))
 
     def _is_ours_now(self, value: cst.BaseExpression) -> bool:
-        """Return True if no middleware is theirs, or of a class that is left to the user."""
-        for each in m.findall(value, m.Call()):
-            function = cast("cst.Call", each).func
-            if self.theirs(function) or text_of(function) in self._middlewares_left:
-                return False
-        return True
+        """Return True if no middleware is of a class of theirs."""
+        return not any(self.theirs(cast("Any", each).func) for each in m.findall(value, m.Call()))
 
     def _assigned_to(self, call: cst.Call) -> str:
         """Return the name that a call is assigned to by a statement of its own; else nothing."""
@@ -482,11 +496,17 @@ class Calls(Names, cst.CSTTransformer):
             _set_transport(args, expression(f'"{row.ours}"'))
         self._options("run(…)", args)
         if original in self._found.runs:
-            for made in self._found.made:
-                self.serve_with(args, self._moved(made, original))
+            options = {
+                k: v for made in self._found.made for k, v in self._moved(made, original).items()
+            }
+            for each in sorted(self._found.settings):
+                row = peer_name("MCPKit(…)", each)
+                if row is not None and row.how == "move":
+                    options[row.ours] = expression(f"{SETTINGS}.{each}")
+            self._serve_with(args, options)
         return args.call()
 
-    def serve_with(self, args: Args, options: Mapping[str, cst.BaseExpression]) -> None:
+    def _serve_with(self, args: Args, options: Mapping[str, cst.BaseExpression]) -> None:
         """Add options for HTTP to a run, for when its transport is not stdio."""
         transport = args.get("transport") or (args.all[0].value if args.all else None)
         if transport is None or string_of(transport) is not None:

@@ -145,8 +145,10 @@ def _joined(above: Sequence[cst.EmptyLine], lines: list[cst.EmptyLine]) -> list[
     return lines
 
 
-def with_imports(module: cst.Module, needed: set[tuple[str, str]]) -> cst.Module:
-    """Merge the imports of mcpkit at the top of a file, and add missing ones."""
+def with_imports(
+    module: cst.Module, needed: set[tuple[str, str]], *behind: cst.BaseStatement
+) -> cst.Module:
+    """Merge the imports of mcpkit at the top of a file, and add missing ones, and what follows."""
     body: list[Any] = list(module.body)
     imported = [_imported(each) for each in body]
     names: dict[str, set[str]] = {}
@@ -162,12 +164,13 @@ def with_imports(module: cst.Module, needed: set[tuple[str, str]]) -> cst.Module
         indexes.setdefault(home, index)
         names.setdefault(home, set()).update(name for _, name in found)
     last = _last_import(body)
+    added: list[Any] = []
     for home, name in sorted(needed - {each for found in imported for each in found}):
         names.setdefault(home, set()).add(name)
     for home, found_names in names.items():
         made = import_line(home, sorted(found_names))
         if home not in indexes:
-            body.insert(last + 1, made)
+            added.insert(0, made)
             continue
         index = indexes[home]
         if {name for _, name in imported[index]} != found_names:
@@ -175,6 +178,7 @@ def with_imports(module: cst.Module, needed: set[tuple[str, str]]) -> cst.Module
                 leading_lines=body[index].leading_lines,
                 trailing_whitespace=body[index].trailing_whitespace,
             )
+    body[last + 1 : last + 1] = [*added, *behind]
     return module.with_changes(body=[each for each in body if each is not None])
 
 

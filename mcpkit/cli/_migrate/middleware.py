@@ -1,8 +1,8 @@
 """Middleware of FastMCP: a class with a method for each kind of message → one that is called.
 
 A class is rewritten only if what it does can be told from its code: it passes the context on as it
-is, and what comes back too, or looks at the parts of a tool's result. Any other stays, is marked,
-and is refused where it is registered.
+is, and what comes back too, or looks at the parts of a tool's result. Any other stays and is
+marked, and requests that it was to handle are refused.
 """
 
 from __future__ import annotations
@@ -16,17 +16,7 @@ from libcst import matchers as m
 from mcpkit.cli._migrate.imports import MARK
 from mcpkit.cli._migrate.source import Names, text_of
 from mcpkit.cli._migrate.values import Args, expression
-
-_METHODS: Final = {
-    "on_call_tool": "tools/call",
-    "on_read_resource": "resources/read",
-    "on_get_prompt": "prompts/get",
-    "on_list_tools": "tools/list",
-    "on_list_resources": "resources/list",
-    "on_list_resource_templates": "resources/templates/list",
-    "on_list_prompts": "prompts/list",
-}
-"""What a method of theirs is called for."""
+from mcpkit.unmigrated import HOOKS
 
 _EVERYTHING: Final = ("__call__", "on_message", "on_request")
 _PARTS: Final = ("content", "structured_content", "meta", "is_error")
@@ -53,7 +43,6 @@ class Middlewares(Names, cst.CSTTransformer):
     def __init__(self) -> None:
         super().__init__()
         self.changed = False  # whether a class was rewritten, or marked
-        self.left: set[str] = set()  # the names of classes that are left to the user
         self.needed: set[tuple[str, str]] = set()  # module and name of what has to be imported
 
     def leave_ClassDef(
@@ -67,7 +56,6 @@ class Middlewares(Names, cst.CSTTransformer):
         try:
             made = self._middleware(original_node)
         except _Unclear:
-            self.left.add(original_node.name.value)
             return updated_node
         self.changed = True
         return made
@@ -92,7 +80,7 @@ class Middlewares(Names, cst.CSTTransformer):
             and (each.name.value == "__call__" or each.name.value.startswith("on_"))
         }
         # Several hooks are clear if none of them is for everything.
-        known = {*_METHODS} if len(hooks) > 1 else {*_METHODS, *_EVERYTHING}
+        known = {*HOOKS} if len(hooks) > 1 else {*HOOKS, *_EVERYTHING}
         if not hooks or not hooks.keys() <= known:
             raise _Unclear
         body: list[Any] = []
@@ -152,7 +140,7 @@ def _dispatcher(hooks: dict[str, cst.FunctionDef], first: cst.FunctionDef) -> An
         if name in _EVERYTHING:
             lines.append(f"    return await self.{name}(ctx, call_next)")
         else:
-            lines.append(f'    if ctx.method == "{_METHODS[name]}":')
+            lines.append(f'    if ctx.method == "{HOOKS[name]}":')
             lines.append(f"        return await self.{name}(ctx, call_next)")
     if hooks.keys().isdisjoint(_EVERYTHING):
         lines.append("    return await call_next()")

@@ -23,7 +23,7 @@ from mcpkit._utils.names import (
     peer_names,
 )
 from mcpkit.cli._deprecated import deprecated_in, with_present_names
-from mcpkit.cli._migrate.calls import REQUEST, Calls
+from mcpkit.cli._migrate.calls import REQUEST, SETTINGS, Calls
 from mcpkit.cli._migrate.imports import (
     MARK,
     UNMIGRATED,
@@ -43,7 +43,7 @@ from mcpkit.cli._migrate.source import (
     is_theirs,
     text_of,
 )
-from mcpkit.cli._migrate.values import Args, expression, string_of
+from mcpkit.cli._migrate.values import Args, expression
 
 
 class Remark(NamedTuple):
@@ -87,7 +87,7 @@ def migrate(source: str) -> Migrated:
         wrapper.visit(found)
     used = Used()
     wrapper.module.visit(used)
-    rewrite = _Rewrite(found, used.names, middlewares.left)
+    rewrite = _Rewrite(found, used.names)
     module = wrapper.visit(rewrite)
     text = bom + _without_unused(module, found, rewrite).code
     return Migrated(text, _remarks(text, source))
@@ -128,6 +128,16 @@ _ATTRIBUTES: Final = {
 }
 
 
+_DEFAULTS: Final = {
+    "host": '"127.0.0.1"',
+    "port": 8000,
+    "streamable_http_path": '"/mcp"',
+    "sse_path": '"/sse"',
+    "log_level": '"INFO"',
+}
+"""What settings of theirs are if nothing is said."""
+
+
 class _Rewrite(Calls):
     # --- names ------------------------------------------------------------------------------------
 
@@ -152,6 +162,8 @@ class _Rewrite(Calls):
         inner: Any = updated_node.value
         if last == "request_context" and whole in self._found.contexts and name in REQUEST:
             return updated_node.with_changes(value=inner.value, attr=cst.Name(REQUEST[name]))
+        if last == "settings" and whole in self._found.apps:
+            return self._setting(original_node, updated_node)
         if last == "error" and whole in self._found.errors and name in ("message", "code", "data"):
             return updated_node.with_changes(value=inner.value)
         return updated_node
@@ -250,6 +262,11 @@ class _Rewrite(Calls):
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> Any:
         node = original_node.body[0]
+        if len(original_node.body) == 1 and isinstance(node, cst.Assign):
+            owner = text_of(node.targets[0].target).removesuffix("._mcp_server.version")
+            if owner in self._found.versions and node.value is self._found.versions[owner]:
+                self._marks[-1].clear()
+                return cst.RemoveFromParent()
         if len(original_node.body) > 1 or not isinstance(node, cst.ImportFrom) or node.relative:
             return updated_node
         module = text_of(node.module)
@@ -303,7 +320,7 @@ class _Rewrite(Calls):
         self.renamed[local] = mine
         return name if mine == name else f"{name} as {mine}"
 
-    # --- functions with routes; settings before a run --------------------------------------------
+    # --- functions with routes -----------------------------------------------------------------
 
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
@@ -331,13 +348,8 @@ class _Rewrite(Calls):
         first = cast("Any", routes[0]).with_changes(leading_lines=blank)
         return cst.FlattenSentinel([updated_node.with_changes(decorators=left), first, *routes[1:]])
 
-    def leave_IndentedBlock(
-        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
-    ) -> cst.BaseSuite:
-        return updated_node.with_changes(body=self._with_settings(updated_node.body))
-
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
-        body = self._with_settings(updated_node.body)
+        body = [*updated_node.body]
         # What stands above the first statement belongs to the module.
         there = {line.comment.value for line in updated_node.header if line.comment is not None}
         if body:
@@ -345,37 +357,6 @@ class _Rewrite(Calls):
             kept = [each for each in lines if not (each.comment and each.comment.value in there)]
             body[0] = body[0].with_changes(leading_lines=kept)
         return updated_node.with_changes(body=body)
-
-    def _with_settings(self, body: Sequence[Any]) -> list[Any]:
-        """Turn ``app.settings.port = …`` before a run in the same block into an option of it."""
-        made: list[Any] = []
-        settings: dict[str, list[tuple[Any, str, cst.BaseExpression]]] = {}
-        for statement in body:
-            inner = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-            if isinstance(inner, cst.Assign) and len(inner.targets) == 1:
-                app, _, name = text_of(inner.targets[0].target).rpartition(".settings.")
-                row = peer_name("MCPKit(…)", name)
-                if app in self._found.apps and row is not None and row.how == "move":
-                    settings.setdefault(app, []).append((statement, row.ours, inner.value))
-            run = inner.value if isinstance(inner, cst.Expr) else None
-            app, _, name = text_of(run.func if isinstance(run, cst.Call) else None).rpartition(".")
-            if isinstance(run, cst.Call) and name == "run" and app in settings:
-                args = Args(run)
-                if args.all and string_of(args.all[0].value) != "stdio":
-                    has = code_of(run)
-                    moved = [
-                        each
-                        for each in settings.pop(app)
-                        if f"{each[1]}=" not in has and f'"{each[1]}"' not in has
-                    ]
-                    self.serve_with(args, {option: value for _, option, value in moved})
-                    made = [each for each in made if each not in [gone for gone, _, _ in moved]]
-                    above = [each for gone, _, _ in moved for each in comments_of([gone])]
-                    statement = statement.deep_replace(run, args.call())
-                    above = [each for each in above if not each.startswith(MARK)]
-                    statement = _marked(statement, above)
-            made.append(statement)
-        return made
 
     # --- annotations ------------------------------------------------------------------------------
 
@@ -413,4 +394,13 @@ def _without_unused(module: cst.Module, found: Found, rewrite: _Rewrite) -> cst.
     }
     gone -= used.names
     needed = {each for each in rewrite.needed if each[1] not in gone}
-    return with_imports(module.visit(WithoutImports(gone)), needed)
+    module = module.visit(WithoutImports(gone))
+    kept = sorted(found.settings) if SETTINGS in used.names else []
+    if not kept:
+        return with_imports(module, needed)
+    values = ", ".join(f"{each}={_DEFAULTS.get(each)}" for each in kept)
+    return with_imports(
+        module,
+        {*needed, ("types", "SimpleNamespace")},
+        cst.parse_statement(f"\n{SETTINGS} = SimpleNamespace({values})\n"),
+    )

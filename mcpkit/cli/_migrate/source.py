@@ -124,6 +124,8 @@ class Found(Names, cst.CSTVisitor):
         self.imported: dict[str, str] = {}  # local name of theirs → its whole name
         self.modules: set[str] = set()  # those of them that stand for modules
         self.made: dict[cst.Call, str] = {}  # calls that make an app → the name they are given
+        self.settings: set[str] = set()  # their names of settings that are read or assigned
+        self.versions: dict[str, cst.BaseExpression] = {}  # name of an app → its version
         self._app_classes: set[str] = set()
 
     def in_text(self, name: str) -> str:
@@ -157,6 +159,11 @@ class Found(Names, cst.CSTVisitor):
                 local = name if alias.asname else name.partition(".")[0]
                 self.imported[local] = text_of(alias.name) if alias.asname else local
                 self.modules.add(local)
+
+    def visit_Attribute(self, node: cst.Attribute) -> None:
+        front, _, last = text_of(node.value).rpartition(".")
+        if last == "settings" and front in self.apps:
+            self.settings.add(node.attr.value)
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self.bound.add(node.name.value)
@@ -222,6 +229,9 @@ class Found(Names, cst.CSTVisitor):
         name = text_of(target)
         if not name or value is None:
             return
+        owner, is_version, _ = name.rpartition("._mcp_server.version")
+        if is_version and owner in self.made.values() and not isinstance(value, cst.Call):
+            self.versions[owner] = value
         called = self.theirs(value.func) if isinstance(value, cst.Call) else ""
         is_own = isinstance(value, cst.Call) and text_of(value.func) in self._app_classes
         if called in _APPS or is_own or text_of(value) in self.apps:
