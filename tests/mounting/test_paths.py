@@ -167,6 +167,3 @@ def test_health_is_below_the_prefix_wherever_the_app_is() -> None:
         with served(application) as address:
             answer = address.site(f"{prefix}/health").get()
             assert (answer.status, answer.json) == (200, {"status": "ok"}), prefix
-
-
-# --- FastAPI --------------------------------------------------------------------------------------

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from mcpkit.http import HttpRequest
 from tests.messages import LEGACY
 from tests.transports.http.server import make_app
 from tests.transports.http.wire import Host, Site, Stage, Talk, hosting
 
 Serve = Callable[..., Site]
+
+begins_at_once = pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="needs handlers that begin where they are called"
+)
+
+
+def by_header(http: HttpRequest) -> str | None:
+    """The principal of a request that says who its user is."""
+    return http.headers.get("x-user")
 
 
 @pytest.fixture(scope="package")

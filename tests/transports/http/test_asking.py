@@ -11,7 +11,7 @@ import pytest
 
 from mcpkit._protocol.connection import CAPABILITIES_KEY
 from tests.messages import LEGACY, called
-from tests.transports.http.conftest import Serve
+from tests.transports.http.conftest import Serve, by_header
 from tests.transports.http.wire import Exchange, Site
 
 ALL: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
@@ -55,7 +55,7 @@ def test_a_question_that_is_not_answered_in_time_is_cancelled(serve: Serve) -> N
 
 def test_the_state_of_another_principal_is_refused(serve: Serve) -> None:
     """MRTR-5, MRTR-6, MRTR-7, SEC-8."""
-    site = serve(principal=lambda http: http.headers.get("x-user"))
+    site = serve(principal=by_header)
 
     def call(user: str, **retry: Any) -> Exchange:
         meta = {CAPABILITIES_KEY: ALL}

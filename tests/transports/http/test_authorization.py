@@ -19,7 +19,7 @@ from tests.auth.issuer import RESOURCE, Issuer, issuing
 from tests.messages import LEGACY, MODERN, announced, called, initialize, notification, request
 from tests.mounting.serving import attached
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import TASKS, Exchange, Host
+from tests.transports.http.wire import TASKS, Host
 
 META = "/.well-known/oauth-protected-resource"
 HOUR = time.time() + 3600
@@ -52,12 +52,6 @@ def bearer(token: str) -> dict[str, str]:
 
 
 ANN, ANN_AGAIN, BOB = map(bearer, ("ann-token", "ann-again", "bob-token"))
-
-
-def challenge(answer: Exchange) -> str:
-    found = answer.header("www-authenticate")
-    assert found is not None
-    return found
 
 
 # --- tokens ---------------------------------------------------------------------------------------
@@ -99,7 +93,7 @@ def test_only_a_valid_token_is_accepted(
     if status == 200:
         return
     assert answer.code == -32600
-    said = challenge(answer)
+    said = answer.challenge
     assert said.startswith("Bearer ")
     assert ("error=" in said) is (error is not None)
     if error:
@@ -119,7 +113,7 @@ def test_a_token_in_the_query_is_refused(serve: Serve, query: str, headers: Any)
     """AUTH-10."""
     site = serve(auth=Known())
     answer = site.post(initialize(LEGACY[-1]), headers, path=f"{site.path}?{query}")
-    assert (answer.status, "invalid_request" in challenge(answer)) == (400, True)
+    assert (answer.status, "invalid_request" in answer.challenge) == (400, True)
     assert b"ann-token" not in answer.body
 
 
@@ -213,8 +207,8 @@ def test_scopes_that_all_need_are_in_every_challenge(serve: Serve) -> None:
     for headers, status in (({}, 401), (ANN, 403)):
         answer = site.ask("tools/list", headers)
         assert answer.status == status
-        assert 'scope="read write"' in challenge(answer)
-        assert ("insufficient_scope" in challenge(answer)) is (status == 403)
+        assert 'scope="read write"' in answer.challenge
+        assert ("insufficient_scope" in answer.challenge) is (status == 403)
     assert site.ask("tools/list", ANN_AGAIN).status == 200
 
 
@@ -231,7 +225,7 @@ def test_a_malformed_host_is_not_in_the_challenge(serve: Serve, name: Any) -> No
     site = serve(auth=Known(), allowed_hosts=["*"])
     answer = site.ask("tools/list", {"Host": name})
     if answer.status == 401:
-        assert challenge(answer) == "Bearer"
+        assert answer.challenge == "Bearer"
     else:
         assert answer.status == 400
 
@@ -273,7 +267,7 @@ def test_behind_a_proxy_it_names_the_public_url(serve: Serve, slash: str) -> Non
     answer = site.send("GET", path=f"{META}{site.path}")
     assert answer.json["resource"] == "https://notes.example.com/api"
     assert answer.header("cache-control") == "public, max-age=3600"
-    said = challenge(site.ask("tools/list"))
+    said = site.ask("tools/list").challenge
     assert said == f'Bearer resource_metadata="https://notes.example.com{META}/api"'
 
 

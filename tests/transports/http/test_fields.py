@@ -14,6 +14,7 @@ from mcpkit import Context, Limits, MCPKit
 from mcpkit.transports.http.uvicorn import connection_class
 from tests.messages import announced
 from tests.transports.http.attack import Raw, connect, post_head
+from tests.transports.http.conftest import by_header
 from tests.transports.http.wire import headers_of
 from tests.uvicorns import listen, running
 
@@ -47,7 +48,7 @@ def server(request: pytest.FixtureRequest) -> str:
 
 def served(server: str, path: str) -> Iterator[int]:
     """The port of an endpoint, for as long as it is served."""
-    asgi = make_app().asgi(path=path, principal=lambda http: http.headers.get("x-user"))
+    asgi = make_app().asgi(path=path, principal=by_header)
     http: Any = {"uvicorn": "httptools", "uvicorn on h11": "h11"}.get(server)
     with pytest.MonkeyPatch.context() as patch, listen() as listener:
         if server == "own on h11":

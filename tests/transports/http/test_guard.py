@@ -160,11 +160,6 @@ def test_a_loopback_server_refuses_any_other_name_and_says_why(host: str, says: 
     assert re.search(says, refusal(guard(True), host) or "")
 
 
-def test_a_request_without_host_is_answered() -> None:
-    """Only HTTP/1.0 has none, which no browser speaks."""
-    assert refusal(guard(True)) is None
-
-
 @pytest.mark.parametrize(
     ("address", "checked"),
     [
@@ -223,9 +218,10 @@ def test_other_origins_are_refused_by_name_with_the_setting_that_allows_them(
 
 
 @pytest.mark.parametrize("loopback", [True, False])
-def test_a_client_that_is_not_a_browser_sends_no_origin_and_is_answered(loopback: bool) -> None:
-    """SEC-1."""
-    assert refusal(guard(loopback), "localhost") is None
+@pytest.mark.parametrize("host", ["localhost", None], ids=["HTTP/1.1", "HTTP/1.0"])
+def test_a_client_that_is_not_a_browser_is_answered(loopback: bool, host: str | None) -> None:
+    """SEC-1: browsers send an origin, and never speak HTTP/1.0, which needs no host."""
+    assert refusal(guard(loopback), host) is None
 
 
 @pytest.mark.parametrize(

@@ -108,10 +108,6 @@ def task_text(site: Site, id: str, headers: dict[str, str]) -> str:
     return text
 
 
-def challenge(answer: Exchange) -> str:
-    return answer.header("www-authenticate") or ""
-
-
 # --- lists ----------------------------------------------------------------------------------------
 
 
@@ -180,7 +176,7 @@ def test_a_caller_without_a_scope_learns_which_one_is_missing(site: Site, what: 
     method, params, scopes = FORBIDDEN[what]
     answer = site.ask(method, who("bob", "other"), **params)
     assert (answer.status, answer.code, answer.json["id"]) == (403, -32600, 1)
-    said = challenge(answer)
+    said = answer.challenge
     assert said.startswith(f'Bearer error="insufficient_scope", scope="{scopes}", ')
     assert "resource_metadata=" in said
 
@@ -191,7 +187,7 @@ def test_the_same_goes_for_a_caller_in_a_session(site: Site) -> None:
     message = request(7, "tools/call", called("read", {"path": "a"}))
     answer = talk.post(message, who("bob"))
     assert (answer.status, answer.json["id"]) == (403, 7)
-    assert 'scope="files:read"' in challenge(answer)
+    assert 'scope="files:read"' in answer.challenge
     assert talk.post(message, who("bob", "files")).text == "a", "with a better token it goes on"
 
 
@@ -200,7 +196,7 @@ def test_an_anonymous_caller_has_no_scopes(host: Host) -> None:
     site = host.serve(make_app(auth=None), principal=lambda http: None)
     assert names(site.ask("tools/list")) == ["free"]
     answer = site.ask("tools/call", **called("read", {"path": "a"}))
-    assert (answer.status, challenge(answer)) == (401, 'Bearer scope="files:read"')
+    assert (answer.status, answer.challenge) == (401, 'Bearer scope="files:read"')
 
 
 # --- predicates -----------------------------------------------------------------------------------
@@ -218,7 +214,7 @@ def test_a_predicate_decides_by_principal_and_arguments(site: Site) -> None:
         answer = site.ask("tools/call", ann, **called("write", {"path": path}))
         assert (answer.status, answer.code) == (403, -32600)
         assert answer.error == says
-        assert challenge(answer) == ""
+        assert answer.challenge == ""
     assert site.ask("resources/read", ann, uri="files://of/ann").result["contents"][0]["text"]
     assert site.ask("resources/read", ann, uri="files://of/bob").status == 403
 
@@ -444,7 +440,7 @@ def test_who_may_not_call_a_tool_may_not_answer_its_task(host: Host, waits: bool
     refused = talk.post(answer, less)
     assert refused.status == 403
     assert "files:write" in refused.error
-    assert 'scope="files:write"' in challenge(refused)
+    assert 'scope="files:write"' in refused.challenge
     assert talk.post(request(3, "tasks/get", task), full).result["status"] == "input_required"
     assert talk.post(answer, full).status == 202
     assert talk.post(request(4, "tasks/result", task), full).text == "Declined"
@@ -568,7 +564,7 @@ def test_a_handler_may_refuse_and_a_predicate_that_fails_allows_nothing(host: Ho
     site = host.serve(app)
     answer = site.ask("tools/call", who("ann"), **called("write", {}))
     assert (answer.status, answer.error) == (403, "Too late")
-    assert 'scope="later"' in challenge(answer)
+    assert 'scope="later"' in answer.challenge
     assert answer.header("set-cookie") is None
     answer = site.ask("tools/call", who("ann"), **called("guarded", {}))
     assert answer.result["isError"], "which does not come from the handler"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import sys
 import types
 
 import httpx2
@@ -16,6 +15,7 @@ from mcpkit.transports.http import headers
 from mcpkit.transports.http.requests import Shortcut
 from mcpkit.transports.http.uvicorn import MAX_HEAD
 from tests.messages import LEGACY, MODERN, announced, called, initialize, request
+from tests.transports.http.conftest import begins_at_once
 from tests.transports.http.wire import EVENTS, JSON, headers_of
 
 VALUES = {
@@ -64,9 +64,7 @@ def call(begin: Shortcut, version: str, token: str) -> None:
     assert answer[0] == 200
 
 
-@pytest.mark.skipif(
-    sys.version_info < (3, 11), reason="needs handlers that begin where they are called"
-)
+@begins_at_once
 @pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
 def test_no_value_of_a_request_is_kept_once_it_is_answered(version: str) -> None:
     """SEC-13: neither secrets, nor what is another one in each request."""

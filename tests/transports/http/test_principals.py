@@ -14,7 +14,7 @@ from mcpkit.errors import AccessDenied
 from mcpkit.testing import TestClient
 from tests.messages import LEGACY, MODERN, announced, called, initialize, request
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import Host, OldTalk, Site
+from tests.transports.http.wire import EVENTS, Host, OldTalk, Site
 
 KEYS = {
     "k-ann": Principal("ann", frozenset({"read", "write"}), claims={"team": "a"}),
@@ -150,11 +150,13 @@ def test_a_refusal_is_401_or_403() -> None:
 
 @pytest.mark.parametrize("in_use", [False, True], ids=["unused", "in use"])
 def test_a_session_belongs_to_the_principals_id_alone(serve: Serve, in_use: bool) -> None:
-    """SEC-5, SEC-6: a token that is renewed may say something else."""
+    """SEC-5, SEC-6, SEC-7: a token that is renewed may say something else."""
     site = serve(principal=by_key)
     talk = site.begin(headers=ANN)
     if in_use:
         assert talk.get(headers=ANN).status == 200
+    for verb in ("GET", "DELETE"):
+        assert site.send(verb, {**talk.headers, **BOB, "Accept": EVENTS}).status == 404
     assert talk.post(request(1, "ping"), ANN_AGAIN).status == 200
     assert talk.post(request(2, "ping"), BOB).status == 404
     assert talk.post(request(3, "ping")).status == 404

@@ -16,15 +16,11 @@ from mcpkit.transports.http.options import HttpSettings
 from mcpkit.transports.http.quotas import owner_of
 from mcpkit.transports.http.sessions import LocalStore
 from tests.kit import eventually
-from tests.transports.http.conftest import Serve
+from tests.transports.http.conftest import Serve, by_header
 from tests.transports.http.wire import JSON, Talk
 
 STORE: Final = "mcpkit.transports.http.sessions"
 QUIET: Final = SessionState("error", frozenset({"wire://a"}))
-
-
-def by_header(http: HttpRequest) -> str | None:
-    return http.headers.get("x-user")
 
 
 # --- ends -----------------------------------------------------------------------------------------

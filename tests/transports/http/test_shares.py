@@ -17,12 +17,11 @@ import pytest
 
 from mcpkit import Context, MCPKit, SyncContext
 from mcpkit._utils.quota import Quota
-from mcpkit.http import HttpRequest
 from mcpkit.transports.http import streams
 from tests.kit import eventually
 from tests.messages import BATCHES, announced, called, initialize, request
 from tests.transports.http.attack import connect, head, post, post_head
-from tests.transports.http.conftest import Serve
+from tests.transports.http.conftest import Serve, by_header
 from tests.transports.http.wire import (
     EVENTS,
     STREAMS,
@@ -39,10 +38,6 @@ MALLORY = {"X-User": "mallory"}
 ALICE = {"X-User": "alice"}
 FEW = 8
 """Of whatever is limited: Mallory gets four, alone."""
-
-
-def by_header(http: HttpRequest) -> str | None:
-    return http.headers.get("x-user")
 
 
 @pytest.fixture

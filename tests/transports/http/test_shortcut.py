@@ -22,12 +22,9 @@ from mcpkit.transports.http.exchange import Exchange
 from tests.kit import eventually
 from tests.messages import LEGACY, MODERN, VERSIONS, announced, called, initialize, request
 from tests.transports.http.attack import Raw, post_head
+from tests.transports.http.conftest import begins_at_once
 from tests.transports.http.server import make_app
 from tests.transports.http.wire import JSON, Host, Site, Stage, headers_of, hosting
-
-taken = pytest.mark.skipif(
-    sys.version_info < (3, 11), reason="needs handlers that begin where they are called"
-)
 
 
 class Line:
@@ -176,7 +173,7 @@ def line(request: pytest.FixtureRequest, served: Served) -> Line:
 # --- which requests take it -----------------------------------------------------------------------
 
 
-@taken
+@begins_at_once
 @pytest.mark.parametrize("tool", ["add", "asking_nothing", "inline", "with_dependency", "broken"])
 def test_a_call_that_need_not_wait_does_not_come_to_the_application(
     line: Line, host: Host, tool: str
@@ -318,7 +315,7 @@ def test_bodies_are_not_counted_as_the_head_that_follows_them(served: Served) ->
     assert line.answer()[0]["status"] == "200 OK"
 
 
-@taken
+@begins_at_once
 def test_a_request_counts_as_soon_as_it_begins() -> None:
     """And not from the first step of a task on, before which any number could be begun."""
     app = MCPKit("few")
@@ -364,7 +361,7 @@ def test_a_fault_of_the_shortcut_is_no_fault_of_the_client(
         assert line.call("add", a=1, b=2)["content"][0]["text"] == "3"
 
 
-@taken
+@begins_at_once
 def test_a_call_that_becomes_a_task_is_freed_without_the_garbage_collector(host: Host) -> None:
     """An answer of megabytes would stay until enough small objects have been made."""
     app = MCPKit("large")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.messages import LEGACY, MODERN, initialize, notification
+from tests.messages import MODERN, initialize, notification
 from tests.transports.http.wire import EVENTS, JSON, Site, Talk
 
 
@@ -49,16 +49,13 @@ BROKEN = [
 
 @pytest.mark.parametrize(("body", "code"), BROKEN, ids=repr)
 def test_what_is_no_message_is_400(legacy: Talk, body: bytes, code: int) -> None:
-    """MSG-1, MSG-7, MSG-8, ERR-5: the error has the id if there was one to read."""
+    """MSG-1, MSG-7, MSG-8, ERR-5: the error has the id if there was one to read.
+
+    It is sent even where the revision has no errors without an id, because HTTP needs a response.
+    """
     answer = legacy.post(body)
     assert answer.refusal == (400, code)
     assert answer.json.get("id") == ("x" if b"method" in body else None)
-
-
-@pytest.mark.parametrize("version", LEGACY)
-def test_an_error_without_an_id_is_sent_in_every_revision(site: Site, version: str) -> None:
-    """MSG-8: also where the revision cannot express it, because HTTP needs a response."""
-    assert site.begin(version).post(b"{}").refusal == (400, -32600)
 
 
 def test_initialize_without_an_id_is_400(site: Site) -> None:

@@ -111,6 +111,11 @@ class Exchange:
         return self.header("content-type")
 
     @property
+    def challenge(self) -> str:
+        """How to get a token; empty if there is no challenge."""
+        return self.header("www-authenticate") or ""
+
+    @property
     def body(self) -> bytes:
         """All of it; waits for its end."""
         if self._body is None:
