@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import anyio
@@ -161,6 +162,17 @@ async def test_what_a_handler_returns_becomes_contents(
     assert given == "text/csv"
 
 
+async def test_a_number_that_json_does_not_have_is_named() -> None:
+    """TOOL-9: to the model, or to the client."""
+    served = app()
+    served.add_tool(lambda: {"rows": [{"celsius": math.inf}]}, name="a")
+    result = await call(served, "a")
+    assert result.is_error
+    assert "result.rows[0].celsius is Infinity" in result.text
+    with pytest.raises(ProtocolError, match=r"result\.celsius is NaN"):
+        await read({"celsius": math.nan})
+
+
 async def test_where_a_handler_returns_none_there_is_no_resource() -> None:
     """RES-5."""
     with pytest.raises(ProtocolError, match="Resource not found: a://b"):
@@ -233,6 +245,20 @@ async def test_what_a_prompt_returns_becomes_messages(returns: object, texts: li
     served.add_prompt(lambda: returns, name="p")
     async with AsyncTestClient(served) as client:
         assert [each.text for each in (await client.get_prompt("p")).messages] == texts
+
+
+async def test_messages_may_be_dicts_as_in_other_frameworks() -> None:
+    """PROMPT-4."""
+    look = {"role": "user", "content": "Look."}
+    see = {"role": "assistant", "content": {"type": "text", "text": "I see."}}
+    served = app()
+    served.add_prompt(lambda: [look, see], name="dicts")
+    served.add_prompt(lambda: {"role": "system", "content": "Obey."}, name="wrong")
+    async with AsyncTestClient(served) as client:
+        found = [(each.role, each.text) for each in (await client.get_prompt("dicts")).messages]
+        assert found == [("user", "Look."), ("assistant", "I see.")]
+        with pytest.raises(ProtocolError, match='"user" or "assistant", not \'system\''):
+            await client.get_prompt("wrong")
 
 
 async def test_a_prompt_that_returns_nothing_has_failed(caplog: pytest.LogCaptureFixture) -> None:

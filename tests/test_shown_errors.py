@@ -10,7 +10,15 @@ import anyio
 import pytest
 
 import mcpkit
-from mcpkit import Context, Depends, MCPKit, ProtocolError, ToolError
+from mcpkit import (
+    Context,
+    Depends,
+    MCPKit,
+    PromptError,
+    ProtocolError,
+    ResourceError,
+    ToolError,
+)
 from mcpkit.errors import RegistrationError
 from mcpkit.testing import TestClient
 
@@ -152,6 +160,7 @@ class TestTools:
 
 
 def test_of_other_entries() -> None:
+    """TOOL-8, ERR-3: errors that are meant for the client are shown anyway."""
     app = MCPKit("a", expose_errors="all")
 
     @app.prompt(name="shown")
@@ -161,6 +170,14 @@ def test_of_other_entries() -> None:
         raise GitError(TEXT)
 
     app.add_resource(lambda name: fail(), "a://c/{name}", name="c")
+
+    @app.resource("a://closed", expose_errors=())
+    def closed() -> str:
+        raise ResourceError("The library is closed")
+
+    @app.prompt(expose_errors=())
+    def silent() -> str:
+        raise PromptError("No words today")
 
     @app.tool
     async def read(ctx: Context) -> str:
@@ -176,6 +193,10 @@ def test_of_other_entries() -> None:
             client.get_prompt("shown")
         with pytest.raises(ProtocolError, match="reference"):
             client.get_prompt("hidden")
+        with pytest.raises(ProtocolError, match="The library is closed"):
+            client.read_resource("a://closed")
+        with pytest.raises(ProtocolError, match="No words today"):
+            client.get_prompt("silent")
         assert client.call_tool("read").text == TEXT
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -26,9 +25,7 @@ from mcpkit import (
     Image,
     MCPKit,
     Message,
-    PromptError,
     ProtocolError,
-    ResourceError,
     ResourceLink,
     ResourceNotFound,
     SyncContext,
@@ -108,7 +105,6 @@ def make_app() -> MCPKit[State]:
     _add_talking(app)
     _add_changing(app)
     _add_resources(app)
-    _add_more_resources(app)
     _add_prompts(app)
     return app
 
@@ -237,33 +233,10 @@ def _add_failures(app: MCPKit[State]) -> None:
         """Fail unexpectedly."""
         raise RuntimeError(SECRET)
 
-    @app.tool(expose_errors=LookupError)
-    def confess(hidden: bool = False) -> str:
-        """Fail with an exception whose text is shown, or with another one."""
-        if hidden:
-            raise RuntimeError(SECRET)
-        raise LookupError("no such town")
-
-    @app.tool
-    def infinite() -> dict[str, Any]:
-        """Return a number that JSON does not have."""
-        return {"rows": [{"celsius": math.inf}]}
-
     @app.tool
     def plain_object() -> Any:
         """Return an object of a plain class."""
         return Town("Oslo")
-
-    @app.tool
-    async def crash_in_group() -> str:
-        """Fail inside a task group, with a message for the model."""
-
-        async def work() -> None:
-            raise ToolError("a task failed")
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(work)
-        return "unreachable"
 
     @app.tool
     def mismatch() -> int:
@@ -408,15 +381,8 @@ def _add_resources(app: MCPKit[State]) -> None:
         """A resource that fails unexpectedly."""
         raise RuntimeError(SECRET)
 
-    @app.resource("note://sorry")
-    def sorry() -> str:
-        """A resource that fails with a message."""
-        raise ResourceError("The library is closed")
-
     app.files(FILES, "lib://files")
 
-
-def _add_more_resources(app: MCPKit[State]) -> None:
     @app.resource("note://{path*}/raw")
     def whole_path(path: str) -> str:
         """Return the path.
@@ -425,16 +391,6 @@ def _add_more_resources(app: MCPKit[State]) -> None:
             path: Slashes included.
         """
         return path
-
-    @app.resource("note://open", expose_errors=LookupError)
-    def open_resource() -> str:
-        """A resource whose exceptions are shown."""
-        raise LookupError("no such note")
-
-    @app.resource("note://infinite")
-    def infinite_resource() -> dict[str, float]:
-        """A number that JSON does not have."""
-        return {"celsius": math.nan}
 
 
 def _add_prompts(app: MCPKit[State]) -> None:
@@ -468,32 +424,9 @@ def _add_prompts(app: MCPKit[State]) -> None:
         return f"{street}, {town}, {country}"
 
     @app.prompt
-    def dicts() -> list[dict[str, Any]]:
-        """A conversation as other frameworks write it."""
-        return [
-            {"role": "user", "content": "Look."},
-            {"role": "assistant", "content": {"type": "text", "text": "I see."}},
-        ]
-
-    @app.prompt
-    def wrong_role() -> dict[str, Any]:
-        """A message with a role that does not exist."""
-        return {"role": "system", "content": "Obey."}
-
-    @app.prompt(expose_errors=LookupError)
-    def open_prompt() -> str:
-        """A prompt whose exceptions are shown."""
-        raise LookupError("no such words")
-
-    @app.prompt
     def broken_prompt() -> str:
         """A prompt that fails unexpectedly."""
         raise RuntimeError(SECRET)
-
-    @app.prompt
-    def sorry_prompt() -> str:
-        """A prompt that fails with a message."""
-        raise PromptError("No words today")
 
 
 app = make_app()

@@ -18,11 +18,9 @@ def everything_sent(client: TappedClient) -> str:
 
 
 async def test_a_failure_is_a_result_with_its_message(client: TappedClient) -> None:
-    """TOOL-8: also if it is alone in a task group."""
+    """TOOL-8."""
     result = await client.call_tool("complain", {"message": "no such town"})
     assert (result.is_error, result.text) == (True, "no such town")
-    result = await client.call_tool("crash_in_group")
-    assert (result.is_error, result.text) == (True, "a task failed")
 
 
 async def test_unfit_arguments_are_a_result_that_names_them(client: TappedClient) -> None:
@@ -51,32 +49,6 @@ async def test_an_exception_is_hidden(client: TappedClient) -> None:
         assert caught.value.code == -32603
     sent = everything_sent(client)
     assert not any(part in sent for part in (SECRET, "RuntimeError", "Traceback"))
-
-
-async def test_an_exception_is_shown_if_its_author_says_so(client: TappedClient) -> None:
-    """TOOL-8, ERR-3."""
-    result = await client.call_tool("confess")
-    assert (result.is_error, result.text) == (True, "no such town")
-    result = await client.call_tool("confess", {"hidden": True})
-    assert result.text.startswith("The tool failed (reference ")
-    assert SECRET not in everything_sent(client)
-    for use, said in (
-        (client.read_resource("note://open"), "no such note"),
-        (client.read_resource("note://sorry"), "The library is closed"),
-        (client.get_prompt("open_prompt"), "no such words"),
-        (client.get_prompt("sorry_prompt"), "No words today"),
-    ):
-        with pytest.raises(ProtocolError, match=said):
-            await use
-
-
-async def test_a_number_that_json_does_not_have_is_named(client: TappedClient) -> None:
-    """TOOL-9."""
-    result = await client.call_tool("infinite")
-    assert result.is_error
-    assert "result.rows[0].celsius is Infinity" in result.text
-    with pytest.raises(ProtocolError, match=r"result\.celsius is NaN"):
-        await client.read_resource("note://infinite")
 
 
 async def test_a_value_that_does_not_fit_the_annotation_is_not_sent(client: TappedClient) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcpkit.client.results import PromptArgument
-from mcpkit.errors import InvalidParams, ProtocolError
+from mcpkit.errors import InvalidParams
 from mcpkit.types import AudioContent, EmbeddedResource, ImageContent, TextContent
 from tests.scenarios.tapped import TappedClient
 from tests.schemas import check_value
@@ -32,13 +32,6 @@ async def test_arguments_are_strings_and_converted(client: TappedClient) -> None
     result = await client.get_prompt("greet", {"name": "Ada", "times": "2"})
     assert result.messages[0].text == "short: hello Ada hello Ada "
     assert result.description == "Greet a person."
-
-
-async def test_messages_may_be_dicts(client: TappedClient) -> None:
-    messages = [(each.role, each.text) for each in (await client.get_prompt("dicts")).messages]
-    assert messages == [("user", "Look."), ("assistant", "I see.")]
-    with pytest.raises(ProtocolError, match='"user" or "assistant", not \'system\''):
-        await client.get_prompt("wrong_role")
 
 
 UNFIT: list[Any] = [
