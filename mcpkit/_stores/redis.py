@@ -37,20 +37,10 @@ from mcpkit._stores.connections import Connections
 from mcpkit._utils.logs import get_logger
 
 try:
+    from redis import exceptions
     from redis.asyncio.connection import Connection, parse_url
-    from redis.exceptions import (
-        AskError,
-        ClusterDownError,
-        MasterDownError,
-        MovedError,
-        NoScriptError,
-        ReadOnlyError,
-        RedisError,
-        ResponseError,
-        TryAgainError,
-    )
     from redis.exceptions import ConnectionError as Lost
-    from redis.exceptions import TimeoutError as Late
+    from redis.exceptions import RedisError, ResponseError
 except ModuleNotFoundError as error:
     if error.name != "redis":
         raise
@@ -77,9 +67,11 @@ MAX_EXPIRY_S: Final = 100 * 365 * 86400.0
 """A record that expires later never does."""
 
 _TEMPORARY: Final = (
-    *(AskError, ClusterDownError, MasterDownError, NoScriptError, ReadOnlyError, TryAgainError),
+    *(exceptions.AskError, exceptions.ClusterDownError, exceptions.NoScriptError),
+    *(exceptions.ReadOnlyError, exceptions.TryAgainError),
 )
-"""Errors after which the command may succeed on another connection."""
+"""Errors after which the command may succeed on another connection: another server has become the
+primary, or will; or this one has forgotten the scripts."""
 
 _Command: TypeAlias = tuple[Any, ...]
 
@@ -353,7 +345,11 @@ class RedisStore(RecordStore[R]):
         self._connections = Connections[_Connection, Sequence[_Command]](
             f"Redis at {self._options.get('path') or f'{host}:{port}'}",
             partial(self._connect, *(("SCRIPT", "LOAD", _HEAD + each) for each in _SHA)),
-            *(_disconnect, self._carry_out, (Lost, Late, OSError, asyncio.TimeoutError)),
+            *(
+                _disconnect,
+                self._carry_out,
+                (Lost, exceptions.TimeoutError, OSError, asyncio.TimeoutError),
+            ),
             batch=MAX_BATCH,
         )
 
@@ -436,18 +432,11 @@ class RedisStore(RecordStore[R]):
 
     def _check_connection(self, error: Exception) -> None:
         """Raise `Lost` if a command may succeed on another connection."""
-        # Some versions of the library have classes for these, and omit the first word.
-        text = str(error)
-        code = text.partition(" ")[0]
-        if code == "MOVED" or isinstance(error, MovedError):
-            host, _, port = text.rpartition(" ")[2].rpartition(":")
+        if isinstance(error, exceptions.MovedError):
+            host, _, port = str(error).rpartition(" ")[2].rpartition(":")
             self._address = {"host": host or self._options.get("host"), "port": int(port)}
-            raise Lost(text)
-        # Another server has become the primary, or will; or this one has forgotten the scripts.
-        if code in ("ASK", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN") or isinstance(
-            error, _TEMPORARY
-        ):
-            raise Lost(text)
+        if isinstance(error, _TEMPORARY):  # an error that keys have moved is an AskError
+            raise Lost(str(error))
 
     async def _listen(self, connection: _Connection) -> None:
         """Notify the listener of the changes of others."""
