@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
@@ -313,6 +314,11 @@ def basic_credentials(client_id: str, secret: str) -> str:
     """Return the header ``Authorization`` of a client with a secret (RFC 6749, 2.3.1)."""
     text = f"{quote(client_id, safe='')}:{quote(secret, safe='')}"
     return f"Basic {b64encode(text.encode()).decode('ascii')}"
+
+
+def is_token(text: object) -> bool:
+    """Return True if a value can be a token in a header (SEC-18)."""
+    return isinstance(text, str) and re.fullmatch("[!-~]+", text) is not None
 
 
 def redact(document: dict[str, Any], secrets: Iterable[str]) -> None:

@@ -6,7 +6,7 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, replace
 from hmac import compare_digest
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
@@ -84,25 +84,21 @@ class RegisteredClient:
         return self.secret_hash is not None and compare_digest(self.secret_hash, hash)
 
 
+@dataclass(eq=False, repr=False)
 class Clients:
     """Finds clients and registers them."""
 
-    def __init__(
-        self,
-        store: AuthStore,
-        given: Iterable[RegisteredClient],
-        dynamic: bool,
-        documents: bool,
-        clock: Callable[[], float],
-    ) -> None:
-        self._store = store
+    _store: AuthStore
+    given: InitVar[Iterable[RegisteredClient]]
+    dynamic: bool
+    documents: bool
+    _clock: Callable[[], float]
+
+    def __post_init__(self, given: Iterable[RegisteredClient]) -> None:
         self._given = {each.id: _checked(each) for each in given}
-        self.dynamic = dynamic
-        self.documents = documents
-        self._clock = clock
         self._known: dict[str, tuple[RegisteredClient, float]] = {}
-        self._registrations = RateLimit(MAX_REGISTRATIONS, MAX_REGISTRATIONS / 3600, clock)
-        self._fetches = RateLimit(MAX_FETCHES, MAX_FETCHES / 600, clock)
+        self._registrations = RateLimit(MAX_REGISTRATIONS, MAX_REGISTRATIONS / 3600, self._clock)
+        self._fetches = RateLimit(MAX_FETCHES, MAX_FETCHES / 600, self._clock)
 
     async def find(self, id: str, address: str) -> RegisteredClient:
         """Return a client; `address` is the network of the caller."""

@@ -26,6 +26,7 @@ from mcpkit._utils.fetch import (
     check_address,
     fetch,
     fetch_json,
+    is_token,
     s256,
     shorten,
 )
@@ -342,9 +343,7 @@ class UpstreamLogin(Login):
         """Return the tokens in a response, which replace those before; None if there are none."""
         document = response.document
         token: Any = document.get("access_token")
-        if response.status != 200 or not isinstance(token, str) or not token.isascii():
-            return None
-        if not token.isprintable() or " " in token:
+        if response.status != 200 or not is_token(token):
             return None
         lifetime: Any = document.get("expires_in")
         refresh: Any = document.get("refresh_token")

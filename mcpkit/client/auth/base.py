@@ -18,6 +18,7 @@ from mcpkit._utils.fetch import (
     fetch,
     is_loopback_name,
     is_public,
+    is_token,
     shorten,
 )
 from mcpkit.errors import ConnectionClosed
@@ -126,13 +127,6 @@ async def current(given: TextOrFunction) -> object:
     """Return a text as it is, and otherwise what the function returns at the moment."""
     found: Any = given if isinstance(given, str) else given()
     return await found if inspect.isawaitable(found) else found
-
-
-def is_token(text: object) -> bool:
-    """Return True if a value can be a token in a header (SEC-18)."""
-    if not isinstance(text, str) or not text.isascii() or not text.isprintable():
-        return False
-    return text != "" and " " not in text
 
 
 def _check_token(token: object) -> None:

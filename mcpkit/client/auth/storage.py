@@ -20,8 +20,9 @@ from annotated_types import Predicate
 from anyio import to_thread
 from pydantic import FiniteFloat, TypeAdapter
 
+from mcpkit._utils.fetch import is_token
 from mcpkit._utils.turns import Turns
-from mcpkit.client.auth.base import AuthorizationFailed, is_token
+from mcpkit.client.auth.base import AuthorizationFailed
 from mcpkit.permissions import is_scope
 
 _SERVICE: Final = "mcpkit"

@@ -17,6 +17,7 @@ from mcpkit._utils.fetch import (
     Response,
     basic_credentials,
     check_address,
+    is_token,
     redact,
     shorten,
 )
@@ -28,7 +29,6 @@ from mcpkit.client.auth.base import (
     HttpRequest,
     ResponseHeaders,
     describe_error,
-    is_token,
     request,
     server_key,
 )
