@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -15,17 +16,18 @@ from mcpkit.cli._migrate.rewrite import migrate
 from tests.cli.commands import mcpkit
 from tests.docs.pages import ROOT
 
-OLD: Final = """\
-from mcpkit import Context, Header, MCPKit, ResourceResult
-from mcpkit import Header as Mirrored
+CODE: Final = """\
+from mcpkit import Context, <Header|MirroredHeader>, MCPKit, ResourceResult
+from mcpkit import <Header|MirroredHeader> as Mirrored
 import mcpkit
-app: MCPKit[None] = MCPKit("é", errors="all", scopes={"a": ["b"]}, ttl=5)
+app: MCPKit[None] = MCPKit("é", <errors|expose_errors>="all",
+    <scopes|scope_hierarchy>={"a": ["b"]}, <ttl|cache_ttl>=5)
 
-é = "ü"; app.changed("a://b")
-@app.tool(title="é", errors=())
-async def cook(kind: Header("é"), x: mcpkit.Header, ctx: Context[int]):
+é = "ü"; app.<changed|notify_resource_updated>("a://b")
+@app.tool(title="é", <errors|expose_errors>=())
+async def f(k: <Header|MirroredHeader>("é"), x: mcpkit.<Header|MirroredHeader>, ctx: Context[int]):
     ctx.notice("a"); logging.critical("x")
-    ctx.changed("a://b")
+    ctx.<changed|notify_resource_updated>("a://b")
     cache.changed("a")
 
 @app.tool(
@@ -34,31 +36,10 @@ async def cook(kind: Header("é"), x: mcpkit.Header, ctx: Context[int]):
     task_ttl=60,
 )
 def bake(): ...
-with TestClient(app, user="ada"): create(user="ada", errors=1, ttl=5)
-app.add_resource(bake, "a://b", ttl=5), ResourceResult([], ttl=4)
+with TestClient(app, <user|principal>="ada"): create(user="ada", errors=1, ttl=5)
+app.add_resource(bake, "a://b", <ttl|cache_ttl>=5), ResourceResult([], <ttl|cache_ttl>=4)
 """
-NEW: Final = """\
-from mcpkit import Context, MirroredHeader, MCPKit, ResourceResult
-from mcpkit import MirroredHeader as Mirrored
-import mcpkit
-app: MCPKit[None] = MCPKit("é", expose_errors="all", scope_hierarchy={"a": ["b"]}, cache_ttl=5)
-
-é = "ü"; app.notify_resource_updated("a://b")
-@app.tool(title="é", expose_errors=())
-async def cook(kind: MirroredHeader("é"), x: mcpkit.MirroredHeader, ctx: Context[int]):
-    ctx.notice("a"); logging.critical("x")
-    ctx.notify_resource_updated("a://b")
-    cache.changed("a")
-
-@app.tool(
-    task="optional",
-    resumable=True,
-    task_ttl=60,
-)
-def bake(): ...
-with TestClient(app, principal="ada"): create(user="ada", errors=1, ttl=5)
-app.add_resource(bake, "a://b", cache_ttl=5), ResourceResult([], cache_ttl=4)
-"""
+OLD, NEW = (re.sub(r"<(\w+)\|(\w+)>", rf"\{number}", CODE) for number in (1, 2))
 
 
 @pytest.mark.parametrize("bom", ["", "\ufeff"])
@@ -67,9 +48,9 @@ def test_names_are_rewritten_where_they_stand(bom: str, end: str) -> None:
     made = migrate(bom + OLD.replace("\n", end))
     assert made.text == bom + NEW.replace("\n", end)
     assert [(each.line, each.text.partition(";")[0]) for each in made.remarks] == [
-        (9, 'ctx.notice(…) is now ctx.log("notice", …)'),
-        (15, "tool(resumable=…) is now tool(task=TaskSupport(resumable=…))"),
-        (16, "tool(task_ttl=…) is now tool(task=TaskSupport(ttl=…))"),
+        (10, 'ctx.notice(…) is now ctx.log("notice", …)'),
+        (16, "tool(resumable=…) is now tool(task=TaskSupport(resumable=…))"),
+        (17, "tool(task_ttl=…) is now tool(task=TaskSupport(ttl=…))"),
     ]
 
 
