@@ -419,26 +419,6 @@ def google(amount: int, /, *rest: str, ctx: Context) -> None:
     """
 
 
-def numpy(amount: int) -> None:
-    """Pay.
-
-    Parameters
-    ----------
-    amount : int
-        In cents.
-    currency, rate : str
-        Such as EUR.
-    """
-
-
-def rest(amount: int) -> None:
-    """Pay.
-
-    :param amount: In cents.
-    :param str currency: Such as EUR.
-    """
-
-
 def takes_any(amount: int, **more: str) -> None:
     """Pay.
 
@@ -446,10 +426,6 @@ def takes_any(amount: int, **more: str) -> None:
         amount: In cents.
         currency: Such as EUR.
     """
-
-
-def in_prose(amount: int) -> None:
-    """Pay an amount in cents: currency: EUR."""
 
 
 def not_at_all(amount: int) -> None:
@@ -460,10 +436,7 @@ def not_at_all(amount: int) -> None:
     ("fn", "names"),
     [
         (google, ["currency"]),
-        (numpy, ["currency", "rate"]),
-        (rest, ["currency"]),
         (takes_any, []),
-        (in_prose, []),
         (not_at_all, []),
     ],
     ids=lambda each: getattr(each, "__name__", None),
