@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 import signal
 import subprocess
 import sys
@@ -23,14 +22,13 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
 )
-from starlette.requests import Request
-from starlette.responses import JSONResponse
 
 from mcpkit import MCPKit
 from mcpkit.auth import Keys, new_key
 from mcpkit.cli._connection import ConnectionOptions
 from mcpkit.cli._credentials import machine_for, stored_logins
 from tests.auth.browser import Browser, fields_of
+from tests.auth.client.world import hosting
 from tests.auth.server.conftest import MACHINE_SECRET, Site, serving
 from tests.cli.commands import MCPKIT, Ended, mcpkit, single_line
 from tests.transports.processes import TIMEOUT, environment
@@ -492,58 +490,6 @@ def test_a_machine_logs_in_without_a_user(person: Person, site: Site) -> None:
     assert "is revoked and forgotten" in said(person.runs("logout", site.url))
 
 
-class Fake:
-    """A server and its issuer, which gives a token to every client."""
-
-    def __init__(self, origin: str, is_open: bool) -> None:
-        self.url = f"{origin}/mcp"
-        self._origin, self._open = origin, is_open
-        self.more: dict[str, Any] = {}
-        """Other members of token responses."""
-        self.tokens: list[str] = []
-        """Those that are good."""
-        self.seen: list[str] = []
-        """The tokens that have been sent to the server."""
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        request = Request(scope, receive)
-        status, document = self._answer(request, await request.body())
-        headers = {"www-authenticate": "Bearer"}
-        await JSONResponse(document, status, headers)(scope, receive, send)
-
-    def _answer(self, request: Request, body: bytes) -> tuple[int, Any]:
-        path = request.url.path
-        if path == "/.well-known/oauth-protected-resource/mcp":
-            return 200, {"resource": self.url, "authorization_servers": [self._origin]}
-        if path == "/.well-known/oauth-authorization-server":
-            return 200, {"issuer": self._origin, "token_endpoint": f"{self._origin}/token"}
-        if path == "/token":
-            assert b"client_assertion=" in body
-            self.tokens.append(secrets.token_hex())
-            return 200, {"access_token": self.tokens[-1], "token_type": "Bearer", **self.more}
-        if path != "/mcp":
-            return 404, {}
-        self.seen.append(request.headers.get("authorization", "").removeprefix("Bearer "))
-        if self.seen[-1] not in self.tokens and not self._open:
-            return 401, {}
-        result = {
-            "resultType": "complete",
-            "supportedVersions": ["2026-07-28"],
-            "capabilities": {},
-            "ttlMs": 0,
-            "cacheScope": "private",
-        }
-        return 200, {"jsonrpc": "2.0", "id": json.loads(body)["id"], "result": result}
-
-
-@contextmanager
-def faking(is_open: bool = False) -> Iterator[Fake]:
-    listener = listen()
-    fake = Fake(f"http://127.0.0.1:{listener.getsockname()[1]}", is_open)
-    with running(fake, listener, lifespan="off"):
-        yield fake
-
-
 def written(key: Any, folder: Path, password: bytes | None = None) -> str:
     """The path of a file with a key."""
     kind = NoEncryption() if password is None else BestAvailableEncryption(password)
@@ -574,26 +520,32 @@ def test_a_key_is_signed_with_as_its_kind_is(
 def test_a_key_stays_where_it_is(person: Person, tmp_path: Path) -> None:
     """Another token is requested where the variable is set."""
     path = written(KEYS["ES256"], tmp_path)
-    with faking() as fake:
-        fake.more = {"expires_in": 1e300, "scope": "a \x1b[31m b"}  # an issuer may say anything
-        words = ["login", fake.url, "--machine", "--client-id", "nightly"]
+    with hosting() as host, host.world() as world:
+        words = ["login", world.url, "--machine", "--client-id", "nightly"]
+        world.metadata["token_endpoint_auth_methods_supported"] = ["private_key_jwt"]
+        odd = {"expires_in": 1e300, "scope": "a \x1b[31m b"}  # an issuer may say anything
+        world.told = lambda answer: {**answer, **odd, "refresh_token": None}
         first, second = said(person.runs(*words, MCPKIT_CLIENT_KEY=path)).splitlines()
         assert first.endswith(" has issued a token for a, b.")
         assert second.startswith("The issuer does not say until when it is good. ")
         assert "PRIVATE KEY" not in person.files[0].read_text()
-        assert person.runs("inspect", fake.url).code == 0
-        fake.tokens.clear()
-        assert person.runs("inspect", fake.url).refusal == (
-            f"the token for {fake.url} has expired: set MCPKIT_CLIENT_KEY, or run "
-            f"mcpkit login {fake.url} --machine --client-id nightly"
+        assert person.runs("inspect", world.url).code == 0
+        world.end_tokens()
+        assert person.runs("inspect", world.url).refusal == (
+            f"the token for {world.url} has expired: set MCPKIT_CLIENT_KEY, or run "
+            f"mcpkit login {world.url} --machine --client-id nightly"
         )
-        assert person.runs("inspect", fake.url, MCPKIT_CLIENT_KEY=path).code == 0
-        assert fake.seen[-1:] == fake.tokens
-    with faking(is_open=True) as fake:  # its metadata counts even though it lets anyone in (AUTH-3)
-        words = ["login", fake.url, "--machine", "--client-id", "nightly"]
+        assert person.runs("inspect", world.url, MCPKIT_CLIENT_KEY=path).code == 0
+        assert [world.at("/mcp")[-1].token] == [*world.good]
+        assert all("client_assertion" in each.form for each in world.at("/token"))
+    with hosting() as host, host.world() as world:
+        world.good[""] = ()  # its metadata counts even though it lets anyone in (AUTH-3)
+        world.metadata["token_endpoint_auth_methods_supported"] = ["private_key_jwt"]
+        words = ["login", world.url, "--machine", "--client-id", "nightly"]
         assert person.runs(*words, MCPKIT_CLIENT_KEY=path).code == 0
-        assert person.runs("inspect", fake.url).code == 0
-        assert (fake.seen[0], fake.seen[-1:]) == ("", fake.tokens)
+        assert person.runs("inspect", world.url).code == 0
+        first, *_, last = (each.token for each in world.at("/mcp"))
+        assert [first, last] == [*world.good]
 
 
 def test_a_file_without_a_usable_key(person: Person, tmp_path: Path) -> None:

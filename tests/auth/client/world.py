@@ -160,7 +160,8 @@ class World(Answering):
             needed = self.needs.get(message["params"].get("name", ""))
             if needed is not None and needed not in scopes:
                 return self.refuse(403, "insufficient_scope", needed)
-            result = {"content": [{"type": "text", "text": " ".join(scopes)}]}
+            text = {"type": "text", "text": " ".join(scopes)}
+            result = {"content": [text], "tools": [], "ttlMs": 0, "cacheScope": "private"}
         answer = {"resultType": "complete", **result}
         return Reply(200, {"jsonrpc": "2.0", "id": message["id"], "result": answer})
 
