@@ -77,7 +77,7 @@ def undescribed_parameters(listing: Listing) -> Iterator[Match]:
     source=_CLAUDE,
 )
 def only_the_name(listing: Listing) -> Iterator[Match]:
-    for entry in (*listing.tools, *listing.prompts):
+    for entry in listing.of("tool", "prompt"):
         text = entry.description
         if not (entry.name and text and text.isascii()) or _placeholder_in(text):
             continue
@@ -144,6 +144,6 @@ def placeholder(listing: Listing) -> Iterator[Match]:
     source=_CLAUDE,
 )
 def unknown_parameters(listing: Listing) -> Iterator[Match]:
-    for entry in (*listing.tools, *listing.templates, *listing.prompts):
+    for entry in listing.of("tool", "template", "prompt"):
         if entry.unknown_parameters:
             yield Match(entry, paths=entry.unknown_parameters)

@@ -7,7 +7,7 @@ Every accessor returns a usable value for a member that is missing or has the wr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -101,25 +101,29 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A server's description of itself, and its lists."""
+    """A server's description of itself, and what it lists."""
 
     revision: Revision
     itself: Entry  # the serverInfo
     instructions: str = ""
-    tools: Sequence[Entry] = ()
-    resources: Sequence[Entry] = ()
-    templates: Sequence[Entry] = ()
-    prompts: Sequence[Entry] = ()
+    listed: Sequence[Entry] = ()
     troubles: Sequence[str] = ()  # a sentence for each fault of a list as a whole
     deprecated: Sequence[str] = ()  # the place of each deprecated name in the code, with advice
     open_at: str = ""  # the URL at which other machines need no credential, if known
 
+    def of(self, *kinds: Kind) -> list[Entry]:
+        """Return the entries of some kinds."""
+        return [each for each in self.listed if each.kind in kinds]
+
     @property
-    def entries(self) -> Iterator[Entry]:
+    def tools(self) -> list[Entry]:
+        """The tools."""
+        return self.of("tool")
+
+    @property
+    def entries(self) -> list[Entry]:
         """The server, and everything it lists."""
-        yield self.itself
-        for each in (self.tools, self.resources, self.templates, self.prompts):
-            yield from each
+        return [self.itself, *self.listed]
 
 
 _LISTS: Final[tuple[tuple[Kind, str, str, str, str], ...]] = (
@@ -134,20 +138,17 @@ _LISTS: Final[tuple[tuple[Kind, str, str, str, str], ...]] = (
 async def fetch_listing(client: Client) -> Listing:
     """Fetch every list whose capability the server declares, in the client's revision."""
     troubles: list[str] = []
-    lists: dict[Kind, list[Entry]] = {}
+    listed: list[Entry] = []
     for kind, capability, method, member, key in _LISTS:
-        declared = is_object(client.server_capabilities.get(capability))
-        lists[kind] = await _fetch(client, kind, method, member, key, troubles) if declared else []
+        if is_object(client.server_capabilities.get(capability)):
+            listed += await _fetch(client, kind, method, member, key, troubles)
     info, revision = client.server_info, BY_VERSION[client.revision]
     raw = implementation_to_wire(info, revision) if info else {}
     return Listing(
         revision,
         Entry("server", text_of(raw, "name"), raw),
         client.instructions if isinstance(client.instructions, str) else "",
-        lists["tool"],
-        lists["resource"],
-        lists["template"],
-        lists["prompt"],
+        listed,
         troubles,
     )
 

@@ -86,12 +86,11 @@ def nearly_the_same(listing: Listing) -> Iterator[Match]:
     source="https://github.com/openai/openai-agents-python/pull/3136",
 )
 def duplicate(listing: Listing) -> Iterator[Match]:
-    for entries in (listing.tools, listing.resources, listing.templates, listing.prompts):
-        seen: set[str] = set()
-        for entry in entries:
-            if entry.name in seen:
-                yield Match(entry)
-            seen.add(entry.name)
+    seen: set[tuple[str, str]] = set()
+    for entry in listing.listed:
+        if (entry.kind, entry.name) in seen:
+            yield Match(entry)
+        seen.add((entry.kind, entry.name))
 
 
 rule(

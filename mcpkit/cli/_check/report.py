@@ -92,7 +92,7 @@ def _key(finding: Finding) -> tuple[str, ...]:
 def _summary(listing: Listing, findings: Sequence[Finding], silenced: int) -> str:
     counts = Counter(each.rule.severity for each in findings)
     found = [_count(counts[each], each) for each in SEVERITIES if counts[each]]
-    kinds = Counter(each.kind for each in listing.entries if each.kind != "server")
+    kinds = Counter(each.kind for each in listing.listed)
     checked = [_count(count, kind) for kind, count in kinds.items()]
     more = f" ({silenced} silenced)" if silenced else ""
     name = single_line(listing.itself.name) or "the server"

@@ -21,7 +21,7 @@ _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:[^\s<>\"{}|\\^`\x00-\x1f]+")
     source=f"{SPEC}/server/resources#custom-uri-schemes",
 )
 def bad_uri(listing: Listing) -> Iterator[Match]:
-    for entry in listing.resources:
+    for entry in listing.of("resource"):
         if "{" not in entry.name and _URI.fullmatch(entry.name) is None:
             yield Match(entry)
 
@@ -33,7 +33,7 @@ def bad_uri(listing: Listing) -> Iterator[Match]:
     source=f"{SPEC}/server/resources#common-uri-schemes",
 )
 def web_uri(listing: Listing) -> Iterator[Match]:
-    for entry in (*listing.resources, *listing.templates):
+    for entry in listing.of("resource", "template"):
         if re.match(r"https?:", entry.name, re.IGNORECASE):
             yield Match(entry)
 
@@ -45,7 +45,7 @@ def web_uri(listing: Listing) -> Iterator[Match]:
     source=f"{SPEC}/server/resources#resource-templates",
 )
 def bad_template(listing: Listing) -> Iterator[Match]:
-    for entry in listing.templates:
+    for entry in listing.of("template"):
         try:
             template = UriTemplate(entry.name)
         except ValueError as error:
@@ -62,7 +62,7 @@ def bad_template(listing: Listing) -> Iterator[Match]:
     source=f"{SPEC}/server/resources#resource-templates",
 )
 def template_among_resources(listing: Listing) -> Iterator[Match]:
-    return (Match(each) for each in listing.resources if re.search(r"\{[^}]*\}", each.name))
+    return (Match(each) for each in listing.of("resource") if re.search(r"\{[^}]*\}", each.name))
 
 
 @rule(

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -35,16 +35,9 @@ def add_source(listing: Listing, app: MCPKit[Any]) -> Listing:
         "template": registry.templates,
         "prompt": registry.prompts,
     }
-
-    def known(entries: Iterable[Entry]) -> list[Entry]:
-        return [_known(each, tables[each.kind].get(each.name)) for each in entries]
-
     return replace(
         listing,
-        tools=known(listing.tools),
-        resources=known(listing.resources),
-        templates=known(listing.templates),
-        prompts=known(listing.prompts),
+        listed=[_known(each, tables[each.kind].get(each.name)) for each in listing.listed],
         open_at=_open_at(app._http),
         deprecated=tuple(dict.fromkeys(_deprecated_names(app, tables))),
     )

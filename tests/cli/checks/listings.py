@@ -78,17 +78,11 @@ def server(
     modern: bool = True,
 ) -> Listing:
     """A server that lists these."""
-    listed: dict[Kind, list[Entry]] = {}
-    for entry in entries:
-        listed.setdefault(entry.kind, []).append(entry)
     return Listing(
         PER_REQUEST[-1] if modern else HANDSHAKE[-1],
         Entry("server", name, {"name": name, "version": "1.2.0"}),
         instructions,
-        listed.get("tool", []),
-        listed.get("resource", []),
-        listed.get("template", []),
-        listed.get("prompt", []),
+        entries,
         troubles,
         deprecated,
     )
