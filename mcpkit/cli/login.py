@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Annotated, Any, Final
 
 import typer
-from anyio import to_thread
 
 from mcpkit._utils.fetch import check_address
 from mcpkit._utils.targets import is_url
@@ -183,11 +182,10 @@ class _Login(OAuth):
     def __init__(self, browser: bool, **options: Any) -> None:
         self._is_shown = False
 
-        async def show(url: str) -> None:
+        def show(url: str) -> None:
             self._is_shown = True
             if browser:
-                # In a thread, because a text browser runs in the terminal until it is left.
-                await to_thread.run_sync(open_browser, url, abandon_on_cancel=True)
+                open_browser(url)
             else:
                 say(f"Log in here: {url}", err=True)
 

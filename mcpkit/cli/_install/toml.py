@@ -23,12 +23,7 @@ class Toml:
     def put(self, text: str, path: list[str], value: Any) -> str:
         """Return the text with a value at a path of keys, which are added as needed."""
         document = self._parse(text)
-        table: Any = document
-        for at, key in enumerate(path[:-1]):
-            table = table.get(key, {})
-            if not is_object(table):
-                raise ValueError(f'"{".".join(path[: at + 1])}" is not a table')
-        if len(path) == 2 and path[-1] not in table:
+        if len(path) == 2 and path[-1] not in document.get(path[0], {}):
             newline = "\r\n" if "\r\n" in text else "\n"
             gap = newline if not text or text.endswith("\n") else newline * 2
             added = self.snippet(path, value).replace("\n", newline) + newline
@@ -37,7 +32,7 @@ class Toml:
                 self._parse(added)
                 return added
         with _as_value_error():
-            table = document
+            table: Any = document
             for key in path[:-1]:
                 table = table.setdefault(key, {})
             inline = self._parse(f"value = {_written(value)}")
