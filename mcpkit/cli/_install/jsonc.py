@@ -18,7 +18,6 @@ _BYTE_ORDER_MARK: Final = "\ufeff"
 class _Member(NamedTuple):
     """A key with its value, and the position of the comma after it, if there is one."""
 
-    key: str
     start: int
     value: Any
     value_start: int
@@ -35,11 +34,7 @@ class _Object(NamedTuple):
 
     start: int
     end: int
-    members: list[_Member]
-
-    def member(self, key: str) -> _Member | None:
-        """Return the last member of a name, because JSON parsers take that one."""
-        return next((each for each in reversed(self.members) if each.key == key), None)
+    members: dict[str, _Member]  # the last one of a name, as JSON parsers have it
 
 
 class Json:
@@ -67,29 +62,21 @@ class Json:
         found = _object_at(plain, _skip(plain, 0))
         unit = _unit(text, found)
         for depth, key in enumerate(path):
-            member = found.member(key)
+            member = found.members.get(key)
             if member is None:
                 return _insert(text, found, key, _nested(path[depth + 1 :], value), unit)
             if depth == len(path) - 1:
                 return _replace(text, member, value, unit)
-            if not is_object(member.value):
-                raise ValueError(f'"{key}" is not an object')
             found = _object_at(plain, member.value_start)
         return text
 
     def drop(self, text: str, path: list[str]) -> str:
-        """Return the text without a key."""
+        """Return the text without a key, which it has."""
         plain = _without_comments(text)
-        if not self.load(text):
-            return text
         found = _object_at(plain, _skip(plain, 0))
         for key in path[:-1]:
-            member = found.member(key)
-            if member is None or not is_object(member.value):
-                return text
-            found = _object_at(plain, member.value_start)
-        last = found.member(path[-1])
-        return text if last is None else _remove(text, found, last)
+            found = _object_at(plain, found.members[key].value_start)
+        return _remove(text, found, found.members[path[-1]])
 
     def snippet(self, path: list[str], value: Any) -> str:
         """Return a value at a path of keys, as a document."""
@@ -130,7 +117,7 @@ def _skip(plain: str, at: int) -> int:
 def _object_at(plain: str, start: int) -> _Object:
     """Return the object at a position of a valid document without comments."""
     strict, decode = _without_last_commas(plain), json.JSONDecoder().raw_decode
-    members: list[_Member] = []
+    members: dict[str, _Member] = {}
     at = _skip(plain, start + 1)
     while plain[at] != "}":
         key, colon = decode(strict, at)
@@ -138,7 +125,8 @@ def _object_at(plain: str, start: int) -> _Object:
         value, value_end = decode(strict, value_start)
         after = _skip(plain, value_end)
         comma = after if plain[after] == "," else None
-        members.append(_Member(key, at, value, value_start, value_end, comma))
+        members.pop(key, None)
+        members[key] = _Member(at, value, value_start, value_end, comma)
         at = after if comma is None else _skip(plain, comma + 1)
     return _Object(start, at + 1, members)
 
@@ -156,7 +144,7 @@ def _begins_line(text: str, at: int) -> bool:
 
 
 def _unit(text: str, root: _Object) -> str:
-    first = root.members[0] if root.members else None
+    first = next(iter(root.members.values()), None)
     return (first and "\n" in text[: first.start] and _margin(text, first.start)) or "  "
 
 
@@ -170,7 +158,7 @@ def _end(text: str) -> str:
 
 
 def _insert(text: str, node: _Object, key: str, value: Any, unit: str) -> str:
-    last = node.members[-1] if node.members else None
+    last = next(reversed(node.members.values()), None)
     if last is not None and "\n" not in text[node.start : last.start]:
         member = f"{_rendered(text, key)}: {_rendered(text, value)}"
         new = f", {member}" if last.comma is None else f" {member},"
@@ -198,9 +186,10 @@ def _replace(text: str, member: _Member, value: Any, unit: str) -> str:
 
 
 def _remove(text: str, node: _Object, member: _Member) -> str:
-    index = next(at for at, each in enumerate(node.members) if each is member)
-    before = node.members[index - 1] if index else None
-    after = node.members[index + 1] if index + 1 < len(node.members) else None
+    members = [*node.members.values()]
+    index = members.index(member)
+    before = members[index - 1] if index else None
+    after = members[index + 1] if index + 1 < len(members) else None
     rest = text[member.end :].split("\n", 1)[0]
     if _begins_line(text, member.start) and not _COMMENT.sub("", rest).strip():
         # With the comment on the same line, which belongs to this member.
@@ -213,6 +202,6 @@ def _remove(text: str, node: _Object, member: _Member) -> str:
     cut = text[:start] + text[end:]
     if after is None and before is not None and before.comma is not None and member.comma is None:
         cut = cut[: before.comma] + cut[before.comma + 1 :]
-    if len(node.members) == 1 and not cut[node.start + 1 : node.end - 1 - (end - start)].strip():
+    if len(members) == 1 and not cut[node.start + 1 : node.end - 1 - (end - start)].strip():
         cut = cut[: node.start + 1] + cut[node.end - 1 - (end - start) :]
     return cut
