@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import pytest
 
 from mcpkit.transports.stdio import redirect as stderr
 from tests.kit import eventually
-from tests.transports.processes import TIMEOUT, call, environment, started
-from tests.warm import Popen
+from tests.transports.processes import call, started
 
 COMMAND = [sys.executable, "-m", "mcpkit", "run", "server.py"]
 SERVER = """
@@ -76,72 +72,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-class Host(NamedTuple):
-    """A client that reads the stderr of its server only when it is asked to."""
-
-    popen: Popen
-    unread: IO[bytes]
-
-    def ask(self, message: dict[str, Any]) -> Any:
-        stdin, stdout = self.popen.stdin, self.popen.stdout
-        assert stdin is not None
-        assert stdout is not None
-        stdin.write(json.dumps(message).encode() + b"\n")
-        stdin.flush()
-        line = stdout.readline()
-        assert line, "the server waited until its stderr is read"
-        return json.loads(line)
-
-    def leave(self) -> int:
-        assert self.popen.stdin is not None
-        self.popen.stdin.close()
-        return self.popen.wait(TIMEOUT)
-
-    def read(self) -> tuple[list[bytes], threading.Thread]:
-        """The lines that a thread reads from now on."""
-        found: list[bytes] = []
-        reading = threading.Thread(target=lambda: found.extend(self.unread), daemon=True)
-        reading.start()
-        return found, reading
-
-
-@contextmanager
-def hosting(
-    folder: Path,
-    how: str = "log",
-    *more: str,
-    kind: str = "pipe",
-    stderr: IO[bytes] | None = None,
-    **variables: str,
-) -> Iterator[Host]:
-    """A server whose stderr is a file, or else a pipe or a socket that is not read."""
-    if kind == "socket":  # as of hosts on Node
-        near, far = socket.socketpair()
-        theirs, unread = far.detach(), near.makefile("rb")
-        near.close()
-    else:
-        ours, theirs = os.pipe()
-        unread = open(ours, "rb")  # noqa: SIM115
-    popen = Popen(
-        [*COMMAND, *more],
-        cwd=folder,
-        env=environment(HOW=how, **variables),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=theirs if stderr is None else stderr.fileno(),
-    )
-    os.close(theirs)
-    # So that a server which waits fails a test instead of holding it up.
-    guard = threading.Timer(TIMEOUT, popen.kill)
-    guard.start()
-    with unread, popen:
-        try:
-            yield Host(popen, unread)
-        finally:
-            guard.cancel()
-            popen.kill()
-
-
 KINDS = [*((how, "pipe") for how in HOW), ("log", "socket")]
 if sys.platform == "win32":  # sockets are not file descriptors there
     KINDS.pop()
@@ -153,39 +83,46 @@ MUCH = 20_000
 @pytest.mark.parametrize(("how", "kind"), KINDS)
 def test_a_host_that_does_not_read_stderr_is_served(folder: Path, how: str, kind: str) -> None:
     """What is left out is counted."""
-    with hosting(folder, how, kind=kind) as host:
-        answer = host.ask(call(1, "noise", lines=MUCH))
+    options: dict[str, Any] = {}
+    if kind == "socket":  # as of hosts on Node
+        ours, options["stderr"] = socket.socketpair()
+        options["stderr_end"] = ours.makefile("rb")
+        ours.close()
+    with started(COMMAND, cwd=folder, env={"HOW": how}, hearing=False, **options) as server:
+        answer = server.ask(call(1, "noise", lines=MUCH))
         assert answer["result"]["structuredContent"] == {"result": MUCH}
-        found, reading = host.read()
-        eventually(lambda: any(NOTE.encode() in line for line in tuple(found)))
-        host.ask(call(2, "noise", lines=1, text="again"))
-        host.leave()
-        reading.join(TIMEOUT)
-    lines = [line.decode() for line in found if b"printed to stdout" not in line]
+        server.hear()
+        server.wait_for_stderr(NOTE)
+        server.ask(call(2, "noise", lines=1, text="again"))
+        server.close_stdin()
+        assert server.exit_code() == 0
+    lines = [line for line in server.stderr.splitlines() if "printed to stdout" not in line]
     [place] = [index for index, line in enumerate(lines) if NOTE in line]
     count = int(lines[place].split()[1])
-    assert lines[place] == f"mcpkit: {count} lines {NOTE}\n"
+    assert lines[place] == f"mcpkit: {count} lines {NOTE}"
     assert place + count == MUCH
-    assert lines[-1].endswith("0 again\n")
+    assert lines[-1].endswith("0 again")
 
 
 def test_a_host_may_leave_without_having_read_stderr(folder: Path) -> None:
-    with hosting(folder, FINISH="0.05") as host:
-        host.ask(call(1, "noise", lines=MUCH))
-        assert host.leave() == 0
+    env = {"HOW": "log", "FINISH": "0.05"}
+    with started(COMMAND, cwd=folder, env=env, hearing=False) as server:
+        server.ask(call(1, "noise", lines=MUCH))
+        server.close_stdin()
+        assert server.exit_code() == 0
 
 
 def test_the_first_print_after_many_log_records_does_not_wait(folder: Path) -> None:
     """The line that prints to stdout is named."""
-    with hosting(folder) as host:
-        host.ask(call(1, "noise", lines=700))  # more than a pipe takes
-        host.ask(call(2, "printed"))
-        found, reading = host.read()
-        host.leave()
-        reading.join(TIMEOUT)
-    assert found[-2].startswith(b"mcpkit: server.py:")
-    assert b" printed to stdout" in found[-2]
-    assert found[-1] == b"printed\n"
+    with started(COMMAND, cwd=folder, env={"HOW": "log"}, hearing=False) as server:
+        server.ask(call(1, "noise", lines=700))  # more than a pipe takes
+        server.ask(call(2, "printed"))
+        server.hear()
+        server.close_stdin()
+        assert server.exit_code() == 0
+    *_, place, printed = server.stderr.splitlines()
+    assert re.match(r"mcpkit: server\.py:.* printed to stdout", place)
+    assert printed == "printed"
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -218,17 +155,19 @@ def test_what_others_write_is_shown(folder: Path) -> None:
 
 def test_a_server_behind_reload_is_not_held_up_either(folder: Path) -> None:
     more = "\n@app.tool\ndef more() -> int:\n    return 1\n"
-    with hosting(folder, "log", "--reload") as host:
-        host.ask(call(1, "noise", lines=MUCH))
+    command, env = [*COMMAND, "--reload"], {"HOW": "log"}
+    with started(command, cwd=folder, env=env, hearing=False) as server:
+        server.ask(call(1, "noise", lines=MUCH))
         (folder / "server.py").write_text(SERVER + more)
         number = iter(range(2, 10_000))
 
         def is_reloaded() -> bool:
-            result = host.ask(call(next(number), "more")).get("result", {"isError": True})
+            result = server.ask(call(next(number), "more")).get("result", {"isError": True})
             return result.get("isError") is not True
 
         eventually(is_reloaded)
-        assert host.leave() == 0
+        server.close_stdin()
+        assert server.exit_code() == 0
 
 
 @pytest.mark.parametrize("how", [*HOW, "closed"])
@@ -236,14 +175,15 @@ def test_a_stderr_that_takes_nothing(folder: Path, how: str) -> None:
     """A full disk, or a host that has closed it."""
     if how != "closed" and not os.path.exists("/dev/full"):
         pytest.skip("no full device there")
-    full = None if how == "closed" else open("/dev/full", "wb")  # noqa: SIM115
-    with hosting(folder, "log" if how == "closed" else how, stderr=full) as host:
-        host.unread.close()
-        answer = host.ask(call(1, "noise", lines=10))
+    env = {"HOW": "log" if how == "closed" else how}
+    full = subprocess.PIPE if how == "closed" else open("/dev/full", "wb")  # noqa: SIM115
+    with started(COMMAND, cwd=folder, env=env, stderr=full, hearing=False) as server:
+        if server.stderr_end is not None:
+            server.stderr_end.close()
+        answer = server.ask(call(1, "noise", lines=10))
         assert answer["result"]["structuredContent"] == {"result": 10}
-        assert host.leave() == 0
-    if full is not None:
-        full.close()
+        server.close_stdin()
+        assert server.exit_code() == 0
 
 
 # --- by itself ------------------------------------------------------------------------------------

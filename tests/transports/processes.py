@@ -63,10 +63,12 @@ class Process:
         command: The program and its arguments.
         cwd: Where it runs.
         env: Variables in addition to those of this process.
-        stdin, stdout: As for `subprocess.Popen`; a file or socket is closed here once the server
-            has it.
+        stdin, stdout, stderr: As for `subprocess.Popen`; a file or socket is closed here once the
+            server has it.
         ends: This side's ends of ``stdin`` and ``stdout`` where those are not pipes.
-        reading: Whether what it writes is read from the start.
+        stderr_end: This side's end of ``stderr``, likewise.
+        reading: Whether what it writes to stdout is read from the start.
+        hearing: Whether what it writes to stderr is.
         cold: Whether Python is executed rather than forked from one that has everything imported,
             for what is about importing, or memory (`tests.warm`).
         within: Whether what it starts itself with this Python is forked too; those are not children
@@ -81,8 +83,11 @@ class Process:
         env: Mapping[str, str] | None = None,
         stdin: Stream = subprocess.PIPE,
         stdout: Stream = subprocess.PIPE,
+        stderr: Stream = subprocess.PIPE,
         ends: Ends = (None, None),
+        stderr_end: IO[bytes] | None = None,
         reading: bool = True,
+        hearing: bool = True,
         cold: bool = False,
         within: bool = False,
     ) -> None:
@@ -101,16 +106,19 @@ class Process:
             env=environment(**(env or {})),
             stdin=stdin if isinstance(stdin, int) else stdin.fileno(),
             stdout=stdout if isinstance(stdout, int) else stdout.fileno(),
-            stderr=subprocess.PIPE,
+            stderr=stderr if isinstance(stderr, int) else stderr.fileno(),
         )
-        for stream in (stdin, stdout):
+        for stream in (stdin, stdout, stderr):
             if not isinstance(stream, int):
                 stream.close()
         self.stdin = ends[0] or self._popen.stdin
         self.stdout = ends[1] or self._popen.stdout
-        self._threads = [threading.Thread(target=self._read_stderr, daemon=True)]
-        self._threads[0].start()
+        self.stderr_end = stderr_end or self._popen.stderr
+        self._threads: list[threading.Thread] = []
+        self._hearing = threading.Thread(target=self._read_stderr, daemon=True)
         self._reading = False
+        if hearing:
+            self.hear()
         if reading:
             self.read()
 
@@ -128,6 +136,11 @@ class Process:
             self._threads.append(threading.Thread(target=self._read_stdout, daemon=True))
             self._threads[-1].start()
 
+    def hear(self) -> None:
+        """Begin to read what it writes to stderr."""
+        self._threads.append(self._hearing)
+        self._hearing.start()
+
     def _read_stdout(self) -> None:
         assert self.stdout is not None
         with contextlib.suppress(OSError, ValueError):
@@ -136,8 +149,7 @@ class Process:
         self._lines.put(None)
 
     def _read_stderr(self) -> None:
-        assert self._popen.stderr is not None
-        for line in self._popen.stderr:
+        for line in self.stderr_end or ():
             with self._told:
                 self._errors.append(line.decode(errors="replace"))
                 self._told.notify_all()
@@ -268,7 +280,8 @@ class Process:
         """
         try:
             code = self._popen.wait(within)
-            self._threads[0].join(TIMEOUT)
+            if self._hearing in self._threads:
+                self._hearing.join(TIMEOUT)
             return code
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running after {within} s: {self.stderr}") from None
@@ -280,7 +293,7 @@ class Process:
         for thread in self._threads:
             thread.join(TIMEOUT)
             assert not thread.is_alive(), "another process holds the other end of a stream"
-        for stream in (self.stdin, self.stdout, self._popen.stderr):
+        for stream in (self.stdin, self.stdout, self.stderr_end):
             if stream is not None and not stream.closed:
                 with contextlib.suppress(OSError):
                     stream.close()
