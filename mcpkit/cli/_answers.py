@@ -11,11 +11,10 @@ import json
 import os
 import re
 import sys
-import threading
 import webbrowser
 from asyncio.subprocess import PIPE
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import anyio
@@ -33,7 +32,7 @@ from mcpkit.cli._schema_text import (
     object_or_empty,
     required_of,
 )
-from mcpkit.cli._terminal import console, fail, is_interactive, note
+from mcpkit.cli._terminal import console, fail, in_daemon, is_interactive, note
 
 Params = Mapping[str, Any]
 
@@ -126,8 +125,9 @@ class Answers:
         for each in fields:
             if answer := self._answers.get(each.name):
                 try:
-                    read = each.read_json if answer.is_json else each.read
-                    values[each.name] = read(answer.text)
+                    text = answer.text
+                    value = each.checked(json.loads(text)) if answer.is_json else each.read(text)
+                    values[each.name] = value
                 except (ValueError, RecursionError) as error:
                     problems.append(f"{answer.word}: {error}")
         missing = [each for each in fields if each.required and each.name not in values]
@@ -279,33 +279,19 @@ async def _output_of(command: Sequence[str], text: str) -> str:
 
 
 async def _read_line() -> str | None:
-    """Return the next line from the terminal; None at its end.
+    """Return the next line from the terminal; None at its end."""
 
-    The read cannot be cancelled: then a daemon thread is left behind, which does not delay the end
-    of the process.
-    """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[str] = loop.create_future()
-
-    def resolve(line: str) -> None:
-        if not answer.done():
-            answer.set_result(line)
-
-    def read() -> None:
+    def read() -> str:
         try:
             if sys.platform == "win32":
-                line = sys.stdin.readline()
-            else:
-                # Not through sys.stdin, because the end of the process would wait for its lock.
-                data = os.read(sys.stdin.fileno(), 65536)
-                line = data.decode(sys.stdin.encoding or "utf-8", "replace")
+                return sys.stdin.readline()
+            # Not through sys.stdin, because the end of the process would wait for its lock.
+            data = os.read(sys.stdin.fileno(), 65536)
+            return data.decode(sys.stdin.encoding or "utf-8", "replace")
         except (OSError, ValueError):
-            line = ""
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(resolve, line)
+            return ""
 
-    threading.Thread(target=read, daemon=True, name="mcpkit keyboard").start()
-    line = await answer
+    line = await in_daemon(read)
     return line.rstrip("\r\n") if line else None
 
 
@@ -366,10 +352,6 @@ class Field:
         if self.choices and self._kind != "array":
             return self._chosen(word)
         return self.checked(converted(text, {"type": self._kind}, {}))
-
-    def read_json(self, text: str) -> Any:
-        """As `read`, for a JSON text."""
-        return self.checked(json.loads(text))
 
     def _chosen(self, text: str) -> str:
         word = text.strip()

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import typer
 
@@ -21,6 +21,8 @@ from mcpkit._utils.text import escape_control, single_line
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+T = TypeVar("T")
 
 TOKEN: Final = "MCPKIT_TOKEN"
 SECRET: Final = "MCPKIT_CLIENT_SECRET"
@@ -90,6 +92,21 @@ def relayed_stderr() -> Generator[int | None, None, None]:
     finally:
         os.close(writer)
         thread.join(_STDERR_END_S)
+
+
+async def in_daemon(function: Callable[[], T]) -> T:
+    """Run a function in a thread, which is left behind if this is cancelled.
+
+    As a daemon, the thread does not delay the end of the process.
+    """
+    import anyio
+
+    found: list[T] = []
+    thread = threading.Thread(target=lambda: found.append(function()), daemon=True)
+    thread.start()
+    while thread.is_alive():
+        await anyio.sleep(0.01)
+    return found[0]
 
 
 def say(text: str, *, err: bool = False) -> None:

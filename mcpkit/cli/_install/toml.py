@@ -23,7 +23,7 @@ class Toml:
     def put(self, text: str, path: list[str], value: Any) -> str:
         """Return the text with a value at a path of keys, which are added as needed."""
         document = self._parse(text)
-        if len(path) == 2 and path[-1] not in document.get(path[0], {}):
+        if len(path) == 2 and path[-1] not in self.load(text).get(path[0], {}):
             newline = "\r\n" if "\r\n" in text else "\n"
             gap = newline if not text or text.endswith("\n") else newline * 2
             added = self.snippet(path, value).replace("\n", newline) + newline

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import threading
 import time
 import traceback
 from collections.abc import AsyncGenerator, Callable
@@ -17,7 +16,7 @@ from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from anyio import to_thread
@@ -27,7 +26,7 @@ from mcpkit._server.registry import Registry
 from mcpkit._server.server import Server
 from mcpkit._utils.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit._utils.targets import TargetError
-from mcpkit.cli._terminal import note
+from mcpkit.cli._terminal import in_daemon, note
 from mcpkit.context import CallNext, Context, ListKind
 from mcpkit.errors import MissingEnvironment
 from mcpkit.transports import load
@@ -37,8 +36,6 @@ from mcpkit.transports.stdio.redirect import take_over
 if TYPE_CHECKING:
     from mcpkit.app import MCPKit
     from mcpkit.cli._run.files import FileWatcher
-
-T = TypeVar("T")
 
 _HOLD_S: Final = 4.0
 """Seconds that a request waits for a new version. Some hosts time out after five."""
@@ -176,7 +173,7 @@ class _Reloaded:
 
     async def _renew(self, versions: TaskGroup, front: Server) -> None:
         known = self._registry.advertised
-        if not await _in_daemon(self._load):
+        if not await in_daemon(self._load):
             note("the version before it goes on")
             return
         try:
@@ -207,13 +204,3 @@ class _Reloaded:
             return await call_next()
         finally:
             version.running -= 1
-
-
-async def _in_daemon(function: Callable[[], T]) -> T:
-    """Run a function that cannot be cancelled, in a daemon thread."""
-    found: list[T] = []
-    thread = threading.Thread(target=lambda: found.append(function()), daemon=True)
-    thread.start()
-    while thread.is_alive():
-        await anyio.sleep(0.01)
-    return found[0]
