@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+from urllib.parse import urlsplit
 
-import anyio
 import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
-from tests.docs.pages import DOCS, blocks_of, environment, free_port
-from tests.warm import Popen
+from tests.docs.pages import DOCS, blocks_of, free_port
+from tests.kit import eventually
+from tests.transports.http.plain import serving
 
 PAGE: Final = (DOCS / "deployment.md").read_text(encoding="utf-8")
 
@@ -27,56 +28,38 @@ def block_of(language: str) -> str:
     return found
 
 
-@contextmanager
-def ended(process: subprocess.Popen[Any]) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-async def listens(port: int) -> None:
-    with anyio.fail_after(30):
-        while True:
-            try:
-                await (await anyio.connect_tcp("127.0.0.1", port)).aclose()
-                return
-            except OSError:
-                await anyio.sleep(0.05)
+def is_open(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
 
 
 @contextmanager
 def proxied(folder: Path) -> Iterator[str]:
     """The URL of a server behind nginx."""
-    front, behind = free_port(), free_port()
-    location = block_of("nginx").replace("8000", str(behind))
+    front = free_port()
     temporary = "\n".join(
         f"{name}_temp_path {folder}/{name};"
         for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
-    (folder / "nginx.conf").write_text(
-        f"pid {folder}/pid; daemon off; error_log stderr; events {{}}\n"
-        f"http {{ access_log off; {temporary}\n"
-        f"server {{ listen 127.0.0.1:{front};\n{location} }} }}"
-    )
-    server = str(DOCS / "code" / "context.py")
-    options = ["--http", "--port", str(behind), "--allow-host", "trips.example.com"]
-    served = Popen(
-        [sys.executable, "-m", "mcpkit", "run", server, *options],
-        env=environment(folder),
-        cwd=folder,
-        stderr=subprocess.DEVNULL,
-    )
-    with ended(served):
-        anyio.run(listens, behind)
+    options = ["--http", "--allow-host", "trips.example.com"]
+    with serving(str(DOCS / "code" / "context.py"), *options, cwd=folder) as server:
+        location = block_of("nginx").replace("8000", str(urlsplit(server.url).port))
+        (folder / "nginx.conf").write_text(
+            f"pid {folder}/pid; daemon off; error_log stderr; events {{}}\n"
+            f"http {{ access_log off; {temporary}\n"
+            f"server {{ listen 127.0.0.1:{front};\n{location} }} }}"
+        )
         nginx = subprocess.Popen(
             ["nginx", "-c", str(folder / "nginx.conf"), "-p", str(folder), "-e", "stderr"],
             stderr=subprocess.DEVNULL,
         )
-        with ended(nginx):
-            anyio.run(listens, front)
+        try:
+            eventually(lambda: is_open(front))
             yield f"http://127.0.0.1:{front}/mcp"
+        finally:
+            nginx.terminate()
+            nginx.wait(20)
 
 
 def test_the_proxy_replaces_addresses_that_clients_claim() -> None:
