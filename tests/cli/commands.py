@@ -123,10 +123,11 @@ def at_terminal(
     columns: int = 80,
     env: Mapping[str, str] = {},
     raw: bool = False,
-) -> tuple[int, str]:
-    """Run a command at a terminal; return its exit code, and everything that was shown.
+    code: int = 0,
+) -> str:
+    """Run a command at a terminal, and return everything that was shown.
 
-    All steps must be reached. `raw` leaves colours and movements in.
+    All steps must be reached, and the exit code. `raw` leaves colours and movements in.
     """
     import fcntl
     import pty
@@ -151,13 +152,14 @@ def at_terminal(
     os.close(slave)
     try:
         shown = _converse(master, process.pid, list(steps))
-        code = process.wait(TIMEOUT)
+        found = process.wait(TIMEOUT)
     finally:
         process.kill()
         process.wait()
         os.close(master)
+    assert found == code, shown
     text = shown.decode("utf-8", "replace").replace("\r\n", "\n")
-    return code, text if raw else _COLOURS.sub("", text)
+    return text if raw else _COLOURS.sub("", text)
 
 
 def _converse(master: int, pid: int, steps: list[Step]) -> bytes:

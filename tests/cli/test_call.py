@@ -224,11 +224,11 @@ def test_a_call_that_takes_too_long_is_cancelled(cancelled: Path) -> None:
 def test_ctrl_c_cancels_the_call_at_the_server(revision: str, cancelled: Path) -> None:
     """CANC-5 to CANC-7, over HTTP, where the server itself hears no Ctrl-C."""
     with serving(OFFERING, "--http", "--port", "0", cwd=Path(OFFERING).parent) as server:
-        code, shown = at_terminal(
+        shown = at_terminal(
             *["call", server.url, "hang", "--revision", revision],
             steps=[Step("hanging", done=interrupt)],
+            code=130,
         )
-        assert code == 130
         assert "Traceback" not in shown
         eventually(cancelled.exists)
 
@@ -239,7 +239,7 @@ def test_ctrl_c_cancels_the_call_at_the_server(revision: str, cancelled: Path) -
 @pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
 class TestAtATerminal:
     def test_a_form_is_filled_in_field_by_field(self) -> None:
-        code, shown = at_terminal(
+        shown = at_terminal(
             *["call", OFFERING, "book"],
             steps=[
                 Step("> ", "\n"),
@@ -257,7 +257,6 @@ class TestAtATerminal:
                 Step("Send it? ", "\n"),
             ],
         )
-        assert code == 0
         assert "The server asks: Who travels?" in shown
         assert "As in the passport" in shown
         assert "     1  single\n     2  double\n" in shown
@@ -273,24 +272,22 @@ class TestAtATerminal:
         ids=["decline", "Ctrl-D", "Ctrl-C"],
     )
     def test_a_form_is_left(self, step: Step, expected: int, end: str) -> None:
-        code, shown = at_terminal("call", OFFERING, "book", steps=[step])
-        assert code == expected
+        shown = at_terminal("call", OFFERING, "book", steps=[step], code=expected)
         assert shown.endswith(end)
         assert "Traceback" not in shown
 
     def test_several_choices_a_field_left_empty_and_confirmations(self) -> None:
-        code, shown = at_terminal(
+        shown = at_terminal(
             *["call", OFFERING, "extend"],
             steps=[Step("> [b] ", "2, breakfast\n"), Step("> ", "\n"), Step("Send it? ", "y\n")],
         )
-        assert code == 0
         assert "     2  Parking  (p)\n" in shown
         assert "More(extras=['p', 'b'], note=None)\n" in shown
-        code, shown = at_terminal(
+        shown = at_terminal(
             *["call", OFFERING, "confirm", "-a", "value=red"],
             steps=[Step("yes, no or cancel? ", "\n"), Step("yes, no or cancel? ", "y\n")],
         )
-        assert (code, shown.splitlines()[-1]) == (0, "Accepted red")
+        assert shown.splitlines()[-1] == "Accepted red"
 
     @pytest.mark.parametrize(
         ("typed", "outcome"),
@@ -298,13 +295,12 @@ class TestAtATerminal:
         ids=["myself", "no", "cancel"],
     )
     def test_a_page_is_shown_first(self, typed: str, outcome: str) -> None:
-        _, shown = at_terminal("call", OFFERING, "sign_in", steps=[Step("cancel? ", typed)])
+        shown = at_terminal("call", OFFERING, "sign_in", steps=[Step("cancel? ", typed)])
         assert "  https://example.com/login\n" in shown
         assert shown.endswith(f"{outcome}\n")
 
     def test_progress_is_a_bar_that_goes_away(self) -> None:
-        code, shown = at_terminal("call", OFFERING, "steps", raw=True)
-        assert code == 0
+        shown = at_terminal("call", OFFERING, "steps", raw=True)
         assert all(each in shown for each in ("━", "1/2", "step [1]"))
         assert shown.rstrip().endswith("\x1b[2Kdone")
 
@@ -314,19 +310,15 @@ class TestAtATerminal:
             "@app.tool\nasync def work(ctx: Context) -> str:\n"
             "    ctx.progress(1, 2)\n    print('look', file=sys.stderr)\n    return 'done'\n"
         )
-        code, shown = at_terminal("call", str(tmp_path / "loud.py"), "work")
-        assert code == 0
+        shown = at_terminal("call", str(tmp_path / "loud.py"), "work")
         assert "look" in shown.replace("\r", "\n").splitlines()
 
     def test_data_is_laid_out_and_what_would_steer_it_is_written_out(self) -> None:
-        code, shown = at_terminal("call", OFFERING, "search", "city=Oslo")
-        assert code == 0
+        shown = at_terminal("call", OFFERING, "search", "city=Oslo")
         assert shown.startswith('{\n  "city": "Oslo hotel [] False None",\n  "nights": 2')
-        code, shown = at_terminal("call", OFFERING, "evil", raw=True)
-        assert (code, shown) == (0, r"a\x1b]0;title\x07b\x1b[2Jc\x9b[bold]d" + "\n")
-        code, shown = at_terminal("call", OFFERING, "plot")
-        assert code == 0
-        (line,) = shown.splitlines()
+        shown = at_terminal("call", OFFERING, "evil", raw=True)
+        assert shown == r"a\x1b]0;title\x07b\x1b[2Jc\x9b[bold]d" + "\n"
+        (line,) = at_terminal("call", OFFERING, "plot").splitlines()
         what, place = line.split(" saved as ")
         assert what == "mcpkit: image/png, 14 bytes:"
         assert Path(place).read_bytes() == PNG

@@ -66,9 +66,9 @@ def stub(**answers: Any) -> str:
     return answering({**ANSWERS, **answers})
 
 
-def shown(ended: Ended | tuple[int, str]) -> str:
+def shown(said: Ended | str) -> str:
     """What was said, after a look at whether any of it is obeyed or hidden."""
-    text = "".join(ended[1:])
+    text = said if isinstance(said, str) else said.stdout + said.stderr
     assert [each for each in text if not each.isprintable() and each not in "\n\t"] == []
     return text
 
@@ -144,7 +144,7 @@ def test_nor_does_a_question(given: list[str] | None, capsys: pytest.CaptureFixt
         await asking.elicit({"message": message, "mode": "url", "url": f"https://a/{EVIL}"})
 
     anyio.run(ask)
-    said = shown((0, capsys.readouterr().err))
+    said = shown(capsys.readouterr().err)
     assert said.count(f"Who?{SEEN}") == 2
     assert "\nmcpkit: yes" not in said
     assert "\nmcpkit: no" not in said
@@ -157,7 +157,7 @@ def test_nor_does_a_fault_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as left:
         run_async(fault)
     assert left.value.exit_code == 1
-    assert shown((0, capsys.readouterr().err)).endswith(f"\nLookupError: {SEEN}\n")
+    assert shown(capsys.readouterr().err).endswith(f"\nLookupError: {SEEN}\n")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")

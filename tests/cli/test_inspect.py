@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ from hypothesis import strategies as st
 
 from mcpkit.cli._token_estimate import estimate, tool_tokens
 from tests.cli.commands import MCPKIT, OFFERING, at_terminal, mcpkit
-from tests.transports.processes import TIMEOUT, environment
-from tests.warm import Popen
+from tests.transports.processes import started
 
 
 @pytest.fixture(scope="module")
@@ -138,8 +136,7 @@ def test_what_cannot_be_done_is_said_in_one_line(arguments: str, message: str) -
 @pytest.mark.parametrize("columns", [50, 80, 140])
 def test_at_a_terminal_no_line_is_wider_nothing_is_cut_and_no_color_vanishes(columns: int) -> None:
     """Neither white, yellow, black nor blue; the rest is readable on white and on black."""
-    code, shown = at_terminal("inspect", OFFERING, columns=columns, raw=True)
-    assert code == 0
+    shown = at_terminal("inspect", OFFERING, columns=columns, raw=True)
     assert "\x1b[1;36m" in shown
     for color in (30, 33, 34, 37, 97, 93):
         assert f"{color}m" not in shown
@@ -150,22 +147,15 @@ def test_at_a_terminal_no_line_is_wider_nothing_is_cut_and_no_color_vanishes(col
         assert word in text
 
 
-def test_a_reader_that_leaves_early(tmp_path: Path) -> None:
+def test_a_reader_that_leaves_early() -> None:
     """As ``mcpkit inspect server.py | head -1``."""
-    with (tmp_path / "stderr").open("w+") as stderr:
-        process = Popen(
-            [*MCPKIT, "inspect", OFFERING, "--schemas"],
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env=environment(),
-            within=True,
-        )
+    command = [*MCPKIT, "inspect", OFFERING, "--schemas"]
+    with started(command, reading=False, within=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.stdout.close()
-        process.wait(TIMEOUT)
-        stderr.seek(0)
-        assert "Traceback" not in stderr.read()
+        process.exit_code()
+        assert "Traceback" not in process.stderr
 
 
 SCOPED = """

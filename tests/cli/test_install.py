@@ -539,13 +539,13 @@ class TestClaudeCode:
 def test_the_user_is_asked_at_a_terminal(person: Person, answer: str, code: int) -> None:
     file, before = person.project / "c", '{"mcpServers": {"other": {"command": "keep"}}}'
     file.write_text(before)
-    ended, said = at_terminal(
+    said = at_terminal(
         *["install", str(person.project / "weather.py"), "--name", "other"],
         *["-c", "cursor", "--config", str(file)],
         steps=[Step("Replace it?", answer)],
         env=person.variables | {"NO_COLOR": "1"},
+        code=code,
     )
-    assert ended == code
     assert "has another other. Replace it? [y/N]" in " ".join(said.split())
     assert said.index('"command": "keep"') < said.index("Replace it?")
     assert this_python() in file.read_text() if code == 0 else file.read_text() == before

@@ -31,11 +31,10 @@ from tests.auth.browser import Browser, fields_of
 from tests.auth.client.world import hosting
 from tests.auth.server.conftest import MACHINE_SECRET, Site, serving
 from tests.cli.commands import MCPKIT, Ended, mcpkit, single_line
-from tests.transports.processes import TIMEOUT, environment
+from tests.transports.processes import Process, started
 from tests.uvicorns import listen, running
-from tests.warm import Popen
 
-ADDRESS: Final = re.compile(rb"Log in here[^:]*: (http\S+)\n")
+ADDRESS: Final = re.compile(r"Log in here[^:]*: (http\S+)\n")
 MACHINE: Final[dict[str, Any]] = {"MCPKIT_CLIENT_SECRET": MACHINE_SECRET}
 SECRETS: Final = ("access_token", "refresh_token", "client_secret")
 
@@ -87,27 +86,27 @@ class Person:
             browser = browser or Browser({"name": "ada"}, "allow")
             back = browser.walk(address, fields_of(address)["redirect_uri"])
             assert browser.open(back).status == 200
-            stdout, stderr = process.communicate(timeout=TIMEOUT)
-        return self._checked(Ended(process.returncode, stdout.decode(), stderr.decode()))
+            return self._checked(outcome_of(process))
 
     @contextmanager
-    def logging_in(self, url: str, *options: str, **variables: str) -> Iterator[tuple[Popen, str]]:
+    def logging_in(
+        self, url: str, *options: str, **variables: str
+    ) -> Iterator[tuple[Process, str]]:
         """A command that waits for a browser, and the address that it has printed."""
-        with Popen(
-            [*MCPKIT, "login", url, "--no-browser", *options],
-            env=environment(**self.variables(**variables)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        ) as process:
-            try:
-                assert process.stderr is not None
-                line = process.stderr.readline()
-                found = ADDRESS.fullmatch(line)
-                assert found is not None, line
-                yield process, found[1].decode()
-            finally:
-                process.kill()
+        command = [*MCPKIT, "login", url, "--no-browser", *options]
+        env = self.variables(**variables)
+        with started(command, env=env, stdin=subprocess.DEVNULL, reading=False) as process:
+            process.wait_for_stderr("\n")
+            found = ADDRESS.match(process.stderr)
+            assert found is not None, process.stderr
+            yield process, found[1]
+
+
+def outcome_of(process: Process) -> Ended:
+    """What came of a command after it had printed its address."""
+    code = process.exit_code()
+    assert process.stdout is not None
+    return Ended(code, process.stdout.read().decode(), process.stderr.partition("\n")[2])
 
 
 @pytest.fixture
@@ -218,9 +217,8 @@ def test_ctrl_c_changes_nothing(person: Person, site: Site) -> None:
             person.logs_in(site.url)
         before = [each.read_text() for each in person.files]
         with person.logging_in(site.url, "--again") as (process, _):
-            process.send_signal(signal.SIGINT)
-            stdout, stderr = process.communicate(timeout=TIMEOUT)
-        assert (process.returncode, stdout, stderr) == (130, b"", b"")
+            process.signal(signal.SIGINT)
+            assert outcome_of(process) == (130, "", "")
         assert [each.read_text() for each in person.files] == before
     assert said(whoami(person, site)).startswith("ada ")
 

@@ -21,7 +21,7 @@ from tests.cli.commands import SERVER, Ended, change, mcpkit
 from tests.cli.hurried import HURRIED, SOON, WORKERS, hurried, limits
 from tests.kit import eventually
 from tests.transports.http.plain import RUN, Client, serving
-from tests.transports.processes import TIMEOUT, call, environment, started
+from tests.transports.processes import TIMEOUT, call, started
 
 
 @pytest.fixture(scope="module")
@@ -312,23 +312,12 @@ class TestStderr:
         if shell:
             variables[WORKERS] = warm.python(within=True)
             command = ["sh", "-c", f'exec "$@" {shell}', "sh", *command]
-        process = warm.Popen(
-            command,
-            within=True,
-            cwd=folder,
-            env=environment(**variables),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-        )
-        try:
+        options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+        options |= {"stderr": stderr, "hearing": False, "within": True}
+        with started(command, cwd=folder, env=variables, **options) as process:
             yield port, process.pid
-        finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                assert process.wait(TIMEOUT) == 0
-            finally:
-                process.kill()
+            process.signal(signal.SIGTERM)
+            assert process.exit_code() == 0
 
     @pytest.mark.parametrize("more", WAYS.values(), ids=WAYS)
     @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full device there")
