@@ -65,10 +65,14 @@ def line(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Line]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Leave out what needs asyncio on trio, before it is chosen which cases are run."""
-    calls = metafunc._calls
-    calls[:] = [each for each in calls if not _is_in_vain(each.params)]
+    """Leave out what needs asyncio on trio, before it is chosen which cases are run.
+
+    That is what is kept on a server, and all of a module with ``ON_ASYNCIO``.
+    """
+    calls, is_bound = metafunc._calls, hasattr(metafunc.module, "ON_ASYNCIO")
+    calls[:] = [each for each in calls if not _is_in_vain(each.params, is_bound)]
 
 
-def _is_in_vain(params: Mapping[str, object]) -> bool:
-    return params.get("anyio_backend") == "trio" and params.get("kind") in SERVERS
+def _is_in_vain(params: Mapping[str, object], is_bound: bool) -> bool:
+    on_trio = params.get("anyio_backend") == "trio"
+    return on_trio and (is_bound or params.get("kind") in SERVERS)

@@ -22,13 +22,9 @@ from tests.tasks.test_stores import SHARED
 from tests.tasks.wire.conftest import text_of
 
 pytestmark = pytest.mark.anyio
+ON_ASYNCIO = True
 
 COUNT = 20
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

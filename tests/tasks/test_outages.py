@@ -37,13 +37,9 @@ from tests.transports.http import plain
 from tests.uvicorns import listen, running
 
 pytestmark = pytest.mark.anyio
+ON_ASYNCIO = True
 
 PATIENCE = 20.0
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 # --- stores ---------------------------------------------------------------------------------------

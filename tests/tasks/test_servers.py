@@ -27,14 +27,10 @@ from tests.tasks.servers import Redis, Server, Servers, program_of
 from tests.tasks.test_stores import MANY, new, opened
 
 pytestmark = pytest.mark.anyio
+ON_ASYNCIO = True
 
 PATIENCE: Final = 20.0
 KINDS: Final = ["redis", "postgres"]
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(autouse=True)

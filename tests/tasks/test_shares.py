@@ -30,11 +30,7 @@ from tests.uvicorns import listen, running
 __all__ = ["kind", "store"]
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
+ON_ASYNCIO = True
 
 
 # --- stores ---------------------------------------------------------------------------------------
