@@ -515,6 +515,7 @@ class TestMessages:
             ({"type": "text", "text": "a"}, [Message(TextContent("a"))]),
             ({"type": "odd", "text": "a"}, [Message(TextContent('{"type":"odd","text":"a"}'))]),
             (PromptResult([{"role": "user", "content": "hi"}]), [Message("hi")]),
+            ([], []),
         ],
         ids=str,
     )

@@ -12,7 +12,6 @@ from mcpkit import (
     Context,
     Image,
     MCPKit,
-    PromptResult,
     ResourceResult,
     TextResourceContents,
     ToolError,
@@ -213,38 +212,7 @@ async def test_a_whole_result_decides_how_long_it_is_kept() -> None:
     assert (result["ttlMs"], result["cacheScope"]) == (1500, "public")
 
 
-async def test_a_handler_may_read_another_resource() -> None:
-    served = app()
-    served.add_resource(lambda: "inner", "a://inner", name="inner")
-
-    @served.tool
-    async def outer(ctx: Context) -> str:
-        [contents] = await ctx.read_resource("a://inner")
-        assert isinstance(contents, TextResourceContents)
-        return contents.text
-
-    assert (await call(served, "outer")).text == "inner"
-
-
 # --- prompts --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("returns", "texts"),
-    [
-        ("one", ["one"]),
-        (["one", "two"], ["one", "two"]),
-        (PromptResult(["one"], description="d"), ["one"]),
-        ([], []),
-    ],
-    ids=["text", "list", "whole", "nothing"],
-)
-async def test_what_a_prompt_returns_becomes_messages(returns: object, texts: list[str]) -> None:
-    """PROMPT-4."""
-    served = app()
-    served.add_prompt(lambda: returns, name="p")
-    async with AsyncTestClient(served) as client:
-        assert [each.text for each in (await client.get_prompt("p")).messages] == texts
 
 
 async def test_messages_may_be_dicts_as_in_other_frameworks() -> None:
