@@ -111,12 +111,6 @@ class Field:
                     copy.deepcopy(self.default)
                     self.factory = functools.partial(copy.deepcopy, self.default)
 
-    def show_default(self, schema: JsonSchema) -> None:
-        """Add the default to a schema, unless JSON cannot represent it."""
-        if self.default is not UNSET:
-            with suppress(ValueError):  # it is a default all the same
-                schema["default"] = self.form.shown(self.default)
-
 
 class _Texts:
     """Parses strings that contain JSON, with a limit for each call.
@@ -229,8 +223,9 @@ class Arguments:
             if field.required:
                 required.append(field.wire_name)
             else:
-                if "default" not in schema:
-                    field.show_default(schema)
+                if "default" not in schema and field.default is not UNSET:
+                    with suppress(ValueError):  # JSON cannot represent it
+                        schema["default"] = field.form.shown(field.default)
                 optional_instead_of_null(schema)
             has_models = has_models or not field.form.is_built_in
             properties[field.wire_name] = schema
