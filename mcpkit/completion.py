@@ -33,11 +33,6 @@ class Completable:
     accepts: Arguments
     completers: Mapping[str, Completer]
 
-    @property
-    def argument_names(self) -> Iterable[str]:
-        """The names of the arguments, as clients send them."""
-        return [each.wire_name for each in self.accepts.fields]
-
     async def complete(
         self, name: str, typed: str, others: Mapping[str, str] | None, context: Context[Any]
     ) -> Iterable[str]:

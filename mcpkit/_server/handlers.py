@@ -176,7 +176,7 @@ async def complete(server: Server, params: Params, context: Context[Any]) -> Par
     if not isinstance(name, str) or not isinstance(typed, str):
         raise InvalidParams('"argument" needs "name" and "value", both strings')
     entry = _referred(server.catalog, ref)
-    if name not in entry.argument_names:
+    if name not in [each.wire_name for each in entry.accepts.fields]:
         raise InvalidParams(f"Unknown argument: {truncate(name)}")  # COMP-3
     others: Mapping[str, str] | None = None
     if context.request.revision.completion_context:
