@@ -70,7 +70,7 @@ class HttpRequest:
         raw: The headers as `by_name` returns them, if they are at hand.
     """
 
-    __slots__ = ("_headers", "principal", "raw", "scope")
+    __slots__ = ("principal", "raw", "scope")
 
     def __init__(
         self,
@@ -80,7 +80,6 @@ class HttpRequest:
     ) -> None:
         self.scope = scope
         self.principal = principal
-        self._headers: Headers | None = None
         self.raw: Mapping[bytes, bytes] = by_name(scope["headers"]) if raw is None else raw
         """The headers by lower-case name, as bytes."""
 
@@ -90,9 +89,7 @@ class HttpRequest:
     @property
     def headers(self) -> Headers:
         """The headers, by names in any case."""
-        if self._headers is None:
-            self._headers = Headers(self.raw)
-        return self._headers
+        return Headers(self.raw)
 
     @property
     def method(self) -> str:
