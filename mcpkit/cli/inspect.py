@@ -216,15 +216,10 @@ class _Page:
     # --- text -----------------------------------------------------------------------------------
 
     def _put(self, what: Text | str, indent: int = 0) -> None:
-        for line in self._wrapped(what, self._width - indent):
-            self._line(Text(" " * indent).append_text(line))
-
-    def _wrapped(self, what: Text | str, width: int) -> list[Text]:
         text = Text(what) if isinstance(what, str) else what
-        lines = list(text.wrap(self._console, max(width, 8), overflow="fold")) or [Text()]
-        for line in lines:
-            line.rstrip()
-        return lines
+        width = max(self._width - indent, 8)
+        for line in list(text.wrap(self._console, width, overflow="fold")) or [Text()]:
+            self._line(Text(" " * indent).append_text(line))
 
     def _line(self, line: Text) -> None:
         line.rstrip()
