@@ -79,9 +79,6 @@ def test_files_are_below_the_home_folder(name: str, platform: str, tmp_path: Pat
         ("claude-code", "linux", "CLAUDE_CONFIG_DIR", ".claude.json"),
         ("codex", "linux", "CODEX_HOME", "config.toml"),
         ("copilot-cli", "linux", "COPILOT_HOME", "mcp-config.json"),
-        ("cline", "linux", "CLINE_MCP_SETTINGS_PATH", ""),
-        ("cline", "linux", "CLINE_DATA_DIR", "settings/cline_mcp_settings.json"),
-        ("cline", "linux", "CLINE_DIR", "data/settings/cline_mcp_settings.json"),
     ],
 )
 def test_files_are_in_the_folder_of_an_environment_variable(

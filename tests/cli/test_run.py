@@ -31,9 +31,6 @@ def run(folder: Path, *arguments: str) -> Ended:
     return mcpkit("run", *arguments, cwd=folder)
 
 
-"""Options that import another module, or import it in another process."""
-
-
 @pytest.mark.parametrize(
     "words",
     [
