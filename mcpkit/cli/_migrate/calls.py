@@ -55,6 +55,10 @@ def _say(on: str, theirs: str) -> str:
     return peer_names()[on, theirs].advice
 
 
+def _names_in(node: cst.CSTNode) -> set[str]:
+    return {text_of(each) for each in m.findall(node, m.Name())}
+
+
 def _closed(value: cst.BaseExpression) -> str:
     """Return an expression as it is written beside an operator."""
     is_plain = isinstance(value, (cst.Name, cst.Attribute, cst.Call, cst.Subscript))
@@ -167,12 +171,13 @@ class Calls(Names, cst.CSTTransformer):
     def _setting(self, original: cst.Attribute, updated: cst.Attribute) -> cst.Attribute:
         """Return where a setting of an app is kept instead; mark it if it has no effect here."""
         name = original.attr.value
-        row = peer_name("MCPKit(…)", name)
-        is_kept = row is not None and row.how in ("keep", "guard")
-        if is_kept or row is None or row.how != "move" or not self._found.runs:
-            row = row or peer_names()["app", "settings"]
+        row = peer_name("MCPKit(…)", name) or peer_names()["app", "settings"]
+        if row.how != "move" or not self._found.runs:
             self._mark(text_of(original), _LOG_LEVEL if name == "log_level" else row.advice)
-        return updated if is_kept else updated.with_changes(value=cst.Name(SETTINGS))
+        if row.how in ("keep", "guard"):
+            return updated
+        self.needed.add(("types", "SimpleNamespace"))
+        return updated.with_changes(value=cst.Name(SETTINGS))
 
     # --- calls ------------------------------------------------------------------------------------
 
@@ -209,8 +214,7 @@ class Calls(Names, cst.CSTTransformer):
 
     def _constructor(self, original: cst.Call, args: Args) -> cst.BaseExpression:
         args.positional_as(["instructions"])
-        version = self._found.versions.get(self._found.made.get(original, ""))
-        if version is not None:
+        if version := self._found.versions.get(self._found.made.get(original, "")):
             args.add("version", version)
         has_stars = any(each.star for each in args.all)
         if not args.positional and "name" not in args.keywords and not has_stars:
@@ -247,14 +251,13 @@ class Calls(Names, cst.CSTTransformer):
         if not is_its or app not in self._found.apps:
             return {}
         place, there, args = self._function(made), self._function(run), Args(run)
-        hidden = m.findall(there.params, m.Name()) if there else ()
-        names = {cast("cst.Name", each).value for each in hidden}
+        names = _names_in(there.params) if there else set()
         found: dict[str, cst.BaseExpression] = {}
         for each in Args(made).all:
             row = peer_name("MCPKit(…)", text_of(each.keyword))
             if row is None or row.how != "move" or row.ours in args.keywords:
                 continue
-            used = {cast("cst.Name", each).value for each in m.findall(each.value, m.Name())}
+            used = _names_in(each.value)
             if not used or place is there or (place is None and not used & names):
                 found[row.ours] = each.value
         return {} if any(each.star == "**" for each in args.all) else found
@@ -396,6 +399,8 @@ class Calls(Names, cst.CSTTransformer):
             is_decorator = isinstance(parent, cst.Decorator) or (
                 isinstance(parent, cst.Call) and parent.func is original
             )
+            if isinstance(parent, cst.Decorator) and self.excluded(original):
+                args.take("exclude_args")  # see `leave_Param`
             first = args.positional[0].value if args.positional else None
             if name != "resource" and first and (is_decorator or string_of(first) is not None):
                 args.positional_as(["name"], first=0)
@@ -445,6 +450,14 @@ class Calls(Names, cst.CSTTransformer):
             self._options("run(…)", args)
             return args.call()
         return updated
+
+    def excluded(self, decorator: cst.BaseExpression) -> list[str | None]:
+        """Return the names of the parameters that a decorator hides from clients."""
+        app = text_of(getattr(decorator, "func", None)).rpartition(".")[0]
+        names = (
+            Args(cast("Any", decorator)).get("exclude_args") if app in self._found.apps else None
+        )
+        return [string_of(each.value) for each in getattr(names, "elements", ())]
 
     def _registration(self, kind: str, args: Args) -> cst.BaseExpression:
         if kind == "resource":

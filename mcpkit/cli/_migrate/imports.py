@@ -106,9 +106,8 @@ class WithoutImports(cst.CSTTransformer):
 
     def _without(self, node: Any) -> Any:
         """Return what is left of an import, None if nothing is; any other statement as it is."""
-        if not isinstance(node, (cst.Import, cst.ImportFrom)):
-            return node
-        if isinstance(node.names, cst.ImportStar):
+        is_import = isinstance(node, (cst.Import, cst.ImportFrom))
+        if not is_import or isinstance(node.names, cst.ImportStar):
             return node
         if isinstance(node, cst.ImportFrom):
             module = text_of(node.module)
@@ -215,11 +214,7 @@ def import_line(module: str, names: Sequence[str]) -> Any:
     if not module:
         return cst.parse_statement(f"import {', '.join(names)}\n")
     line = f"from {module} import {', '.join(names)}\n"
-    if len(line) > _WIDTH:
+    if len(line) > 89:  # with its end
         listed = "".join(f"    {each},\n" for each in names)
         line = f"from {module} import (\n{listed})\n"
     return cst.parse_statement(line)
-
-
-_WIDTH: Final = 89
-"""Characters of a line, with its end, that an import has at most before it is broken."""

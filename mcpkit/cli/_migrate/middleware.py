@@ -8,6 +8,7 @@ marked, and requests that it was to handle are refused.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any, Final, cast
 
 import libcst as cst
@@ -51,14 +52,11 @@ class Middlewares(Names, cst.CSTTransformer):
         bases = [self.theirs(each.value) for each in original_node.bases]
         if "ToolResult" in bases and isinstance(updated_node.body, cst.IndentedBlock):
             return self._result(updated_node, updated_node.body)
-        if "Middleware" not in bases:
-            return updated_node
-        try:
-            made = self._middleware(original_node)
-        except _Unclear:
-            return updated_node
-        self.changed = True
-        return made
+        if "Middleware" in bases:
+            with suppress(_Unclear):
+                updated_node = self._middleware(original_node)
+                self.changed = True
+        return updated_node
 
     def _result(self, node: cst.ClassDef, block: cst.IndentedBlock) -> cst.ClassDef:
         """Mark the method of a result that the other library calls."""

@@ -108,16 +108,6 @@ def _remarks(text: str, source: str) -> list[Remark]:
     return found
 
 
-_IN_ANNOTATIONS: Final = (
-    cst.SimpleString,
-    cst.Subscript,
-    cst.SubscriptElement,
-    cst.Index,
-    cst.BinaryOperation,
-    cst.Element,
-    cst.List,
-)
-
 _Statement = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
 
 _ATTRIBUTES: Final = {
@@ -186,12 +176,14 @@ class _Rewrite(Calls):
         whole, written = self.whole(original), text_of(original)
         if not whole:
             return updated
-        theirs, row, parent = whole.rpartition(".")[2], peer_import(whole), self.parent(original)
+        owner, _, theirs = whole.rpartition(".")
+        of_app = peer_name("app", theirs) if owner.endswith((".FastMCP", ".MCPServer")) else None
+        row, parent = of_app or peer_import(whole), self.parent(original)
         is_part = isinstance(parent, cst.Attribute) and parent.value is original
-        is_of_module = written.partition(".")[0] in self._found.modules
+        is_of_module = of_app or written.partition(".")[0] in self._found.modules
         if row.how == "hand" and "." in written and is_of_module and not is_part:
             self._mark(written, row.advice)
-        if row.how == "rename":
+        if row.how == "rename" and not of_app:
             name = self.renamed.get(written) or self._ours(row)
             return cst.Name(name, lpar=updated.lpar, rpar=updated.rpar)
         if row.how == "rewrite" and theirs.isupper():
@@ -205,7 +197,7 @@ class _Rewrite(Calls):
         self, original_node: cst.SimpleString, updated_node: cst.SimpleString
     ) -> cst.BaseExpression:
         node: Any = original_node
-        while isinstance(node, _IN_ANNOTATIONS):
+        while node is not None and not isinstance(node, (cst.Annotation, cst.Call, *_Statement)):
             node = self.parent(node)
         if not isinstance(node, cst.Annotation):
             return updated_node
@@ -262,11 +254,9 @@ class _Rewrite(Calls):
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> Any:
         node = original_node.body[0]
-        if len(original_node.body) == 1 and isinstance(node, cst.Assign):
-            owner = text_of(node.targets[0].target).removesuffix("._mcp_server.version")
-            if owner in self._found.versions and node.value is self._found.versions[owner]:
-                self._marks[-1].clear()
-                return cst.RemoveFromParent()
+        if isinstance(node, cst.Assign) and node.value in self._found.versions.values():
+            self._marks[-1].clear()
+            return cst.RemoveFromParent()
         if len(original_node.body) > 1 or not isinstance(node, cst.ImportFrom) or node.relative:
             return updated_node
         module = text_of(node.module)
@@ -325,7 +315,6 @@ class _Rewrite(Calls):
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
     ) -> Any:
-        routes: list[cst.BaseStatement] = []
         left: list[cst.Decorator] = []
         for before, decorator in zip(
             original_node.decorators, updated_node.decorators, strict=True
@@ -338,25 +327,27 @@ class _Rewrite(Calls):
                 args.take("include_in_schema")
                 args.all.insert(1, cst.Arg(cst.Name(updated_node.name.value)))
                 self.needed.add(("starlette.routing", "Route"))
-                made = code_of(args.call(cst.Name("Route")))
-                routes.append(cst.parse_statement(f"{front}.routes.append({made})\n"))
+                made = f"{front}.routes.append({code_of(args.call(cst.Name('Route')))})\n"
+                blank = [] if self._around[-1][1] else [cst.EmptyLine(indent=False)] * 2
+                route: Any = cst.parse_statement(made)
+                self._around[-1][1].append(route.with_changes(leading_lines=blank))
             else:
                 left.append(decorator)
-        if not routes:
-            return updated_node
-        blank = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
-        first = cast("Any", routes[0]).with_changes(leading_lines=blank)
-        return cst.FlattenSentinel([updated_node.with_changes(decorators=left), first, *routes[1:]])
+        return updated_node.with_changes(decorators=left)
 
-    def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
-        body = [*updated_node.body]
-        # What stands above the first statement belongs to the module.
-        there = {line.comment.value for line in updated_node.header if line.comment is not None}
-        if body:
-            lines = body[0].leading_lines
-            kept = [each for each in lines if not (each.comment and each.comment.value in there)]
-            body[0] = body[0].with_changes(leading_lines=kept)
-        return updated_node.with_changes(body=body)
+    def leave_Param(self, original_node: cst.Param, updated_node: cst.Param) -> cst.Param:
+        """Let the server fill in what ``exclude_args=`` hides from clients."""
+        function = self.parent(self.parent(original_node))
+        for each in getattr(function, "decorators", ()):
+            if original_node.name.value in self.excluded(each.decorator):
+                kind, value = updated_node.annotation, updated_node.default
+                made = "Annotated[{}, Depends(lambda: {})]".format(
+                    code_of(kind.annotation) if kind else "object",
+                    code_of(value) if value else None,
+                )
+                self.needed |= {("mcpkit", "Depends"), ("typing", "Annotated")}
+                return updated_node.with_changes(annotation=cst.Annotation(expression(made)))
+        return updated_node
 
     # --- annotations ------------------------------------------------------------------------------
 
@@ -395,12 +386,6 @@ def _without_unused(module: cst.Module, found: Found, rewrite: _Rewrite) -> cst.
     gone -= used.names
     needed = {each for each in rewrite.needed if each[1] not in gone}
     module = module.visit(WithoutImports(gone))
-    kept = sorted(found.settings) if SETTINGS in used.names else []
-    if not kept:
-        return with_imports(module, needed)
-    values = ", ".join(f"{each}={_DEFAULTS.get(each)}" for each in kept)
-    return with_imports(
-        module,
-        {*needed, ("types", "SimpleNamespace")},
-        cst.parse_statement(f"\n{SETTINGS} = SimpleNamespace({values})\n"),
-    )
+    values = ", ".join(f"{each}={_DEFAULTS.get(each)}" for each in sorted(found.settings))
+    made = cst.parse_statement(f"\n{SETTINGS} = SimpleNamespace({values})\n")
+    return with_imports(module, needed, *[made] * (SETTINGS in used.names))
