@@ -125,11 +125,7 @@ class RecordStore(ABC, Generic[R]):
 
     async def get(self, id: str) -> R | None:
         """Return a record; None if there is none."""
-        return (await self._find([id])).get(id)
-
-    async def find(self, ids: Collection[str]) -> Mapping[str, R]:
-        """Return those of several records that are there, by id."""
-        return await self._find([*ids])
+        return (await self.find([id])).get(id)
 
     async def change(self, id: str, edit: Edit[R]) -> R | None:
         """Return the changed record, or None if it does not apply; `KeyError` if it is gone."""
@@ -156,8 +152,8 @@ class RecordStore(ABC, Generic[R]):
     async def _close(self) -> None: ...
 
     @abstractmethod
-    async def _find(self, ids: Sequence[str]) -> Mapping[str, R]:
-        """Return those that are there, by id."""
+    async def find(self, ids: Collection[str]) -> Mapping[str, R]:
+        """Return those of several records that are there, by id."""
 
     @abstractmethod
     async def _edit(

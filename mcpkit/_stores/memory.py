@@ -97,7 +97,8 @@ class MemoryStore(RecordStore[R]):
         with self._table.lock:
             self._table.listeners.pop(self.worker, None)
 
-    async def _find(self, ids: Sequence[str]) -> Mapping[str, R]:
+    async def find(self, ids: Collection[str]) -> Mapping[str, R]:
+        """Return those of several records that are there."""
         with self._table.lock:
             now = self._clock()
             found = (self._table.records.get(id) for id in ids)

@@ -373,8 +373,10 @@ class PostgresStore(RecordStore[R]):
 
     # --- records ----------------------------------------------------------------------------------
 
-    async def _find(self, ids: Sequence[str]) -> Mapping[str, R]:
-        rows = await self._run(lambda connection, _: self._select(connection, "id = ANY ($2)", ids))
+    async def find(self, ids: Collection[str]) -> Mapping[str, R]:
+        """Return those of several records that are there."""
+        where = "id = ANY ($2)"
+        rows = await self._run(lambda connection, _: self._select(connection, where, [*ids]))
         return {row.record.id: row.record for row in rows}
 
     async def _edit(

@@ -514,7 +514,8 @@ class RedisStore(RecordStore[R]):
             found[record.id] = v, record
         return float(answer[0]), found
 
-    async def _find(self, ids: Sequence[str]) -> Mapping[str, R]:
+    async def find(self, ids: Collection[str]) -> Mapping[str, R]:
+        """Return those of several records that are there."""
         _, found = self._found(await self._eval(_READ, *ids))
         return {id: record for id, (_, record) in found.items()}
 

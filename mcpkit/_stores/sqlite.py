@@ -259,7 +259,8 @@ class SqliteStore(RecordStore[R]):
                 self._put(connection, changed)
         return done
 
-    async def _find(self, ids: Sequence[str]) -> Mapping[str, R]:
+    async def find(self, ids: Collection[str]) -> Mapping[str, R]:
+        """Return those of several records that are there."""
         return await self._run(lambda connection: self._by_id(connection, ids))
 
     def _by_id(self, connection: sqlite3.Connection, ids: Collection[str]) -> dict[str, R]:

@@ -10,12 +10,7 @@ from typing import Any, Final
 
 import anyio
 
-from mcpkit._utils.fetch import (
-    FetchError,
-    basic_credentials,
-    check_address,
-    fetch_json,
-)
+from mcpkit._utils.fetch import FetchError, basic_credentials, check_address, fetch_json
 from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions

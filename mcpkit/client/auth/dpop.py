@@ -13,9 +13,9 @@ _NEEDS: Final = 'Tokens that are bound to a key need the auth extra: pip install
 
 
 class DPoPProofs:
-    """A key of the client in PEM, a new one by default, and the proofs that it signs."""
+    """A key of the client in PEM, a new one if there is none, and the proofs that it signs."""
 
-    def __init__(self, key: str | None = None, nonces: dict[str, str] | None = None) -> None:
+    def __init__(self, key: str | None, nonces: dict[str, str]) -> None:
         try:
             import jwt
             from cryptography.hazmat.primitives import serialization
@@ -36,7 +36,7 @@ class DPoPProofs:
         self.key = pem.decode("ascii")
         self._private = private
         self._public: dict[str, Any] = algorithm.to_jwk(private.public_key(), as_dict=True)
-        self._nonces: dict[str, str] = {} if nonces is None else nonces
+        self._nonces = nonces
 
     def make(self, method: str, url: str, token: str | None = None) -> str:
         """Return a proof for one request."""
