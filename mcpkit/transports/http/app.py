@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
@@ -89,7 +89,6 @@ class Application:
             messages=f"{beside}/messages",
         )
         self._routes = routes
-        self._router: Asgi | None = None
         self._base = base
         answer = self._answer = _with_cors(self._endpoint, settings)
         self._paths: dict[str, Asgi] = {base: answer, f"{base}/": answer}
@@ -135,7 +134,7 @@ class Application:
             if found is not None:
                 await found(scope, receive, send)
             elif self._routes:
-                await self._route(scope, receive, send)
+                await self._router(scope, receive, send)
             else:
                 said = path if plain else scope["raw_path"].decode("latin-1")
                 where = scope.get("root_path", "") + self._base
@@ -145,18 +144,16 @@ class Application:
         elif kind == "lifespan":
             await self._serve_lifespan(receive, send)
         elif self._routes:
-            await self._route(scope, receive, send)
+            await self._router(scope, receive, send)
         else:
             await receive()
             await send({"type": "websocket.close", "code": 1000})
 
-    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._router is None:
-            from starlette.routing import Router
+    @cached_property
+    def _router(self) -> Asgi:
+        from starlette.routing import Router
 
-            self._router = Router(self._routes)
-        assert self._router is not None
-        await self._router(scope, receive, send)
+        return Router(self._routes)
 
     async def _serve_lifespan(self, receive: Receive, send: Send) -> None:
         """Serve between the two lifespan events of the ASGI specification."""

@@ -28,7 +28,6 @@ from mcpkit.transports.http.security import principal_id
 from mcpkit.transports.http.session_ids import SessionId, SessionIds
 from mcpkit.transports.http.sessions import (
     LiveSession,
-    LocalStore,
     SessionTable,
     new_session,
     stateless_session,
@@ -69,8 +68,7 @@ class LegacySessions:
     """The server of requests in sessions."""
 
     def __init__(self, open_requests: OpenRequests) -> None:
-        self._store = LocalStore(open_requests.settings)
-        self.table = SessionTable(open_requests, self._store)
+        self.table = SessionTable(open_requests)
         self._open_requests = open_requests
         self._server = server = open_requests.server
         self._unstored = 0
@@ -227,7 +225,7 @@ class LegacySessions:
         if (
             id is None
             or id.expires <= time.time()
-            or id.key in self._store.ends
+            or id.key in self.table.store.ends
             or id.principal != principal_id(http)
         ):
             raise HttpError(404, "Session not found: begin again with initialize")
@@ -260,7 +258,7 @@ class LegacySessions:
         if not has_session_version(http.raw):
             raise HttpError(405, "This revision has no DELETE", [(b"allow", b"POST")])
         _, id, live = self._session_of(http)
-        self._store.end(id.key, id.expires, owner_of(http))
+        self.table.store.end(id.key, id.expires, owner_of(http))
         if live is not None:
             await self.table.discard(live)
         await respond(send, 204, [])

@@ -138,8 +138,7 @@ class LiveSession(ExchangeChannel):
         self.used = time.monotonic()
         """The time of its last use, about; it is put behind all others then."""
         self._streams: dict[str | None, Stream] = {}
-        self._settings = table.open_requests.settings
-        self._loop = table.open_requests.loop
+        self._open_requests = table.open_requests
         self._table = table
 
     @property
@@ -181,7 +180,7 @@ class LiveSession(ExchangeChannel):
         """Return a stream for the response to a request, which the client may resume."""
         stream = self._new_stream()
         if self.id.revision.polling:
-            stream.put_retry(self._settings.retry)
+            stream.put_retry(self._open_requests.settings.retry)
         return stream
 
     def open_standalone(self) -> Stream:
@@ -216,7 +215,7 @@ class LiveSession(ExchangeChannel):
 
     def leave(self, stream: Stream) -> None:
         """Keep a stream for only as long as it is of use: its request, or its GET, has ended."""
-        seconds = self._settings.limits.replay_time
+        seconds = self._open_requests.limits.replay_time
         if stream is not self.standalone:
             stream.on_spent = lambda: self._drop(stream)
             seconds = seconds if stream.has_more else min(_DELIVERED, seconds)
@@ -224,7 +223,7 @@ class LiveSession(ExchangeChannel):
             self._drop(stream)
             return
         stream.stop_timer()
-        stream.stop_timer = self._loop.later(seconds, lambda: self._drop(stream))
+        stream.stop_timer = self._open_requests.loop.later(seconds, lambda: self._drop(stream))
         stream.spare()
 
     def _drop(self, stream: Stream) -> None:
@@ -277,8 +276,9 @@ def stateless_session(open_requests: OpenRequests) -> Session:
 class SessionTable:
     """The sessions that one process holds; a store has the states of idle ones."""
 
-    def __init__(self, open_requests: OpenRequests, store: LocalStore) -> None:
+    def __init__(self, open_requests: OpenRequests) -> None:
         self.open_requests = open_requests
+        self.store = LocalStore(open_requests.settings)
         self.quotas = open_requests.quotas
         self.tag = os.urandom(4).hex()
         """A name of this process, in the ids of events and questions."""
@@ -288,7 +288,6 @@ class SessionTable:
         self.buffer = ReplayBuffer(self.quotas.replay)
         self._idle_time = open_requests.limits.session_idle
         self._loop = open_requests.loop
-        self._store = store
         self._known: OrderedDict[str, LiveSession] = OrderedDict()
         self.find: Callable[[str], LiveSession | None] = self._known.get
         """Returns the session of a token; None if it is not held here."""
@@ -305,7 +304,7 @@ class SessionTable:
         while not self.quotas.sessions.has_room(owner):
             self._make_room(owner)
         live = LiveSession(id, token, self, owner)
-        state = self._store.take(id.key)
+        state = self.store.take(id.key)
         try:
             watch(live.watched, size_of(state.watched))
         except InternalError:
@@ -374,7 +373,7 @@ class SessionTable:
         state = live.session.state
         if state:
             left = self._idle_time - (time.monotonic() - live.used)
-            self._store.put(live.id.key, state, time.time() + left)
+            self.store.put(live.id.key, state, time.time() + left)
         log.debug("a session that is not in use makes room for another")
         self._loop.start(self.discard(live))
 
@@ -392,11 +391,11 @@ class SessionTable:
     def _sweep(self) -> None:
         now = time.monotonic()
         for each in list(self._known.values()):
-            is_over = each.id.key in self._store.ends
+            is_over = each.id.key in self.store.ends
             is_idle = not each.is_needed or now - each.used > self._idle_time
             if is_over or (is_idle and not each.in_use):
                 self._loop.start(self.discard(each))
-        self._store.drop_expired()
+        self.store.drop_expired()
         self._stop_sweeping = self._loop.later(_SWEEP, self._sweep)
 
     def check_answer(self, answer: str) -> None:

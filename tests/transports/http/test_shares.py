@@ -398,7 +398,7 @@ def test_a_restored_session_takes_room_for_its_subscriptions(watched: Site) -> N
     [live] = [each for each in list(table._known.values()) if each.token == talk.token]
 
     def put_away() -> None:
-        table._store.put(live.id.key, live.session.state, time.time() + 60)
+        table.store.put(live.id.key, live.session.state, time.time() + 60)
         table._loop.start(table.discard(live))
 
     table._loop.soon(put_away)
