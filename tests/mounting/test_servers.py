@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import eventually
+from tests.kit import PATIENCE, eventually
 from tests.mounting.serving import Address
-from tests.transports.http.wire import EVENTS, JSON, PATIENCE, Exchange, Site
+from tests.transports.http.wire import EVENTS, JSON, Exchange, Site
 from tests.transports.processes import REPOSITORY, Process, started
 from tests.uvicorns import listen
 

@@ -16,7 +16,7 @@ from mcpkit.transports.http.authorization import WELL_KNOWN, Authorization
 from mcpkit.transports.http.endpoint import Endpoint
 from mcpkit.transports.http.headers import strip_values
 from mcpkit.transports.http.http_error import JSON, HttpError, respond, send_error
-from mcpkit.transports.http.lifespan import Lifespan, Lifespans
+from mcpkit.transports.http.lifespan import Lifespans
 from mcpkit.transports.http.options import HttpOptions, HttpSettings, make_settings
 from mcpkit.transports.http.requests import Shortcut
 from mcpkit.transports.http.security import normalized_origin
@@ -322,7 +322,6 @@ def attach(application: Application, host: Any, path: str) -> None:
 
     @asynccontextmanager
     async def both(of: Any) -> AsyncGenerator[Any, None]:
-        lifespan: Lifespan
         async with application.lifespans.hold() as lifespan, inner(of) as state:
             yield state
             lifespan.drain()

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing, suppress
 from typing import Any, Final
 
-from tests.transports.http.wire import EVENTS, JSON, PATIENCE
+from tests.kit import PATIENCE
+from tests.transports.http.wire import EVENTS, JSON
 
 _ACCEPT: Final = f"{JSON}, {EVENTS}"
 

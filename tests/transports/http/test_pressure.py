@@ -24,12 +24,12 @@ import pytest
 
 from mcpkit import Limits, MCPKit
 from mcpkit.transports.http.uvicorn import connection_class
-from tests.kit import eventually
+from tests.kit import PATIENCE, eventually
 from tests.messages import NEWEST, announced, called, initialize, request
 from tests.transports.http import plain
 from tests.transports.http.attack import Raw, connect, head, hostile_headers, post, post_head
 from tests.transports.http.plain import Server
-from tests.transports.http.wire import EVENTS, JSON, PATIENCE, headers_of
+from tests.transports.http.wire import EVENTS, JSON, headers_of
 from tests.uvicorns import listen, running
 
 pytestmark = [

@@ -26,7 +26,7 @@ from mcpkit._protocol.connection import CAPABILITIES_KEY
 from mcpkit.transports.http.endpoint import EndpointState
 from mcpkit.transports.http.requests import Shortcut
 from mcpkit.transports.http.uvicorn import connection_class
-from tests.kit import eventually
+from tests.kit import PATIENCE, eventually
 from tests.messages import (
     BATCHES,
     MODERN,
@@ -38,9 +38,6 @@ from tests.messages import (
     request,
 )
 from tests.uvicorns import listen, running
-
-PATIENCE: Final = 20.0
-"""Seconds to wait for what must happen."""
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
