@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 import anyio
 
-from mcpkit._protocol.connection import Ignored, Rejected, Request, RequestSource
+from mcpkit._protocol.connection import Ignored, Rejected, Request
 from mcpkit._protocol.messages import error_text
 from mcpkit._server.channel import Channel
 from mcpkit._utils.json import UNSET
@@ -49,53 +49,44 @@ def error_status(error: ProtocolError, *, modern: bool, served: bool) -> int:
 
 
 class ExchangeChannel(Channel):
-    """A channel that gives each message to the exchange that it belongs to."""
+    """A channel that gives each message to its exchange, the origin of its request."""
 
-    def send(self, text: bytes, request: Request | None = None) -> None:
+    def send(self, text: bytes, request: Any = None) -> None:
         """Put a message on the stream of its request."""
         if request is not None:
-            exchange: Any = request.origin
-            exchange.push(text)
+            request.origin.push(text)
 
-    def answer(
-        self, request: Request, text: bytes | None, error: ProtocolError | None = None
-    ) -> None:
+    def answer(self, request: Any, text: bytes | None, error: ProtocolError | None = None) -> None:
         """Take the response to a request; None if it has no response."""
-        exchange: Any = request.origin
-        exchange.complete(text, error)
+        request.origin.complete(text, error)
 
-    def reject(self, event: Rejected | Ignored, origin: RequestSource | None = None) -> None:
+    def reject(self, event: Rejected | Ignored, origin: Any = None) -> None:
         """Take the error of a message that is not served."""
-        exchange: Any = origin
-        if exchange is not None:
-            exchange.reject(event)
+        if origin is not None:
+            origin.reject(event)
 
-    def close_stream(self, request: Request, retry: float | None) -> None:
+    def close_stream(self, request: Any, retry: float | None) -> None:
         """Close the connection that a request's messages go to."""
-        exchange: Any = request.origin
-        exchange.detach(retry)
+        request.origin.detach(retry)
 
-    def is_congested(self, request: Request) -> bool:
+    def is_congested(self, request: Any) -> bool:
         """Return True if the client does not read the messages of a request."""
-        exchange: Any = request.origin
-        return exchange.stream is not None and exchange.stream.is_congested
+        stream: Stream | None = request.origin.stream
+        return stream is not None and stream.is_congested
 
-    def reserve(self, size: int, request: Request) -> None:
+    def reserve(self, size: int, request: Any) -> None:
         """Count bytes that are kept for the client of a request."""
-        exchange: Any = request.origin
-        exchange.reserve(size)
+        request.origin.reserve(size)
 
     def wait_for_client(self, request: Request) -> Callable[[], None]:
         """Note that a request waits for its client's answer."""
         exchange = cast("Exchange", request.origin)
         return exchange.open_requests.wait_for_client(exchange)
 
-    async def drain(self, request: Request | None = None) -> None:
+    async def drain(self, request: Any = None) -> None:
         """Wait until the client has read."""
-        if request is not None:
-            exchange: Any = request.origin
-            if exchange.stream is not None:
-                await exchange.stream.drain()
+        if request is not None and request.origin.stream is not None:
+            await request.origin.stream.drain()
 
 
 CHANNEL: Final = ExchangeChannel()
