@@ -14,7 +14,7 @@ from mcpkit.auth import JWT
 from tests.auth.forgeries import FORGED, WRONG, forged, wrong
 from tests.auth.issuer import RESOURCE, Issuer, Key, issuing
 from tests.messages import LEGACY, announced, called, initialize, request
-from tests.transports.http.wire import Exchange, Host, hosting
+from tests.transports.http.wire import TASKS, Exchange, Host, hosting
 
 READ, WRITE = "notes:read", "notes:write"
 
@@ -86,11 +86,6 @@ attack = partial(register, ATTACKS)
 NOT_VALID: Final = (401, "invalid_token", -32600)
 UNKNOWN: Final = (401, None, -32600)
 NO_SCOPE: Final = (403, "insufficient_scope", -32600)
-TASKS: Final[dict[str, Any]] = {
-    "io.modelcontextprotocol/clientCapabilities": {
-        "extensions": {"io.modelcontextprotocol/tasks": {}}
-    }
-}
 META: Final = "/.well-known/oauth-protected-resource"
 WHO: Final = announced(1, "tools/call", **called("who", {}))
 

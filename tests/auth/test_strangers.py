@@ -24,7 +24,8 @@ from mcpkit.transports.http import authorization
 from mcpkit.transports.http.server import _remove_query
 from mcpkit.types import Principal
 from tests.kit import PATIENCE, until
-from tests.messages import MODERN, announced, called
+from tests.messages import announced, called
+from tests.transports.http.wire import headers_of
 from tests.uvicorns import listen, running
 
 HERE: Final = "127.0.0.1"
@@ -61,14 +62,9 @@ def serving(verifier: Slow, **options: Any) -> Iterator[Status]:
     def who() -> str:
         return "you"
 
-    body = json.dumps(announced(1, "tools/call", **called("who", {}))).encode()
-    headers = {
-        "Content-Type": "application/json",
-        "Accept": "application/json, text/event-stream",
-        "MCP-Protocol-Version": MODERN,
-        "Mcp-Method": "tools/call",
-        "Mcp-Name": "who",
-    }
+    message = announced(1, "tools/call", **called("who", {}))
+    kinds = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    headers = {**kinds, **headers_of(message)}
     with listen() as listener:
         port = listener.getsockname()[1]
 
@@ -76,7 +72,7 @@ def serving(verifier: Slow, **options: Any) -> Iterator[Status]:
             connection = HTTPConnection(HERE, port, PATIENCE, (address, 0))
             try:
                 sent = {**headers, **more, "Authorization": f"Bearer {token}"}
-                connection.request("POST", "/mcp", body, sent)
+                connection.request("POST", "/mcp", json.dumps(message), sent)
                 return connection.getresponse().status
             finally:
                 connection.close()

@@ -33,7 +33,8 @@ from mcpkit.auth import Page as LoginPage
 from mcpkit.auth.server import users
 from tests.auth.browser import Browser, Page, fields_of, sent
 from tests.auth.issuer import present
-from tests.messages import MODERN, announced, called
+from tests.messages import announced, called
+from tests.transports.http.wire import headers_of
 from tests.uvicorns import listen, running
 
 BACK: Final = "http://127.0.0.1:9/back"
@@ -130,15 +131,13 @@ class Site:
         return found
 
     def call(self, token: str, tool: str = "whoami") -> Page:
+        message = announced(1, "tools/call", **called(tool, {}))
         headers = {
             "Authorization": f"Bearer {token}",
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
-            "MCP-Protocol-Version": MODERN,
-            "Mcp-Method": "tools/call",
-            "Mcp-Name": tool,
+            **headers_of(message),
         }
-        message = announced(1, "tools/call", **called(tool, {}))
         # Starlette's Mount answers with a slash behind it.
         return self.send(self.endpoint or "/", json.dumps(message).encode(), headers)
 

@@ -155,9 +155,9 @@ def test_a_forged_refresh_token_ends_nothing(site: Site) -> None:
     assert site.refresh(tokens["refresh_token"]).status == 200
 
 
-def logged_in(site: Site, browser: Browser) -> str:
+def logged_in(site: Site, browser: Browser, **changed: str) -> str:
     """Log in, and return the address of the page of consent."""
-    return browser.fill_in(browser.open(site.authorize_url())).location or ""
+    return browser.fill_in(browser.open(site.authorize_url(**changed))).location or ""
 
 
 def test_consent_is_given_once_on_its_page_in_its_browser(site: Site) -> None:
@@ -203,8 +203,8 @@ def test_the_name_of_a_client_is_text(site: Site) -> None:
     name = "</title><script>alert(1)</script>\"'\u202egnp"
     other = site.register(client_name=name, client_uri=name, logo_uri=name)["client_id"]
     browser = Browser({"name": "ada"})
-    url = site.authorize_url(client_id=other, state=name, scope=f"notes:read {name}")
-    text = browser.open(browser.fill_in(browser.open(url)).location or "").text
+    changed = {"client_id": other, "state": name, "scope": f"notes:read {name}"}
+    text = browser.open(logged_in(site, browser, **changed)).text
     assert "&lt;script&gt;" in text
     assert "\u202e" not in text
     assert all("<script" not in each.text for each in browser.seen)
@@ -381,8 +381,7 @@ def test_a_scheme_of_its_own_is_not_taken_for_this_device(site: Site) -> None:
     back = "com.evil://localhost/cb"
     client = site.register(redirect_uris=[back])["client_id"]
     browser = Browser({"name": "ada"})
-    page = browser.fill_in(browser.open(site.authorize_url(client_id=client, redirect_uri=back)))
-    page = browser.open(page.location or "")
+    page = browser.open(logged_in(site, browser, client_id=client, redirect_uri=back))
     assert "com.evil:" in page.text
     assert "A program on this device" not in page.text
 
