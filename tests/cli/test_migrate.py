@@ -436,6 +436,8 @@ a, b = FastMCP('a'), FastMCP('b')\nb.mount(x)  =>  b.include(x)
 self.app.add_tool(f.tools.Tool.from_function(fn))  =>  self.app.add_tool(fn)
 x = f.utilities.types.Image(path=p).to_image_content()  =>  x = Image(p).block()
 class Own(FastMCP): ...\nown = Own('a')\nown.mount(x)  =>  own.include(x)
+def add(to):\n    @to.tool(output_schema=None)\n    def fn(): ...
+  =>      @to.tool(structured_output=False)\n    def fn(): ...
 mcp.add_tool(fn=look)  =>  mcp.add_tool(look)
 x = f'{mcp.run("streamable-http")!r:>{x}}'  =>  x = f'{mcp.run("http")!r:>{x}}'
 def run():\n    mcp.run('sse')\nmcp = FastMCP('a', port=1)  =>  mcp = MCPKit('a')

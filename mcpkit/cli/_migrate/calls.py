@@ -55,10 +55,6 @@ def _say(on: str, theirs: str) -> str:
     return peer_names()[on, theirs].advice
 
 
-def _names_in(node: cst.CSTNode) -> set[str]:
-    return {text_of(each) for each in m.findall(node, m.Name())}
-
-
 def _closed(value: cst.BaseExpression) -> str:
     """Return an expression as it is written beside an operator."""
     is_plain = isinstance(value, (cst.Name, cst.Attribute, cst.Call, cst.Subscript))
@@ -251,13 +247,13 @@ class Calls(Names, cst.CSTTransformer):
         if not is_its or app not in self._found.apps:
             return {}
         place, there, args = self._function(made), self._function(run), Args(run)
-        names = _names_in(there.params) if there else set()
+        names = {text_of(each) for each in m.findall(there.params, m.Name())} if there else {""}
         found: dict[str, cst.BaseExpression] = {}
         for each in Args(made).all:
             row = peer_name("MCPKit(…)", text_of(each.keyword))
             if row is None or row.how != "move" or row.ours in args.keywords:
                 continue
-            used = _names_in(each.value)
+            used = {text_of(name) for name in m.findall(each.value, m.Name())}
             if not used or place is there or (place is None and not used & names):
                 found[row.ours] = each.value
         return {} if any(each.star == "**" for each in args.all) else found

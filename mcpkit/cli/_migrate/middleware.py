@@ -15,7 +15,7 @@ import libcst as cst
 from libcst import matchers as m
 
 from mcpkit.cli._migrate.imports import MARK
-from mcpkit.cli._migrate.source import Names, text_of
+from mcpkit.cli._migrate.source import Names, code_of, text_of
 from mcpkit.cli._migrate.values import Args, expression
 from mcpkit.unmigrated import HOOKS
 
@@ -152,10 +152,7 @@ def _dispatcher(hooks: dict[str, cst.FunctionDef], first: cst.FunctionDef) -> An
     return cast("Any", made).with_changes(leading_lines=blank)
 
 
-_ALL_HEADERS: Final = m.Call(
-    func=m.Name("get_http_headers"),
-    args=[m.Arg(m.Name("True"), keyword=m.Name("include_all"))],
-)
+_ALL_HEADERS: Final = "get_http_headers(include_all=True)"
 
 
 class _Hook(cst.CSTTransformer):
@@ -193,7 +190,7 @@ class _Hook(cst.CSTTransformer):
             known = self._is_passed_on(parent)
         else:
             is_theirs = self._around.theirs(node).startswith("get_")
-            known = not is_theirs or m.matches(parent, _ALL_HEADERS)
+            known = not is_theirs or code_of(parent) == _ALL_HEADERS
         if not known:
             raise _Unclear
 

@@ -340,10 +340,10 @@ class _Rewrite(Calls):
         function = self.parent(self.parent(original_node))
         for each in getattr(function, "decorators", ()):
             if original_node.name.value in self.excluded(each.decorator):
-                kind, value = updated_node.annotation, updated_node.default
-                made = "Annotated[{}, Depends(lambda: {})]".format(
-                    code_of(kind.annotation) if kind else "object",
-                    code_of(value) if value else None,
+                given, default = updated_node.annotation, updated_node.default
+                kind = code_of(given.annotation) if given else "object"
+                made = (
+                    f"Annotated[{kind}, Depends(lambda: {code_of(default) if default else None})]"
                 )
                 self.needed |= {("mcpkit", "Depends"), ("typing", "Annotated")}
                 return updated_node.with_changes(annotation=cst.Annotation(expression(made)))

@@ -160,6 +160,12 @@ class Found(Names, cst.CSTVisitor):
                 self.imported[local] = text_of(alias.name) if alias.asname else local
                 self.modules.add(local)
 
+    def visit_Decorator(self, node: cst.Decorator) -> None:
+        front, _, last = text_of(getattr(node.decorator, "func", node.decorator)).rpartition(".")
+        known = {"", *self.bound, *self.imported}
+        if last in ("tool", "resource", "prompt") and front.partition(".")[0] not in known:
+            self.apps.add(front)  # such as a parameter without annotation
+
     def visit_Attribute(self, node: cst.Attribute) -> None:
         front, _, last = text_of(node.value).rpartition(".")
         if last == "settings" and front in self.apps:
