@@ -17,7 +17,7 @@ from mcpkit._injection import check_lifespan, not_a_manager
 from mcpkit._protocol.revisions import Capability
 from mcpkit._protocol.wire import some
 from mcpkit._server.registry import Registry
-from mcpkit._server.server import Server, Settings
+from mcpkit._server.server import Server, Settings, ttl_of_each
 from mcpkit._signature.hints import location
 from mcpkit._signature.signature import is_async
 from mcpkit._utils.json import UNSET
@@ -177,7 +177,7 @@ class MCPKit(Generic[StateT]):
             instructions,
             Settings(
                 page_size,
-                _ttl_of_each(cache_ttl),
+                ttl_of_each(cache_ttl),
                 cache_scope,
                 log_level,
                 limits=replace(limits or Limits(), **own_limits),
@@ -373,6 +373,22 @@ class MCPKit(Generic[StateT]):
             KeyError: There is no prompt with this name.
         """
         self._server.registry.remove("prompts", name)
+
+    def disable(self, names: Collection[str] = (), *, tags: Collection[str] = ()) -> None:
+        """Withdraw tools, resources and prompts until `enable`, and notify connected clients.
+
+        Args:
+            names: The names of registered entries.
+            tags: Every entry that has one of these tags is withdrawn as well.
+
+        Raises:
+            KeyError: No entry has such a name.
+        """
+        self._server.registry.disable(names, tags)
+
+    def enable(self, names: Collection[str] = (), *, tags: Collection[str] = ()) -> None:
+        """Offer withdrawn entries again, behind the others; see `disable`."""
+        self._server.registry.enable(names, tags)
 
     @with_suggestions("include(…)")
     def include(
@@ -721,17 +737,6 @@ def _handlers() -> Mapping[str, Handler]:
     from mcpkit._server.session import SESSION_HANDLERS
 
     return {**HANDLERS, **SESSION_HANDLERS}
-
-
-def _ttl_of_each(cache_ttl: float | Mapping[ListKind, float]) -> Mapping[Capability | None, float]:
-    """Return the seconds for each kind of list; those for None are of the server's description."""
-    kinds = get_args(ListKind)
-    if not isinstance(cache_ttl, Mapping):
-        return dict.fromkeys((*kinds, None), cache_ttl) if cache_ttl else {}
-    if unknown := cache_ttl.keys() - {*kinds}:
-        names = ", ".join(sorted(unknown))
-        raise ValueError(f"cache_ttl: unknown {names}; known: {', '.join(kinds)}")
-    return {kind: cache_ttl.get(kind, 0) for kind in kinds}
 
 
 def _is_app(source: object) -> TypeGuard[MCPKit[Any]]:

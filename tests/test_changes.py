@@ -7,6 +7,7 @@ import sys
 import threading
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +53,38 @@ def test_an_app_announces_its_changes() -> None:
     app.server.changes.remove(listener)
     app.add_tool(lambda: "x", name="tool")
     assert listener.heard == ["tools", "a://b", "prompts", "tools"]
+
+
+def test_what_is_disabled_is_gone_until_it_is_enabled() -> None:
+    """Also from apps that include it; its options and its state are kept."""
+    app, outer, listener = MCPKit("test"), MCPKit("outer"), Hearing()
+    outer.include(app, prefix="in")
+    app.add_tool(lambda: "x", name="read", tags=["safe"])
+    app.add_tool(lambda: "x", name="write", title="Write", scopes=["write"])
+    app.add_resource(lambda: "x", "a://b", name="b", tags=["safe"])
+    app.add_prompt(lambda: "x", name="ask", tags=["safe", "talk"])
+    app.server.changes.add(listener)
+
+    def offered(of: MCPKit[Any]) -> list[str]:
+        return [each.name for each in of.server.registry.entries()]
+
+    app.disable(["write"], tags=["talk", "unknown"])
+    app.disable("write")  # a second time
+    assert offered(app) == ["read", "b"]
+    assert offered(outer) == ["in_read", "in_b"]
+    assert listener.heard == ["tools", "prompts"]
+    app.disable(tags="safe")
+    app.enable(["write", "b", "ask"])
+    assert offered(app) == ["write", "b", "ask"]
+    assert offered(outer) == ["in_write", "in_b", "in_ask"]
+    [tool] = app.server.registry.tools.values()
+    assert (tool.title, tool.scopes) == ("Write", ("write",))
+    app.enable(tags="safe")
+    assert offered(app) == ["write", "read", "b", "ask"]
+    for change in (app.disable, app.enable):
+        with pytest.raises(KeyError, match="nothing is registered as 'other', 'raed'"):
+            change(["read", "raed", "other"])
+    assert offered(app) == ["write", "read", "b", "ask"]
 
 
 def test_changes_may_be_announced_while_listeners_come_and_go() -> None:

@@ -131,6 +131,14 @@ def end_of_season() -> None:
     """Called by the shop, not by clients."""
     app.add_tool(sell_out, title="Sell out")
     app.remove_tool("order")
+
+
+def close_till(closed: bool) -> None:
+    """Called by the shop as well."""
+    if closed:
+        app.disable(["order", "pay"])
+    else:
+        app.enable(["order", "pay"])
     # endregion runtime
 
 

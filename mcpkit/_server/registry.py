@@ -161,6 +161,7 @@ class Registry:
         self.providers: tuple[Provider, ...] = ()
         self.on_change: Callable[[ListKind], None] = lambda kind: None
         self._inclusions: list[_Inclusion] = []
+        self._disabled: dict[tuple[Listing, str], AnyEntry] = {}
         self.version = 0
         """Counts the changes, each of which invalidates the cached pages."""
         self._pages: dict[tuple[int, Listing, int, int | None], Page] = {}
@@ -256,6 +257,32 @@ class Registry:
         self.on_change(kind)
         for inclusion in self._inclusions:
             inclusion.remove(item)
+
+    def disable(self, names: Collection[str], tags: Collection[str]) -> None:
+        """Remove the entries that have one of some names or tags, and keep them for `enable`.
+
+        Raises `KeyError` if no entry has a name.
+        """
+        with self._changing:
+            for each in self._chosen(names, tags, self.entries()):
+                self.remove(_KINDS[each.listing], each.key)
+                self._disabled[each.listing, each.key] = each
+
+    def enable(self, names: Collection[str], tags: Collection[str]) -> None:
+        """Add entries again that were disabled; see `disable`."""
+        with self._changing:
+            for each in self._chosen(names, tags, [*self._disabled.values()]):
+                self.add(each)
+                del self._disabled[each.listing, each.key]
+
+    def _chosen(
+        self, names: Collection[str], tags: Collection[str], among: Iterable[AnyEntry]
+    ) -> list[AnyEntry]:
+        wanted, tagged = ({each} if isinstance(each, str) else {*each} for each in (names, tags))
+        known = {each.name for each in (*self.entries(), *self._disabled.values())}
+        if unknown := sorted(wanted - known):
+            raise KeyError(f"nothing is registered as {', '.join(map(repr, unknown))}")
+        return [each for each in among if each.name in wanted or tagged & each.tags]
 
     def take_over(self, other: Registry) -> None:
         """Replace the entries by those of another registry, and announce the lists that differ."""

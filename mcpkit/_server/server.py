@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 from mcpkit._entries import refusal_of
 from mcpkit._input_requests.replay import StepMemory
@@ -22,7 +22,7 @@ from mcpkit._server.registry import Catalog, Registry, View
 from mcpkit._signature.converters import Converters
 from mcpkit._utils.logs import log as log
 from mcpkit._utils.sealing import Sealer
-from mcpkit.context import Context
+from mcpkit.context import Context, ListKind
 from mcpkit.errors import (
     Forbidden,
     InvalidArguments,
@@ -63,6 +63,17 @@ class Settings(NamedTuple):
     scope_hierarchy: Hierarchy = Hierarchy({})
     limits: Limits = Limits()
     """The limits, also of every HTTP endpoint that has none of its own."""
+
+
+def ttl_of_each(cache_ttl: float | Mapping[ListKind, float]) -> Mapping[Capability | None, float]:
+    """Return the seconds for each kind of list; those for None are of the server's description."""
+    kinds = get_args(ListKind)
+    if not isinstance(cache_ttl, Mapping):
+        return dict.fromkeys((*kinds, None), cache_ttl) if cache_ttl else {}
+    if unknown := cache_ttl.keys() - {*kinds}:
+        names = ", ".join(sorted(unknown))
+        raise ValueError(f"cache_ttl: unknown {names}; known: {', '.join(kinds)}")
+    return {kind: cache_ttl.get(kind, 0) for kind in kinds}
 
 
 @dataclass(slots=True)

@@ -437,6 +437,9 @@ class Calls(Names, cst.CSTTransformer):
         if name in _RUNS:
             self._mark(f"{front}.{name}()", _say("app", name))
             return updated
+        if name in ("enable", "disable"):
+            self._options("enable(…)", args)
+            return args.call()
         if name == "sse_app":
             args.add("sse", expression("True"))
             return args.call(expression(f"{front}.asgi"))
