@@ -17,7 +17,7 @@ from mcpkit._utils.names import LIBRARIES
 MAX_DEPTH: Final = 250
 """Levels of code that are rewritten: LibCST visits them recursively."""
 
-MAX_CHARS: Final = 1024 * 1024
+MAX_CHARS: Final = 4 * 1024 * 1024
 
 IMPORTS_OTHERS: Final = re.compile(
     rf"^[ \t]*(?:from|import)[ \t]+(?:{'|'.join(LIBRARIES)})\b", re.MULTILINE
