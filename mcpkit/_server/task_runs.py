@@ -127,8 +127,9 @@ class TaskRun(Host):
             if task.attempt > 1:
                 store = await self._tasks.store()
                 steps = self._opened(await self._persist(store.values, task.id), "step")
-        except OtherSecret as error:
-            await self._fail(error)
+        except OtherSecret:  # while a secret is rotated, others can read it
+            self._tasks.leave(task)
+            await self._change(lambda task, _: record.release(task, self.number))
             return
         if self._refused is not None:
             await self._fail(InternalError(f"No process could run the task: {self._refused}"))

@@ -421,13 +421,19 @@ class TaskService:
     async def answer(
         self, id: str, owner: str, answers: Mapping[str, bytes], admit: Admit | None = None
     ) -> None:
-        """Answer questions of a task. Answers without an open question are ignored (TASKX-9)."""
+        """Answer questions of a task. Answers without an open question are ignored (TASKX-9).
+
+        Raises `OtherSecret` if a question cannot be read here.
+        """
         task = await self.get(id, owner)
         if admit is not None:
             await admit(task)
-        sealed = {
-            key: self.seal(task, answers[key], "answer", key) for key in task.open if key in answers
-        }
+        sealed: dict[str, bytes] = {}
+        for key in task.open:
+            if key in answers:
+                # Who cannot read the question would seal the answer with another secret, too.
+                self.open(task, task.input_requests[key], "question", key)
+                sealed[key] = self.seal(task, answers[key], "answer", key)
         size = sum(map(len, [*sealed.values(), *task.answers.values()]))
         if sealed and size > self.settings.max_bytes:
             raise InvalidParams(f"The answers have more than {self.settings.max_bytes} bytes")
@@ -651,6 +657,10 @@ class TaskService:
             if not choice.judge(are_shared=store.is_shared):
                 break
         return used
+
+    def leave(self, task: Task) -> None:
+        """Do not claim a task again for a while: another process can read it."""
+        self._choice.leave(task)
 
     def ended(self, running: RunningTask) -> None:
         """Note that the run of a task has ended."""

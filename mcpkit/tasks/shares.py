@@ -123,6 +123,10 @@ class Choice:
         """Note that this process makes a task, and can run it."""
         self._verdicts[task.id] = _Verdict(task.attempt, self._version())
 
+    def leave(self, task: Task) -> None:
+        """Note that a task was claimed that this process cannot read."""
+        self._verdicts[task.id] = _Verdict(task.attempt, self._version(), monotonic())
+
     def take(self, task: Task) -> str | None:
         """Note that a task was claimed; return why no process could run it, if so."""
         verdict = self._verdicts.pop(task.id, None)

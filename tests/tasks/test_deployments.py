@@ -130,6 +130,35 @@ async def test_a_process_with_another_secret_leaves_tasks_alone(
     assert_no_traceback(caplog)
 
 
+async def test_a_process_with_another_secret_takes_no_answer(store: str, name: str) -> None:
+    """No other process could read it."""
+    one, two = (make_app(name, store, 2, secret=each * 32) for each in "st")
+    async with connected(one) as first, connected(two) as second:
+        id = await first.begin("added", word="x")
+        (key,) = (await first.until(id, "input_required"))["inputRequests"]
+        no = {"taskId": id, "inputResponses": {key: accept("no")}}
+        with pytest.raises(InternalError, match="made with another secret"):
+            await second.request("tasks/update", no)
+        await first.reply(id, accept("yes"))
+        assert text_of(await first.result(id)) == "added x yes"
+
+
+async def test_a_secret_is_rotated_while_tasks_are_under_way(
+    store: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A process before it leaves alone what one after it has sealed, even a part of a task."""
+    old = make_app(name, store, 2, secret="s" * 32)
+    new = make_app(name, store, 2, secret=["t" * 32, "s" * 32])
+    async with connected(old) as older, connected(new) as newer:
+        ids = [await older.begin("added", word=f"{number}") for number in range(COUNT)]
+        for id in ids:
+            await newer.reply(id, accept("yes"))
+        for number, id in enumerate(ids):
+            found = await newer.until(id, "completed", "failed")
+            assert text_of(found["result"]) == f"added {number} yes"
+    assert_no_traceback(caplog)
+
+
 @pytest.mark.parametrize(
     ("tool", "reason"),
     [
