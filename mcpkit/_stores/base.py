@@ -118,7 +118,7 @@ class RecordStore(ABC, Generic[R]):
         with anyio.CancelScope(shield=True):
             try:
                 if release is not None:
-                    await self._edit(None, release)
+                    await self.change_own(release)
             finally:
                 self.is_open = False
                 await self._close()
@@ -135,6 +135,10 @@ class RecordStore(ABC, Generic[R]):
         """Return the records whose leases `renew` has renewed. Other workers are not notified."""
         renewed = await self._edit(ids, renew, notify=False)
         return [each for each in renewed.values() if each is not None]
+
+    async def change_own(self, edit: Edit[R]) -> None:
+        """Change the records that this worker has a lease on."""
+        await self._edit(None, edit)
 
     async def sweep(self) -> int:
         """Delete what has expired, in pieces that let others in; return how many records."""

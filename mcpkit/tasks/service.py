@@ -39,7 +39,17 @@ from mcpkit.tasks.options import TaskSettings
 from mcpkit.tasks.protocol import caller_name, owner_name
 from mcpkit.tasks.record import Admit, Task
 from mcpkit.tasks.shares import Choice, OtherSecret, StoredBytes
-from mcpkit.tasks.transitions import CODEC, Change, TaskStore, add, claim, close, keep, release
+from mcpkit.tasks.transitions import (
+    CODEC,
+    Change,
+    TaskStore,
+    add,
+    claim,
+    close,
+    keep,
+    release,
+    release_lost,
+)
 from mcpkit.types import Principal
 
 if TYPE_CHECKING:
@@ -189,6 +199,8 @@ class TaskService:
         """Set when tasks may be due."""
         self._claiming = anyio.Lock()
         """Held while tasks are claimed and started."""
+        self._claim_lost = False
+        """True if tasks may be claimed that have not started, because the answer was lost."""
         self._is_draining = False
         """True once no more tasks are started."""
         self._cancel: list[Callable[[], object]] = []
@@ -613,6 +625,7 @@ class TaskService:
                         self._note_reached(None)
                 wait = longest
             except StoreUnavailable as error:
+                self._claim_lost = True
                 self._calm.until = monotonic() + self.settings.lease
                 self._note_reached(error)
             except Exception:  # the next attempt may succeed; without it no task would run
@@ -624,6 +637,9 @@ class TaskService:
     async def _start_due(self, store: TaskStore, interval: float) -> bool:
         """Start tasks while there is room; return True if the store was used."""
         choice, used = self._choice, False
+        if self._claim_lost:  # others would take them for those of a process that has ended
+            await release_lost(store, {(each.id, each.number) for each in self._running})
+            self._claim_lost = False
 
         def fits(task: Task, now: float) -> bool:
             if self._calm.lasts(0, now) and task.worker is not None and not calm:

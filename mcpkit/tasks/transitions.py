@@ -67,6 +67,16 @@ async def release(store: TaskStore, claimed: Task) -> None:
     await store.change(claimed.id, lambda task, _: record.release(task, claimed.attempt))
 
 
+async def release_lost(store: TaskStore, running: Collection[tuple[str, int]]) -> None:
+    """Undo the claims whose answers were lost: of all attempts that are not `running` here."""
+
+    def undo(task: Task, _: float) -> Task | None:
+        is_lost = task.worker == store.worker and (task.id, task.attempt) not in running
+        return record.release(task, task.attempt) if is_lost else None
+
+    await store.change_own(undo)
+
+
 async def keep(
     store: TaskStore, attempts: Collection[tuple[str, int]], lease: float
 ) -> Collection[tuple[str, int]]:

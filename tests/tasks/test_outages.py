@@ -24,7 +24,7 @@ from mcpkit._stores.redis import RedisStore
 from mcpkit._stores.sqlite import SqliteStore
 from mcpkit.tasks import service
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.transitions import CODEC, add, claim, keep
+from mcpkit.tasks.transitions import CODEC, add, claim, keep, release_lost
 from tests.asking.conftest import accepted
 from tests.kit import until
 from tests.tasks.conftest import Place, Time
@@ -69,6 +69,17 @@ async def test_leases_that_nobody_could_renew_do_not_count(
         time.now += 20
         again = {each.id: each for each in await claim(one, 5, lease=10)}["a"]
         assert (again.attempt, again.starts, again.crashes) == (2, 1, 1)
+
+
+async def test_a_claim_whose_answer_was_lost_is_undone(kind: str, place: Place) -> None:
+    async with opened(STORES[kind](place), "one") as one:
+        for id in ("a", "b"):
+            await add(one, new(id), **MANY)
+        await claim(one, 2, lease=10)
+        await release_lost(one, {("a", 1)})
+        async with opened(STORES[kind](place), "two") as two:
+            (found,) = await claim(two, 2, lease=10)
+            assert (found.id, found.attempt, found.starts, found.crashes) == ("b", 2, 1, 1)
 
 
 async def test_refused_and_skipped_tasks_are_left_as_they_are(kind: str, place: Place) -> None:
@@ -281,6 +292,30 @@ async def test_a_lease_that_was_granted_late_is_renewed_first() -> None:
     async with connected(app) as client:
         await client.result(await client.begin("work"))
     assert happened[:2] == ["kept", "run"]
+
+
+async def test_a_task_whose_claim_was_lost_starts_soon() -> None:
+    """And not when the lease ends, for others as if its process had ended."""
+    lost: list[str] = []
+
+    class Forgetful(MemoryStore[Task]):
+        async def claim(self, *args: Any, **options: Any) -> Any:
+            found = await super().claim(*args, **options)
+            if found and not lost:
+                lost.extend(each.id for each in found)
+                raise StoreUnavailable("no answer")
+            return found
+
+    app: MCPKit = MCPKit("lost", tasks={**QUICK, "store": Forgetful, "lease": 10 * PATIENCE})
+
+    @app.tool(task="optional")
+    async def work() -> str:
+        return "done"
+
+    async with connected(app) as client:
+        id = await client.begin("work")
+        assert text_of(await client.result(id)) == "done"
+    assert lost == [id]
 
 
 # --- answers --------------------------------------------------------------------------------------
