@@ -128,7 +128,7 @@ class TaskRun(Host):
                 store = await self._tasks.store()
                 steps = self._opened(await self._persist(store.values, task.id), "step")
         except OtherSecret:  # while a secret is rotated, others can read it
-            self._tasks.leave(task)
+            self._tasks.choice.leave(task)
             await self._change(lambda task, _: record.release(task, self.number))
             return
         if self._refused is not None:

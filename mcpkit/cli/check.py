@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -14,6 +15,7 @@ import typer
 from pydantic import BaseModel, Field, ValidationError
 
 from mcpkit._utils.json import value_at
+from mcpkit._utils.names import MCPKitDeprecationWarning
 from mcpkit._utils.targets import TargetError, is_remote, split
 from mcpkit.cli._check import apply, choose, unknown
 from mcpkit.cli._check.listing import Listing, fetch_listing
@@ -98,7 +100,12 @@ def check(
         listing = replace(listing, open_at=target)
     if is_python(target):
         # If the import fails, only the source is unknown: the server itself has answered.
-        with contextlib.suppress(TargetError), contextlib.redirect_stdout(sys.stderr):
+        with (
+            contextlib.suppress(TargetError),
+            contextlib.redirect_stdout(sys.stderr),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore", MCPKitDeprecationWarning)  # the server has shown them
             listing = add_source(listing, load_app(target))
     findings, silenced = apply(listing, chosen)
     if json_:

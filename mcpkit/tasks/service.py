@@ -33,23 +33,13 @@ from mcpkit._utils.quota import RateLimit
 from mcpkit._utils.sealing import SealBroken, Sealer
 from mcpkit._utils.text import quote_name
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
-from mcpkit.tasks import record
+from mcpkit.tasks import record, transitions
 from mcpkit.tasks.leases import Calm
 from mcpkit.tasks.options import TaskSettings
 from mcpkit.tasks.protocol import caller_name, owner_name
 from mcpkit.tasks.record import Admit, Task
 from mcpkit.tasks.shares import Choice, OtherSecret, StoredBytes
-from mcpkit.tasks.transitions import (
-    CODEC,
-    Change,
-    TaskStore,
-    add,
-    claim,
-    close,
-    keep,
-    release,
-    release_lost,
-)
+from mcpkit.tasks.transitions import CODEC, Change, TaskStore
 from mcpkit.types import Principal
 
 if TYPE_CHECKING:
@@ -184,7 +174,7 @@ class TaskService:
         self.threads = threads
         self._sealer = sealer
         self.is_closing = False
-        self._choice = choice
+        self.choice = choice
         self._bytes = StoredBytes(settings.max_stored or 64 * settings.max_bytes, self.change)
         self._calm = Calm(settings.lease)
         self._turned = 0.0  # when the loop was last known to turn
@@ -287,7 +277,7 @@ class TaskService:
                 cancel()
             if self._store is not None:
                 try:
-                    await close(self._store)
+                    await transitions.close(self._store)
                 except StoreUnavailable as error:
                     self._note_reached(error)
                 self._store = None
@@ -396,14 +386,16 @@ class TaskService:
             ttl=self.settings.granted(ttl, default),
         )
         task = replace(task, call=self.seal(task, call, "call"))
-        self._choice.made(task)
+        self.choice.made(task)
         limit, limit_per_holder = self.settings.max_tasks, self.settings.max_tasks_each
         async with self._reached() as store:
             while True:
                 try:
                     if not await self._bytes.make_room(task.caller, task.size):
                         raise TooManyRecords
-                    task = await add(store, task, limit=limit, limit_per_holder=limit_per_holder)
+                    task = await transitions.add(
+                        store, task, limit=limit, limit_per_holder=limit_per_holder
+                    )
                     break
                 except TooManyRecords:
                     if not await store.sweep():  # expired tasks count until then
@@ -632,13 +624,15 @@ class TaskService:
                 log.exception("tasks could not be started")
             with anyio.move_on_after(wait):
                 await self._due.wait()
-            await anyio.sleep(_SKIP_S * len(self._choice.left))
+            await anyio.sleep(_SKIP_S * len(self.choice.left))
 
     async def _start_due(self, store: TaskStore, interval: float) -> bool:
         """Start tasks while there is room; return True if the store was used."""
-        choice, used = self._choice, False
+        choice, used = self.choice, False
         if self._claim_lost:  # others would take them for those of a process that has ended
-            await release_lost(store, {(each.id, each.number) for each in self._running})
+            await transitions.release_lost(
+                store, {(each.id, each.number) for each in self._running}
+            )
             self._claim_lost = False
 
         def fits(task: Task, now: float) -> bool:
@@ -651,7 +645,7 @@ class TaskService:
                 break
             skip = choice.begin([each.caller for each in self._running])
             calm, lease, asked = self._calm.lasts(interval), self.settings.lease, monotonic()
-            claimed = await claim(
+            claimed = await transitions.claim(
                 *(store, room, lease),
                 fits=fits,
                 running={(each.id, each.number) for each in self._running},
@@ -660,12 +654,14 @@ class TaskService:
             )
             used = True
             if claimed and monotonic() - asked > lease / 3:  # much of the leases may be over
-                kept = await keep(store, {(each.id, each.attempt) for each in claimed}, lease)
+                kept = await transitions.keep(
+                    store, {(each.id, each.attempt) for each in claimed}, lease
+                )
                 claimed = [each for each in claimed if (each.id, each.attempt) in kept]
             for task in claimed:
                 refused = choice.take(task)
                 if self._is_draining:
-                    await release(store, task)
+                    await transitions.release(store, task)
                 else:
                     running = self._run_task(task, refused)
                     self._running[running] = None
@@ -674,15 +670,11 @@ class TaskService:
                 break
         return used
 
-    def leave(self, task: Task) -> None:
-        """Do not claim a task again for a while: another process can read it."""
-        self._choice.leave(task)
-
     def ended(self, running: RunningTask) -> None:
         """Note that the run of a task has ended."""
         was_full = len(self._running) >= self.settings.max_running
         self._running.pop(running, None)
-        if was_full or self._choice.full:
+        if was_full or self.choice.full:
             self._due.set()
 
     async def _keep_leases(self, store: TaskStore) -> None:
@@ -698,7 +690,7 @@ class TaskService:
             # A snapshot: attempts that start during the request are not in the answer.
             running = {(each.id, each.number): each for each in [*self._running] if not is_hung}
             try:
-                kept = await keep(store, [*running], lease) if running else ()
+                kept = await transitions.keep(store, [*running], lease) if running else ()
             except StoreUnavailable as error:
                 wait = min(wait, _RETRY_S)
                 self.loop.soon(partial(self._note_reached, error))
@@ -722,7 +714,7 @@ class TaskService:
                 self._note_reached(error)
             except Exception:
                 log.exception("expired tasks could not be deleted")
-            self._choice.forget()
+            self.choice.forget()
             self._bytes.forget(time())
 
     async def _stop_runs(self, grace: float, *, only_shared: bool = False) -> None:
