@@ -139,7 +139,8 @@ class CommonOptions(TypedDict, total=False):
     """The options that tools, resources and prompts share.
 
     An option is declared here or in a subclass, and nowhere else: its value, unless None, becomes
-    the field of the same name of the entry. `entry_fields` has the exceptions.
+    the field of the same name of the entry. The exceptions are in `entry_fields`, `make_tool`,
+    `make_resource` and `make_prompt`.
     """
 
     name: str | None

@@ -85,7 +85,7 @@ class Listener(Protocol):
         """Note that a resource has changed that is watched, or lies below one that is."""
 
 
-class Host:
+class RunHost:
     """The session that a request arrived in, or the run of a task, as a context needs it.
 
     The defaults are those of a task, whose client may have left.
@@ -132,7 +132,7 @@ class ContextBackend:
 
     __slots__ = ("asker", "cancelled", "last_progress", "request", "server", "session", "state")
 
-    session: Host
+    session: RunHost
     """The host of the run."""
     request: Request
     """The request, as the connection received it."""

@@ -184,7 +184,7 @@ class ResourceLink:
 ContentBlock: TypeAlias = (
     TextContent | ImageContent | AudioContent | EmbeddedResource | ResourceLink
 )
-BLOCK_TYPES: Final = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
+BLOCK_TYPES: Final[tuple[type[ContentBlock], ...]] = get_args(ContentBlock)
 
 
 # --- helpers that make blocks ---------------------------------------------------------------------

@@ -11,7 +11,7 @@ from mcpkit._protocol.revisions import HANDSHAKE, PER_REQUEST, REVISIONS
 VERSIONS: Final = [each.version for each in REVISIONS]
 LEGACY: Final = [each.version for each in HANDSHAKE]
 MODERN: Final = PER_REQUEST[-1].version
-NEWEST: Final = LEGACY[-1]
+LAST_HANDSHAKE: Final = LEGACY[-1]
 """The newest revision that has a handshake."""
 
 BATCHES: Final = "2025-03-26"
@@ -37,7 +37,7 @@ def notification(method: str, params: object = None, /, **members: Any) -> Messa
     return message
 
 
-def initialize(version: object = NEWEST, id: object = 0, **members: Any) -> Message:
+def initialize(version: object = LAST_HANDSHAKE, id: object = 0, **members: Any) -> Message:
     """The first request of a session; members are of its params."""
     params = {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT}
     return request(id, "initialize", params | members)

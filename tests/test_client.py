@@ -28,7 +28,7 @@ from mcpkit.errors import (
 )
 from mcpkit.types import Implementation
 from tests.kit import PATIENCE, Recorder
-from tests.messages import LEGACY, MODERN, NEWEST
+from tests.messages import LAST_HANDSHAKE, LEGACY, MODERN
 
 pytestmark = pytest.mark.anyio
 
@@ -89,7 +89,7 @@ def shaking(version: str) -> str:
     return f'\nif method == "initialize":\n    welcome(message, "{version}")\n'
 
 
-HANDSHAKES = shaking(NEWEST)
+HANDSHAKES = shaking(LAST_HANDSHAKE)
 DISCOVERS = """
 if method == "server/discover":
     discovered(message)
@@ -120,12 +120,12 @@ NEGOTIATED = {
     "an error with a shared version": (discovering(*ONCE.strip().splitlines()), MODERN),
     "an error with older versions": (
         discovering('error(message, -32022, data={"supported": ["2025-11-25"], "requested": "x"})'),
-        NEWEST,
+        LAST_HANDSHAKE,
     ),
-    "nonsense": (discovering('send(id=message["id"], result="hello")'), NEWEST),
-    "silence": (HANDSHAKES, NEWEST),
+    "nonsense": (discovering('send(id=message["id"], result="hello")'), LAST_HANDSHAKE),
+    "silence": (HANDSHAKES, LAST_HANDSHAKE),
     **{
-        f"error {code}": (discovering(f"error(message, {code})"), NEWEST)
+        f"error {code}": (discovering(f"error(message, {code})"), LAST_HANDSHAKE)
         for code in (-32601, -32602, -32600, -32000, -32603, 1)
     },
 }
@@ -145,7 +145,7 @@ async def test_the_first_response_decides_about_the_handshake(
 async def test_the_server_decides_the_version_of_a_handshake(fake: Fake, version: str) -> None:
     """LIFE-3."""
     body = when("tools/call", "report(message)", first=shaking(version))
-    async with Client(fake(body), revision=NEWEST) as client:
+    async with Client(fake(body), revision=LAST_HANDSHAKE) as client:
         assert client.revision == version
         assert client.server_info == Implementation("fake", "1")
         seen = json.loads((await client.call_tool("report")).text)
@@ -155,7 +155,7 @@ async def test_the_server_decides_the_version_of_a_handshake(fake: Fake, version
 @pytest.mark.parametrize(
     ("body", "revision", "error"),
     [
-        (shaking("2031-01-01"), NEWEST, UnsupportedProtocolVersion),
+        (shaking("2031-01-01"), LAST_HANDSHAKE, UnsupportedProtocolVersion),
         (when("server/discover", "error(message, -32601)", first=""), MODERN, MethodNotFound),
     ],
     ids=["unknown", "insisted"],
@@ -479,7 +479,7 @@ if method == "ping":
         send(method="notifications/message", params={{"level": "info", "data": 1}})
     result(message)
 """
-    async with Client(fake(body), revision=NEWEST, roots=fail, on_log=fail) as client:
+    async with Client(fake(body), revision=LAST_HANDSHAKE, roots=fail, on_log=fail) as client:
         await client.ping()
         await anyio.wait_all_tasks_blocked()
     faults = Counter(str(record.msg)[:20] for record in caplog.records)
@@ -567,7 +567,7 @@ async def test_a_handshake_that_times_out_is_not_cancelled(fake: Fake, tmp_path:
     notes = tmp_path / "notes"
     body = f'open({str(notes)!r}, "a").write(str(method) + "\\n")'
     with pytest.raises(TimeoutError):
-        await Client(fake(body), revision=NEWEST, timeout=1).__aenter__()
+        await Client(fake(body), revision=LAST_HANDSHAKE, timeout=1).__aenter__()
     assert notes.read_text() == "initialize\n"
 
 
@@ -623,14 +623,14 @@ async def test_a_request_of_the_server_is_answered(
     fake: Fake, method: str, options: Any, answer: Any
 ) -> None:
     """PING-1, and an error for what was not declared, is refused or fails."""
-    async with Client(fake(ASKS), revision=NEWEST, **options) as client:
+    async with Client(fake(ASKS), revision=LAST_HANDSHAKE, **options) as client:
         seen = json.loads((await client.call_tool(method, {"message": "Who?"})).text)
     found = next(each for each in seen if each.get("id") == "s1")
     assert found.get("result", found.get("error", {}).get("code")) == answer
     assert "secret" not in str(found), "which is for this side to read"
 
 
-@pytest.mark.parametrize("revision", [NEWEST, MODERN])
+@pytest.mark.parametrize("revision", [LAST_HANDSHAKE, MODERN])
 async def test_capabilities_are_declared_for_what_is_answered(fake: Fake, revision: str) -> None:
     """META-1, ELIC-1: a function answers forms, and calls of tools by a model."""
     body = when("tools/call", "report(message)", first=HANDSHAKES + DISCOVERS)
@@ -661,7 +661,7 @@ async def test_a_function_opens_no_urls_unless_that_is_declared(fake: Fake, open
     accepts: Any = {"elicitation": lambda params: {"action": "accept"}}
     if opens:
         accepts["capabilities"] = {"elicitation": {"form": {}, "url": {}}}
-    async with Client(fake(ASKS), revision=NEWEST, **accepts) as client:
+    async with Client(fake(ASKS), revision=LAST_HANDSHAKE, **accepts) as client:
         answer = json.loads((await client.call_tool("elicitation/create", url)).text)[-1]
     assert answer.get("result") == ({"action": "accept"} if opens else None)
     assert answer.get("error", {}).get("code") == (None if opens else InvalidParams.CODE)

@@ -36,7 +36,7 @@ from mcpkit.errors import (
 )
 from tests.fakes import DONE, FakeHost, FakeSite, Handle, Incoming, hosting, within
 from tests.kit import PATIENCE, Recorder, until
-from tests.messages import LEGACY, MODERN, NEWEST, notification, request
+from tests.messages import LAST_HANDSHAKE, LEGACY, MODERN, notification, request
 
 pytestmark = pytest.mark.anyio
 
@@ -130,7 +130,7 @@ def refusal(status: int, body: str, kind: str | None = "application/json") -> Ha
         refusal(200, '{"jsonrpc": "2.0", "id": 1, "error": {"code": -32601}}'),
         refusal(200, '{"jsonrpc": "2.0", "id": 1, "result": {}}'),
         refusal(200, '{"jsonrpc": "2.0", "id": 1, "result": "hello"}'),
-        lambda it: it.error(-32022, 400, data={"supported": [NEWEST], "requested": "x"}),
+        lambda it: it.error(-32022, 400, data={"supported": [LAST_HANDSHAKE], "requested": "x"}),
         Incoming.gone,
     ],
 )
@@ -141,7 +141,7 @@ async def test_any_other_answer_and_silence_lead_to_the_handshake(
     legacy.on("server/discover")(answer)
     probe_timeout = 0.3 if answer is Incoming.gone else PATIENCE
     async with Client(legacy.url, probe_timeout=probe_timeout) as client:
-        assert client.revision == NEWEST
+        assert client.revision == LAST_HANDSHAKE
         assert (await client.call_tool("t")).text == "done"
 
 
@@ -549,7 +549,7 @@ def routed(modern: FakeSite) -> FakeSite:
     return modern
 
 
-@pytest.mark.parametrize("revision", [NEWEST, MODERN])
+@pytest.mark.parametrize("revision", [LAST_HANDSHAKE, MODERN])
 @pytest.mark.parametrize(
     ("arguments", "header"),
     [
@@ -657,7 +657,7 @@ async def test_a_resource_has_one_stream_which_is_opened_again(modern: FakeSite)
 async def test_a_new_session_has_the_subscriptions_of_the_lost_one(lost: FakeSite) -> None:
     """HTTPL-16, RES-10."""
     lost.on("resources/subscribe", "resources/unsubscribe")(lambda it: it.result())
-    async with Client(lost.url, revision=NEWEST) as client:
+    async with Client(lost.url, revision=LAST_HANDSHAKE) as client:
         await client.subscribe("a://b")
         lost.legacy(session="s2")
         assert (await client.call_tool("t")).text == "done"
@@ -694,7 +694,7 @@ async def test_everything_after_the_handshake_has_session_and_version(
 
 async def test_what_is_sent_after_leaving_is_refused(legacy: FakeSite) -> None:
     """Such as the answer to a question that the server has put at the last moment."""
-    async with Client(legacy.url, revision=NEWEST) as client:
+    async with Client(legacy.url, revision=LAST_HANDSHAKE) as client:
         link = client.link
     with pytest.raises(ConnectionClosed, match="has left"):
         await link.exchange(OutgoingMessage(b'{"jsonrpc":"2.0","id":"late","result":{}}'))
@@ -712,7 +712,7 @@ async def test_leaving_does_not_wait_for_the_server(
             await incoming.stream()
         await incoming.gone()
 
-    async with Client(legacy.url, revision=NEWEST):
+    async with Client(legacy.url, revision=LAST_HANDSHAKE):
         began = time.monotonic()
     assert time.monotonic() - began < 2
     for each in legacy.of("GET") + legacy.of("DELETE"):
@@ -736,7 +736,7 @@ def lost(legacy: FakeSite) -> FakeSite:
 async def test_requests_wait_for_the_new_session(lost: FakeSite) -> None:
     """HTTPL-16: which a handshake without an id begins; a request is sent again."""
     arrived = threading.Event()
-    async with Client(lost.url, revision=NEWEST) as client:
+    async with Client(lost.url, revision=LAST_HANDSHAKE) as client:
         initialize = lost.legacy(session="s2").handler("initialize")
 
         @lost.on("initialize")
@@ -751,7 +751,7 @@ async def test_requests_wait_for_the_new_session(lost: FakeSite) -> None:
             await anyio.wait_all_tasks_blocked()
             arrived.set()
     assert "mcp-session-id" not in again.headers
-    assert again.params["protocolVersion"] == NEWEST
+    assert again.params["protocolVersion"] == LAST_HANDSHAKE
     calls = [(it.params["name"], it.headers["mcp-session-id"]) for it in lost.of("tools/call")]
     assert sorted(calls) == [("first", "s1"), ("first", "s2"), ("second", "s2")]
     notified = [it.headers["mcp-session-id"] for it in lost.of("notifications/initialized")]
@@ -760,7 +760,7 @@ async def test_requests_wait_for_the_new_session(lost: FakeSite) -> None:
 
 
 async def test_a_session_that_is_lost_again_is_an_error(lost: FakeSite) -> None:
-    async with Client(lost.url, revision=NEWEST) as client:
+    async with Client(lost.url, revision=LAST_HANDSHAKE) as client:
         with pytest.raises(ConnectionClosed, match="has forgotten the session"):
             await client.call_tool("t")
         assert len(lost.of("tools/call")) == 2
@@ -770,14 +770,14 @@ async def test_a_session_that_is_lost_again_is_an_error(lost: FakeSite) -> None:
             await client.call_tool("t")
         lost.legacy(session="s2")
         assert (await client.call_tool("t")).text == "done"
-        assert client.revision == NEWEST
+        assert client.revision == LAST_HANDSHAKE
 
 
 async def test_404_without_a_session_leads_to_no_handshake(site: FakeSite) -> None:
     site.legacy(session=None)
     site.on("tools/call")(lambda it: it.reply(404, b"gone", "text/plain"))
     with pytest.raises(ConnectionClosed, match="404 Not Found: gone"):
-        await call_tool(site, revision=NEWEST)
+        await call_tool(site, revision=LAST_HANDSHAKE)
     assert len(site.of("initialize")) == 1
 
 
@@ -804,7 +804,7 @@ async def test_the_server_may_ask_on_any_stream(legacy: FakeSite, where: str) ->
         await until(lambda: legacy.of("answer"))
         await incoming.event(incoming.answer(**DONE))
 
-    await call_tool(legacy, revision=NEWEST, roots=["file:///a"])
+    await call_tool(legacy, revision=LAST_HANDSHAKE, roots=["file:///a"])
     answer = legacy.of("answer")[0]
     roots = {"roots": [{"uri": "file:///a"}]}
     assert answer.message == {"jsonrpc": "2.0", "id": "q1", "result": roots}
@@ -833,7 +833,7 @@ async def test_the_stream_of_the_server_is_opened_again(
             await incoming.gone()
 
     notified = Recorder()
-    async with Client(legacy.url, revision=NEWEST, on_notification=notified):
+    async with Client(legacy.url, revision=LAST_HANDSHAKE, on_notification=notified):
         again = await legacy.arrival("GET", 2)
     assert [method for method, _ in notified.calls] == ["notifications/x"]
     assert again.headers["accept"] == "text/event-stream"
@@ -847,7 +847,7 @@ async def test_a_server_needs_neither_a_stream_of_its_own_nor_an_end_of_sessions
 ) -> None:
     """HTTPL-8, HTTPL-17."""
     legacy.on("GET", "DELETE")(lambda it: it.reply(status))
-    assert (await call_tool(legacy, revision=NEWEST)).text == "done"
+    assert (await call_tool(legacy, revision=LAST_HANDSHAKE)).text == "done"
     assert len(legacy.of("GET")) == 1
     assert legacy.methods()[-1] == "DELETE"
 
@@ -855,7 +855,7 @@ async def test_a_server_needs_neither_a_stream_of_its_own_nor_an_end_of_sessions
 async def test_a_timeout_sends_a_notification(legacy: FakeSite) -> None:
     """CANC-6: a response that is closed means nothing here."""
     legacy.on("tools/call")(lambda it: it.gone())
-    async with Client(legacy.url, revision=NEWEST) as client:
+    async with Client(legacy.url, revision=LAST_HANDSHAKE) as client:
         with pytest.raises(TimeoutError):
             await client.call_tool("t", timeout=0.5)
         sent = await legacy.arrival("notifications/cancelled")
@@ -888,7 +888,7 @@ async def test_a_stream_is_resumed_where_it_broke_off(
         await incoming.event(question.answer(**DONE), id="e3")
 
     notified = Recorder()
-    async with Client(legacy.url, revision=NEWEST) as client:
+    async with Client(legacy.url, revision=LAST_HANDSHAKE) as client:
         assert (await client.call_tool("t", on_progress=notified)).text == "done"
     assert [each.progress for each in notified.calls] == [1, 2]
     assert "unreadable" not in caplog.text
@@ -913,7 +913,7 @@ async def test_the_wait_that_the_server_wants_is_waited(legacy: FakeSite) -> Non
             await incoming.event(legacy.of("tools/call")[0].answer(**DONE))
         ended.append(time.monotonic())
 
-    assert (await call_tool(legacy, revision=NEWEST)).text == "done"
+    assert (await call_tool(legacy, revision=LAST_HANDSHAKE)).text == "done"
     waits = [stop - start for start, stop in zip(ended, came, strict=False)]
     assert len(waits) == 3
     assert all(0.2 <= each < 0.75 for each in waits)
@@ -937,7 +937,7 @@ async def test_a_stream_that_cannot_be_resumed_is_an_error(
     legacy.on("tools/call")(lambda it: it.event(retry="1", data="", **event))
     legacy.on("GET")(resuming(answer))
     with pytest.raises(ConnectionClosed, match=said):
-        await call_tool(legacy, revision=NEWEST)
+        await call_tool(legacy, revision=LAST_HANDSHAKE)
     assert len(legacy.of("tools/call")) == 1
     assert len(legacy.of("GET")) == 1 + resumptions
 
@@ -966,7 +966,10 @@ async def test_a_stream_that_brings_only_ids_is_resumed_less_and_less_often(
     legacy.on("GET", "tools/call")(stream if own else resuming(stream))
     monkeypatch.setattr(http_client, "_MIN_BACK_OFF_S", 1)
     monkeypatch.setattr(anyio, "sleep", pause)
-    async with Client(legacy.url, revision=NEWEST) as client, anyio.create_task_group() as tg:
+    async with (
+        Client(legacy.url, revision=LAST_HANDSHAKE) as client,
+        anyio.create_task_group() as tg,
+    ):
         if not own:
             tg.start_soon(client.call_tool, "t")
         with anyio.fail_after(PATIENCE):
@@ -986,7 +989,7 @@ async def test_what_is_compressed_unasked_is_not_unpacked(
 ) -> None:
     """A thousand times as many bytes may come out of it."""
     legacy.on(where)(lambda it: it.reply(200, PACKED, kind, content_encoding="gzip"))
-    async with Client(legacy.url, revision=NEWEST) as client:
+    async with Client(legacy.url, revision=LAST_HANDSHAKE) as client:
         if where == "tools/call":
             with anyio.fail_after(PATIENCE), pytest.raises(ConnectionClosed, match=UNPACKED):
                 await client.call_tool("t")
@@ -1091,7 +1094,7 @@ async def test_a_stream_that_names_no_endpoint_is_not_waited_for(site: FakeSite)
 async def test_custom_headers_are_sent(legacy: FakeSite) -> None:
     """What the protocol wants in them stays."""
     headers = {"Authorization": "Bearer x", "accept": "text/html"}
-    async with Client(legacy.url, revision=NEWEST, headers=headers):
+    async with Client(legacy.url, revision=LAST_HANDSHAKE, headers=headers):
         pass
     assert legacy.methods()[-1] == "DELETE"
     assert {each.headers["authorization"] for each in legacy.seen} == {"Bearer x"}
@@ -1138,7 +1141,7 @@ async def test_an_http_client_may_fail_in_its_own_way(legacy: FakeSite, failing:
     transport = Mine()
     transport.fails = failing != "POST"
     async with httpx2.AsyncClient(transport=transport) as mine:
-        client = Client(legacy.url, revision=NEWEST, http_client=mine)
+        client = Client(legacy.url, revision=LAST_HANDSHAKE, http_client=mine)
         async with client:
             assert (await client.call_tool("t")).text == "done"
             transport.fails = True
@@ -1184,7 +1187,7 @@ async def test_a_redirect_to_elsewhere_is_an_error_that_shows_it(
 
 
 @pytest.mark.parametrize("is_cancelled", [True, False])
-@pytest.mark.parametrize("revision", [MODERN, NEWEST])
+@pytest.mark.parametrize("revision", [MODERN, LAST_HANDSHAKE])
 async def test_leaving_ends_the_calls_that_run(
     site: FakeSite, revision: str, is_cancelled: bool
 ) -> None:

@@ -30,7 +30,7 @@ class Requester(ABC):
     def __init__(self, request: Request) -> None:
         self._request = request
         self.ahead: set[str] = set()
-        """The keys of what an earlier round reached and this one has not reached yet."""
+        """The keys of the requests and steps that this round has still to replay."""
         self.pending: dict[str, InputRequest[Any]] = {}
         """The requests to send before the next round, by key; the request waits for them."""
         self.used_input = False

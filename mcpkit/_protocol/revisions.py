@@ -51,7 +51,7 @@ class Method(NamedTuple):
         operation: The name of its handler in `mcpkit._server`.
         capability: The capability that the server must advertise, or None.
         cacheable: Whether its complete result carries cache hints.
-        asks: Whether its handler may request input from the client (``input_required``).
+        may_request_input: Whether its handler may request input (``input_required``).
         mirrored: The member of the params that the HTTP header ``Mcp-Name`` repeats, or None.
     """
 
@@ -234,7 +234,7 @@ _V2025_11_25 = replace(
     tasks="client",
 )
 
-# Removes the handshake: every request announces itself, and every result is result_metadata.
+# Removes the handshake: every request announces itself, and every result carries metadata.
 _V2026_07_28 = replace(
     _V2025_11_25,
     version="2026-07-28",

@@ -12,6 +12,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from typing_extensions import assert_never
+
 from mcpkit._protocol.revisions import Revision
 from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.text import quote, quote_name
@@ -233,8 +235,10 @@ def block_to_wire(block: ContentBlock, revision: Revision) -> Wire:
         members = {"type": "resource", "resource": contents_to_wire(block.resource, revision)}
     elif isinstance(block, ResourceLink):
         members = _link(block, revision)
-    else:
+    elif isinstance(block, (ImageContent, AudioContent)):
         members = _media(block, revision)
+    else:
+        assert_never(block)
     annotations = annotations_to_wire(block.annotations, revision)
     if annotations:
         members["annotations"] = annotations

@@ -19,7 +19,7 @@ from mcpkit._server.channel import do_nothing
 from mcpkit._server.failures import error_result, leaves, to_protocol_error
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
-from mcpkit.context import Context, ContextBackend, Host
+from mcpkit.context import Context, ContextBackend, RunHost
 from mcpkit.errors import ProtocolError
 from mcpkit.sampling import Sample, SampleMessage, SampleResult, ToolUse, ToolUseResult
 from mcpkit.tools import Tool, make_tool
@@ -46,7 +46,7 @@ class Run(ContextBackend):
 
     server: Server
 
-    def __init__(self, session: Host, server: Server, request: Request) -> None:
+    def __init__(self, session: RunHost, server: Server, request: Request) -> None:
         self.request = request
         self.server = server
         self.state = server.state

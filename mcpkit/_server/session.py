@@ -39,7 +39,7 @@ from mcpkit._server.server import Server
 from mcpkit._server.subscriptions import Subscriptions
 from mcpkit._utils.logs import log
 from mcpkit._utils.text import quote
-from mcpkit.context import Context, Host
+from mcpkit.context import Context, RunHost
 from mcpkit.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
 from mcpkit.middleware import Handler, Params
 from mcpkit.roots import Roots
@@ -62,10 +62,10 @@ _BYTES_WHILE_ASKING: Final = 4
 """Factors of both limits while the client has a request to answer: its response must be read."""
 
 
-class Session(Host):
+class Session(RunHost):
     """One client's conversation with a server.
 
-    It continues a `connection`, and shares `threads` with other sessions, or has its own of both.
+    Pass the `connection` to continue one, and `threads` to share them; else it makes its own.
     Unless it is `notifying`, the client is notified of changes from its first subscription on, or
     from `Subscriptions.start_notifying` on.
     """
@@ -391,7 +391,7 @@ class Session(Host):
     # --- input requests ---------------------------------------------------------------------------
 
     def make_requester(self, request: Request) -> Requester:
-        """Return how the run of a request requests input; see `Host.make_requester`."""
+        """Return how the run of a request requests input; see `RunHost.make_requester`."""
         if request.revision.input_via == "request":
             return LiveRequester(request, self._requests)
         return StatelessReplay(

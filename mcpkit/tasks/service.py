@@ -349,7 +349,7 @@ class TaskService:
         """Make a task of a call.
 
         `ttl` and `tool_ttl` are the seconds for which the client, and the tool, want it to be
-        stored; `by_arguments` if these decide who may see it; `given` are the answers that came
+        stored; `by_arguments` is true if the tool has ``allow=``; `given` are the answers that came
         with the call, by key: the fingerprint of the question, and the result.
         """
         origin, principal, stored_principal = request.origin, request.principal, None

@@ -39,7 +39,10 @@ class _Verdict(NamedTuple):
 
 
 class Choice:
-    """Chooses the tasks that a process claims: those that it can run, within its caller's share.
+    """Chooses the tasks that a process claims: those that it can run, within each caller's share.
+
+    Each claim calls `begin`, then `fits` for each task that is due, in any thread, then `take` for
+    each claimed one, and `judge`.
 
     `unfit` says why a task cannot be run here, if so, by the catalog of a `version`; it raises
     `OtherSecret` if it cannot be read.
@@ -58,7 +61,7 @@ class Choice:
         """The callers that have their share of the places."""
 
     def begin(self, callers: Collection[str]) -> Collection[str]:
-        """Prepare for a claim, given the callers of what runs; return what the claim skips.
+        """Prepare for a claim, given the callers of the running tasks; return what the claim skips.
 
         That is the tasks that are left to others, and the callers that have their share.
         """

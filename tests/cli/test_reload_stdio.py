@@ -18,8 +18,8 @@ from tests.cli.commands import change
 from tests.cli.hurried import HURRIED, limits
 from tests.kit import eventually
 from tests.messages import (
+    LAST_HANDSHAKE,
     MODERN,
-    NEWEST,
     Message,
     called,
     cancelled,
@@ -190,7 +190,7 @@ class TestAChange:
         self, server: Process, folder: Path
     ) -> None:
         """LIFE-6"""
-        server.version = NEWEST
+        server.version = LAST_HANDSHAKE
         server.ask(initialize(id=1))
         changed(folder, MORE, server)
         server.ask(request(2, "tools/list"))
@@ -351,7 +351,7 @@ class TestAFirstVersionThatCannotBeImported:
     def test_a_host_that_opens_its_session_at_once_need_not_do_so_again(
         self, server: Process, folder: Path
     ) -> None:
-        server.version = NEWEST
+        server.version = LAST_HANDSHAKE
         server.send(initialize(id=1), notification("notifications/initialized"))
         server.wait_for_stderr("it reloads when a file changes")
         changed(folder, SECOND, server)

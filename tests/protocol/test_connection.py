@@ -24,8 +24,8 @@ from mcpkit.errors import InternalError, InvalidParams, ProtocolError
 from tests.messages import (
     BATCHES,
     CLIENT,
+    LAST_HANDSHAKE,
     LEGACY,
-    NEWEST,
     VERSIONS,
     cancelled,
     initialize,
@@ -66,7 +66,7 @@ def test_an_error_without_an_id_is_sent_where_it_has_a_shape(version: str) -> No
         else:
             assert one(opened(version), message, Ignored).reason
     for value, said in (([], "Batches do not exist in this revision"), (7, "Not a message")):
-        assert str(one(opened(NEWEST), value, Rejected).error) == said
+        assert str(one(opened(LAST_HANDSHAKE), value, Rejected).error) == said
 
 
 def test_before_the_handshake_arrays_and_requests_are_invalid() -> None:
@@ -171,8 +171,11 @@ def test_anything_that_resembles_messages_is_events(version: str, values: list[A
     ("wanted", "version"),
     [
         *((version, version) for version in LEGACY),
-        *((version, NEWEST) for version in ("1999-01-01", "2099-01-01", "", "latest", *MODERN)),
-        ("2025-06-18 ", NEWEST),
+        *(
+            (version, LAST_HANDSHAKE)
+            for version in ("1999-01-01", "2099-01-01", "", "latest", *MODERN)
+        ),
+        ("2025-06-18 ", LAST_HANDSHAKE),
     ],
 )
 def test_the_handshake_negotiates_a_version(wanted: str, version: str) -> None:
@@ -188,9 +191,9 @@ def test_the_handshake_has_three_states() -> None:
     one(connection, notification("notifications/initialized"), Ignored)
     states = [connection.state]
     capabilities = {"roots": {"listChanged": True}, "invented": {}}
-    hello = one(connection, initialize(NEWEST, 1, capabilities=capabilities), Request)
+    hello = one(connection, initialize(LAST_HANDSHAKE, 1, capabilities=capabilities), Request)
     states.append(connection.state)
-    assert started(connection, NEWEST, 0).client is connection.client  # clients race
+    assert started(connection, LAST_HANDSHAKE, 0).client is connection.client  # clients race
     connection.send_result(hello, b"")
     states.append(connection.state)
     notice = one(connection, notification("notifications/initialized"), Notification).notice
@@ -198,7 +201,7 @@ def test_the_handshake_has_three_states() -> None:
     assert states == [State.NEW, State.OPENING, State.OPENING, State.OPEN]
     assert notice == "initialized"
     assert hello.client == connection.client == ClientProfile(capabilities, CLIENT)
-    assert started(connection, NEWEST, 2).client is connection.client
+    assert started(connection, LAST_HANDSHAKE, 2).client is connection.client
 
 
 @every_handshake
@@ -228,7 +231,7 @@ def test_a_resumed_session_is_initialized_already(version: str) -> None:
 @every_handshake
 def test_a_second_initialize_starts_again(version: str) -> None:
     """Bridges put several clients behind one server's streams."""
-    connection = opened(NEWEST)
+    connection = opened(LAST_HANDSHAKE)
     before = one(connection, request(1, "tools/list"), Request)
     again = one(connection, initialize(version, "again", capabilities={"roots": {}}), Request)
     assert connection.state.name == "OPENING"
@@ -239,7 +242,7 @@ def test_a_second_initialize_starts_again(version: str) -> None:
     after = one(connection, request(2, "tools/list"), Request)
     assert after.revision is revision(version)
     assert after.client.capabilities == {"roots": {}}
-    assert before.revision is revision(NEWEST)
+    assert before.revision is revision(LAST_HANDSHAKE)
     assert connection.send_result(before, b"")
 
 
@@ -253,9 +256,12 @@ def test_a_malformed_initialize_may_be_tried_again() -> None:
     }
     for member, values in wrong.items():
         for value in values:
-            assert refusal(connection, initialize(NEWEST, 1, **{member: value})) == (-32602, 1)
+            assert refusal(connection, initialize(LAST_HANDSHAKE, 1, **{member: value})) == (
+                -32602,
+                1,
+            )
             assert connection.state is State.NEW
-    assert one(connection, initialize(NEWEST, 1), Request).method == "initialize"
+    assert one(connection, initialize(LAST_HANDSHAKE, 1), Request).method == "initialize"
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -423,7 +429,7 @@ def test_a_request_to_the_client_is_answered_under_its_own_id(version: str) -> N
 )
 def test_an_error_from_the_client_is_an_exception(code: int, kind: type[ProtocolError]) -> None:
     body = {"code": code, "message": "User rejected", "data": [1]}
-    connection = opened(NEWEST)
+    connection = opened(LAST_HANDSHAKE)
     answer = one(connection, {"jsonrpc": "2.0", "id": 1, "error": body}, Response)
     error = answer.error
     assert answer.result is None

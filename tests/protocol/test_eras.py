@@ -24,8 +24,8 @@ from mcpkit._protocol.connection import (
 from mcpkit._protocol.revisions import ClientProfile
 from mcpkit.types import LOG_LEVELS
 from tests.messages import (
+    LAST_HANDSHAKE,
     LEGACY,
-    NEWEST,
     VERSIONS,
     announced,
     cancelled,
@@ -179,7 +179,7 @@ def test_a_probe_may_come_before_a_handshake(where: str, version: str) -> None:
     connection = start(where)
     receive(connection, announced("probe", "server/discover", version))
     if where == NEW:
-        one(connection, initialize(NEWEST, 1), Request)
+        one(connection, initialize(LAST_HANDSHAKE, 1), Request)
         assert connection.state is State.OPENING
     assert connection.revision is not None
 
@@ -199,7 +199,7 @@ def test_an_announced_request_does_not_open_a_session(where: str) -> None:
 def test_each_era_sees_the_capabilities_of_its_own(where: str) -> None:
     """ERA-4, META-3: also during the handshake."""
     connection = Connection()
-    version = where if where in LEGACY else NEWEST
+    version = where if where in LEGACY else LAST_HANDSHAKE
     hello = one(connection, initialize(version, 1, capabilities={"sampling": {}}), Request)
     modern = started(connection, MODERN[-1], 2)
     connection.send_result(hello, b"")

@@ -31,7 +31,7 @@ from tests.protocol.talk import revision
 from tests.protocol.test_messages import JSON
 from tests.schemas import check_value, definitions
 
-NEWEST = REVISIONS[-1]
+LAST_HANDSHAKE = REVISIONS[-1]
 OLDEST = REVISIONS[0]
 SINCE_META = SINCE_LINKS = VERSIONS[2:]
 SINCE_AUDIO = VERSIONS[1:]
@@ -110,18 +110,18 @@ def test_a_block_has_no_member_that_the_schema_lacks(block: ContentBlock, versio
 )
 def test_a_block_comes_back_as_it_was(block: ContentBlock) -> None:
     """CONT-4."""
-    assert wire.block_from_wire(wire.block_to_wire(block, NEWEST)) == block
+    assert wire.block_from_wire(wire.block_to_wire(block, LAST_HANDSHAKE)) == block
 
 
 def test_a_block_has_only_the_members_it_was_given() -> None:
     """CONT-2: no annotations if the revision has none of them."""
     assert wire.icons_to_wire([]) is None
-    assert wire.block_to_wire(TextContent("x"), NEWEST) == {"type": "text", "text": "x"}
+    assert wire.block_to_wire(TextContent("x"), LAST_HANDSHAKE) == {"type": "text", "text": "x"}
     link = {"type": "resource_link", "uri": "a:b", "name": "n"}
-    assert wire.block_to_wire(ResourceLink("a:b", "n"), NEWEST) == link
+    assert wire.block_to_wire(ResourceLink("a:b", "n"), LAST_HANDSHAKE) == link
     notes = Annotations(last_modified="2026-01-02T03:04:05Z")
     assert "annotations" not in wire.block_to_wire(TextContent("x", annotations=notes), OLDEST)
-    sent = wire.block_to_wire(TextContent("x", annotations=Annotations(priority=0)), NEWEST)
+    sent = wire.block_to_wire(TextContent("x", annotations=Annotations(priority=0)), LAST_HANDSHAKE)
     assert sent["annotations"] == {"priority": 0}
 
 

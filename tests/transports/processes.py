@@ -17,7 +17,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
-from tests.messages import CLIENT, MODERN, NEWEST, Message, announced, initialize, notification
+from tests.messages import (
+    CLIENT,
+    LAST_HANDSHAKE,
+    MODERN,
+    Message,
+    announced,
+    initialize,
+    notification,
+)
 from tests.warm import Popen
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
@@ -25,7 +33,7 @@ SERVED: Final = REPOSITORY / "tests" / "transports" / "served.py"
 TIMEOUT: Final = 20.0
 """Seconds after which a test fails; much more than anything here needs."""
 
-LEGACY: Final = NEWEST
+LEGACY: Final = LAST_HANDSHAKE
 _PREFIX: Final = "io.modelcontextprotocol/"
 
 Command: TypeAlias = Sequence["str | os.PathLike[str]"]

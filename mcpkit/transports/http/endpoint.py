@@ -319,7 +319,7 @@ class EndpointState:
             session = stateless_session(self.open_requests)
         wants_answer = "id" in message
         exchange = Exchange(
-            http, session, self.open_requests, 1 if wants_answer else 0, modern=True
+            http, session, self.open_requests, 1 if wants_answer else 0, per_request=True
         )
         event = session.connection.take_one(message, exchange)
         if type(event) is not Request or not agrees(http.raw, event, self._registry):

@@ -31,7 +31,7 @@ _LARGE: Final = 64 * 1024
 """Bytes that no socket takes at once, so that a client may be slow to read them."""
 
 _BROKEN: Final = frozenset({-32700, -32600})
-_MODERN_STATUS: Final = {
+_STATUS_PER_REQUEST: Final = {
     -32601: 404,
     -32700: 400,
     -32600: 400,
@@ -41,10 +41,10 @@ _MODERN_STATUS: Final = {
 }
 
 
-def error_status(error: ProtocolError, *, modern: bool, served: bool) -> int:
+def error_status(error: ProtocolError, *, per_request: bool, served: bool) -> int:
     """Return the HTTP status of an error, which a handler has raised if `served` is True."""
-    if modern:
-        return _MODERN_STATUS.get(error.code, 200 if served else 400)
+    if per_request:
+        return _STATUS_PER_REQUEST.get(error.code, 200 if served else 400)
     return 400 if error.code in _BROKEN and not served else 200
 
 
@@ -98,7 +98,8 @@ class Exchange(OpenRequest):
     Args:
         http, session, open_requests: As for every `OpenRequest`.
         count: The number of responses that it wants: one, or one for each request of a batch.
-        modern: True if the client cancels the request by disconnecting.
+        per_request: True if the request is in no session: its client cancels it by disconnecting,
+            and errors have statuses of their own.
     """
 
     # These change in few exchanges only. Attributes that are read in every exchange are set in
@@ -120,7 +121,7 @@ class Exchange(OpenRequest):
         open_requests: OpenRequests,
         count: int,
         *,
-        modern: bool,
+        per_request: bool,
     ) -> None:
         self.http = http
         self.slot = None
@@ -128,7 +129,7 @@ class Exchange(OpenRequest):
         self.session = session
         self.open_requests = open_requests
         self._count = count
-        self._modern = modern
+        self._per_request = per_request
         self.done = count == 0
         self.ready = count == 0
         """True if the response is at hand, and of a size that sockets take."""
@@ -172,7 +173,7 @@ class Exchange(OpenRequest):
         self._count -= 1
         if text is None and self._count > 0:
             return
-        if text is None and status is None and self.stream is None and not self._modern:
+        if text is None and status is None and self.stream is None and not self._per_request:
             # CANC-4 wants no response, and HTTPL-3 one object or a stream: so it is an empty one.
             self.stream = self.open_stream()
         self.done = True
@@ -196,7 +197,9 @@ class Exchange(OpenRequest):
                     self.status = error.status
                     self.headers = self.open_requests.challenge(self.http, error)
             else:
-                self.status = status or error_status(error, modern=self._modern, served=True)
+                self.status = status or error_status(
+                    error, per_request=self._per_request, served=True
+                )
         if self._wake is not None:
             self._wake.set()
         if self.is_detached:
@@ -220,7 +223,7 @@ class Exchange(OpenRequest):
             if self.body is not None or self.stream is not None:
                 return  # it is part of a batch that another part has completed
             self.done = False  # nothing was expected of it but 202
-        status = error_status(event.error, modern=self._modern, served=False)
+        status = error_status(event.error, per_request=self._per_request, served=False)
         self.complete(event.text, event.error, status)
 
     def _streaming(self) -> Stream:
@@ -292,7 +295,7 @@ class Exchange(OpenRequest):
         elif self.stream is not None:
             self.stream.expected = False
             self.stream.on_writable()
-        if self._modern and not self.done:
+        if self._per_request and not self.done:
             for request in self.session.requests_in(self):
                 self.session.cancel(request)
         if self._wake is not None:

@@ -105,12 +105,14 @@ class LegacySessions:
             if count == 0 and (found := read_answer(message)) and self._server.tasks is not None:
                 return self._take_answer(self._server.tasks, found, message, id, live, http)
             if count == 0 and self._is_taken(message, id, live):
-                return Exchange(http, self._stateless, self._open_requests, 0, modern=True)
+                return Exchange(http, self._stateless, self._open_requests, 0, per_request=True)
         if live is None:
             live = self.table.open(id, token, owner_of(http))
         if self._workers > 1 and isinstance(message, dict):
             self._check_worker(message, live)
-        exchange = SessionExchange(http, live.session, self._open_requests, count, modern=False)
+        exchange = SessionExchange(
+            http, live.session, self._open_requests, count, per_request=False
+        )
         exchange.live = live
         exchange.size = count or 1
         live.session.take(message, exchange)
@@ -127,7 +129,7 @@ class LegacySessions:
         if "id" not in message:
             raise HttpError(400, "initialize is a request, and needs an id")
         session = new_session(self._open_requests, CHANNEL)
-        exchange = Exchange(http, session, self._open_requests, 1, modern=False)
+        exchange = Exchange(http, session, self._open_requests, 1, per_request=False)
         session.take(message, exchange)
         revision = session.connection.revision
         if revision is not None and exchange.error is None and exchange.status == 200:
@@ -149,7 +151,7 @@ class LegacySessions:
             check_envelope(message)
         except InvalidRequest as error:
             raise HttpError(400, error) from None
-        exchange = Exchange(http, self._stateless, self._open_requests, 1, modern=True)
+        exchange = Exchange(http, self._stateless, self._open_requests, 1, per_request=True)
         exchange.may_stream = False
         (task, answers), owner = found, owner_name(id.revision, id.principal)
 
@@ -157,7 +159,7 @@ class LegacySessions:
             await self._server.view_for(exchange).admit_to_task(task, exchange)
             if live is not None and live.session.awaits(message["id"]):
                 # Who asked knows the answer before the record says so, and does not withdraw it.
-                asked = Exchange(http, live.session, self._open_requests, 0, modern=True)
+                asked = Exchange(http, live.session, self._open_requests, 0, per_request=True)
                 live.session.take(message, asked)
 
         async def store() -> None:

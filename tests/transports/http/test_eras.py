@@ -8,9 +8,9 @@ import pytest
 
 from mcpkit._protocol.connection import CAPABILITIES_KEY, VERSION_KEY
 from tests.messages import (
+    LAST_HANDSHAKE,
     LEGACY,
     MODERN,
-    NEWEST,
     called,
     initialize,
     notification,
@@ -30,7 +30,12 @@ def with_meta(method: str, **meta: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "meta",
-    [{VERSION_KEY: MODERN}, {CAPABILITIES_KEY: {}}, {VERSION_KEY: NEWEST}, {VERSION_KEY: 7}],
+    [
+        {VERSION_KEY: MODERN},
+        {CAPABILITIES_KEY: {}},
+        {VERSION_KEY: LAST_HANDSHAKE},
+        {VERSION_KEY: 7},
+    ],
     ids=["version", "capabilities", "a handshake's version", "no version"],
 )
 @pytest.mark.parametrize("method", ["tools/list", "initialize"])
@@ -58,7 +63,10 @@ def test_row_2_initialize_begins_a_session_whatever_the_header_says(
     ("header", "method", "codes"),
     [
         *((each, "tools/list", (-32602, -32020)) for each in (MODERN, *UNKNOWN)),
-        *((NEWEST, each, (-32602,)) for each in ("server/discover", "subscriptions/listen")),
+        *(
+            (LAST_HANDSHAKE, each, (-32602,))
+            for each in ("server/discover", "subscriptions/listen")
+        ),
         *((each, "tools/list", (-32600,)) for each in (None, *LEGACY)),
     ],
 )

@@ -17,9 +17,9 @@ from mcpkit.transports.http import sessions
 from tests.kit import eventually
 from tests.messages import (
     BATCHES,
+    LAST_HANDSHAKE,
     LEGACY,
     MODERN,
-    NEWEST,
     announced,
     called,
     initialize,
@@ -152,7 +152,7 @@ def test_the_same_goes_for_one_that_streams(serve: Serve) -> None:
     """From whenever it has become a stream: at once, or after a while."""
     site = serve(request_timeout=0.4, stream_after=0.2)
     calls: list[tuple[str, Exchange]] = []
-    for era in (NEWEST, MODERN):
+    for era in (LAST_HANDSHAKE, MODERN):
         for said in (["first"], []):
             name = f"{era} {said}"
             calls.append((name, site.speaking(era).call("chat", name=name, before=said, after=[])))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.messages import LEGACY, MODERN, NEWEST
+from tests.messages import LAST_HANDSHAKE, LEGACY, MODERN
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, JSON, Site
 
-POLLING = NEWEST
+POLLING = LAST_HANDSHAKE
 OTHERS = [version for version in LEGACY if version != POLLING]
 
 

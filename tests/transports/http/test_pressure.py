@@ -25,7 +25,7 @@ import pytest
 from mcpkit import Limits, MCPKit
 from mcpkit.transports.http.uvicorn import connection_class
 from tests.kit import PATIENCE, eventually
-from tests.messages import NEWEST, announced, called, initialize, request
+from tests.messages import LAST_HANDSHAKE, announced, called, initialize, request
 from tests.transports.http import plain
 from tests.transports.http.attack import Raw, connect, head, hostile_headers, post, post_head
 from tests.transports.http.plain import Server
@@ -77,7 +77,7 @@ class Victim:
 
     def begin(self) -> str:
         """Begin a session; its id."""
-        token = self._server.client(NEWEST, elicitation={}).session
+        token = self._server.client(LAST_HANDSHAKE, elicitation={}).session
         assert token is not None
         return token
 
@@ -102,7 +102,7 @@ def tool_call(tool: str, **arguments: Any) -> dict[str, Any]:
 def headers_for(message: Mapping[str, Any], session: str | None = None) -> dict[str, str]:
     usual = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
     if session is not None:
-        return {**usual, "Mcp-Session-Id": session, "MCP-Protocol-Version": NEWEST}
+        return {**usual, "Mcp-Session-Id": session, "MCP-Protocol-Version": LAST_HANDSHAKE}
     return usual if message["method"] == "initialize" else {**usual, **headers_of(message)}
 
 
@@ -367,7 +367,7 @@ def test_a_flood_of_sessions_leaves_nothing(victim: Victim) -> None:
 def test_a_flood_of_streams_is_bounded_and_released(victim: Victim) -> None:
     before = victim.memory()
     listen = announced(1, "subscriptions/listen", notifications={"toolsListChanged": True})
-    usual = {"Accept": EVENTS, "MCP-Protocol-Version": NEWEST}
+    usual = {"Accept": EVENTS, "MCP-Protocol-Version": LAST_HANDSHAKE}
     sse = head("GET", "/sse", {"Accept": EVENTS})
     statuses: Counter[int] = Counter()
     with others_are_served(victim), crowd(victim, 1000) as clients:

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.messages import LEGACY, MODERN, NEWEST, called, request
+from tests.messages import LAST_HANDSHAKE, LEGACY, MODERN, called, request
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, OldTalk, Site
 
@@ -98,7 +98,7 @@ def test_a_session_ends_with_its_stream(old: OldTalk) -> None:
 def test_any_handshake_revision_may_be_negotiated_and_no_other(old: OldTalk, version: str) -> None:
     """SSE-8, LIFE-2, LIFE-4."""
     negotiated = old.begin(version)["protocolVersion"]
-    assert negotiated == (NEWEST if version == MODERN else version)
+    assert negotiated == (LAST_HANDSHAKE if version == MODERN else version)
     assert old.ask(request(1, "ping"))["result"] == {}
 
 

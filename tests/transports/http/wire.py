@@ -29,8 +29,8 @@ from mcpkit.transports.http.uvicorn import connection_class
 from tests.kit import PATIENCE, eventually
 from tests.messages import (
     BATCHES,
+    LAST_HANDSHAKE,
     MODERN,
-    NEWEST,
     announced,
     called,
     initialize,
@@ -421,7 +421,7 @@ class Site:
 
     def begin(
         self,
-        version: str = NEWEST,
+        version: str = LAST_HANDSHAKE,
         headers: Headers | None = None,
         *,
         ready: bool = True,
