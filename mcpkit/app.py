@@ -72,9 +72,9 @@ class MCPKit(Generic[StateT]):
         icons: Pictures that a client may show (2025-11-25 and later).
         lifespan: An async context manager, called with the app. It is entered once, before the
             first request, and exited at the end; handlers get what it yields as ``ctx.state``.
-        offers: Capabilities to advertise from the start, because the app adds what they are for
-            while it is served: ``("tools", "resources")``. Others are advertised once they are
-            registered, which clients that are connected by then do not notice.
+        offers: Capabilities to advertise from the start, because the app adds their entries only
+            while it is served: ``("tools", "resources")``. Other capabilities are advertised once
+            entries are registered; clients that are already connected do not learn of them.
         page_size: The maximum number of entries on a page of a list; None: all on one page.
         cache_ttl: Seconds for which clients may cache lists and resources (2026-07-28), or a
             mapping of them: ``{"tools": 300, "prompts": 60}``. The time of ``"resources"`` is that
@@ -405,8 +405,8 @@ class MCPKit(Generic[StateT]):
         object are bound to it; of a class, static and class methods are added.
 
         Of an app, everything that is registered there now and later is added, with the converters
-        and exceptions of that app. An app with a lifespan, middleware or routes is refused, because
-        only the served app has those.
+        and exceptions of that app. An app with a lifespan, middleware, routes, ``auth=`` or
+        ``scope_hierarchy=`` is rejected, because only the served app can have those.
 
         Args:
             source: A module, an instance, a class, or another app.

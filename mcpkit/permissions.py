@@ -32,7 +32,7 @@ def scopes_of(scopes: Any, option: str) -> tuple[str, ...]:
                 f"quotes and backslashes"
             )
         if each == "offline_access":
-            raise ValueError(f"{option}: offline_access is between clients and their issuer")
+            raise ValueError(f"{option}: omit offline_access; clients request it by themselves")
     return found
 
 

@@ -139,7 +139,7 @@ class AsyncTestClient(Client):
             principal = Principal(principal) if isinstance(principal, str) else principal
             if scopes is not None:
                 if principal is None:
-                    raise TypeError("scopes= belongs to a principal, and principal=None is none")
+                    raise TypeError("scopes= needs a principal; omit principal=None or scopes=")
                 principal = replace(principal, scopes=frozenset(scopes_of(scopes, "scopes")))
             owner = ANONYMOUS if principal is None else principal_owner(principal.id)
             memory["origin"] = StoredSource(principal, owner)

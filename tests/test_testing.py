@@ -131,7 +131,7 @@ def test_calls_are_those_of_a_principal(revision: str) -> None:
     assert used(principal=None) == (["whoami", "delete"], "nobody", "refused", "refused")
     with pytest.raises(ValueError, match="must be a list"):
         used(scopes="notes:read")
-    with pytest.raises(TypeError, match="belongs to a principal"):
+    with pytest.raises(TypeError, match="needs a principal"):
         used(principal=None, scopes=["notes"])
 
 

@@ -94,8 +94,8 @@ def typed(function: Callable[..., Any], value: Any) -> Any:
         return form.validate(value)
     except ValidationError as error:
         raise ValueError(
-            f"the step's function {name}() says that it returns {returns}, and what it returned "
-            f"is not that once it has been JSON: {error}"
+            f"the function {name}() of the step is annotated to return {returns}, but its result "
+            f"does not match after a round trip through JSON: {error}"
         ) from error
 
 

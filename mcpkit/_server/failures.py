@@ -46,7 +46,9 @@ async def error_result(tool: Tool, context: Context[Any], error: BaseException) 
         context.backend.on_exception(error)
         text = str(error)
     elif isinstance(error, (OutputMismatch, NotSerializable)):
-        reference = internal_error(context, error, f"the tool {tool.name} returned an unfit value")
+        reference = internal_error(
+            context, error, f"the tool {tool.name} returned an invalid value"
+        )
         why = "does not fit its own output schema"
         if isinstance(error, NotSerializable):
             why = f"cannot be sent: {error}"

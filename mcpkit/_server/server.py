@@ -177,7 +177,7 @@ class Server:
         tool = self.catalog.tools.get(task.tool if call is None else call["tool"])
         if tool is not None and tool.allow is not None:
             if task.tool and task.is_over:  # it had no ``allow=`` then, and its arguments are gone
-                raise Forbidden("The tool of this task has other permissions now")
+                raise Forbidden("The permissions of the tool have changed since the task ended")
             call = call or self.tasks.call_of(task)
             with suppress(InvalidArguments):  # with which it has not run
                 await tool.admit(call["arguments"], origin)

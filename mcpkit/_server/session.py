@@ -464,7 +464,7 @@ class Session(RunHost):
         if not self._channel.is_congested(request):
             return True
         if not self._dropped:
-            log.warning("the client does not keep up: log messages and progress are left out")
+            log.warning("the client does not keep up: log messages and progress are dropped")
         self._dropped += 1
         return False
 

@@ -153,7 +153,7 @@ def _tasks_of(server: Server, request: Request) -> TaskService:
     if request.revision.tasks == "extension" and not declares(request.client):
         raise MissingClientCapability({"extensions": {EXTENSION: {}}})
     if server.tasks is None:
-        raise InvalidRequest("This server is not served in a way that has tasks")
+        raise InvalidRequest("Tasks are not available on this server")
     return server.tasks
 
 
@@ -221,7 +221,7 @@ async def _list_tasks(server: Server, params: Params, context: Context[Any]) -> 
     request = context.request
     tasks = _tasks_of(server, request)
     if not may_list_tasks(request):
-        raise MethodNotFound("Tasks are listed for clients that have logged in only")
+        raise MethodNotFound("Tasks are listed only for authenticated clients")
     cursor = params.get("cursor")
     after = None if cursor is None else read_cursor("tasks", cursor, float)
     size = server.settings.page_size or _PAGE_SIZE

@@ -35,7 +35,7 @@ SECTIONS: Final = {
         "read": "Read a resource.",
         "prompt": "Get a prompt.",
         "tasks": "List, show, await and cancel tasks.",
-        "check": "Find what hosts and models will stumble over.",
+        "check": "Find problems for hosts and models.",
         "login": "Log in to a server, for the commands above.",
         "logout": "Revoke a login, and forget it.",
     },
@@ -159,7 +159,7 @@ def root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Show the version and leave.", callback=_version, is_eager=True
+            "--version", help="Show the version and exit.", callback=_version, is_eager=True
         ),
     ] = False,
 ) -> None:

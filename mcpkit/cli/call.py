@@ -55,8 +55,8 @@ async def call(
     and key:=@file.json read a file.
 
     The server's questions are asked in the terminal, or answered by --answer. Questions to the
-    model are the input of --sampling-command: a single message as it is, otherwise each after
-    System:, User: or Assistant:.
+    model are passed on stdin to --sampling-command: a single message as it is, several messages
+    each with its role in front (System:, User: or Assistant:).
 
     The command waits for a tool that runs as a task; Ctrl-C cancels it.
 
@@ -105,8 +105,8 @@ async def call(
                             put(task.status.id)
                         if not is_url(target):
                             note(
-                                f"{target} has been stopped, and goes on with the task when it "
-                                f"runs again, if its tasks are kept in a file or a database"
+                                f"{target} has been stopped; it continues the task when it runs "
+                                f"again, if it stores tasks in a file or a database"
                             )
                         return
                     result = await session.outcome(task, is_ours=True)
@@ -153,7 +153,7 @@ def _show(result: CallResult, tool: str, saver: Saver) -> None:
     for each in files:
         saver.save(each)
     if not result.content and not has_data and not result.is_error:
-        note(f"{tool} has run, and answers nothing")
+        note(f"{tool} succeeded and returned no content")
 
 
 def _is_data(texts: list[str], result: CallResult) -> bool:

@@ -52,7 +52,7 @@ def check(
     env: Env = None,
     timeout: Timeout = None,
 ) -> None:
-    """Find what hosts and models will stumble over.
+    """Find problems for hosts and models.
 
     The server is started and queried as by a host. Its lists are compared with the requirements of
     hosts, model APIs and the specification. Each finding has a rule; --rules gives its reason, its

@@ -21,8 +21,8 @@ from mcpkit.cli._terminal import FAILED, confirm, fail, is_interactive, note, pr
 __all__ = ["install"]
 
 _PLACE: Final = "Where it goes"
-_ENV: Final = "A variable for it, KEY=VALUE; several times for several"
-_HEADER: Final = "A header for a URL, 'Name: value'; several times for several"
+_ENV: Final = "An environment variable for the server, KEY=VALUE; can be repeated"
+_HEADER: Final = "A header for a URL, 'Name: value'; can be repeated"
 _PLACEHOLDER: Final = re.compile(r"(?:[A-Za-z]+ +)?\$(?:\{[^{}]+\}|[A-Za-z_]\w*)")
 """Credentials whose secret part is the name of a variable."""
 

@@ -225,13 +225,13 @@ def _show(head: str, got: Credentials, where: str) -> None:
     """Print the issuer, the scopes, the expiry and the location of a login."""
     scopes = _granted(got)
     about = f" for {', '.join(scopes)}" if scopes else ""
-    until = "The issuer does not say until when it is good"
+    until = "The issuer does not state when the token expires"
     if got.expires_at is not None:
         with suppress(OverflowError, OSError, ValueError):  # an issuer may send any number
-            renewed = ", and renewed then" if got.refresh_token or got.grant else ""
+            renewed = ", and is then refreshed" if got.refresh_token or got.grant else ""
             time = datetime.fromtimestamp(got.expires_at).strftime("%Y-%m-%d %H:%M:%S")
-            until = f"It is good until {time}{renewed}"
+            until = f"The token is valid until {time}{renewed}"
     issuer = single_line(got.issuer)
-    say(f"{head}: {issuer} has issued a token{about}.\n{until}. It is kept in {where}.")
+    say(f"{head}: {issuer} has issued a token{about}.\n{until}. It is stored in {where}.")
     if os.environ.get(TOKEN):
         note(f"{TOKEN} is set, and is sent instead")

@@ -35,9 +35,9 @@ def migrate(
 ) -> None:
     """Rewrite a server of FastMCP 2 to 4, of the official SDK 1 or 2, or of an earlier mcpkit.
 
-    Imports, options, decorators, what is done with the context, results, and runs are rewritten;
-    comments and layout stay. What a person has to decide gets a comment that begins with
-    "# mcpkit migrate:", and is listed with the place in the migration guide. Without --write
+    Imports, options, decorators, uses of the context, results, and run calls are rewritten;
+    comments and layout are kept. Code that needs your decision gets a comment that begins with
+    "# mcpkit migrate:", and is listed with the section of the migration guide. Without --write
     nothing is changed, and the difference is shown.
 
     With --write, a file that makes an app is imported afterwards, in a process of its own; without

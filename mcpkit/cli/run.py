@@ -53,7 +53,7 @@ def run(
     ] = None,
     http: Annotated[bool, option("Short for --transport http", "--http")] = False,
     debug: Annotated[
-        bool, option("Show tracebacks, unserved messages, and HTTP requests", "--debug")
+        bool, option("Show full tracebacks, rejected messages, and HTTP requests", "--debug")
     ] = False,
     log_level: Annotated[
         str | None,

@@ -1,4 +1,4 @@
-"""Whether leases that have run out count."""
+"""The grace period after an outage, in which expired leases are ignored."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from time import monotonic
 
 
 class Calm:
-    """A time in which leases that have run out do not count: those of the living have as well.
+    """A grace period in which expired leases are ignored: live processes could not renew theirs.
 
-    It begins with the process, and when the store was away, this machine was asleep, or the store's
-    clock was set forward. It lasts a lease, in which all can renew theirs.
+    It starts with the process, and after the store was unavailable, this machine was asleep, or
+    the store's clock was set forward. It lasts one lease, so that all processes can renew theirs.
     """
 
     def __init__(self, lease: float) -> None:

@@ -1,4 +1,4 @@
-"""What the tasks of one caller may take from others: places to run, and bytes in the store."""
+"""Limits on the tasks of each caller: how many run at once, and their bytes in the store."""
 
 from __future__ import annotations
 

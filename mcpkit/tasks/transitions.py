@@ -1,6 +1,6 @@
 """The transitions of tasks, each one atomic change of a store of records.
 
-All may be cancelled, and have then been done or not; and all may raise `StoreUnavailable`.
+Each can be cancelled, and may then have taken effect or not. Each may raise `StoreUnavailable`.
 """
 
 from __future__ import annotations

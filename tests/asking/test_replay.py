@@ -260,5 +260,5 @@ def test_a_remembered_value_has_the_type_that_its_function_names(
 
 def test_a_recorded_value_of_another_type_than_declared_is_an_error() -> None:
     """The handler would go on with something that it does not expect, in a later round only."""
-    with pytest.raises(ValueError, match=r"model\(\) says that it returns .*Model"):
+    with pytest.raises(ValueError, match=r"model\(\) of the step is annotated to return .*Model"):
         typed(model, "unfit")

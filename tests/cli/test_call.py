@@ -70,7 +70,7 @@ def test_a_result_is_printed(words: list[str], input: str, stdout: str) -> None:
         ("", 2, "name a tool; there is search, "),
         ("add a=1 b=two", 2, 'b: expected integer, got "two"'),
         ("fail how=protocol", 1, r"the server answered with error -32050: No such \x1b[31mluck"),
-        ("nothing", 0, "nothing has run, and answers nothing"),
+        ("nothing", 0, "nothing succeeded and returned no content"),
         ("book -a yes", 2, "--answer 'yes': write key=value, accept, decline or cancel"),
         ("haiku --sampling-command missing", 2, "--sampling-command 'missing': there is no such"),
         ("where --roots missing", 2, "--roots missing: there is no such file or folder"),

@@ -160,8 +160,8 @@ def test_a_login_opens_the_browser_and_other_commands_use_what_it_keeps(
         f"You are logged in to {site.url}: {site.origin} has issued a token for notes:read, "
         f"notes:write."
     )
-    until = r"It is good until 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d, and renewed then\. It is kept in "
-    assert re.fullmatch(f"{until}{re.escape(str(file))}\\.", second)
+    until = r"The token is valid until 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d, and is then refreshed\."
+    assert re.fullmatch(rf"{until} It is stored in {re.escape(str(file))}\.", second)
     assert said(whoami(person, site)) == "ada False [notes:read notes:write]\n"
     offer = json.loads(said(person.runs("inspect", site.url, "--json")))
     assert "write_notes" in [each["name"] for each in offer["tools"]]
@@ -238,7 +238,7 @@ REFUSED: Final = {
     "login server.py": "login is for URLs, not for 'server.py'",
     "login http://a.b/mcp": "URL: 'http://a.b/mcp' is not encrypted; use https",
     "login https://ada:pass@a.b/": "URL: 'https://ada:pass@a.b/' is not a URL",
-    "login URL --scope offline_access": "--scope: offline_access is between clients and their",
+    "login URL --scope offline_access": "--scope: omit offline_access",
     'login URL --scope a"b': "--scope: 'a\"b' is not a scope",
     "login URL --timeout 0": "--timeout must be more than 0, not 0",
     "login URL --issuer http://a.b": "--issuer: 'http://a.b' is not encrypted",
@@ -525,7 +525,7 @@ def test_a_key_stays_where_it_is(person: Person, tmp_path: Path) -> None:
         world.told = lambda answer: {**answer, **odd, "refresh_token": None}
         first, second = said(person.runs(*words, MCPKIT_CLIENT_KEY=path)).splitlines()
         assert first.endswith(" has issued a token for a, b.")
-        assert second.startswith("The issuer does not say until when it is good. ")
+        assert second.startswith("The issuer does not state when the token expires. ")
         assert "PRIVATE KEY" not in person.files[0].read_text()
         assert person.runs("inspect", world.url).code == 0
         world.end_tokens()

@@ -936,8 +936,8 @@ def test_deep_code_is_refused_at_once(code: str) -> None:
 
 def test_code_at_the_limit_of_depth_is_rewritten() -> None:
     assert migrate(f"from fastmcp import FastMCP\nx = FastMCP, {'1+' * 240}1\n").text != ""
-    with pytest.raises(ValueError, match="has more than 1048576 characters; split it"):
-        migrate("import fastmcp\n" + "#" * 2**20)
+    with pytest.raises(ValueError, match="has more than 4194304 characters; split it"):
+        migrate("import fastmcp\n" + "#" * 2**22)
 
 
 # --- the result -----------------------------------------------------------------------------------

@@ -328,7 +328,7 @@ def test_while_a_version_cannot_be_imported_the_one_before_it_goes_on(
     assert greet(server, "meanwhile") == "First, you"
     server.wait_for_stderr(
         "mcpkit: server.py cannot be imported: SyntaxError: invalid syntax (server.py:1)\n"
-        "mcpkit: the version before it goes on\n"
+        "mcpkit: the previous version continues\n"
     )
     changed(folder, SECOND, server)
     assert greet(server, "again") == "Second, you"

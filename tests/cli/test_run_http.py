@@ -69,7 +69,7 @@ def test_it_is_served_at_the_url_that_is_printed_until_ctrl_c(folder: Path, argu
     url = url.replace("PORT", str(urlsplit(server.url).port))
     *warnings, line = server.process.stderr.splitlines()
     is_open = "0.0.0.0" in arguments
-    assert ["anyone who can reach this machine" in each for each in warnings] == [True] * is_open
+    assert ["calls from anyone who can reach it" in each for each in warnings] == [True] * is_open
     assert line.startswith(f"hello listens on {url}{more}")
 
 

@@ -140,7 +140,7 @@ def test_tasks_are_kept_in_a_file_and_listed(tmp_path: Path, revision: str) -> N
     options = ["--env", f"MCPKIT_TASKS={tmp_path / 'tasks.db'}", "--revision", revision]
     ended = mcpkit("call", TASKING, "book", "--detach", *options)
     assert ended.code == 0
-    assert ended.stderr.startswith(f"mcpkit: {TASKING} has been stopped, and goes on with the task")
+    assert ended.stderr.startswith(f"mcpkit: {TASKING} has been stopped; it continues the task")
     id = ended.stdout.strip()
     if revision == BOTH[0]:
         assert tasks("list", TASKING, *options).output.startswith(id)

@@ -347,7 +347,7 @@ class TestBackPressure:
 
     @pytest.mark.parametrize("tool", ["flood", "flood_from_thread"])
     def test_a_handler_that_logs_without_waiting(self, backend: str, tool: str) -> None:
-        """100 MB of log messages: what the client does not take is left out."""
+        """100 MB of log messages: what the client does not take is dropped."""
         with served(backend, reading=False, cold=True) as server:
             message = modern(1, "tools/call", level="info", name=tool, arguments={"count": 100_000})
             server.send(message)
@@ -355,7 +355,7 @@ class TestBackPressure:
             assert server.status("VmHWM") < 100_000
             server.read()
             assert server.answer(1)["result"]["content"][0]["text"] == "flooded"
-            server.wait_for_stderr("left out")
+            server.wait_for_stderr("are dropped")
 
     def test_a_ping_flood(self, backend: str) -> None:
         with served(backend, reading=False, cold=True) as server:

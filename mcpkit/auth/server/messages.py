@@ -130,7 +130,7 @@ class Request:
     def check_repeated(self) -> None:
         """Reject a repeated parameter (RFC 6749, 3.1 and 3.2)."""
         if self.repeated:
-            raise OAuthError("invalid_request", "A parameter is there more than once")
+            raise OAuthError("invalid_request", "A parameter is repeated")
 
     def check_form(self) -> None:
         """Reject a body that is not a form, or repeats a parameter (RFC 6749, 3.2)."""

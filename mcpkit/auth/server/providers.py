@@ -205,7 +205,7 @@ class UpstreamLogin(Login):
         if self._provider.needs_secret and not client_secret:
             raise ValueError(f"client_secret= is missing: {name} requires it for every login")
         if allow is None and not ("{tenant}" in self._provider.issuer and tenant != _CONSUMERS):
-            raise ValueError(f"anyone can have an account with {name}: say who may, with allow=[…]")
+            raise ValueError(f"anyone can have an account with {name}: name the users in allow=[…]")
         self._client = client_id, client_secret
         self._may = _allowing(allow, self._provider)
         self._more = (scopes,) if isinstance(scopes, str) else tuple(scopes)

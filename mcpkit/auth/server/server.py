@@ -234,7 +234,7 @@ class AuthorizationServer(EmbeddedServer):
         """Start a login, if the client and its redirect URI are valid (OAuth 2.1, 4.1.1)."""
         fields = request.fields
         if not request.repeated.isdisjoint(("client_id", "redirect_uri")):
-            raise OAuthError("invalid_request", "client_id or redirect_uri is there twice")
+            raise OAuthError("invalid_request", "client_id or redirect_uri is repeated")
         client = await self._clients.find(fields.get("client_id", ""), request.urls.caller)
         redirect_uri = fields.get("redirect_uri", "")
         if not redirect_uri and len(client.redirect_uris) == 1:

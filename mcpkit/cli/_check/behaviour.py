@@ -60,8 +60,8 @@ def contradiction(listing: Listing) -> Iterator[Match]:
 
 @rule(
     "OUT003 error: output schema of something other than an object",
-    reason="Before the newest revision structured content is always an object. Over one other "
-    "output schema the TypeScript SDK rejects the whole list.",
+    reason="Before the newest revision structured content is always an object. If one output "
+    "schema has another type, the TypeScript SDK rejects the whole list of tools.",
     fix='wrap it: {"type": "object", "properties": {"result": …}}',
     source="https://github.com/opentokenz/mcpx/issues/28",
 )

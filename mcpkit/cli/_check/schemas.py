@@ -16,7 +16,7 @@ from mcpkit.cli._schema_text import array_or_empty, object_or_empty
 rule(
     "SCHEMA001 error: input schema of something other than an object",
     reason='Arguments are always an object, so the schema must have the type "object" at its root. '
-    "Over one other input schema clients reject the whole list.",
+    "If one input schema has another type, clients reject the whole list of tools.",
     fix='write {"type": "object", "properties": {…}}',
     source=f"{SPEC}/server/tools#tool",
     tool=lambda tool: tool.schema.get("type") != "object",

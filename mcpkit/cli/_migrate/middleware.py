@@ -277,7 +277,7 @@ class _Hook(cst.CSTTransformer):
     def leave_IndentedBlock(
         self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
     ) -> cst.IndentedBlock:
-        """Leave a method where theirs raises: after a tool has failed."""
+        """Add a return after `call_next` for a failed tool: FastMCP raises there, mcpkit not."""
         failed = "{}.is_error" if self._name == "on_call_tool" else 'getattr({}, "is_error", False)'
         result = m.SaveMatchedNode(m.Name(), "name")
         called = m.Await(m.Call(func=m.Name(self._call_next)))

@@ -174,12 +174,12 @@ class _Reloaded:
     async def _renew(self, versions: TaskGroup, front: Server) -> None:
         known = self._registry.advertised
         if not await in_daemon(self._load):
-            note("the version before it goes on")
+            note("the previous version continues")
             return
         try:
             await versions.start(self._live)
         except Exception as error:
-            note(f"its lifespan failed: {error}; the version before it goes on")
+            note(f"the new lifespan failed: {error}; the previous version continues")
             return
         assert self._version is not None
         self._version.server.changes.forward_to = front.changes

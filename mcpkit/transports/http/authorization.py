@@ -95,11 +95,11 @@ class Authorization:
 
     def _embed(self, embedded: EmbeddedServer, loopback: bool | None) -> None:
         if self._embedded is not None:
-            raise ValueError("auth= has two authorization servers, which answer in one place")
+            raise ValueError("auth= has two authorization servers, but their paths are the same")
         if self.resource is None and loopback is False:
             raise ValueError(
-                "other machines reach this server, and its login needs an address for them: "
-                'http={"public_url": "https://notes.example.com/mcp"}, the URL of the endpoint'
+                "other machines can reach this server, so its login needs the public URL of the "
+                'endpoint: http={"public_url": "https://notes.example.com/mcp"}'
             )
         if self.resource and not self._resource_path.endswith(self._path):
             raise ValueError(

@@ -105,7 +105,7 @@ def make_settings(options: HttpOptions, limits: Limits | None = None) -> HttpSet
 
     Raises:
         TypeError: There is no such option.
-        ValueError: An option has a value that no server can keep to; the message names it.
+        ValueError: An option has an invalid value; the message names it.
     """
     given = cast("dict[str, Any]", dict(options))
     unknown = given.keys() - HttpOptions.__optional_keys__ - DEPRECATED

@@ -219,7 +219,7 @@ def principal_of(http: HttpRequest) -> str | None:
         "the user %s has neither identity nor username; name the caller with the option principal=",
         type(user).__name__,
     )
-    raise HttpError(500, "The server does not know who calls; its log says why")
+    raise HttpError(500, "The server could not identify the caller; see its log")
 
 
 def principal_id(http: HttpRequest) -> str | None:

@@ -165,7 +165,7 @@ def _accept_all(bound: socket.socket) -> Iterator[socket.socket]:
 
 def exit_with_error(code: int) -> None:
     """End the process, although handlers still run in it."""
-    log.warning("leaving, although handlers still run")
+    log.warning("exiting while handlers are still running")
     exit_now(code)
 
 
@@ -242,8 +242,8 @@ def warn_if_open(settings: HttpSettings, host: str) -> None:
     """Warn if other machines can reach an endpoint without authentication."""
     if not is_loopback(host) and settings.auth is None and settings.principal is None:
         log.warning(
-            "anyone who can reach this machine can call everything: the app has neither auth= nor "
-            "principal=; the host 127.0.0.1 is for this machine alone"
+            "the server accepts calls from anyone who can reach it: the app has neither auth= nor "
+            "principal=; add one, or listen on 127.0.0.1 to accept calls from this machine only"
         )
 
 

@@ -84,7 +84,7 @@ class LocalStore:
             # To forget an end before its id expires would make an ended session valid again.
             raise HttpError(
                 429 if full.own else 503,
-                "The session has not ended: the server remembers as many that have as it can",
+                "The session was not ended: too many ended sessions are stored; try again later",
                 retry_after(_RETRY_END),
             ) from None
         self._drop_state(key)

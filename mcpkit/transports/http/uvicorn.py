@@ -103,9 +103,8 @@ def connection_class(limits: Limits, shortcuts: Mapping[bytes, Shortcut]) -> Any
             import uvicorn
 
             log.warning(
-                "mcpkit does not fit into uvicorn %s (no %s): serving without bounds on slow "
-                "clients and long headers, and without the shortcut for requests that need not "
-                "wait",
+                "uvicorn %s is not supported (no %s): serving without limits on slow clients and "
+                "long headers, and without the fast path for requests that need not wait",
                 uvicorn.__version__,
                 ", ".join(sorted(missing)),
             )

@@ -286,7 +286,7 @@ def test_a_user_has_the_name_that_is_theirs_alone(caplog: pytest.LogCaptureFixtu
     """SEC-6: users that share a name would share sessions, states and limits."""
     assert by_user(identity="7", username="ann") == "7"
     assert by_user(username="ann", display_name="Ann Smith") == "ann"
-    with pytest.raises(HttpError, match="does not know who calls") as caught:
+    with pytest.raises(HttpError, match="could not identify the caller") as caught:
         by_user(display_name="Ann Smith")
     assert caught.value.status == 500
     assert "option principal=" in caplog.text

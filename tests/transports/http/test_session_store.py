@@ -38,7 +38,7 @@ def test_an_ended_session_stays_ended_and_one_that_cannot_end_continues(
     refused = talk.delete()
     assert refused.refusal == (429, -32600)
     assert int(refused.header("retry-after") or 0) >= 1
-    assert "has not ended" in refused.error
+    assert "was not ended" in refused.error
     site.call("touch", uri="wire://a")
     assert talk.request("resources/subscribe", uri="wire://a").status == 200
     site.call("touch", uri="wire://a")

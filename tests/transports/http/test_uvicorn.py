@@ -72,7 +72,7 @@ def test_a_uvicorn_that_lacks_an_attribute_serves_by_itself_and_the_log_says_so_
     with uvicorn_without(name), hosting() as host:
         serves(host, shortcut=False)
     [line] = warnings_in(caplog)
-    assert f"does not fit into uvicorn {uvicorn.__version__} (no {name}): serving without" in line
+    assert f"uvicorn {uvicorn.__version__} is not supported (no {name}): serving without" in line
 
 
 def test_nothing_is_logged_of_a_uvicorn_that_has_them(caplog: pytest.LogCaptureFixture) -> None:
