@@ -449,9 +449,11 @@ def test_a_circular_or_explosive_schema_is_abandoned() -> None:
 def ours_on(on: str) -> set[str]:
     from mcpkit.prompts import PromptOptions
     from mcpkit.resources import ResourceOptions
+    from mcpkit.sampling import SampleOptions
     from mcpkit.tools import ToolOptions
 
     options: dict[str, Any] = {
+        "sample(…)": SampleOptions,
         "tool(…)": ToolOptions,
         "resource(…)": ResourceOptions,
         "prompt(…)": PromptOptions,
@@ -467,7 +469,7 @@ def ours_on(on: str) -> set[str]:
         "Audio(…)": {*inspect.signature(Audio.__init__).parameters},
         "File(…)": {*inspect.signature(File.__init__).parameters},
         "elicit(…)": {*inspect.signature(Context.elicit).parameters},
-        "sample(…)": {"system", "stop", "hints", "max_tokens"},
+        "enable(…)": {*inspect.signature(MCPKit.enable).parameters},
         "log(…)": {*inspect.signature(Context.log).parameters},
         "run(…)": {"host", "port", "http", *HttpSettings._fields},
         "annotations": {"read_only", "destructive", "idempotent", "open_world"},
