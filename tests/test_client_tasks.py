@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from mcpkit import MCPKit, TaskCancelled, TaskHandle, TaskStatus
-from mcpkit._protocol.connection import CAPABILITIES_KEY
-from mcpkit.client.tasks import EXTENSION, with_tasks
+from mcpkit._protocol.connection import CAPABILITIES_KEY, TASKS_EXTENSION
+from mcpkit.client.tasks import with_tasks
 from mcpkit.errors import ConnectionClosed, InternalError, MethodNotFound, ProtocolError
 from mcpkit.testing import AsyncTestClient
 from tests.messages import MODERN
@@ -118,7 +118,7 @@ async def test_the_extension_is_declared_beside_all_else() -> None:
     own = {"roots": {}, "extensions": {"a/b": {"c": 1}}}
     async with AsyncTestClient(MCPKit("none"), revision=MODERN, capabilities=own) as client:
         meta = with_tasks(client, {"x/y": 2})
-    extensions = {"a/b": {"c": 1}, EXTENSION: {}}
+    extensions = {"a/b": {"c": 1}, TASKS_EXTENSION: {}}
     assert meta == {CAPABILITIES_KEY: {"roots": {}, "extensions": extensions}, "x/y": 2}
 
 

@@ -49,6 +49,11 @@ CLIENT_INFO_KEY: Final = "io.modelcontextprotocol/clientInfo"
 LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
+RELATED_TASK_KEY: Final = "io.modelcontextprotocol/related-task"
+"""The member of ``_meta`` that names the task of a message (TASKL-8)."""
+
+TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
+"""The name of the tasks extension, in capabilities (TASKX-1)."""
 
 INITIALIZE_IN_BATCH: Final = "initialize cannot be in a batch"
 

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pydantic_core import from_json
 
 from mcpkit._concurrency.loop import Loop
-from mcpkit._protocol.connection import SUBSCRIPTION_KEY, Connection, Request, State
+from mcpkit._protocol.connection import (
+    SUBSCRIPTION_KEY,
+    TASKS_EXTENSION,
+    Connection,
+    Request,
+    State,
+)
 from mcpkit._server.channel import size_of
 from mcpkit._server.failures import not_found
 from mcpkit._server.registry import Catalog, Found, check_uri, check_uris, uri_of
@@ -28,7 +34,7 @@ from mcpkit.errors import (
     ProtocolError,
     ResourceNotFound,
 )
-from mcpkit.tasks.protocol import EXTENSION, declares, detailed, task_members
+from mcpkit.tasks.protocol import declares, detailed, task_members
 
 if TYPE_CHECKING:
     from mcpkit.tasks.record import Task
@@ -200,7 +206,7 @@ class Subscriptions:
         ids: list[str] = []
         if "taskIds" in wanted and self._server.tasks is not None:
             if not declares(request.client):  # SUB-10
-                raise MissingClientCapability({"extensions": {EXTENSION: {}}})
+                raise MissingClientCapability({"extensions": {TASKS_EXTENSION: {}}})
             ids = list(dict.fromkeys(self._strings(wanted, "taskIds")))
         if ids:
             accepted["taskIds"] = ids

@@ -23,7 +23,7 @@ from mcpkit._input_requests.task_replay import (
     reply,
     request_of,
 )
-from mcpkit._protocol.connection import Request
+from mcpkit._protocol.connection import TASKS_EXTENSION, Request
 from mcpkit._protocol.messages import Encoded, members
 from mcpkit._server.failures import error_result
 from mcpkit._server.registry import read_cursor, write_cursor
@@ -44,7 +44,6 @@ from mcpkit.errors import (
 )
 from mcpkit.middleware import Handler, Params
 from mcpkit.tasks.protocol import (
-    EXTENSION,
     declares,
     detailed,
     may_list_tasks,
@@ -86,7 +85,7 @@ def create_task_if_requested(
         if declares(request.client):
             return _create_when_answered(tool, arguments, server, context)
         if support == "required":
-            raise MissingClientCapability({"extensions": {EXTENSION: {}}})
+            raise MissingClientCapability({"extensions": {TASKS_EXTENSION: {}}})
         return None  # TASKX-2
     if way == "client" and "task" in params:
         if support == "forbidden":
@@ -151,7 +150,7 @@ def _subscriptions_of(context: Context[Any]) -> Subscriptions:
 def _tasks_of(server: Server, request: Request) -> TaskService:
     """Return the tasks, if the client knows them (TASKX-4)."""
     if request.revision.tasks == "extension" and not declares(request.client):
-        raise MissingClientCapability({"extensions": {EXTENSION: {}}})
+        raise MissingClientCapability({"extensions": {TASKS_EXTENSION: {}}})
     if server.tasks is None:
         raise InvalidRequest("Tasks are not available on this server")
     return server.tasks

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from rich.text import Text
 
+from mcpkit._protocol.connection import TASKS_EXTENSION
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE
 from mcpkit._protocol.wire import implementation_to_wire
 from mcpkit._utils.json import is_object, value_at
@@ -35,7 +36,6 @@ from mcpkit.cli._terminal import console, fail
 from mcpkit.cli._token_estimate import estimate, tool_tokens
 from mcpkit.client.client import Client
 from mcpkit.client.results import ListedPrompt, ListedResource, ListedTemplate, ListedTool
-from mcpkit.client.tasks import EXTENSION
 from mcpkit.errors import MethodNotFound
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ class _Page:
             about = f"  {len(costs)}, together about {_tokens(sum(costs.values()))}"
             self._put(Text.assemble(("Tools", "bold cyan"), (about, "dim")))
         is_extension = BY_VERSION[offer.revision].tasks == "extension"
-        if is_extension and value_at(offer.capabilities, "extensions", EXTENSION) is not None:
+        if is_extension and value_at(offer.capabilities, "extensions", TASKS_EXTENSION) is not None:
             older = next(each.version for each in HANDSHAKE if each.tasks == "client")
             note = f"Some may run as tasks; --revision {older} shows which."
             self._put(Text(note, style="dim"), 2)

@@ -10,6 +10,7 @@ from uuid import uuid4
 import anyio
 
 from mcpkit._protocol import wire
+from mcpkit._protocol.connection import LOG_LEVEL_KEY, TASKS_EXTENSION
 from mcpkit._utils.json import is_object, value_at
 from mcpkit.client.connection import ClientConnection, Close, OnMessage, Pending, leave
 from mcpkit.client.results import (
@@ -26,7 +27,7 @@ from mcpkit.client.results import (
     input_requests_in,
     parse,
 )
-from mcpkit.client.tasks import EXTENSION, TaskHandle, requests_tasks, with_tasks
+from mcpkit.client.tasks import TaskHandle, requests_tasks, with_tasks
 from mcpkit.errors import (
     ConnectionClosed,
     HeaderMismatch,
@@ -193,7 +194,7 @@ class Client(ClientConnection):
             ValueError: The answer is malformed.
             ProtocolError, TimeoutError, ConnectionClosed: As for `request`.
         """
-        extension = value_at(self._protocol.capabilities, "extensions", EXTENSION)
+        extension = value_at(self._protocol.capabilities, "extensions", TASKS_EXTENSION)
         with self._with_timeout(self._timeout if timeout is None else timeout):
             try:
                 result = await self._call(
@@ -378,7 +379,7 @@ class Client(ClientConnection):
     def _has_tasks(self) -> bool:
         """True if the server declares that tool calls may become tasks (TASKL-1, TASKX-1)."""
         assert self._protocol.revision is not None
-        path: tuple[str, ...] = ("extensions", EXTENSION)
+        path: tuple[str, ...] = ("extensions", TASKS_EXTENSION)
         if requests_tasks(self):
             path = ("tasks", "requests", "tools", "call")
         has_tasks = self._protocol.revision.tasks != "none"
@@ -390,13 +391,13 @@ class Client(ClientConnection):
             return False
         if requests_tasks(self):
             return isinstance(error, MethodNotFound)
-        path = ("requiredCapabilities", "extensions", EXTENSION)
+        path = ("requiredCapabilities", "extensions", TASKS_EXTENSION)
         return isinstance(error, MissingClientCapability) and is_object(value_at(error.data, *path))
 
     def _with_level(self, meta: Params | None, level: LogLevel | None) -> Params | None:
         if level is None or self._protocol.by_handshake:
             return meta
-        return {**(meta or {}), "io.modelcontextprotocol/logLevel": level}
+        return {**(meta or {}), LOG_LEVEL_KEY: level}
 
     # --- resources, prompts, completion -----------------------------------------------------------
 

@@ -45,7 +45,13 @@ from mcpkit._protocol.client_connection import (
     OutgoingMessage,
     ServerRequest,
 )
-from mcpkit._protocol.connection import Request, Response
+from mcpkit._protocol.connection import (
+    RELATED_TASK_KEY,
+    SERVER_INFO_KEY,
+    SUBSCRIPTION_KEY,
+    Request,
+    Response,
+)
 from mcpkit._protocol.messages import Id, is_id
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, Revision
 from mcpkit._utils.json import is_array, is_object, value_at
@@ -86,9 +92,6 @@ MAX_REQUESTS: Final = 1_000  # requests of a server that are answered at the sam
 MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024  # bytes of these requests, together
 MAX_LOGGED: Final = 100  # times that the same fault of a server is logged
 _LEAVE_S: Final = 2.0  # seconds for each message that ends something
-_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
-_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
-_RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 
 _MODERN_ERRORS: Final = (-32020, -32021, -32022)
 """Errors that only a server of 2026-07-28 sends (ERA-10)."""
@@ -343,7 +346,7 @@ class ClientConnection:
         if self._wanted is None and not is_array(result.get("supportedVersions")):
             # Some servers answer any request with an empty object.
             raise ValueError("The server's answer to server/discover names no versions")
-        self._learn_server(value_at(result, "_meta", _SERVER_INFO), result)
+        self._learn_server(value_at(result, "_meta", SERVER_INFO_KEY), result)
 
     async def _initialize(self, wanted: Revision) -> None:
         self._protocol.revision = wanted
@@ -454,7 +457,7 @@ class ClientConnection:
                 task._notified(params)
         for each in list(self._listeners):
             each(method, params)
-        listening = self._pending_of(value_at(params, "_meta", _SUBSCRIPTION))
+        listening = self._pending_of(value_at(params, "_meta", SUBSCRIPTION_KEY))
         if listening is not None and listening.on_notification is not None:
             listening.on_notification(method, params)
 
@@ -485,7 +488,7 @@ class ClientConnection:
     async def _answer(self, event: ServerRequest, size: int) -> None:
         try:
             try:
-                id = value_at(event.params, "_meta", _RELATED_TASK, "taskId")
+                id = value_at(event.params, "_meta", RELATED_TASK_KEY, "taskId")
                 task = self._task_listeners.get(str(id))
                 if event.method == "ping":
                     result: Params = {}

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import anyio
 
 from mcpkit._protocol import wire
-from mcpkit._protocol.connection import CAPABILITIES_KEY
+from mcpkit._protocol.connection import CAPABILITIES_KEY, TASKS_EXTENSION
 from mcpkit._protocol.messages import Id
 from mcpkit._utils.json import is_object
 from mcpkit.client.connection import ClientConnection, NoPendingInput
@@ -35,9 +35,6 @@ from mcpkit.errors import (
     ProtocolError,
     TaskCancelled,
 )
-
-EXTENSION: Final = "io.modelcontextprotocol/tasks"
-"""The name of the tasks extension in capabilities (TASKX-1)."""
 
 _MIN_POLL_S: Final = 0.1
 _MAX_POLL_S: Final = 30.0  # the bounds of the pause between two polls, whatever the server asks for
@@ -494,5 +491,5 @@ def with_tasks(connection: ClientConnection, meta: Params | None) -> Params | No
         return meta
     capabilities = connection._protocol.capabilities
     given = capabilities.get("extensions")
-    extensions: dict[str, Any] = {**(given if is_object(given) else {}), EXTENSION: {}}
+    extensions: dict[str, Any] = {**(given if is_object(given) else {}), TASKS_EXTENSION: {}}
     return {CAPABILITIES_KEY: {**capabilities, "extensions": extensions}, **(meta or {})}

@@ -14,18 +14,12 @@ from math import ceil, inf
 from typing import Any, Final
 
 from mcpkit._input_requests.task_replay import read_question_id, refusal, reply, request_of
-from mcpkit._protocol.connection import Request
+from mcpkit._protocol.connection import RELATED_TASK_KEY, TASKS_EXTENSION, Request
 from mcpkit._protocol.messages import members
 from mcpkit._protocol.revisions import ClientProfile, Revision
 from mcpkit._utils.json import is_object
 from mcpkit.errors import InputRequestRefused, InvalidParams, ProtocolError
 from mcpkit.tasks.record import Task
-
-EXTENSION: Final = "io.modelcontextprotocol/tasks"
-"""The name of the extension, in capabilities (TASKX-1)."""
-
-RELATED: Final = "io.modelcontextprotocol/related-task"
-"""The member of ``_meta`` that names the task of a message (TASKL-8)."""
 
 MAX_TTL_MS: Final = 10**15
 """A longer ``ttl`` of a client is read as this one: it must stay exact as a float of seconds."""
@@ -46,19 +40,19 @@ def caller_name(owner: str) -> str:
 
 def related(id: str) -> dict[str, Any]:
     """Return the ``_meta`` of a message that belongs to a task."""
-    return {RELATED: {"taskId": id}}
+    return {RELATED_TASK_KEY: {"taskId": id}}
 
 
 def declares(client: ClientProfile) -> bool:
     """Return True if a client declares the extension."""
     extensions = client.capabilities.get("extensions")
-    return is_object(extensions) and is_object(extensions.get(EXTENSION))
+    return is_object(extensions) and is_object(extensions.get(TASKS_EXTENSION))
 
 
 def task_capabilities(revision: Revision, *, lists: bool) -> dict[str, Any]:
     """Return the capabilities of a server whose client may list its tasks (TASKL-1, TASKX-1)."""
     if revision.tasks == "extension":
-        return {"extensions": {EXTENSION: {}}}
+        return {"extensions": {TASKS_EXTENSION: {}}}
     found: dict[str, Any] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
     if lists:
         found["list"] = {}
