@@ -177,9 +177,10 @@ async def test_the_oldest_finished_tasks_of_a_caller_make_room(location: Any) ->
         kept = await other.begin("give", size=30_000)
         await other.until(kept, "completed")
         waits = await one.begin("ask")
-        ids = [await one.begin("give", size=30_000) for _ in range(12)]
-        for id in ids[-3:]:
-            await one.until(id, "completed")
+        ids = list[str]()
+        for _ in range(12):
+            ids.append(await one.begin("give", size=30_000))
+            await one.until(ids[-1], "completed")
         for id in ids[:3]:
             with pytest.raises(InvalidParams, match="Unknown task"):
                 await one.state(id)
