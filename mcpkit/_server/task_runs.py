@@ -111,7 +111,7 @@ class TaskRun(RunHost):
                 await self._fail(InternalError("The server failed to run the task"))
         finally:
             self.ended.set()
-            self._tasks.ended(self)
+            self._tasks.runs.ended(self)
 
     async def _work(self) -> None:
         task = self._task
@@ -128,7 +128,7 @@ class TaskRun(RunHost):
                 store = await self._tasks.store()
                 steps = self._opened(await self._persist(store.values, task.id), "step")
         except OtherSecret:  # while a secret is rotated, others can read it
-            self._tasks.choice.leave(task)
+            self._tasks.runs.choice.leave(task)
             await self._change(lambda task, _: record.release(task, self.number))
             return
         if self._refused is not None:

@@ -1,7 +1,7 @@
-"""TaskService: the tasks of a server in one process, started, watched, answered, cancelled and run.
+"""TaskService: the tasks of a server in one process, begun, watched, answered and cancelled.
 
-The store has the tasks; here are their runs, and those who wait for them. Nothing is opened before
-the first task, unless other processes may have left some in the store.
+The store has the tasks; here are those who wait for them. Nothing is opened before the first task,
+unless other processes may have left some in the store.
 
 The record of a task is the truth, and the number of its attempt fences off all others: whatever a
 process does wrong, an attempt without the lease changes nothing.
@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from functools import partial
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -34,10 +33,10 @@ from mcpkit._utils.sealing import SealBroken, Sealer
 from mcpkit._utils.text import quote_name
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
 from mcpkit.tasks import record, transitions
-from mcpkit.tasks.leases import Calm
 from mcpkit.tasks.options import TaskSettings
 from mcpkit.tasks.protocol import caller_name, owner_name
 from mcpkit.tasks.record import Admit, Task
+from mcpkit.tasks.runs import POLL_S, RETRY_S, RunningTask, Runs
 from mcpkit.tasks.shares import Choice, OtherSecret, StoredBytes
 from mcpkit.tasks.transitions import CODEC, Change, TaskStore
 from mcpkit.types import Principal
@@ -45,20 +44,8 @@ from mcpkit.types import Principal
 if TYPE_CHECKING:
     from mcpkit._concurrency.threads import Threads
 
-POLL_S: Final = 1.0
-"""Seconds between two looks for tasks that other processes have left or changed unnoticed."""
-
-_RETRY_S: Final = 1.0
-"""Seconds between two attempts to renew leases while the store is unavailable."""
-
-_HUNG: Final = 20
-"""Leases without a turn of the event loop after which its tasks are left to other processes."""
-
 _SWEEP_S: Final = 60.0
 """Seconds between two deletions of expired tasks."""
-
-_SKIP_S: Final = 0.0001
-"""Seconds between two claims for each task that is left to others: the store must pass it over."""
 
 _CLEAN_UP_S: Final = 2.0
 """Seconds in which attempts can end when the process does."""
@@ -85,30 +72,6 @@ _VISIBLE: Final = ("status", "message", "open", "updated")
 
 class Unavailable(InternalError):
     """The store cannot be read or written at the moment."""
-
-
-class RunningTask(Protocol):
-    """An attempt that runs in this process, or is about to."""
-
-    id: str
-    """The task."""
-    caller: str
-    number: int
-    ended: anyio.Event
-
-    @property
-    def may_go_on(self) -> bool:
-        """True if another process can continue where this one stops."""
-        ...
-
-    def start(self) -> None:
-        """Start to run."""
-
-    def lose(self) -> None:
-        """Stop without an outcome, because the lease is lost."""
-
-    def stop(self) -> None:
-        """Stop, because the process ends."""
 
 
 class TaskListener(Protocol):
@@ -153,9 +116,8 @@ class TaskService:
     """The tasks of a server in one process.
 
     `threads` are for handlers of tasks; calls have others, which tasks cannot occupy. The store is
-    made when it is first needed. What it stores is sealed by the `sealer`, if there is one.
-    `run_task` makes the run of a claimed task, which fails if there is a reason why no process
-    could run it.
+    made when it is first needed. What it stores is sealed by the `sealer`, if there is one. For
+    `run_task` and `choice` see `Runs`.
     """
 
     def __init__(
@@ -174,25 +136,13 @@ class TaskService:
         self.threads = threads
         self._sealer = sealer
         self.is_closing = False
-        self.choice = choice
         self._bytes = StoredBytes(settings.max_stored or 64 * settings.max_bytes, self.change)
-        self._calm = Calm(settings.lease)
-        self._turned = 0.0  # when the loop was last known to turn
+        self.runs = Runs(settings, loop, run_task, choice, self._note_reached)
         self._make_store = make_store
-        self._run_task = run_task
         self._store: TaskStore | None = None
         self._opened: anyio.Event | None = None
         """Set when the store is open, or cannot be opened; None if it is not being opened."""
         self._open_error: Exception | None = None
-        self._running: dict[RunningTask, None] = {}
-        self._due = anyio.Event()
-        """Set when tasks may be due."""
-        self._claiming = anyio.Lock()
-        """Held while tasks are claimed and started."""
-        self._claim_lost = False
-        """True if tasks may be claimed that have not started, because the answer was lost."""
-        self._is_draining = False
-        """True once no more tasks are started."""
         self._cancel: list[Callable[[], object]] = []
         self._listeners: dict[str, list[TaskListener]] = {}
         """The listeners of each task, as often as they follow it."""
@@ -253,10 +203,10 @@ class TaskService:
         else:
             self._store = store
             self._note_reached(None)
-            for work in (self._run_due(store), self._sweep(store), self._refresh(store)):
+            for work in (self.runs.run_due(store), self._sweep(store), self._refresh(store)):
                 self._cancel.append(self.loop.start(work))
             thread = LoopThread("mcpkit-leases")
-            thread.start(self._keep_leases(store))
+            thread.start(self.runs.keep_leases(store))
             self._cancel.append(thread.stop)
         finally:
             self._opened = None
@@ -268,11 +218,11 @@ class TaskService:
             return
         with anyio.CancelScope(shield=True):
             if grace > 0:
-                await self._stop_runs(grace, only_shared=True)
+                await self.runs.stop(grace, only_shared=True)
             self.is_closing = True
             if self._opened is not None:
                 await self._opened.wait()
-            await self._stop_runs(_CLEAN_UP_S)
+            await self.runs.stop(_CLEAN_UP_S)
             for cancel in self._cancel:
                 cancel()
             if self._store is not None:
@@ -386,7 +336,7 @@ class TaskService:
             ttl=self.settings.granted(ttl, default),
         )
         task = replace(task, call=self.seal(task, call, "call"))
-        self.choice.made(task)
+        self.runs.choice.made(task)
         limit, limit_per_holder = self.settings.max_tasks, self.settings.max_tasks_each
         async with self._reached() as store:
             while True:
@@ -403,7 +353,7 @@ class TaskService:
                             "Too many tasks are unfinished, or they are too large; try again later"
                         ) from None
         self._bytes.note(task)
-        self._due.set()
+        self.runs.wake()
         return task
 
     async def get(self, id: str, owner: str, *, polled: bool = False) -> Task:
@@ -492,7 +442,7 @@ class TaskService:
             try:
                 await self.answer(id, owner, answers, admit)
             except Unavailable:
-                await anyio.sleep(_RETRY_S)
+                await anyio.sleep(RETRY_S)
                 continue
             except ProtocolError as error:
                 log.warning("an answer to a task is lost: %s", error)
@@ -536,13 +486,7 @@ class TaskService:
 
     def publish(self, task: Task) -> None:
         """Notify the runs and the listeners of a task that it has changed."""
-        for each in list(self._running):
-            # An older state, which arrived late, does not concern a newer attempt.
-            is_newer = task.is_over or task.attempt >= each.number
-            if each.id == task.id and is_newer and not task.runs(each.number):
-                each.lose()
-        if task.due is not None and task.worker is None:
-            self._due.set()
+        self.runs.see(task)
         listeners = self._listeners.get(task.id)
         if listeners and _is_news(task, self._notified.get(task.id)):
             self._notified[task.id] = task
@@ -561,7 +505,7 @@ class TaskService:
         self.loop.soon(lambda: self._changed_elsewhere(id))
 
     def _changed_elsewhere(self, id: str | None) -> None:
-        self._due.set()
+        self.runs.wake()
         known = self._known()
         self._stale.update(known if id is None else known & {id})
         if self._stale:
@@ -569,7 +513,7 @@ class TaskService:
 
     def _known(self) -> set[str]:
         """Return the tasks that have listeners, or run, in this process."""
-        return {*self._listeners, *(each.id for each in self._running)}
+        return {*self._listeners, *(each.id for each in self.runs.running)}
 
     async def _refresh(self, store: TaskStore) -> None:
         """Read the tasks that other processes change, until cancelled."""
@@ -602,106 +546,7 @@ class TaskService:
             else:
                 self._forget(id)
 
-    # --- runs -------------------------------------------------------------------------------------
-
-    async def _run_due(self, store: TaskStore) -> None:
-        """Run the tasks that are due, until no more are to be started."""
-        # In a store of this process, only a lease that runs out makes a task due unnoticed.
-        longest = POLL_S if store.is_shared else self.settings.lease
-        while not self._is_draining:
-            self._due = anyio.Event()
-            wait = POLL_S
-            try:
-                async with self._claiming:
-                    if await self._start_due(store, longest):
-                        self._note_reached(None)
-                wait = longest
-            except StoreUnavailable as error:
-                self._claim_lost = True
-                self._calm.until = monotonic() + self.settings.lease
-                self._note_reached(error)
-            except Exception:  # the next attempt may succeed; without it no task would run
-                log.exception("tasks could not be started")
-            with anyio.move_on_after(wait):
-                await self._due.wait()
-            await anyio.sleep(_SKIP_S * len(self.choice.left))
-
-    async def _start_due(self, store: TaskStore, interval: float) -> bool:
-        """Start tasks while there is room; return True if the store was used."""
-        choice, used = self.choice, False
-        if self._claim_lost:  # others would take them for those of a process that has ended
-            await transitions.release_lost(
-                store, {(each.id, each.number) for each in self._running}
-            )
-            self._claim_lost = False
-
-        def fits(task: Task, now: float) -> bool:
-            if self._calm.lasts(0, now) and task.worker is not None and not calm:
-                return False
-            return choice.fits(task)
-
-        while (room := self.settings.max_running - len(self._running)) > 0:
-            if self._is_draining:
-                break
-            skip = choice.begin([each.caller for each in self._running])
-            calm, lease, asked = self._calm.lasts(interval), self.settings.lease, monotonic()
-            claimed = await transitions.claim(
-                *(store, room, lease),
-                fits=fits,
-                running={(each.id, each.number) for each in self._running},
-                skip=skip,
-                calm=calm,
-            )
-            used = True
-            if claimed and monotonic() - asked > lease / 3:  # much of the leases may be over
-                kept = await transitions.keep(
-                    store, {(each.id, each.attempt) for each in claimed}, lease
-                )
-                claimed = [each for each in claimed if (each.id, each.attempt) in kept]
-            for task in claimed:
-                refused = choice.take(task)
-                if self._is_draining:
-                    await transitions.release(store, task)
-                else:
-                    running = self._run_task(task, refused)
-                    self._running[running] = None
-                    running.start()  # which may also end it
-            if not choice.judge(are_shared=store.is_shared):
-                break
-        return used
-
-    def ended(self, running: RunningTask) -> None:
-        """Note that the run of a task has ended."""
-        was_full = len(self._running) >= self.settings.max_running
-        self._running.pop(running, None)
-        if was_full or self.choice.full:
-            self._due.set()
-
-    async def _keep_leases(self, store: TaskStore) -> None:
-        """Renew leases, until cancelled. In a thread of its own: a handler may block the loop."""
-        lease = self.settings.lease
-        wait = lease / 3
-        self._turned = monotonic()
-        # Until the loop has ended; if it hangs, it does not set the time.
-        while self.loop.soon(partial(setattr, self, "_turned", monotonic())):
-            await anyio.sleep(wait)
-            wait = lease / 3
-            is_hung = monotonic() - self._turned > _HUNG * lease
-            # A snapshot: attempts that start during the request are not in the answer.
-            running = {(each.id, each.number): each for each in [*self._running] if not is_hung}
-            try:
-                kept = await transitions.keep(store, [*running], lease) if running else ()
-            except StoreUnavailable as error:
-                wait = min(wait, _RETRY_S)
-                self.loop.soon(partial(self._note_reached, error))
-            except Exception:
-                log.exception("the leases of tasks could not be renewed")
-            else:
-                if running:
-                    self.loop.soon(partial(self._note_reached, None))
-                for key, each in running.items():
-                    if key not in kept:
-                        self.loop.soon(each.lose)
+    # --- expiry -----------------------------------------------------------------------------------
 
     async def _sweep(self, store: TaskStore) -> None:
         """Delete expired tasks, until cancelled."""
@@ -714,24 +559,8 @@ class TaskService:
                 self._note_reached(error)
             except Exception:
                 log.exception("expired tasks could not be deleted")
-            self.choice.forget()
+            self.runs.choice.forget()
             self._bytes.forget(time())
-
-    async def _stop_runs(self, grace: float, *, only_shared: bool = False) -> None:
-        """Start no more runs, stop all of them, and wait a while until they have ended.
-
-        `only_shared` stops only those that another process can continue.
-        """
-        self._is_draining = True
-        self._due.set()
-        for each in list(self._running):
-            if each.may_go_on or not only_shared:
-                each.stop()
-        with anyio.move_on_after(grace):
-            async with self._claiming:
-                pass  # what was being claimed has been released
-            while self._running:
-                await next(iter(self._running)).ended.wait()
 
 
 def _is_news(task: Task, known: Task | None) -> bool:

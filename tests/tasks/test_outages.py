@@ -22,7 +22,7 @@ from mcpkit._stores.base import StoreUnavailable
 from mcpkit._stores.memory import MemoryStore, Table
 from mcpkit._stores.redis import RedisStore
 from mcpkit._stores.sqlite import SqliteStore
-from mcpkit.tasks import service
+from mcpkit.tasks import runs
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.transitions import CODEC, add, claim, keep, release_lost
 from tests.asking.conftest import accepted
@@ -213,7 +213,7 @@ async def test_a_jump_of_the_clock_ends_no_task(
         ids = [await each.begin("wait") for each in (client, other)]
         await until(lambda: len(starts) == 2)
         for each in apps:  # a process is calm at its start, too
-            tasks_of(each)._calm.until = 0.0
+            tasks_of(each).runs._calm.until = 0.0
         time.now += 3600
         ids += [await each.begin("wait") for each in (client, other)]  # each looks for tasks
         await until(lambda: len(starts) == 4)
@@ -249,7 +249,7 @@ async def test_leases_are_renewed_while_a_handler_blocks_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Or another process would run the task too, and be blocked as well; but not for ever."""
-    monkeypatch.setattr(service, "_HUNG", 5)
+    monkeypatch.setattr(runs, "_HUNG", 5)
     table: Table[Task] = Table()
     store = lambda: MemoryStore(table)  # noqa: E731
     app: MCPKit = MCPKit("blocking", tasks={**QUICK, "store": store, "lease": 0.3})

@@ -286,7 +286,7 @@ async def test_a_long_list_of_such_tasks_is_sent_rarely(
     kind: str, location: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The more there are, the longer the pause."""
-    monkeypatch.setattr("mcpkit.tasks.service._SKIP_S", 10.0)
+    monkeypatch.setattr("mcpkit.tasks.runs._SKIP_S", 10.0)
     claims = 0
     begin = Choice.begin
 
