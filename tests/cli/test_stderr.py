@@ -233,6 +233,7 @@ class TestStderrRaw:
         assert reader.readline() == b"x" * stderr.MAX_WAITING_BYTES + b"\n"
         note = f"mcpkit: {lines} dropped here, because stderr was not read\n"
         assert reader.readline() == note.encode()
+        assert reader.readline() == b"z\n"
 
     def test_its_reader_has_left(self) -> None:
         ours, theirs = os.pipe()
