@@ -99,8 +99,18 @@ def _check_awaited(fn: Callable[..., Any], signature: Signature) -> None:
         return
     contexts = [each for each in signature.parameters if each.source == "context"]
     waiting = {each.name for each in contexts if is_context_type(each.annotation, (Context,))}
-    for node in ast.walk(syntax_of(target)):
+    nodes = [*ast.walk(syntax_of(target))]
+    read = {id(each.value) for each in nodes if isinstance(each, ast.Attribute)}
+    # A coroutine that goes elsewhere may be awaited there.
+    passed_on = {
+        each.id
+        for each in nodes
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load) and id(each) not in read
+    }
+    for node in nodes:
         used = node.value if isinstance(node, (ast.Expr, ast.Attribute)) else None
+        if isinstance(node, ast.Assign) and passed_on.isdisjoint(map(ast.unparse, node.targets)):
+            used = node.value
         called = ast.unparse(used.func) if isinstance(used, ast.Call) else ""
         name, _, method = called.partition(".")
         if name in waiting and method in _AWAITED:

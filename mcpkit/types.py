@@ -464,6 +464,7 @@ class PromptResult:
     meta: Meta | None = None
 
 
+@with_suggestions()
 @dataclass(slots=True)
 class ResourceResult:
     """A whole answer to reading a resource.
@@ -481,9 +482,6 @@ class ResourceResult:
     cache_ttl: float | None = None
     cache_scope: CacheScope | None = None
     meta: Meta | None = None
-
-
-ResourceResult.__init__ = with_suggestions()(ResourceResult.__init__)  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True, slots=True)

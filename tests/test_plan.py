@@ -223,6 +223,16 @@ def reads_off(ctx: Context) -> Any:
     return ctx.roots().result  # type: ignore[attr-defined]
 
 
+def forgets(ctx: Context) -> str:
+    answer = ctx.elicit("Sure?")  # noqa: F841
+    return "done"
+
+
+def reads_later(ctx: Context) -> Any:
+    answer = ctx.elicit("Sure?")
+    return "yes" if answer.accepted else "no"  # type: ignore[attr-defined]
+
+
 def needs_an_answer(answer: Annotated[Any, Depends(asks)]) -> None: ...
 
 
@@ -232,10 +242,20 @@ def needs_an_answer(answer: Annotated[Any, Depends(asks)]) -> None: ...
         (asks, "ctx.elicit()", "asks()"),
         (asks_and_goes_on, "ctx.sample()", "asks_and_goes_on()"),
         (reads_off, "ctx.roots()", "reads_off()"),
+        (forgets, "ctx.elicit()", "forgets()"),
+        (reads_later, "ctx.elicit()", "reads_later()"),
         (needs_an_answer, "ctx.elicit()", "asks()"),
         (partial(asks_and_goes_on, "x"), "ctx.sample()", "asks_and_goes_on()"),
     ],
-    ids=["discarded", "in a branch", "a member", "a dependency", "a partial"],
+    ids=[
+        "discarded",
+        "in a branch",
+        "a member",
+        "never read",
+        "a member later",
+        "a dependency",
+        "a partial",
+    ],
 )
 def test_a_plain_function_that_would_never_be_answered_is_refused(
     fn: Callable[..., Any], call: str, at: str
@@ -257,6 +277,11 @@ def passes_on(ctx: Context) -> Any:
     return ctx.elicit("Sure?") if ctx.revision else ctx.roots()
 
 
+def returns_later(ctx: Context) -> Any:
+    asked = ctx.elicit("Sure?")
+    return asked  # noqa: RET504 - the test is about the assignment
+
+
 def keeps(ctx: Context) -> Any:
     asked = [ctx.elicit("Sure?")]
     return asked[0]
@@ -273,7 +298,9 @@ def in_sync(ctx: SyncContext) -> str:
     return ctx.elicit("Sure?").action
 
 
-@pytest.mark.parametrize("fn", [has_another, passes_on, keeps, makes_another, in_sync])
+@pytest.mark.parametrize(
+    "fn", [has_another, passes_on, returns_later, keeps, makes_another, in_sync]
+)
 def test_one_that_returns_the_question_or_waits_is_accepted(fn: Callable[..., Any]) -> None:
     assert plan_of(fn).uses_context
 

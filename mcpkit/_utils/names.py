@@ -276,13 +276,18 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def with_suggestions(on: str | None = None) -> Callable[[_F], _F]:
-    """Return a decorator for functions that take deprecated keywords, and suggest for unknown ones.
+    """Return a decorator for functions and classes that take deprecated keywords.
+
+    It suggests a present keyword for an unknown one.
 
     Args:
         on: The function, as in `PeerName`; None for the class of its first argument.
     """
 
     def decorate(fn: _F) -> _F:
+        if isinstance(fn, type):  # a dataclass
+            fn.__init__ = decorate(fn.__init__)  # type: ignore[misc]
+            return cast("_F", fn)
         code = cast("Any", fn).__code__
         known = frozenset(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
 
