@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -26,9 +27,10 @@ app = MCPKit("writing")
 
 
 @app.tool
-async def report(ctx: Context, times: int) -> str:
+async def report(ctx: Context, times: int, busy: float = 0) -> str:
     for done in range(times):
         ctx.progress(done)
+    time.sleep(busy)
     return "reported"
 
 
@@ -78,12 +80,13 @@ def called(id: int, name: str, **arguments: Any) -> bytes:
     return json.dumps(message).encode()
 
 
+@pytest.mark.parametrize("busy", [0, 0.02], ids=["at once", "the loop is held up"])
 async def test_an_answer_leaves_after_the_progress_before_it(
-    monkeypatch: pytest.MonkeyPatch,
+    busy: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PROG-3: a client that reads both at once may drop the progress."""
     async with talking(monkeypatch) as (session, _, writes):
-        session.receive(called(1, "report", times=3))
+        session.receive(called(1, "report", times=3, busy=busy))
         await writes.until(1)
         *reports, [answer] = writes.all
         assert [each["params"]["progress"] for part in reports for each in part] == [0, 1, 2]

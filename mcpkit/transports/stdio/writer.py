@@ -84,7 +84,8 @@ class Output(Channel):
         reported = self._progressed.pop(request, None) if self._progressed else None
         if text is None:
             return
-        if reported is None or time.monotonic() - reported > _APART_S:
+        # What waits to be written may be that progress, however long ago it was reported.
+        if reported is None or (not self._parts and time.monotonic() - reported > _APART_S):
             self._put(text)
             return
         self._kept_back.append(text)
@@ -92,6 +93,7 @@ class Output(Channel):
 
     def _release(self) -> None:
         if self._kept_back:
+            self.flush()
             self._put(self._kept_back.popleft())
 
     def _put(self, text: bytes) -> None:
