@@ -389,7 +389,7 @@ class _Following:
 
     async def poll(self) -> None:
         handle, client = self._handle, self._connection
-        failures, listens = 0, False
+        failures, listens, due = 0, False, 0.0
         while not handle.is_over:
             if handle._must_poll:
                 handle._must_poll = False
@@ -403,16 +403,17 @@ class _Following:
                         raise
                 if handle.is_over:
                     break
-            if requests_tasks(client):
-                handle._await_outcome()
-            elif not listens:
+                wanted = None if handle.status is None else handle.status.poll_interval
+                pause = max(_DEFAULT_POLL_S if wanted is None else wanted, _MIN_POLL_S)
+                due = anyio.current_time() + min(pause * 2**failures, _MAX_POLL_S)
+                if requests_tasks(client):  # once for each poll, however soon it is refused
+                    handle._await_outcome()
+            if not requests_tasks(client) and not listens:
                 listens = True
                 self.start(self._listen)
             self._answer()
             if not handle._must_poll:
-                wanted = None if handle.status is None else handle.status.poll_interval
-                pause = max(_DEFAULT_POLL_S if wanted is None else wanted, _MIN_POLL_S)
-                with anyio.move_on_after(min(pause * 2**failures, _MAX_POLL_S)) as scope:
+                with anyio.CancelScope(deadline=due) as scope:
                     await handle._changed()
                 handle._must_poll = handle._must_poll or scope.cancelled_caught
         if requests_tasks(client):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import aclosing
 from itertools import pairwise
 from typing import Any
@@ -13,7 +14,7 @@ from mcpkit import TaskCancelled, TaskHandle
 from mcpkit.client.results import Progress
 from mcpkit.errors import MethodNotFound, ProtocolError
 from tests.asking.conftest import accept, speak
-from tests.kit import Recorder
+from tests.kit import Recorder, until
 from tests.scenarios.tapped import PATIENCE
 from tests.tasks.wire.conftest import CORE, EXTENSION, Connect, Tasked
 
@@ -99,12 +100,36 @@ async def test_no_result_depends_on_notifications(
         if method == "subscriptions/listen" or (
             method == "tasks/result" and options.get("timeout") == float("inf")
         ):
+            await anyio.sleep(0)  # it takes a while, as over any wire
             raise ProtocolError("refused")
         return await real(method, *args, **options)
 
     monkeypatch.setattr(client, "request", request)
     monkeypatch.setattr(TaskHandle, "_notified", lambda *_: None)
     assert (await outcome(await client.start("add", {"a": 3, "b": 4}))).text == "7"
+
+
+async def test_a_server_that_lets_nobody_wait_is_polled(
+    client: Tasked, label: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TASKL-14: and asked to wait once for each poll."""
+    real, sent = client.request, Counter[str]()
+
+    async def request(method: str, *args: Any, **options: Any) -> Any:
+        sent[method] += 1
+        if method in ("subscriptions/listen", "tasks/result"):
+            await anyio.sleep(0)
+            raise ProtocolError("refused")
+        return await real(method, *args, **options)
+
+    task = await client.start("forever", {"label": label})
+    monkeypatch.setattr(client, "request", request)
+    async with anyio.create_task_group() as group:
+        group.start_soon(task.result)
+        await until(lambda: sent["tasks/get"] >= 4 or sent["tasks/result"] > 50)
+        group.cancel_scope.cancel()
+    assert sent["tasks/result"] <= sent["tasks/get"]
+    await task.cancel()
 
 
 # --- questions ------------------------------------------------------------------------------------
