@@ -290,9 +290,9 @@ class SqliteStore(RecordStore[R]):
                 raise RecordExists(record.id)
             count = f"SELECT count(*) FROM {self._table} WHERE unfinished"
             (of_all,) = connection.execute(count).fetchone()
-            held = f"{count} AND unfinished = ?1 AND (?1 <> 1 OR owner = ?2)"
-            values = _unfinished(record), record.owner
-            (of_holder,) = connection.execute(held, values).fetchone()
+            held = f"{count} AND unfinished = ? AND (? <> 1 OR owner = ?)"
+            mark = _unfinished(record)
+            (of_holder,) = connection.execute(held, (mark, mark, record.owner)).fetchone()
             if room(limit, limit_per_holder, of_all, of_holder) <= 0:
                 raise TooManyRecords
             self._put(connection, record)
