@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, closing, contextmanager, sup
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 import anyio
 import typer
@@ -108,9 +108,9 @@ _SHARED: Final[dict[str, tuple[Any, Any]]] = {
 
 def server_command(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     """Make a command of an async function."""
-    hints = get_type_hints(command, include_extras=True)
-    _, *own = signature(command).parameters.values()
-    parameters = [each.replace(annotation=hints[each.name]) for each in own] + [
+    # Unlike `get_type_hints`, this leaves `Annotated` outermost on Python 3.10, as typer needs it.
+    _, *own = signature(command, eval_str=True).parameters.values()
+    parameters = own + [
         Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
         for name, (kind, default) in _SHARED.items()
     ]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from inspect import Parameter, Signature
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, get_args, get_origin
 
 import typer
 from pydantic import ValidationError, validate_call
@@ -258,13 +258,12 @@ def _parsed(function: Callable[..., Any], flags: Sequence[str], name: str) -> di
 
 def _flagged(function: Callable[..., Any]) -> Signature:
     """Return a signature in which every parameter is a flag."""
-    signature = inspect.signature(function)
-    hints = get_type_hints(function, include_extras=True)
+    signature = inspect.signature(function, eval_str=True)
     parameters: list[Parameter] = []
     for each in signature.parameters.values():
         if each.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
             raise _FlagError(f"the parameter {each} cannot be a flag")
-        annotation = hints.get(each.name, str)
+        annotation = str if each.annotation is Parameter.empty else each.annotation
         extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
         if not any(isinstance(extra, ParameterInfo) for extra in (*extras, each.default)):
             annotation = Annotated[annotation, typer.Option()]

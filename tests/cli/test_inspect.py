@@ -126,7 +126,11 @@ WRONG = {
 @pytest.mark.parametrize(("arguments", "message"), WRONG.items(), ids=WRONG)
 def test_what_cannot_be_done_is_said_in_one_line(arguments: str, message: str) -> None:
     words = [OFFERING if word == "OFFERING" else word for word in shlex.split(arguments)]
-    assert mcpkit("inspect", *words).refusal.startswith(message)
+    ended = mcpkit("inspect", *words)
+    if sys.version_info < (3, 11) and "BrokenPipeError" in ended.stderr:
+        # Before Python 3.11, asyncio reports the closed pipe of a process that has ended.
+        ended = ended._replace(stderr=ended.stderr.partition("Future exception")[0])
+    assert ended.refusal.startswith(message)
 
 
 # --- terminals ------------------------------------------------------------------------------------
