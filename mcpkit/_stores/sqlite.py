@@ -162,7 +162,7 @@ class SqliteStore(RecordStore[R]):
             self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
         )
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            _use_log(connection)
             connection.execute(f"PRAGMA journal_size_limit = {_MAX_LOG}")
             connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
             connection.execute("BEGIN IMMEDIATE")
@@ -375,6 +375,22 @@ class SqliteStore(RecordStore[R]):
             return len(ids)
 
         return await self._run(sweep, writes=True)
+
+
+def _use_log(connection: sqlite3.Connection) -> None:
+    """Make the file one with a write-ahead log, however many processes do so at once.
+
+    SQLite does not wait for one that writes meanwhile, whatever its timeout.
+    """
+    until = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 def _unfinished(record: Any) -> int | str:

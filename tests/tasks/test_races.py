@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -328,6 +328,20 @@ async def test_the_answers_and_questions_of_a_task_have_a_size_limit() -> None:
 
 
 # --- stores ---------------------------------------------------------------------------------------
+
+
+async def test_a_file_that_another_process_makes_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("CREATE TABLE others (x)")
+        other.execute("BEGIN IMMEDIATE")
+        store = SqliteStore[Task](path)
+        async with anyio.create_task_group() as group:
+            group.start_soon(store.open, CODEC, "runner")
+            await anyio.sleep(0.05)
+            other.execute("COMMIT")
+        assert await store.get("x") is None
+        await close(store)
 
 
 async def test_a_closed_file_rejects_requests(tmp_path: Path) -> None:
