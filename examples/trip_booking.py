@@ -2,7 +2,7 @@
 
 Shows forms from a dataclass and a pydantic model, choices, several questions at once with
 ``ctx.gather``, a mere confirmation, what to do when the user declines, and ``ctx.step``: on
-2026-07-28 a handler runs again after each answer, and what is in a step does not.
+2026-07-28 a handler may be replayed after an answer, and what is in a step is not.
 
     mcpkit run examples/trip_booking.py
 """

@@ -92,8 +92,8 @@ class MCPKit(Generic[StateT]):
             checks the variable.
         state_lifetime: Seconds for which a request that waits for input may be continued
             (2026-07-28).
-        ask_timeout: Seconds for which a handler waits for an answer of the client (before
-            2026-07-28).
+        ask_timeout: Seconds for which a handler waits for an answer of the client. Since 2026-07-28
+            it is replayed when the answer comes later.
         http: Default options for serving over HTTP: a dict of `HttpOptions`.
         auth: Verifies the bearer tokens of requests over HTTP: `mcpkit.auth.JWT`,
             ``Introspection``, ``Keys``, a function of the token, or several of them. Ignored on

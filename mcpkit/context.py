@@ -27,12 +27,13 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypedDict, TypeVar, Unpack
 
 from mcpkit._input_requests.requester import Requester
-from mcpkit._input_requests.steps import called, typed
+from mcpkit._input_requests.steps import called
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import InputRequest
 from mcpkit._protocol.messages import Id
 from mcpkit._protocol.revisions import ClientProfile, Revision
 from mcpkit._protocol.wire import implementation_from_wire
+from mcpkit._signature.schema import typed
 from mcpkit._utils.names import other_attribute, with_suggestions
 from mcpkit._utils.quota import ANONYMOUS
 from mcpkit.elicitation import ChoiceValues, Elicit, Elicitation, ElicitUrl
@@ -105,8 +106,16 @@ class RunHost:
         """True if every run of the host ends."""
         raise NotImplementedError
 
-    def make_requester(self, request: Request) -> Requester:
-        """Return how the run of a request requests input; `InvalidParams` if it cannot continue."""
+    def make_requester(self, run: Any) -> Requester:
+        """Return how a run requests input; `InvalidParams` if it cannot continue."""
+        raise NotImplementedError
+
+    def respond(self, run: Any, outcome: Any) -> None:
+        """Answer the request of a run, which may go on with another request."""
+        raise NotImplementedError
+
+    def take_outcome(self, run: Any, outcome: Any) -> None:
+        """Act on the outcome of a run."""
         raise NotImplementedError
 
     def notify(self, request: Request, method: str, params: Mapping[str, Any]) -> None:
@@ -150,7 +159,7 @@ class ContextBackend:
     def requester(self) -> Requester:
         """Return how this run requests input, chosen when it is first needed."""
         if self.asker is None:
-            self.asker = self.session.make_requester(self.request)
+            self.asker = self.session.make_requester(self)
         return self.asker
 
     @property
@@ -310,6 +319,11 @@ class Facts(Generic[StateT]):
         return self.backend.cancelled
 
     @property
+    def is_replay(self) -> bool:
+        """True while the handler repeats what it did before, with the answers that it got then."""
+        return self.backend.repeats
+
+    @property
     def request_id(self) -> Id:
         """The id of the request, with its own type: a string or an integer."""
         return self.request.id
@@ -355,7 +369,7 @@ class Facts(Generic[StateT]):
     def log(self, level: LogLevel, data: Any, *, logger: str | None = None) -> Delivery:
         """Send a log message to the client, if it wants this level.
 
-        A handler that runs again with an answer does not repeat its messages.
+        A handler that is replayed does not repeat its messages.
 
         Args:
             level: One of the eight levels of RFC 5424.
@@ -487,10 +501,11 @@ class Context(Facts[StateT]):
     ) -> T: ...
 
     async def step(self, key: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run a side effect once per call, even if the handler runs again.
+        """Run a side effect once per call, even if the handler is replayed.
 
-        On 2026-07-28 and in tasks the code before a question runs again with each answer, unless it
-        is in a step. Elsewhere this just calls the function.
+        On 2026-07-28 and in tasks the code before a question runs again if the process has lost the
+        handler when the answer arrives, unless it is in a step. Elsewhere this just calls the
+        function.
 
         Args:
             key: The name of the step, unique within the call.

@@ -19,7 +19,7 @@ class Limits:
 
     Args:
         max_threads: Plain `def` handlers that run at once; more wait. Over HTTP one client may have
-            three quarters of them.
+            three quarters of them. On 2026-07-28 as many again may wait for answers of clients.
         max_in_flight: Requests of one connection that run at once; more wait.
         max_subscriptions: Resources, or streams of changes, that one connection may watch.
         max_body: The longest body that is read; 413 beyond.

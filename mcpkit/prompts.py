@@ -20,6 +20,7 @@ from mcpkit._entries import (
 )
 from mcpkit._injection import CallPlan, inspect_handler
 from mcpkit._protocol import wire
+from mcpkit._protocol.connection import RequestSource
 from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.converters import Converters, NotSerializable, block_of
@@ -62,6 +63,11 @@ class Prompt(Entry, Completable):
         if arguments:
             members["arguments"] = arguments
         return revision.keep(revision.prompt_members, members)
+
+    async def admit(self, arguments: dict[str, Any], origin: RequestSource | None) -> None:
+        """Refuse a caller whom ``allow=`` does not permit to get the prompt."""
+        if self.allow is not None:
+            await self.check_allowed(self.accepts.validate(arguments), origin)
 
     async def get(self, arguments: dict[str, str], context: Context[Any]) -> PromptResult:
         """Call the function with the arguments, which arrive as strings (PROMPT-3)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import importlib.util
 import sys
 import textwrap
@@ -184,7 +185,8 @@ def wait(call: Callable[[], Awaitable[T]]) -> T:
         with anyio.fail_after(5):
             return await call()
 
-    return anyio.run(main)
+    # Fixtures may be open in an event loop of this thread, which does not run at the moment.
+    return contextvars.Context().run(anyio.run, main)
 
 
 def module_from(path: Path, source: str) -> Any:

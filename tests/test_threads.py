@@ -485,7 +485,7 @@ def test_a_thread_gets_errors_when_the_loop_ends_and_afterwards(backend: str) ->
 
 
 async def test_a_thread_gets_an_error_if_its_coroutine_is_closed() -> None:
-    wait = module._Wait(anyio.sleep_forever)
+    wait = module._Wait(anyio.sleep_forever, None)
     work = wait.run()
     work.send(None)
     work.close()

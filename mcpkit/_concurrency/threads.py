@@ -70,6 +70,8 @@ class ThreadCall(_Outcome[T]):
     _context: contextvars.Context
     _future: Future
     _is_nested: bool
+    _lends = False
+    """True while another call may have its place."""
 
     def __init__(self, function: Callable[[], T]) -> None:
         self.returned = False
@@ -137,8 +139,12 @@ class ThreadCall(_Outcome[T]):
 class _Wait(_Outcome[Any]):
     """A thread's wait for a coroutine that runs on the loop."""
 
-    def __init__(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    def __init__(
+        self, function: Callable[[], Coroutine[Any, Any, Any]], call: ThreadCall[Any] | None
+    ) -> None:
         self.is_open = True
+        self.call = call
+        """The call whose thread waits; None if that is a thread of others."""
         self._function = function
         self._result = None
         self._error = ConnectionClosed("The server has ended")
@@ -165,6 +171,9 @@ class _Wait(_Outcome[Any]):
         self._over.acquire()
         return super().outcome()
 
+
+_here: Final = threading.local()
+"""Has the `call` that a worker thread runs."""
 
 _wait: contextvars.ContextVar[_Wait | None] = contextvars.ContextVar("mcpkit_wait", default=None)
 """The wait of the thread whose coroutine runs in this context."""
@@ -240,6 +249,8 @@ class Threads:
         self.size = 0
         """The number of workers."""
         self._quota = Quota(max_threads, largest_share(max_threads))
+        self._lent = Quota(max_threads, largest_share(max_threads))
+        """The calls whose place another call may have."""
         self._queue = _Queue(self._quota)
         self._done: list[ThreadCall[Any]] = []
         self._idle: list[_Worker] = []
@@ -288,6 +299,38 @@ class Threads:
                     self._queue.remove(call)
             raise
         return call.outcome()
+
+    def lend_place(self) -> Callable[[], object] | None:
+        """Let another call have the place of the one whose thread waits for this coroutine.
+
+        For waits that may be long. Returns the function that ends it, so that there may be as many
+        threads again; None if that many wait already. On the loop.
+        """
+        wait = _wait.get()
+        call = wait.call if wait is not None and wait.is_open else None
+        while call is not None and call._is_nested:  # the thread that waits for it has the place
+            outer = call._context.get(_wait)
+            call = None if outer is None else outer.call
+        if call is None or call._lends:
+            return _keep_place
+        with self.lock:
+            if not self._lent.has_room(call.owner):
+                return None
+            summon = self._lend(call, 1)
+        if summon is not None:
+            self.loop.before_waiting(summon)
+
+        def end() -> None:
+            with self.lock:
+                self._lend(call, -1)
+
+        return end
+
+    def _lend(self, call: ThreadCall[Any], change: int) -> Callable[[], object] | None:
+        call._lends = change > 0
+        self._lent.add(call.owner, change)
+        self._quota.add(call.owner, -change)
+        return self._summon() if call._lends else None
 
     def _summon(self) -> Callable[[], object] | None:
         """Return the function that wakes or starts a worker; None if none is needed."""
@@ -377,7 +420,9 @@ class Threads:
             if notify:
                 self.loop.soon(self._collect)
             if call is not None:
+                _here.call = call
                 call.perform(self._library)
+                _here.call = None
             elif worker.is_over:
                 return
             else:
@@ -427,13 +472,17 @@ class Threads:
         """
         if self.loop.on_loop():
             raise RuntimeError("This blocks, and may not be called on the event loop's own thread")
-        wait = _Wait(partial(function, *args))
+        wait = _Wait(partial(function, *args), getattr(_here, "call", None))
         context = contextvars.copy_context()
         context.run(_wait.set, wait)
         if not self.loop.soon(lambda: context.run(self.loop.start, wait.run())):
             raise ConnectionClosed("The server has ended")
         result: T = wait.outcome()
         return result
+
+
+def _keep_place() -> None:
+    """Do nothing: there was no place to lend."""
 
 
 def _resolve(future: Future) -> None:

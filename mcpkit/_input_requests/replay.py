@@ -1,10 +1,10 @@
-"""Handlers that run again until all their input requests have been answered.
+"""Input requests whose answers arrive with a later request, or in the record of a task.
 
-A run of the handler is a round. A request whose answer is not known yet suspends the handler; the
-answers, and the results of steps, are kept until the next round. In 2026-07-28 they travel with the
-client: a round answers with the open requests and with the state that the next one needs, sealed
-and bound to this very call (MRTR-5, MRTR-7, MRTR-15). Tasks keep them in their records; see
-`mcpkit._input_requests.task_replay`.
+A handler waits at its question until an answer arrives. If nothing holds it any more, it runs again
+from its start, and gets the recorded answers and the results of its steps. In 2026-07-28 these
+travel with the client: a round answers with the open requests and with the state that the next one
+needs, sealed and bound to this very call (MRTR-5, MRTR-7, MRTR-15). Tasks keep them in their
+records; see `mcpkit._input_requests.task_replay`.
 """
 
 from __future__ import annotations
@@ -40,17 +40,22 @@ if TYPE_CHECKING:
     from anyio import Event
 
 _LAYOUT: Final = 2
+REQUIRED_PAGE: Final = "required_page"
+"""The key of the request to open a page without which a handler cannot be called."""
+
 _BAD_STATE: Final = "The request state is not valid; start the request again without it"
 """One message for every cause: it reveals nothing to an attacker."""
 
 
 class Replay(Requester):
-    """One round of one call."""
+    """The input requests of one run of a handler."""
 
     def __init__(self, request: Request) -> None:
         super().__init__(request)
         self._keys: set[str] = set()
         self._step_keys: set[str] = set()
+        self._changed: Event | None = None
+        self._abandoned = False
 
     @abstractmethod
     def _find(self, key: str, mark: str, ask: InputRequest[Any]) -> tuple[bool, Any]:
@@ -66,23 +71,68 @@ class Replay(Requester):
     async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
         """Return the answers to several requests, which are sent in one round.
 
-        `Suspended` ends the round if any answer is not known yet.
+        Waits for them if the run is held; raises `Suspended` if it is not, or not any more.
         """
         if not self._request.known.may_request_input:  # MRTR-1
             raise InputRequestError(f"Nothing can be asked in {self._request.method}")
         self.check(asks)
-        looked_up = [self._look_up(ask) for ask in asks]
-        if not all(found for found, _ in looked_up):
-            raise Suspended
-        return [answer for _, answer in looked_up]
+        named = [(*self._name(ask), ask) for ask in asks]
+        while True:
+            looked_up = [self._find(*each) for each in named]
+            if all(found for found, _ in looked_up):
+                return [answer for _, answer in looked_up]
+            try:
+                await self._wait_for_answers()
+            except Suspended:
+                raise
+            except BaseException:
+                # The handler does not wait for these any more; another branch may.
+                self.pending = {k: each for k, each in self.pending.items() if each not in asks}
+                self.wake()
+                raise
+            self.check(asks)  # META-3: with the capabilities of the request that goes on
 
-    def _look_up(self, ask: InputRequest[Any]) -> tuple[bool, Any]:
+    def _name(self, ask: InputRequest[Any]) -> tuple[str, str]:
+        """Return the key of a request within the call, and its fingerprint."""
         mark, key = ask.fingerprint(self._request.revision), ask.key
         if key is None:
             key = f"{ask.METHOD.replace('/', '_')}_{mark[:8]}"
             if not ask.IS_ASKED_AGAIN:
-                return self._find(key, mark, ask)
-        return self._find(unused_key(key, self._keys), mark, ask)
+                return key, mark
+        return unused_key(key, self._keys), mark
+
+    async def _wait_for_answers(self) -> None:
+        release = None if self.hold is None else self.hold()
+        if release is None:
+            self.is_suspended = True
+            raise Suspended
+        from anyio import Event  # importing an app should not load an event loop
+
+        self._changed = self._changed or Event()
+        try:
+            await self._changed.wait()
+        finally:
+            release()
+        if self._abandoned:
+            raise InputRequestError(
+                "The client gave up on the request that this question belongs to"
+            )
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if anything waits for an answer."""
+        return self._changed is not None
+
+    def wake(self) -> None:
+        """Let everything that waits for an answer look again."""
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()
+
+    def abandon(self) -> None:
+        """End every wait: the client cancelled the request."""
+        self._abandoned = True
+        self.wake()
 
     async def start_step(self, name: str) -> Step:
         """Start a step: one that an earlier round has done, or one to run now."""
@@ -90,7 +140,9 @@ class Replay(Requester):
 
     async def open_url(self, error: UrlElicitationRequired) -> Exception:
         """Ask the user to open the URL by a request: this revision has no error for that."""
-        ask = ElicitUrl(error.message, error.url, error.elicitation_id)
+        ask = ElicitUrl(error.message, error.url, error.elicitation_id, key=REQUIRED_PAGE)
+        # The handler has ended: with the answer it is called again.
+        self.hold = None
         try:
             [answer] = await self.gather([ask])
         except Exception as refused:
@@ -112,6 +164,7 @@ class _Memory:
     """The results of the earlier rounds of a call, as they are sealed into the state."""
 
     call: str
+    """The id of the call; in the state, the number of its rounds so far follows."""
     answers: dict[str, tuple[str, Any]] = field(default_factory=dict[str, "tuple[str, Any]"])
     """Key → fingerprint of the request, and the client's result."""
     asked: dict[str, str] = field(default_factory=dict[str, str])
@@ -178,7 +231,7 @@ class StepMemory:
 
 
 class StatelessReplay(Replay):
-    """One round of one call, whose state travels with the client.
+    """The input requests of one call, whose state travels with the client.
 
     The state can be used for `lifetime` seconds, and by its principal alone. The constructor raises
     `InvalidParams` if the state is not ours, was changed, has expired, or belongs to another call.
@@ -199,8 +252,21 @@ class StatelessReplay(Replay):
         self._now = time.time()
         self.used_input = "requestState" in request.params or "inputResponses" in request.params
         self._memory = self._open(request.params.get("requestState"))
+        self.call, _, rounds = self._memory.call.partition("/")
+        self.rounds = int(rounds or 0)
+        """The number of rounds that ended with open requests."""
         self._take(request.params.get("inputResponses"))
         self.ahead = set(self._memory.asked)
+
+    def continue_with(self, retry: StatelessReplay) -> None:
+        """Go on with the request, the answers and the steps of the client's next request."""
+        self._request = retry._request
+        self._now = retry._now
+        self.used_input = True
+        self._memory.answers.update(retry._memory.answers)
+        self._memory.steps.update(retry._memory.steps)
+        self.rounds = max(self.rounds, retry.rounds)
+        self.wake()
 
     @property
     def answers(self) -> Mapping[str, tuple[str, Any]]:
@@ -260,6 +326,7 @@ class StatelessReplay(Replay):
                 self._memory.answers[key] = (mark, recorded[1])
                 if key in self.ahead:
                     self.ahead.clear()
+                self.pending.pop(key, None)
                 return True, answer
         self.ahead.clear()
         self._memory.answers.pop(key, None)
@@ -269,7 +336,7 @@ class StatelessReplay(Replay):
     async def _find_step(self, name: str, key: str) -> Step:
         steps, end = self._memory.steps, partial(self._end_step, key)
         if key not in steps:
-            done, value = await self._steps.start((self._memory.call, key))
+            done, value = await self._steps.start((self.call, key))
             if not done:
                 self.ahead.clear()
                 return Step(name, key, False, None, end)
@@ -279,12 +346,13 @@ class StatelessReplay(Replay):
     async def _end_step(self, key: str, result: Any) -> Any:
         if result is not UNSET:
             self._memory.steps[key] = result
-        self._steps.end((self._memory.call, key), result, self._owner, self._lifetime)
+        self._steps.end((self.call, key), result, self._owner, self._lifetime)
         return result
 
     def input_required(self) -> InputRequired:
         """Return the result with the open requests and the state (MRTR-2, MRTR-3)."""
         revision, memory = self._request.revision, self._memory
+        self.rounds += 1
         requests = {
             key: {"method": ask.METHOD, "params": ask.params(revision)}
             for key, ask in self.pending.items()
@@ -293,7 +361,7 @@ class StatelessReplay(Replay):
             _LAYOUT,
             self._binding(),
             self._now + self._lifetime,
-            memory.call,
+            f"{self.call}/{self.rounds}",
             memory.answers,
             {key: ask.fingerprint(revision) for key, ask in self.pending.items()},
             memory.steps,

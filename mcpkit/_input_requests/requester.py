@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,11 +28,17 @@ class Requester(ABC):
     """
 
     def __init__(self, request: Request) -> None:
-        self._request = request
+        self._request: Request = request
         self.ahead: set[str] = set()
         """The keys of the requests and steps that this round has still to replay."""
         self.pending: dict[str, InputRequest[Any]] = {}
         """The requests to send before the next round, by key; the request waits for them."""
+        self.hold: Callable[[], Callable[[], object] | None] | None = None
+        """Called when the run waits for an answer. Returns a function to call once it does not wait
+        any more; None if nothing holds the run, so that `Suspended` has to end it. It is None once
+        the run is over."""
+        self.is_suspended = False
+        """True once `Suspended` was raised: the run ends without the answers."""
         self.used_input = False
         """True if the request carried answers of the client: its result must not be cached."""
 
@@ -47,14 +53,15 @@ class Requester(ABC):
             ask.params(self._request.revision)
 
     async def start_step(self, name: str) -> Step | None:
-        """Start a step; None if handlers do not run again."""
+        """Start a step; None if handlers are never replayed."""
         return None
 
     async def open_url(self, error: UrlElicitationRequired) -> Exception:
         """Ask the user to open the URL of an error. Returns the exception to answer with."""
         return error  # the client opens it by itself
 
-    def abandon(self) -> None:  # noqa: B027 - a suspended handler waits for nothing
+    @abstractmethod
+    def abandon(self) -> None:
         """End every wait: the client cancelled the request."""
 
     def input_required(self) -> InputRequired:

@@ -1,4 +1,4 @@
-"""Steps: work that a handler does once, however often it runs again."""
+"""Steps: work that a handler does once, even if it is replayed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic_core import ValidationError, from_json, to_json
+from pydantic_core import from_json, to_json
 
-from mcpkit._signature.hints import function_name, location, resolve_hints, underlying
-from mcpkit._signature.schema import form_of
 from mcpkit._utils.json import UNSET
 
 _step: ContextVar[str] = ContextVar("mcpkit_step", default="")
@@ -78,25 +76,6 @@ async def called(
     is_async = inspect.iscoroutinefunction(function)
     result = function() if is_async else await in_thread(function)
     return await result if inspect.isawaitable(result) else result
-
-
-def typed(function: Callable[..., Any], value: Any) -> Any:
-    """Return a JSON value as the type that a function returns; unchanged if none is declared."""
-    name = function_name(function)
-    try:
-        returns = resolve_hints(underlying(function), location(function)).get("return")
-        if returns in (None, Any):
-            return value
-        form = form_of(returns)
-    except Exception:  # the annotation cannot be resolved, or is not a type for JSON
-        return value
-    try:
-        return form.validate(value)
-    except ValidationError as error:
-        raise ValueError(
-            f"the function {name}() of the step is annotated to return {returns}, but its result "
-            f"does not match after a round trip through JSON: {error}"
-        ) from error
 
 
 def unused_key(name: str, used: set[str]) -> str:

@@ -1,13 +1,12 @@
 """Input requests of a task: requests and answers are kept in its record.
 
-A round is a run of the task. A handler whose answer is missing is suspended, which ends the run;
-when every request is answered, any process may start the next one.
+The process that runs the task holds its handler until every request is answered. If it does not
+any more, any process may start the next run, which replays the handler.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from hashlib import sha256
@@ -49,7 +48,7 @@ class TaskReplay(Replay):
     ) -> None:
         super().__init__(request)
         self._marks: dict[str, str] = {key: from_json(value)["mark"] for key, value in asks.items()}
-        self._answers = answers
+        self._answers = dict(answers)
         self._given = given
         self._steps = steps
         self._remember = remember
@@ -68,6 +67,7 @@ class TaskReplay(Replay):
                 if wire_key not in self._answers:
                     break
                 self.ahead.discard(wire_key)
+                self.pending.pop(wire_key, None)
                 try:
                     return True, _read(ask, self._answers[wire_key])
                 except InvalidInputResponse:
@@ -79,6 +79,16 @@ class TaskReplay(Replay):
         self.ahead.clear()
         self.pending[wire_key] = ask
         return False, None
+
+    def abandon(self) -> None:
+        """End every wait by `Suspended`: the task is not run here any more."""
+        self.hold = None
+        self.wake()
+
+    def take(self, answers: Mapping[str, bytes]) -> None:
+        """Let the handler go on with the answers in the record."""
+        self._answers.update(answers)
+        self.wake()
 
     async def _find_step(self, name: str, key: str) -> Step:
         key = _stored(key)
@@ -97,7 +107,7 @@ class TaskReplay(Replay):
     def input_required(self) -> InputRequired:
         """Return the open requests by key, encoded for the record."""
         revision = self._request.revision
-        open = {
+        open: dict[str, dict[str, Any]] = {
             key: {
                 "method": ask.METHOD,
                 "params": ask.params(revision),
@@ -105,6 +115,7 @@ class TaskReplay(Replay):
             }
             for key, ask in self.pending.items()
         }
+        self._marks.update({key: each["mark"] for key, each in open.items()})
         return InputRequired({key: to_json(each) for key, each in open.items()})
 
 
@@ -118,33 +129,6 @@ def _stored(key: str) -> str:
 
 def _step_mark(key: str) -> str:
     return f"\0{key}"  # not to be taken for the key of a request
-
-
-def request_of(asked: bytes) -> dict[str, Any]:
-    """Return the method and params of a request in a record."""
-    found: dict[str, Any] = from_json(asked)
-    return {"method": found["method"], "params": found["params"]}
-
-
-def question_id(task: str, key: str) -> str:
-    """Return an id for a request that relays one of a task, for any process to recognize."""
-    return f"task/{task}/{os.urandom(6).hex()}/{key}"
-
-
-def read_question_id(id: object) -> tuple[str, str] | None:
-    """Return the task and the key in an id; None if `question_id` did not make it."""
-    parts = id.split("/", 3) if isinstance(id, str) else []
-    return (parts[1], parts[3]) if len(parts) == 4 and parts[0] == "task" else None
-
-
-def reply(result: Mapping[str, Any] | None) -> bytes:
-    """Return a result of the client, None if it is malformed, as an answer for the record."""
-    return to_json({"result": result})
-
-
-def refusal(error: InputRequestRefused) -> bytes:
-    """Return an error of the client as an answer for the record."""
-    return to_json({"refused": error.said, "code": error.code})
 
 
 def _read(ask: InputRequest[Any], answer: bytes) -> Any:

@@ -17,7 +17,6 @@ from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
 from mcpkit._server.channel import do_nothing
 from mcpkit._server.failures import error_result, leaves, to_protocol_error
-from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
 from mcpkit.context import Context, ContextBackend, RunHost
 from mcpkit.errors import ProtocolError
@@ -44,9 +43,7 @@ class Run(ContextBackend):
 
     __slots__ = ("cancel_task", "is_over")
 
-    server: Server
-
-    def __init__(self, session: RunHost, server: Server, request: Request) -> None:
+    def __init__(self, session: RunHost, server: Any, request: Request) -> None:
         self.request = request
         self.server = server
         self.state = server.state
@@ -61,10 +58,8 @@ class Run(ContextBackend):
 
     # --- to the end -------------------------------------------------------------------------------
 
-    async def complete(
-        self, operation: Awaitable[Any], ended: Callable[[Run, Outcome], object]
-    ) -> None:
-        """Wait for the handler to end, and call a function once, with the run and its outcome."""
+    async def complete(self, operation: Awaitable[Any]) -> None:
+        """Wait for the handler to end, and tell the host of the outcome, once."""
         outcome: Outcome = ABANDONED
         try:
             outcome = await operation
@@ -89,7 +84,7 @@ class Run(ContextBackend):
             # The handler called sys.exit(), or let through the cancellation of a task of its own.
             outcome = self.failed(error)
         finally:
-            ended(self, outcome)
+            self.session.take_outcome(self, outcome)
 
     @property
     def _is_abandoned(self) -> bool:
@@ -97,7 +92,7 @@ class Run(ContextBackend):
 
     def _input_required(self) -> Outcome | None:
         """Return the outcome of a run that waits for answers; None if it does not wait."""
-        if self.asker is None or not self.asker.pending:
+        if self.asker is None or not self.asker.is_suspended or not self.asker.pending:
             return None
         try:
             return self.asker.input_required()
@@ -143,7 +138,7 @@ class Run(ContextBackend):
 
 
 async def _use(context: Context[Any], tools: Mapping[str, Tool], use: ToolUse) -> ToolUseResult:
-    """Run a tool that a model has called: once, however often the handler runs again."""
+    """Run a tool that a model has called: once, even if the handler is replayed."""
     revision = context.request.revision
 
     async def run() -> dict[str, Any]:

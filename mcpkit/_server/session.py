@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import CoroutineType
 from typing import Any, Final, TypeVar, cast
 
@@ -282,25 +283,36 @@ class Session(RunHost):
             capability = known.capability
             if capability is not None and capability not in server.catalog.advertised:
                 raise MethodNotFound(f"This server has no {capability}")
+            handler = self._handlers[known.operation]
             if known.may_request_input and ("inputResponses" in params or "requestState" in params):
                 run.requester()
-            value = self._handlers[known.operation](server, params, Context(run))
+            state = params.get("requestState")
+            if run.asker is None or state is None or server.suspended is None:
+                value = handler(server, params, Context(run))
+            else:
+                value = server.suspended.retry(run, handler)
         except BaseException as error:
             if is_interrupt(error):
                 raise
-            self._answer(run, run.failed(error))
+            self.take_outcome(run, run.failed(error))
             return
         if value.__class__ is not CoroutineType and not hasattr(value, "__await__"):
             if value is not None:
-                self._answer(run, value)
+                self.take_outcome(run, value)
             return
-        run.cancel_task = self._loop.start(run.complete(value, self._answer))
+        run.cancel_task = self._loop.start(run.complete(value))
         if not run.is_over:
             self._running[request] = run
 
-    def _answer(self, run: Run, outcome: Outcome) -> None:
+    def take_outcome(self, run: Run, outcome: Outcome) -> None:
         """Answer the request of a run with its outcome."""
         run.is_over = True
+        self.respond(run, outcome)
+        if run.asker is not None:
+            run.asker.hold = None
+
+    def respond(self, run: Run, outcome: Outcome) -> None:
+        """Answer the request of a run, which may go on with another request."""
         request = run.request
         if type(outcome) is Failed:
             self._fail(request, outcome.error)
@@ -311,7 +323,10 @@ class Session(RunHost):
         elif self.connection.is_in_flight(request):
             used_input = run.asker is not None and run.asker.used_input
             try:
-                text = encode_result(self.server, request, outcome, private=used_input)
+                if used_input and type(outcome) is bytes:
+                    text = outcome
+                else:
+                    text = encode_result(self.server, request, outcome, private=used_input)
             except Exception as error:  # the value holds what JSON cannot carry
                 self._fail(request, run.failed(error).error)
             else:
@@ -390,16 +405,20 @@ class Session(RunHost):
 
     # --- input requests ---------------------------------------------------------------------------
 
-    def make_requester(self, request: Request) -> Requester:
-        """Return how the run of a request requests input; see `RunHost.make_requester`."""
+    def make_requester(self, run: Run) -> Requester:
+        """Return how a run requests input; see `RunHost.make_requester`."""
+        request = run.request
         if request.revision.input_via == "request":
             return LiveRequester(request, self._requests)
-        return StatelessReplay(
+        asker = StatelessReplay(
             request,
             self.server.sealer("request state"),
             self.server.steps,
             lifetime=self.server.settings.state_lifetime,
         )
+        if self.server.suspended is not None:
+            asker.hold = partial(self.server.suspended.hold, run, asker)
+        return asker
 
     def on_roots_changed(self, handler: RootsHandler) -> None:
         """Call a function whenever this client reports that its roots have changed."""

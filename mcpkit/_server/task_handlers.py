@@ -16,13 +16,7 @@ import anyio
 from pydantic_core import from_json
 
 from mcpkit._input_requests.replay import StatelessReplay
-from mcpkit._input_requests.task_replay import (
-    RelayedRequest,
-    question_id,
-    refusal,
-    reply,
-    request_of,
-)
+from mcpkit._input_requests.task_replay import RelayedRequest
 from mcpkit._protocol.connection import TASKS_EXTENSION, Request
 from mcpkit._protocol.messages import Encoded, members
 from mcpkit._server.failures import error_result
@@ -48,7 +42,11 @@ from mcpkit.tasks.protocol import (
     detailed,
     may_list_tasks,
     outcome_field,
+    question_id,
+    refusal,
     related,
+    reply,
+    request_of,
     requested_ttl,
     split_outcome,
     task_members,
@@ -135,7 +133,8 @@ async def _create(
         by_arguments=tool.allow is not None,
         **options,
     )
-    _subscriptions_of(context).announce_task(task.id)
+    if context.request.revision.tasks == "client":
+        _subscriptions_of(context).announce_task(task.id)
     found = _members_of(task, tasks, context)
     if context.request.revision.tasks == "extension":
         return Encoded(members(found), kind=b"task")

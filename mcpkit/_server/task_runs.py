@@ -26,11 +26,12 @@ from mcpkit._server.channel import do_nothing
 from mcpkit._server.encoding import encode_result
 from mcpkit._server.run import ABANDONED, Failed, Outcome, Run
 from mcpkit._server.server import Server
+from mcpkit._server.suspended import SuspendedRuns
 from mcpkit._signature.output import Rendered
 from mcpkit._stores import scheme_of
 from mcpkit._stores.base import StoreUnavailable
 from mcpkit._utils.logs import log
-from mcpkit._utils.quota import ANONYMOUS, principal_owner
+from mcpkit._utils.quota import ANONYMOUS, Reservation, principal_owner
 from mcpkit._utils.text import truncate
 from mcpkit.context import Context, CurrentTask, RunHost
 from mcpkit.errors import InternalError, InvalidArguments, ProtocolError
@@ -78,6 +79,14 @@ class TaskRun(RunHost):
         self._noting = False
         self._steps = 0
         self._resumable = False
+        self._outcome: Outcome = ABANDONED
+        self.is_suspended = False
+        self._asker: TaskReplay | None = None
+        self._place: Reservation | None = None
+        """Its part of the quota of suspended runs."""
+        self._stop_timer: Callable[[], object] = do_nothing
+        self._is_asking = False
+        self._is_evicted = False
 
     # --- to the end -------------------------------------------------------------------------------
 
@@ -87,9 +96,9 @@ class TaskRun(RunHost):
 
     def stop(self) -> None:
         """Cancel the run: the process ends, or the task is not run here any more."""
+        self._cancel()
         if self._run is not None:
             self._run.cancel()
-        self._cancel()
 
     @property
     def may_go_on(self) -> bool:
@@ -110,6 +119,7 @@ class TaskRun(RunHost):
             if not self._lost:
                 await self._fail(InternalError("The server failed to run the task"))
         finally:
+            self._count_as_working()
             self.ended.set()
             self._tasks.runs.ended(self)
 
@@ -144,18 +154,23 @@ class TaskRun(RunHost):
                 )
             )
             return
+        if task.attempt > 1:
+            cause = "its process has ended or hung" if task.crashes > 1 else "no process held it"
+            server.suspended.tell(request, f"is replayed from its start: {cause}")
         self._resumable = tool is not None and tool.task.resumable
         self._steps = len(steps)
         run = self._run = Run(self, server, request)
-        run.asker = TaskReplay(request, asks, answers, call["given"], steps, self._remember)
+        asker = TaskReplay(request, asks, answers, call["given"], steps, self._remember)
+        asker.hold = self._hold
+        run.asker = self._asker = asker
         handler = server.handlers()[request.known.operation]
-        outcomes: list[Outcome] = []
-        await run.complete(
-            handler(server, request.params, Context(run)),
-            lambda _, outcome: outcomes.append(outcome),
-        )
+        await run.complete(handler(server, request.params, Context(run)))
+        await self._conclude(run, self._outcome)
+
+    def take_outcome(self, run: Run, outcome: Outcome) -> None:
+        """Note the outcome of the run, to be stored."""
         run.is_over = True
-        await self._conclude(run, *outcomes)
+        self._outcome = outcome
 
     def _opened(self, kept: Mapping[str, bytes], field: str) -> dict[str, bytes]:
         open, task = self._tasks.open, self._task
@@ -165,17 +180,12 @@ class TaskRun(RunHost):
         """Write the outcome of the run to the record."""
         if outcome is ABANDONED or self._lost:
             return
-        request, attempt, limit = run.request, self.number, self._tasks.settings.max_bytes
+        request, limit = run.request, self._tasks.settings.max_bytes
         if type(outcome) is InputRequired:
-            asks = {
-                key: self._tasks.seal(self._task, each, "question", key)
-                for key, each in outcome.members.items()
-            }
-            if sum(map(len, [*asks.values(), *self._task.input_requests.values()])) > limit:
+            if (asks := self._sealed(outcome)) is None:
                 await self._fail(InternalError(f"The questions have more than {limit} bytes"))
                 return
-            message = self._message
-            await self._change(lambda task, now: record.suspend(task, attempt, asks, now, message))
+            await self._suspend(asks)
             return
         text = b""
         if type(outcome) is not Failed:
@@ -209,11 +219,11 @@ class TaskRun(RunHost):
             lambda task, now: record.finish(task, number, status, sealed, now, message, call)
         )
 
-    async def _change(self, edit: Callable[[Task, float], Task | None]) -> None:
+    async def _change(self, edit: Callable[[Task, float], Task | None]) -> Task | None:
         try:
-            await self._persist(self._tasks.change, self.id, edit)
+            return await self._persist(self._tasks.change, self.id, edit)
         except KeyError:
-            pass  # its time is over
+            return None  # its time is over
 
     async def _persist(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Use the store; retry while it is unavailable, until the run is cancelled."""
@@ -222,6 +232,105 @@ class TaskRun(RunHost):
                 return await function(*args)
             except StoreUnavailable:
                 await anyio.sleep(_RETRY_S)
+
+    # --- questions --------------------------------------------------------------------------------
+
+    def _hold(self) -> Callable[[], object] | None:
+        """Hold the handler until its questions are answered; see `Replay.hold`."""
+        if self._lost or self._is_evicted or self._tasks.is_closing:
+            return None
+        release = self.threads.lend_place()
+        if release is not None and not self._is_asking:
+            # Questions of the same turn of the loop are asked together.
+            self._is_asking = True
+            self._tasks.loop.soon(lambda: self._tasks.loop.start(self._ask()))
+        return release
+
+    async def _ask(self) -> None:
+        """Write the open questions to the record, and again if there are others by then."""
+        run, asker = self._run, self._asker
+        assert run is not None
+        assert asker is not None
+        suspended = self._server.suspended
+        task: Task | None = None
+        written: set[str] = set()
+        while written != asker.pending.keys():
+            written = set(asker.pending)
+            asks = self._sealed(asker.input_required())
+            if asks is None or not (self._place or suspended.count.has_room(self._task.caller)):
+                self._is_asking = False
+                self._evict()
+                return
+            task = await self._suspend(asks, is_held=True)
+            if run.is_over or self._lost:
+                return
+            if task is None:
+                self.lose()
+                return
+        self._is_asking = False
+        if task is None:  # the handler has gone on without an answer
+            return
+        self._task = task
+        if self._place is None:
+            self._place = suspended.count.charge(self._task.caller, 1)
+            self._stop_timer = self._tasks.loop.later(suspended.lifetime, self._evict)
+        self.is_suspended = True
+        self._tasks.runs.wake()
+        self.see(task)
+
+    async def _suspend(self, asks: Mapping[str, bytes], *, is_held: bool = False) -> Task | None:
+        number, message = self.number, self._message
+        return await self._change(
+            lambda task, now: record.suspend(task, number, asks, now, message, is_held=is_held)
+        )
+
+    def _sealed(self, asked: InputRequired) -> dict[str, bytes] | None:
+        """Return questions as the record has them; None if they are too large."""
+        task = self._task
+        asks = {
+            key: self._tasks.seal(task, each, "question", key)
+            for key, each in asked.members.items()
+        }
+        size = sum(map(len, [*asks.values(), *task.input_requests.values()]))
+        return None if size > self._tasks.settings.max_bytes else asks
+
+    def see(self, task: Task) -> None:
+        """Go on if all questions are answered; from a change of the task, by any process."""
+        asker = self._asker
+        if self.is_suspended and asker and asker.pending.keys() <= task.answers.keys():
+            self._task = task
+            self._count_as_working()
+            self._tasks.loop.start(self._go_on(task))
+
+    async def _go_on(self, task: Task) -> None:
+        asker, number = self._asker, self.number
+        assert asker is not None
+        try:
+            answers = self._opened(task.answers, "answer")
+        except OtherSecret:  # while a secret is rotated, others can read it
+            self._evict()
+            return
+        # From here on, another attempt would repeat what this one does.
+        if (
+            not self._resumable
+            and await self._change(lambda task, _: record.resume(task, number)) is None
+        ):
+            self.lose()
+            return
+        asker.take(answers)
+
+    def _count_as_working(self) -> None:
+        self.is_suspended = False
+        self._stop_timer()
+        if self._place is not None:
+            self._place.release()
+            self._place = None
+
+    def _evict(self) -> None:
+        """Let the handler end at its questions: any process may replay it."""
+        self._is_evicted = True
+        if self._asker is not None:
+            self._asker.wake()
 
     # --- the host of the run ----------------------------------------------------------------------
 
@@ -378,7 +487,8 @@ async def serving_tasks(
         run_task=run_task,
         choice=Choice(settings.tasks.max_running, unfit, lambda: server.registry.version),
     )
-    served = server.replace(tasks=tasks)
+    suspended = SuspendedRuns(loop, settings.ask_timeout, partial(encode_result, private=True))
+    served = server.replace(tasks=tasks, suspended=suspended)
     location = settings.tasks.store
     # Tools may have been removed whose tasks are still in a store, but hardly in a new file.
     is_new = (
@@ -389,10 +499,13 @@ async def serving_tasks(
     if location is not None and ("tasks" in server.catalog.advertised or not is_new):
         tasks.serve()
     server.task_services.append(tasks)
+    server.all_suspended.append(suspended)
     try:
         yield served, tasks
     finally:
         server.task_services.remove(tasks)
+        server.all_suspended.remove(suspended)
+        await suspended.aclose()
         await tasks.aclose()
 
 

@@ -25,6 +25,7 @@ from pydantic_core import (
 )
 
 from mcpkit._signature.builtin_types import ANNOTATED, BuiltIn, read_built_in, with_one_enum
+from mcpkit._signature.hints import function_name, location, resolve_hints, underlying
 from mcpkit._signature.validation import (
     is_large,
     limit_of_depth,
@@ -419,3 +420,22 @@ def _used(definitions: Mapping[str, JsonSchema], schema: JsonSchema) -> set[str]
 def first_line(error: BaseException) -> str:
     """Return the first line of an exception's message, or its class if it has none."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def typed(function: Callable[..., Any], value: Any) -> Any:
+    """Return a JSON value as the type that a function returns; unchanged if none is declared."""
+    name = function_name(function)
+    try:
+        returns = resolve_hints(underlying(function), location(function)).get("return")
+        if returns in (None, Any):
+            return value
+        form = form_of(returns)
+    except Exception:  # the annotation cannot be resolved, or is not a type for JSON
+        return value
+    try:
+        return form.validate(value)
+    except ValidationError as error:
+        raise ValueError(
+            f"the function {name}() of the step is annotated to return {returns}, but its result "
+            f"does not match after a round trip through JSON: {error}"
+        ) from error

@@ -7,13 +7,15 @@ call, and ``tasks/get`` returns all of its state.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from hashlib import sha256
 from math import ceil, inf
 from typing import Any, Final
 
-from mcpkit._input_requests.task_replay import read_question_id, refusal, reply, request_of
+from pydantic_core import from_json, to_json
+
 from mcpkit._protocol.connection import RELATED_TASK_KEY, TASKS_EXTENSION, Request
 from mcpkit._protocol.messages import members
 from mcpkit._protocol.revisions import ClientProfile, Revision
@@ -146,3 +148,33 @@ def read_answer(message: Mapping[str, Any]) -> tuple[str, Mapping[str, bytes]] |
     else:
         return None
     return id, {key: answer}
+
+
+# --- input requests in a record -------------------------------------------------------------------
+
+
+def request_of(asked: bytes) -> dict[str, Any]:
+    """Return the method and params of a request in a record."""
+    found: dict[str, Any] = from_json(asked)
+    return {"method": found["method"], "params": found["params"]}
+
+
+def question_id(task: str, key: str) -> str:
+    """Return an id for a request that relays one of a task, for any process to recognize."""
+    return f"task/{task}/{os.urandom(6).hex()}/{key}"
+
+
+def read_question_id(id: object) -> tuple[str, str] | None:
+    """Return the task and the key in an id; None if `question_id` did not make it."""
+    parts = id.split("/", 3) if isinstance(id, str) else []
+    return (parts[1], parts[3]) if len(parts) == 4 and parts[0] == "task" else None
+
+
+def reply(result: Mapping[str, Any] | None) -> bytes:
+    """Return a result of the client, None if it is malformed, as an answer for the record."""
+    return to_json({"result": result})
+
+
+def refusal(error: InputRequestRefused) -> bytes:
+    """Return an error of the client as an answer for the record."""
+    return to_json({"refused": error.said, "code": error.code})

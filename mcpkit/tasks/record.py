@@ -50,7 +50,8 @@ class Task:
         answers: The answers, by key.
         outcome: The result or error, once it has ended.
         attempt: The number of the last attempt. Only this one may change the record.
-        worker: The process that runs this attempt; None if none does.
+        worker: The process that runs this attempt, or holds its handler at a question; None if none
+            does.
         lease_expires: When that process loses the task, unless it renews the lease. If none runs
             it: when the next one may; 0: at once.
         crashes: The attempts that were lost, mostly with their process, since the last progress.
@@ -149,10 +150,13 @@ def suspend(
     input_requests: Mapping[str, bytes],
     now: float,
     message: str | None = None,
+    *,
+    is_held: bool = False,
 ) -> Task | None:
-    """End an attempt that waits for answers; if all have been given meanwhile, the task is due.
+    """Let an attempt wait for answers; if all have been given meanwhile, the task is due.
 
-    A key that was used before keeps its question.
+    The attempt ends, unless its process holds the handler until then. A key that was used before
+    keeps its question.
     """
     if not task.runs(attempt):
         return None
@@ -163,12 +167,17 @@ def suspend(
         open=missing,
         status="input_required" if missing else "working",
         message=task.message if message is None else message,
-        worker=None,
-        lease_expires=0.0,
+        worker=task.worker if is_held else None,
+        lease_expires=task.lease_expires if is_held else 0.0,
         crashes=0,
         starts=0,
         updated=now,
     )
+
+
+def resume(task: Task, attempt: int) -> Task | None:
+    """Record that an attempt goes on with its answers."""
+    return replace(task, starts=1) if task.runs(attempt) else None
 
 
 def advance(task: Task, attempt: int) -> Task | None:
@@ -179,8 +188,9 @@ def advance(task: Task, attempt: int) -> Task | None:
 
 
 def note(task: Task, now: float, attempt: int, message: str) -> Task | None:
-    """Set the status message."""
-    return replace(task, message=message, updated=now) if task.runs(attempt) else None
+    """Set the status message; nothing changes if it is the same."""
+    is_new = task.runs(attempt) and task.message != message
+    return replace(task, message=message, updated=now) if is_new else None
 
 
 def release(task: Task, attempt: int) -> Task | None:
@@ -219,7 +229,7 @@ def _ended(task: Task, now: float, call: bytes | None, **changes: Any) -> Task:
 
 
 def answer(task: Task, answers: Mapping[str, bytes], now: float) -> Task | None:
-    """Answer questions; the task is due when none is open any more.
+    """Answer questions; when none is open any more, the task goes on where it is held, or is due.
 
     Answers without an open question are ignored (TASKX-9).
     """
@@ -232,7 +242,7 @@ def answer(task: Task, answers: Mapping[str, bytes], now: float) -> Task | None:
         answers={**task.answers, **new},
         open=missing,
         status="input_required" if missing else "working",
-        lease_expires=0.0,
+        lease_expires=0.0 if task.worker is None else task.lease_expires,
         crashes=0,
         updated=now,
     )

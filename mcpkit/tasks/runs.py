@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import monotonic
 from typing import Final, Protocol
@@ -40,6 +40,8 @@ class RunningTask(Protocol):
     caller: str
     number: int
     ended: anyio.Event
+    is_suspended: bool
+    """True while its handler is held at a question; it does not count as one that runs."""
 
     @property
     def may_go_on(self) -> bool:
@@ -48,6 +50,9 @@ class RunningTask(Protocol):
 
     def start(self) -> None:
         """Start to run."""
+
+    def see(self, task: Task) -> None:
+        """Note the state of the task, which may have new answers."""
 
     def lose(self) -> None:
         """Stop without an outcome, because the lease is lost."""
@@ -97,8 +102,11 @@ class Runs:
         for each in list(self.running):
             # An older state, which arrived late, does not concern a newer attempt.
             is_newer = task.is_over or task.attempt >= each.number
-            if each.id == task.id and is_newer and not task.runs(each.number):
-                each.lose()
+            if each.id == task.id and is_newer:
+                if task.runs(each.number):
+                    each.see(task)
+                else:
+                    each.lose()
         if task.due is not None and task.worker is None:
             self._due.set()
 
@@ -136,10 +144,10 @@ class Runs:
                 return False
             return choice.fits(task)
 
-        while (room := self._settings.max_running - len(self.running)) > 0:
+        while (room := self._settings.max_running - len(self._working)) > 0:
             if self._is_draining:
                 break
-            skip = choice.begin([each.caller for each in self.running])
+            skip = choice.begin([each.caller for each in self._working])
             calm, lease, asked = self._calm.lasts(interval), self._settings.lease, monotonic()
             claimed = await transitions.claim(
                 *(store, room, lease),
@@ -166,9 +174,14 @@ class Runs:
                 break
         return used
 
+    @property
+    def _working(self) -> Sequence[RunningTask]:
+        """The runs that count: their handlers are not held at a question."""
+        return [each for each in self.running if not each.is_suspended]
+
     def ended(self, running: RunningTask) -> None:
         """Note that the run of a task has ended."""
-        was_full = len(self.running) >= self._settings.max_running
+        was_full = len(self._working) >= self._settings.max_running
         self.running.pop(running, None)
         if was_full or self.choice.full:
             self._due.set()
@@ -185,8 +198,10 @@ class Runs:
             is_hung = monotonic() - self._turned > _HUNG * lease
             # A snapshot: attempts that start during the request are not in the answer.
             running = {(each.id, each.number): each for each in [*self.running] if not is_hung}
+            kept: Mapping[tuple[str, int], Task] = {}
             try:
-                kept = await transitions.keep(store, [*running], lease) if running else ()
+                if running:
+                    kept = await transitions.keep(store, [*running], lease)
             except StoreUnavailable as error:
                 wait = min(wait, RETRY_S)
                 self._loop.soon(partial(self._note_reached, error))
@@ -198,6 +213,8 @@ class Runs:
                 for key, each in running.items():
                     if key not in kept:
                         self._loop.soon(each.lose)
+                for task in kept.values():  # a hint that it was answered may be lost
+                    self._loop.soon(partial(self.see, task))
 
     async def stop(self, grace: float, *, only_shared: bool = False) -> None:
         """Start no more runs, stop all of them, and wait a while until they have ended.

@@ -572,7 +572,8 @@ def _is_news(task: Task, known: Task | None) -> bool:
 
     def stage(task: Task) -> tuple[bool, int, bool, int]:
         """Return the progress of a task, which only grows, whatever the clock says."""
-        return task.is_over, task.attempt, task.worker is None, -len(task.open)
+        dialogue = len(task.input_requests) + len(task.answers)
+        return task.is_over, task.attempt, task.worker is None, dialogue
 
     if known is None or stage(task) < stage(known):
         return known is None

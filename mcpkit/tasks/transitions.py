@@ -5,7 +5,7 @@ Each can be cancelled, and may then have taken effect or not. Each may raise `St
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -79,10 +79,11 @@ async def release_lost(store: TaskStore, running: Collection[tuple[str, int]]) -
 
 async def keep(
     store: TaskStore, attempts: Collection[tuple[str, int]], lease: float
-) -> Collection[tuple[str, int]]:
+) -> Mapping[tuple[str, int], Task]:
     """Renew the leases of attempts of this process, each a task and a number.
 
-    Returns those that go on; the others were cancelled, or another process has the task.
+    Returns those that go on, and their tasks; the others were cancelled, or another process has
+    the task.
     """
     wanted = {*attempts}
 
@@ -92,7 +93,7 @@ async def keep(
         return record.renew(task, task.attempt, now + lease)
 
     kept = await store.keep({id for id, _ in attempts}, renew)
-    return {(task.id, task.attempt) for task in kept}
+    return {(task.id, task.attempt): task for task in kept}
 
 
 async def remember(store: TaskStore, id: str, attempt: int, key: str, value: bytes) -> bytes | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal, TypeAlias
 
 import anyio
@@ -102,6 +104,7 @@ def make_app(**options: Any) -> MCPKit[None]:
         return ROOTS_SEEN.get(tag, [])
 
     _add_shapes(app)
+    _add_suspended(app)
     _add_steps(app)
     _add_outcomes(app)
     _add_other_places(app)
@@ -183,6 +186,78 @@ def _add_shapes(app: MCPKit[None]) -> None:
             return "swallowed"
         except BaseException as error:
             raise FromTheUserError from error
+
+
+# --- what a handler does once ---------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def entered(tag: str) -> AsyncGenerator[str]:
+    count(f"{tag} entered")
+    try:
+        yield "inside"
+    finally:
+        count(f"{tag} left")
+
+
+def _add_suspended(app: MCPKit[None]) -> None:
+    @app.tool
+    async def effects(via: Via, tag: str, number: int, ctx: Context) -> str:
+        """A side effect before each question, and after the last."""
+        answers: list[str] = []
+        for each in range(number):
+            count(tag)
+            answers.append(await put(ctx, via, f"Number {each}?"))
+        return f"{','.join(answers)} {count(tag)}"
+
+    @app.tool
+    def effects_sync(via: Via, tag: str, number: int, ctx: SyncContext) -> str:
+        answers: list[str] = []
+        for each in range(number):
+            count(tag)
+            answers.append(put_sync(ctx, via, f"Number {each}?"))
+        return f"{','.join(answers)} {count(tag)}"
+
+    @app.tool
+    async def holding(
+        place: Annotated[str, Depends(entered)], via: Via, tag: str, ctx: Context
+    ) -> str:
+        """Holds a resource across its question."""
+        answer = await put(ctx, via, "Still there?")
+        return f"{answer} {place} {COUNTS[f'{tag} entered']} {COUNTS[f'{tag} left']}"
+
+    @app.tool
+    async def impatient(via: Via, tag: str, ctx: Context) -> str:
+        """Goes on without an answer."""
+        with anyio.move_on_after(0.01):
+            return await put(ctx, via, "Quick?")
+        ctx.info("not quick")
+        return f"went on {count(tag)}"
+
+    @app.tool
+    async def two_branches(via: Via, tag: str, ctx: Context) -> str:
+        """One asks while the other one waits for its answer, and reports meanwhile."""
+        found: list[str] = []
+
+        async def first() -> None:
+            found.append(await put(ctx, via, "First?"))
+
+        async def second() -> None:
+            while not COUNTS[f"{tag} go"]:
+                await anyio.sleep(0.002)
+            ctx.progress(count(tag), message="meanwhile")
+            ctx.info("meanwhile")
+            found.append(await put(ctx, via, "Second?"))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(first)
+            group.start_soon(second)
+        return f"{','.join(sorted(found))} {count(tag)}"
+
+    @app.tool
+    async def hit(tag: str) -> int:
+        """Counts a tag."""
+        return count(tag)
 
 
 # --- steps ----------------------------------------------------------------------------------------

@@ -10,10 +10,11 @@ from pydantic import BaseModel
 
 from mcpkit import Elicit, Roots, Sample
 from mcpkit._input_requests.replay import StatelessReplay, StepMemory
-from mcpkit._input_requests.steps import Suspended, typed
+from mcpkit._input_requests.steps import Suspended
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import InputRequest
 from mcpkit._protocol.revisions import BY_VERSION, ClientProfile
+from mcpkit._signature.schema import typed
 from mcpkit._utils.sealing import Sealer
 from mcpkit.errors import InvalidParams
 from mcpkit.tasks.service import StoredSource

@@ -90,6 +90,26 @@ def test_questions_wait_for_all_of_their_answers() -> None:
     assert dict(whole.answers) == {"a": b"1", "b": b"3"}
 
 
+def test_a_question_that_is_held_leaves_its_answer_to_the_holder() -> None:
+    """As long as that renews its lease; another attempt then repeats nothing that was recorded."""
+    task = claimed()
+    held = record.suspend(task, 1, {"q": b"?"}, 110, is_held=True)
+    assert held is not None
+    assert (held.status, held.worker, held.due, held.starts) == ("input_required", "a", None, 0)
+    renewed = record.renew(held, 1, 150)
+    assert renewed is not None
+    answered = record.answer(renewed, {"q": b"!"}, 120)
+    assert answered is not None
+    assert (answered.status, answered.worker, answered.due) == ("working", "a", 150)
+    noted = record.note(held, 115, 1, "half done")
+    assert noted is not None
+    assert record.note(noted, 116, 1, "half done") is None
+    gone_on = record.resume(answered, 1)
+    assert gone_on is not None
+    assert [claimed(each, "b").starts for each in (answered, gone_on)] == [1, 2]
+    assert record.resume(claimed(answered, "b"), 1) is None
+
+
 def test_a_key_keeps_its_question_and_its_answer() -> None:
     """TASKX-7, TASKX-9: an attempt that asks again is due at once; an old question is closed."""
     answered = record.answer(suspended("a"), {"a": b"1"}, 120)

@@ -245,7 +245,8 @@ async def test_tasks_of_a_tool_that_is_removed_fail_in_memory() -> None:
     async with connected(app) as client:
         id = await client.begin("ask")
         await client.until(id, "input_required")
-        app.remove_tool("ask")
+    app.remove_tool("ask")
+    async with connected(app) as client:
         await client.reply(id, accept("yes"))
         found = await client.until(id, "failed")
         assert found["error"]["message"] == "Unknown tool: ask"

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Container
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from mcpkit._server.server import Server
 from mcpkit._utils.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit._utils.targets import TargetError
 from mcpkit.cli._terminal import in_daemon, note
-from mcpkit.context import CallNext, Context, ListKind
+from mcpkit.context import CallNext, Context, ContextBackend, ListKind
 from mcpkit.errors import MissingEnvironment
 from mcpkit.transports import load
 from mcpkit.transports.stdio.reader import is_deserted
@@ -66,7 +66,7 @@ class _Version:
 
     server: Server
     replaced: anyio.Event = field(default_factory=anyio.Event)
-    running: int = 0
+    running: set[ContextBackend] = field(default_factory=set["ContextBackend"])
 
 
 class _Reloaded:
@@ -80,6 +80,7 @@ class _Reloaded:
         self._registry = Registry()
         self._version: _Version | None = None
         self._importing: anyio.Event | None = None
+        self._suspended: list[Any] = []
 
     @property
     def name(self) -> str:
@@ -128,6 +129,7 @@ class _Reloaded:
             assert self._version is not None
             front = copy(self._version.server)
             front.registry = front.catalog = self._registry
+            self._suspended = front.all_suspended
             front.middleware, front.composed = (self._forward,), None
             offered = self._registry.advertised
 
@@ -157,7 +159,13 @@ class _Reloaded:
             await version.replaced.wait()
             with anyio.move_on_after(_FINISH_S):
                 while version.running:
+                    self._evict(version.running)
                     await anyio.sleep(0.05)
+
+    def _evict(self, runs: Container[ContextBackend] | None = None) -> None:
+        """Do not hold runs any more: a retry replays them with the next version."""
+        for each in self._suspended:
+            each.evict_all("the server was reloaded", runs)
 
     async def _follow(self, versions: TaskGroup, front: Server) -> None:
         while True:
@@ -173,6 +181,7 @@ class _Reloaded:
 
     async def _renew(self, versions: TaskGroup, front: Server) -> None:
         known = self._registry.advertised
+        self._evict()
         if not await in_daemon(self._load):
             note("the previous version continues")
             return
@@ -199,8 +208,8 @@ class _Reloaded:
         context.backend.state = version.server.state
         for each in reversed(version.server.middleware):
             call_next = partial(each, context, call_next)
-        version.running += 1
+        version.running.add(context.backend)
         try:
             return await call_next()
         finally:
-            version.running -= 1
+            version.running.discard(context.backend)

@@ -186,6 +186,7 @@ async def serve(
         with anyio.move_on_after(_CLEAN_UP_S):
             await session.aclose()
         await output.finish(_STALL_S)
+        await served.suspended.aclose()
         await tasks.aclose(grace)
         if session.busy and signals is not None:
             _leave_at_once("a handler does not let itself be cancelled", signals)
