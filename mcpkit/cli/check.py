@@ -23,7 +23,7 @@ from mcpkit.cli._check.report import as_json, print_findings, print_rules, rules
 from mcpkit.cli._check.rules import FAIL_ON, SEVERITIES
 from mcpkit.cli._check.source import add_source
 from mcpkit.cli._connection import ConnectionOptions, is_python, run_async
-from mcpkit.cli._options import TARGET, Env, Headers, Revision, Timeout, Token, option
+from mcpkit.cli._options import SERVER, TARGET, Env, Headers, Revision, Timeout, Token, option
 from mcpkit.cli._render import put_json
 from mcpkit.cli._target import load_app
 from mcpkit.cli._terminal import BAD_NEWS, console, fail, note
@@ -36,6 +36,8 @@ _FAILING: Final = (
 _WHICH: Final = "Which rules"
 _SELECT: Final = "Only these rules, by id or prefix: DESC, SCHEMA003; several by commas"
 
+_WORKERS: Final = "The server runs in several processes, which replay handlers that ask"
+
 
 def check(
     target: Annotated[str | None, TARGET] = None,
@@ -46,6 +48,7 @@ def check(
         list[str] | None, option("Not these rules", metavar="IDS", panel=_WHICH)
     ] = None,
     rules: Annotated[bool, option("Explain the rules, and exit", "--rules", panel=_WHICH)] = False,
+    workers: Annotated[bool, option(_WORKERS, "--workers", panel=SERVER)] = False,
     revision: Revision = None,
     header: Headers = None,
     token: Token = None,
@@ -106,7 +109,7 @@ def check(
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore", MCPKitDeprecationWarning)  # the server has shown them
-            listing = add_source(listing, load_app(target))
+            listing = add_source(listing, load_app(target), workers=workers)
     findings, silenced = apply(listing, chosen)
     if json_:
         put_json(as_json(target, listing, findings, silenced))

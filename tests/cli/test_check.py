@@ -302,6 +302,22 @@ def test_names_of_another_library_are_found_before_they_are_called(folder: Path)
 
 
 @pytest.mark.parametrize(
+    ("option", "arguments", "notes"),
+    [("task='optional'", [], 1), ("", ["--workers"], 1), ("", [], 0)],
+)
+def test_it_notes_what_a_replay_repeats(
+    folder: Path, option: str, arguments: list[str], notes: int
+) -> None:
+    (folder / "server.py").write_text(
+        f"from mcpkit import Context, MCPKit\napp = MCPKit('a')\nPAID = []\n@app.tool({option})\n"
+        "async def pay(ctx: Context) -> None:\n    PAID.append(1)\n    await ctx.elicit('More?')\n"
+    )
+    ended = check(folder, "server.py", "--fail-on", "note", "--select", "CODE", *arguments)
+    assert ended.code == notes, ended.stderr
+    assert ("a replay repeats 'line 6: PAID.append()'" in ended.stdout) == bool(notes)
+
+
+@pytest.mark.parametrize(
     ("options", "code"),
     [
         ("", 0),

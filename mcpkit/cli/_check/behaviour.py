@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from mcpkit._utils.json import is_object
-from mcpkit.cli._check.listing import Entry, Listing, words_of
+from mcpkit.cli._check.listing import READING, Entry, Listing, words_of
 from mcpkit.cli._check.rules import Match, rule
 from mcpkit.cli._check.schema_walk import listed
 
@@ -16,20 +16,12 @@ _DESTRUCTIVE: Final = frozenset(
         *("revoke", "terminate", "uninstall", "wipe"),
     )
 )
-_READING: Final = frozenset(
-    (
-        *("count", "describe", "fetch", "find", "get", "list", "lookup", "read", "search"),
-        *("show", "view"),
-    )
-)
 
 
 def _is_destructive(tool: Entry) -> bool:
     """Return True if the verb in a tool's name is destructive, also after a service's name."""
     first, *rest = words_of(tool.name) or [""]
-    return first in _DESTRUCTIVE or (
-        first not in _READING and not _DESTRUCTIVE.isdisjoint(rest[:1])
-    )
+    return first in _DESTRUCTIVE or (first not in READING and not _DESTRUCTIVE.isdisjoint(rest[:1]))
 
 
 @rule(
@@ -84,6 +76,20 @@ def blocking(listing: Listing) -> Iterator[Match]:
     for entry in listing.entries:
         if entry.blocking_calls:
             yield Match(entry, f"is on the event loop, and calls {listed(entry.blocking_calls)}")
+
+
+@rule(
+    "CODE002 note: call before a question, and not in a step",
+    reason="A handler that waits for an answer is replayed from its start if its process ends, or "
+    "another one gets the answer. It then does again what it did before the question. This "
+    "concerns tools with task=, and with --workers all tools.",
+    fix='put it in a step, await ctx.step("key", fn, …), unless it only reads or computes',
+    source="https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr",
+)
+def repeated(listing: Listing) -> Iterator[Match]:
+    for entry in listing.tools:
+        if entry.repeated_calls:
+            yield Match(entry, f"a replay repeats {listed(entry.repeated_calls)}")
 
 
 @rule(

@@ -52,6 +52,15 @@ def words_of(name: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(name)]
 
 
+READING: Final = frozenset(
+    (
+        *("count", "describe", "fetch", "find", "get", "list", "lookup", "read", "search"),
+        *("show", "view"),
+    )
+)
+"""The verbs in the names of what only reads."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
     """An entry of a server's list, or the server itself."""
@@ -64,6 +73,7 @@ class Entry:
     # Names that its function uses on its context and only other libraries have, with advice.
     foreign_names: tuple[tuple[str, str], ...] = ()
     blocking_calls: tuple[str, ...] = ()  # of its function, on the event loop
+    repeated_calls: tuple[str, ...] = ()  # of its function, when it is replayed, with lines
 
     @property
     def description(self) -> str:

@@ -12,21 +12,24 @@ import sys
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
+from itertools import chain
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel
 
 from mcpkit._signature.docstrings import parse_docstring
 from mcpkit._signature.hints import syntax_of, underlying
 from mcpkit._utils.names import peer_name
 from mcpkit._utils.targets import is_remote
-from mcpkit.cli._check.listing import Entry, Kind, Listing, Location
+from mcpkit.cli._check.listing import READING, Entry, Kind, Listing, Location, words_of
 from mcpkit.cli._deprecated import deprecated_in, owners_in
 
 if TYPE_CHECKING:
     from mcpkit.app import MCPKit
 
 
-def add_source(listing: Listing, app: MCPKit[Any]) -> Listing:
+def add_source(listing: Listing, app: MCPKit[Any], *, workers: bool = False) -> Listing:
     """Return a listing with what is known from the functions behind its entries."""
     registry = app.server.registry
     tables: Mapping[Kind, Mapping[str, Any]] = {
@@ -37,7 +40,7 @@ def add_source(listing: Listing, app: MCPKit[Any]) -> Listing:
     }
     return replace(
         listing,
-        listed=[_known(each, tables[each.kind].get(each.name)) for each in listing.listed],
+        listed=[_known(each, tables[each.kind].get(each.name), workers) for each in listing.listed],
         open_at=_open_at(app._http),
         deprecated=tuple(dict.fromkeys(_deprecated_names(app, tables))),
     )
@@ -64,7 +67,7 @@ def _open_at(options: Mapping[str, Any]) -> str:
     return url if isinstance(url, str) and not secured and is_remote(url) else ""
 
 
-def _known(entry: Entry, registered: Any) -> Entry:
+def _known(entry: Entry, registered: Any, workers: bool) -> Entry:
     if registered is None:
         return entry
     fn = underlying(registered.plan.fn)
@@ -73,12 +76,15 @@ def _known(entry: Entry, registered: Any) -> Entry:
     tree = syntax_of(fn)
     is_on_loop = registered.plan.is_async or registered.plan.inline
     blocking = _blocking_calls(tree, fn.__globals__) if is_on_loop else ()
+    is_replayed = entry.kind == "tool" and (workers or registered.task.mode != "forbidden")
+    repeated = _repeated_calls(tree, fn) if is_replayed else ()
     return replace(
         entry,
         location=_location(fn),
         unknown_parameters=tuple(_unknown_parameters(fn)),
         foreign_names=tuple(dict.fromkeys(_foreign_names(tree))),
         blocking_calls=tuple(dict.fromkeys(blocking)),
+        repeated_calls=tuple(dict.fromkeys(repeated)),
     )
 
 
@@ -122,13 +128,84 @@ def _blocking_calls(tree: ast.Module, scope: Mapping[str, Any]) -> Iterator[str]
         waiting += ast.iter_child_nodes(each)
         if isinstance(each, ast.Call):
             name = ast.unparse(each.func)
-            first, dot, rest = name.partition(".")
-            found = scope.get(first, getattr(builtins, first, None))
-            known = getattr(found, "__name__", first)
-            if inspect.isroutine(found):
-                known = f"{found.__module__}.{known}"
-            if _BLOCKING.fullmatch(known + dot + rest):
+            if _BLOCKING.fullmatch(_full_name(name, scope)):
                 yield f"{name}()"
+
+
+def _full_name(name: str, scope: Mapping[str, Any]) -> str:
+    """Return the name of a function or class with that of its module, as far as it is known."""
+    first, dot, rest = name.partition(".")
+    found = scope.get(first, getattr(builtins, first, None))
+    known = getattr(found, "__name__", first)
+    if inspect.isroutine(found) or inspect.isclass(found):
+        known = f"{found.__module__}.{known}"
+    return known + dot + rest
+
+
+_ASKING: Final = re.compile(r"\w+\.(elicit|elicit_url|gather|roots|sample)")
+_LOOPS: Final = (ast.AsyncFor, ast.For, ast.While)
+_DISPLAYS: Final = (ast.Dict, ast.DictComp, ast.List, ast.ListComp, ast.Set, ast.SetComp)
+_HARMLESS: Final = re.compile(
+    r"(builtins|collections|copy|dataclasses|datetime|functools|itertools|json|math|os\.path|pathlib"
+    r"|re|typing|urllib\.parse)\.[\w.]+|(dict|list|set)\[.+\]|(.+\.)?[A-Z]\w*[a-z]\w*(\[.+\])?"
+)
+"""Classes, and what modules offer that only compute."""
+_VERBS: Final = READING | {"can", "check", "exists", "format", "has", "is", "load", "parse", "to"}
+_METHODS: Final = frozenset(
+    (
+        *("debug", "error", "info", "warning", "group", "isoformat"),
+        *chain(*map(dir, (BaseModel, Mapping, PurePath, re.Pattern, str))),
+    )
+)
+
+
+def _repeated_calls(tree: ast.Module, fn: types.FunctionType) -> Iterator[str]:
+    """Yield the calls before the last question of a function, or in a loop with a question.
+
+    Every await counts, and calls whose names do not say that they only read or compute. What is in
+    a question does not count, nor do methods of the context, or calls that it is passed to.
+    """
+    contexts = {name for name, owner in owners_in([*ast.walk(tree)]) if owner == "ctx"}
+    nodes = [*_inside(*chain(*(getattr(each, "body", ()) for each in tree.body)))]
+    names = {each: ast.unparse(each.func) for each in nodes if isinstance(each, ast.Call)}
+    asking: set[ast.AST] = {
+        each
+        for each, name in names.items()
+        if _ASKING.fullmatch(name) and name.partition(".")[0] in contexts
+    }
+    awaited: set[ast.AST] = {each.value for each in nodes if isinstance(each, ast.Await)}
+    ignored, own, last = {*_inside(*asking)}, set[str](), 0
+    for number, each in enumerate(nodes):
+        if each in asking or (isinstance(each, _LOOPS) and asking & {*_inside(each)}):
+            last = number
+        elif isinstance(each, (ast.AnnAssign, ast.Assign)) and isinstance(each.value, _DISPLAYS):
+            own |= {name.id for name in ast.iter_child_nodes(each) if isinstance(name, ast.Name)}
+    for call in (each for each in nodes[:last] if isinstance(each, ast.Call)):
+        first, _, rest = names[call].partition(".")
+        values = (*call.args, *(each.value for each in call.keywords))
+        if (
+            ignored.isdisjoint(names.keys() & {call, *_inside(call.func)})
+            and (first not in contexts or rest.startswith("state"))
+            and contexts.isdisjoint(map(ast.unparse, values))
+            and (call in awaited or not (first in own or _is_harmless(names[call], fn.__globals__)))
+        ):
+            ignored.add(call)  # and with it the methods of its result
+            yield f"line {fn.__code__.co_firstlineno + call.lineno - 1}: {names[call]}()"
+
+
+def _inside(*nodes: ast.AST) -> Iterator[ast.AST]:
+    """Yield nodes and all inside them, in the order in which they run, except functions."""
+    for each in nodes:
+        if not isinstance(each, (ast.AsyncFunctionDef, ast.ClassDef, ast.FunctionDef, ast.Lambda)):
+            yield from _inside(*ast.iter_child_nodes(each))
+            yield each
+
+
+def _is_harmless(name: str, scope: Mapping[str, Any]) -> bool:
+    last = name.rpartition(".")[2]
+    if _HARMLESS.fullmatch(_full_name(name, scope)) or (last != name and last in _METHODS):
+        return True
+    return not _VERBS.isdisjoint(words_of(last)[:1])
 
 
 def _foreign_names(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -26,7 +26,7 @@ def tool(name: str = "cancel_order", /, **members: Any) -> Entry:
     }
     fields: dict[str, Any] = {
         field: members.pop(field)
-        for field in ("unknown_parameters", "foreign_names", "blocking_calls")
+        for field in ("unknown_parameters", "foreign_names", "blocking_calls", "repeated_calls")
         if field in members
     }
     raw = {

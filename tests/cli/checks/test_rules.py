@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import time
 import urllib.request
 from dataclasses import replace
+from functools import partial
 from time import sleep as nap
 from typing import Any, Final
 
 import pytest
 
-from mcpkit import Context, MCPKit
+from mcpkit import Context, Elicit, MCPKit, SyncContext
 from mcpkit.cli._check import REMOVED, RULES, THEMES, apply, choose, unknown
 from mcpkit.cli._check.listing import IGNORE, Listing
 from mcpkit.cli._check.rules import SEVERITIES
@@ -238,6 +240,8 @@ CASES: Final[list[tuple[str, Listing, str | None]]] = [
     ("SERVER004", server(), None),
     ("CODE001", server(tool(blocking_calls=("time.sleep()",))), "calls 'time.sleep()'"),
     ("CODE001", server(tool()), None),
+    ("CODE002", server(tool(repeated_calls=("line 4: save()",))), "repeats 'line 4: save()'"),
+    ("CODE002", server(tool()), None),
     (
         "MOVE001",
         server(tool(foreign_names=(("ctx.report_progress", "write ctx.progress"),))),
@@ -489,6 +493,78 @@ def test_calls_that_block_the_event_loop_are_found(
     app.tool(**options)(fn)
     (found,) = add_source(server(tool(fn.__name__)), app).tools
     assert set(found.blocking_calls) == set(calls)
+
+
+ORDERS: Final[list[str]] = []
+
+
+def save(item: str) -> str:
+    return item
+
+
+def careful(item: str, ctx: SyncContext) -> str:
+    def later() -> None:
+        save(item)
+
+    lines: list[str] = []
+    for each in sorted(ORDERS):
+        lines.append(f"{each.strip()} {json.dumps(each)}")
+    if not item.isdigit() or not hasattr(ctx.state, "db"):
+        ctx.info("no number")
+    key = ctx.step("save", partial(save, item))
+    sure = ctx.elicit(f"Buy {save(item)}?", dict.fromkeys(lines, save(key)))
+    later()
+    return save(str(sure))
+
+
+async def find(item: str) -> str:
+    return item
+
+
+async def careless(item: str, ctx: Context) -> str:
+    ORDERS.append(item)
+    ctx.state.db.execute("…").rows().all()
+    await ctx.step("save", save, save(item))
+    await find(item)
+    await careless(item, ctx)
+    save(str(await ctx.gather(Elicit("Sure?"))))
+    return str(await ctx.sample(item))
+
+
+async def asks_often(item: str, ctx: Context) -> None:
+    for each in item:
+        await ctx.elicit(each)
+        save(each)
+    save(item)
+
+
+async def never_asks(item: str, ctx: Context) -> None:
+    ctx.info(save(item))
+
+
+@pytest.mark.parametrize(
+    ("fn", "calls"),
+    [
+        (careful, []),
+        (
+            careless,
+            ["1: ORDERS.append", "2: ctx.state.db.execute", "3: save", "4: find", "6: save"],
+        ),
+        (asks_often, ["3: save"]),
+        (never_asks, []),
+    ],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+@pytest.mark.parametrize(("mode", "workers"), [("optional", False), ("forbidden", True)])
+def test_calls_that_a_replay_repeats_are_found(
+    fn: Any, calls: list[str], mode: Any, workers: bool
+) -> None:
+    app = MCPKit("a")
+    app.tool(task=mode)(fn)
+    (entry,) = add_source(server(tool(fn.__name__)), app, workers=workers).tools
+    found = [each.removeprefix("line ").split(": ") for each in entry.repeated_calls]
+    start = fn.__code__.co_firstlineno
+    assert [f"{int(line) - start}: {name.removesuffix('()')}" for line, name in found] == calls
 
 
 # --- the page -------------------------------------------------------------------------------------
