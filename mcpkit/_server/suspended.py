@@ -92,7 +92,7 @@ class SuspendedRun(RunHost):
         self._messages: deque[tuple[str, Mapping[str, Any]]] = deque()
         self._messages_size = 0
         self._is_ending_round = False
-        self._first_size = _size_of(run.request.params)
+        self._first_size = 0
         asker.hold = self.hold
 
     # --- questions --------------------------------------------------------------------------------
@@ -123,10 +123,12 @@ class SuspendedRun(RunHost):
         except Exception as error:
             outcome = run.failed(error)
         run.session = self
-        if host is not self:
+        if host is self:
+            self._respond(outcome)
+        else:
             host.respond(run, outcome)
             self._runs.known[self.call] = self
-        self._respond(outcome)
+            self._count_bytes(0)
         if type(outcome) is Failed:
             self._runs.drop(self)
             run.cancel()
@@ -142,9 +144,14 @@ class SuspendedRun(RunHost):
             except Exception as error:  # the value holds what JSON cannot carry
                 response = self.run.failed(error)
         self._response = response
-        self.size = self._first_size + _size_of(self.run.request.params)
-        self.size += len(response) if isinstance(response, bytes) else 0
+        self._count_bytes(len(response) if isinstance(response, bytes) else 0)
         self._responded.set()
+
+    def _count_bytes(self, response: int) -> None:
+        """Count a response, the last request, and the first, which the handler may still have."""
+        size = _size_of(self.run.request.params)
+        self._first_size = self._first_size or size
+        self.size = self._first_size + size + response
 
     def take_outcome(self, run: Run, outcome: Outcome) -> None:
         """Keep the outcome of the run for the request that carries it, or for the next one."""
@@ -344,11 +351,11 @@ class SuspendedRuns:
         self._bytes.add(held.owner, held.size)
         for quota in (self.count, self._bytes):
             while self._kept and quota.exceeds(held.owner):
-                # A client that holds many makes room before others do: runs that are over first.
-                most = max({each.owner for each in self._kept}, key=quota.held)
-                own = [each for each in self._kept if each.owner == most]
-                first = min(own, key=lambda each: not each.run.is_over)
-                self._evict(first, "too many runs wait for their clients")
+                # A client that holds many makes room before others do.
+                most = held.owner
+                if quota.held(most) <= quota.each:
+                    most = max({each.owner for each in self._kept}, key=quota.held)
+                self._evict_oldest(most)
         if self._stop_timer is None:
             self._stop_timer = self.loop.later(self.lifetime, self._evict_expired)
 
@@ -389,6 +396,12 @@ class SuspendedRuns:
         self.let_go(held.call, cause)
         self._ending.add(held)
         held.evict()
+
+    def _evict_oldest(self, owner: str) -> None:
+        """Evict a run of an owner: the oldest that is over, else the oldest."""
+        own = [each for each in self._kept if each.owner == owner]
+        found = next((each for each in own if each.run.is_over), own[0])
+        self._evict(found, "too many runs wait for their clients")
 
     @property
     def has_many_ending(self) -> bool:
