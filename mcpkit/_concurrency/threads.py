@@ -312,7 +312,7 @@ class Threads:
             outer = call._context.get(_wait)
             call = None if outer is None else outer.call
         if call is None or call._lends:
-            return _keep_place
+            return lambda: None
         with self.lock:
             if not self._lent.has_room(call.owner):
                 return None
@@ -479,10 +479,6 @@ class Threads:
             raise ConnectionClosed("The server has ended")
         result: T = wait.outcome()
         return result
-
-
-def _keep_place() -> None:
-    """Do nothing: there was no place to lend."""
 
 
 def _resolve(future: Future) -> None:

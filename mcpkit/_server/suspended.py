@@ -307,7 +307,7 @@ class SuspendedRuns:
 
     def hold(self, run: Run, asker: StatelessReplay) -> Callable[[], object] | None:
         """Hold a run that asks for the first time; see `Replay.hold`."""
-        return None if self.is_closing else SuspendedRun(self, run, asker).hold()
+        return SuspendedRun(self, run, asker).hold()
 
     def let_go(self, call: str, cause: str) -> None:
         """Note why a call is not held any more."""

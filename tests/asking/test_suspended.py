@@ -107,6 +107,12 @@ async def test_the_outcome_of_a_handler_that_did_not_wait_is_kept(client: Asked,
     assert last.text == "went on 1"
     assert [each["data"] for each in client.told("notifications/message")] == ["not quick"]
     assert (await send(client, params, {}, first.state)).text == "went on 1"
+    other = tool("impatient", via="elicit", tag=f"{tag} other")
+    first = await send(client, other)
+    while not await hits(client, f"{tag} other"):
+        await anyio.sleep(0.002)
+    await send(client, other, {}, first.state)
+    assert len(client.told("notifications/message")) == 1, "the last request has no log level"
 
 
 async def test_what_is_asked_and_told_between_two_requests_waits_for_the_next(
@@ -131,7 +137,7 @@ async def test_what_is_asked_and_told_between_two_requests_waits_for_the_next(
 
 # --- the request that carries the run -------------------------------------------------------------
 
-who: ContextVar[str] = ContextVar("who", default="nobody")
+who: ContextVar[str] = ContextVar("who", default="unset")
 
 
 @pytest.mark.in_memory
@@ -491,10 +497,8 @@ async def test_nothing_is_left_of_runs_that_did_not_wait(connect: Connect, tag: 
             await client.send(cancelled(gone["id"]))
             await send(client, tool("background"))
             await send(client, tool("impatient", via="elicit", tag=tag), {"unasked": {"x": "y"}})
-            # It reads like a first request: there is no state.
-            await client.exchange(
-                request({**tool("counted", tag=tag), "requestState": None}),
-            )
+            # A state of null is none, so this is a first request.
+            await client.exchange(request({**tool("counted", tag=tag), "requestState": None}))
         await until(lambda: all(each.run.is_over for each in held(app)))
         app.server.all_suspended[0].evict_all()
         await until(lambda: left(app) == (0, 0, 0))
