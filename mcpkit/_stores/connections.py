@@ -13,11 +13,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
@@ -60,12 +61,17 @@ class LoopThread:
         self.start(self._stop())
 
     async def _stop(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        if others:
-            await asyncio.wait(others, timeout=1)
+        await _end_all(each for each in asyncio.all_tasks() if each is not asyncio.current_task())
         self.loop.stop()
+
+
+async def _end_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they end; `asyncio.wait_for` forgets a cancellation before Python 3.12."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=_PAUSE_S)
 
 
 @dataclass(slots=True, eq=False)
@@ -108,9 +114,8 @@ class Connections(Generic[C, W]):
     def __post_init__(self) -> None:
         self._name = secrets.token_hex(8)
         self._numbers = count()
-        self._waiting: asyncio.Queue[_Job | None] = asyncio.Queue()
+        self._waiting: asyncio.Queue[_Job] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
-        self._background: list[asyncio.Task[None]] = []
         self._thread: LoopThread | None = None
         self._error: Exception | None = None
 
@@ -133,23 +138,15 @@ class Connections(Generic[C, W]):
             raise RuntimeError(
                 f"{self.server} needs asyncio; on trio, store tasks in a file or in memory"
             ) from None
-        thread = LoopThread("mcpkit-store")
-        try:
-            await asyncio.wrap_future(thread.start(self._begin()))
-        except BaseException:
-            thread.stop()
-            raise
-        self._thread = thread
-
-    async def _begin(self) -> None:
-        try:
-            first = await asyncio.wait_for(self.connect(), TIMEOUT_S)
-        except Exception as error:  # event loops have exceptions of their own
-            raise self._unavailable(error) from error
+        self._thread = LoopThread("mcpkit-store")
         self._waiting = asyncio.Queue()
-        for number in range(self.size):
-            work = self._work(None if number else first)
-            self._tasks.append(asyncio.create_task(work, name="mcpkit-store"))
+        try:
+            await self.stay_connected(self.connect, partial(self._work, []))
+            for _ in range(1, self.size):
+                self.in_background(self._stay_connected(self.connect, partial(self._work, [])))
+        except BaseException:
+            await self.aclose()
+            raise
 
     def _unavailable(self, error: Exception | None) -> StoreUnavailable:
         if isinstance(error, StoreUnavailable):
@@ -173,57 +170,38 @@ class Connections(Generic[C, W]):
         job.timer = loop.call_later(TIMEOUT_S, lambda: job.settle(self._unavailable(self._error)))
         self._waiting.put_nowait(job)
 
-    async def _work(self, connection: C | None) -> None:
-        """Do the jobs that wait, until the connections are closed."""
-        jobs: list[_Job] = []
-        try:
-            while jobs or (jobs := await self._next()):
-                try:
-                    if connection is None:
-                        connection = await asyncio.wait_for(self.connect(), TIMEOUT_S)
-                    outcomes = await self.carry_out(connection, [each.work for each in jobs])
-                    self._error = None
-                except Exception as error:
-                    # Whatever it is: a handler waits for the answer, and cannot handle it.
-                    if connection is not None:
-                        await self.disconnect(connection)
-                        connection = None
-                        if self._error is None and not isinstance(error, self.lost):
-                            _log.exception("%s: reconnecting", self.server)
-                    self._error = error
-                    await asyncio.sleep(_PAUSE_S)
-                    jobs = [each for each in jobs if not each.done.done()]
-                    continue
-                for job, outcome in zip(jobs, outcomes, strict=True):
-                    job.settle(outcome)
-                jobs = []
-        finally:
-            if connection is not None:
-                await self.disconnect(connection)
+    async def _work(self, jobs: list[_Job], connection: C) -> None:
+        """Do `jobs`, which another connection may have left, and those that wait."""
+        while True:
+            await self._take(jobs)
+            outcomes = await self.carry_out(connection, [each.work for each in jobs])
+            self._error = None
+            for job, outcome in zip(jobs, outcomes, strict=True):
+                job.settle(outcome)
 
-    async def _next(self) -> list[_Job]:
-        """Wait for jobs; none if the connections are closed."""
-        jobs: list[_Job] = []
+    async def _take(self, jobs: list[_Job]) -> None:
+        """Drop the jobs that are settled or cancelled, and wait until there are others."""
+        taken, jobs[:] = len(jobs), [each for each in jobs if not each.done.done()]
+        for _ in range(taken - len(jobs)):
+            self._waiting.task_done()
         while not jobs or (len(jobs) < self.batch and not self._waiting.empty()):
             job = await self._waiting.get()
-            if job is None:
-                self._waiting.put_nowait(None)  # for the other connections
-                break
-            if not job.done.done():
+            if job.done.done():
+                self._waiting.task_done()
+            else:
                 jobs.append(job)
-        return jobs
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine until the connections are closed."""
         assert self._thread is not None
-        loop, keep = self._thread.loop, self._background.append
+        loop, keep = self._thread.loop, self._tasks.append
         loop.call_soon_threadsafe(lambda: keep(loop.create_task(work, name="mcpkit-store")))
 
     async def stay_connected(
         self,
         connect: Callable[[], Awaitable[C]],
         use: Callable[[C], Awaitable[None]],
-        reconnected: Callable[[], object],
+        reconnected: Callable[[], object] = lambda: None,
     ) -> None:
         """Use another connection in the background, and reconnect when it is lost.
 
@@ -232,30 +210,39 @@ class Connections(Generic[C, W]):
         """
         opened: Future[None] = Future()
         opened.set_running_or_notify_cancel()  # a caller that is cancelled does not cancel it
-
-        async def stay() -> None:
-            while True:
-                connection: C | None = None
-                try:
-                    connection = await asyncio.wait_for(connect(), TIMEOUT_S)
-                    if opened.done():
-                        reconnected()
-                    else:
-                        opened.set_result(None)
-                    await use(connection)
-                except Exception as error:  # whatever it is, it must not end the task later
-                    if not opened.done():
-                        opened.set_exception(self._unavailable(error))
-                        return
-                    if connection is not None and not isinstance(error, self.lost):
-                        _log.exception("%s: reconnecting", self.server)
-                finally:
-                    if connection is not None:
-                        await self.disconnect(connection)
-                await asyncio.sleep(_PAUSE_S)
-
-        self.in_background(stay())
+        self.in_background(self._stay_connected(connect, use, reconnected, opened))
         await asyncio.wrap_future(opened)
+
+    async def _stay_connected(
+        self,
+        connect: Callable[[], Awaitable[C]],
+        use: Callable[[C], Awaitable[None]],
+        reconnected: Callable[[], object] = lambda: None,
+        opened: Future[None] | None = None,
+    ) -> None:
+        while True:
+            connection: C | None = None
+            try:
+                # `wait_for` would lose a connection that is made in spite of a cancellation.
+                with anyio.fail_after(TIMEOUT_S):
+                    connection = await connect()
+                if opened is None or opened.done():
+                    reconnected()
+                else:
+                    opened.set_result(None)
+                await use(connection)
+            except Exception as error:
+                # Whatever it is: handlers wait for answers, and event loops raise their own.
+                self._error = error
+                if opened is not None and not opened.done():
+                    opened.set_exception(self._unavailable(error))
+                    return
+                if connection is not None and not isinstance(error, self.lost):
+                    _log.exception("%s: reconnecting", self.server)
+            finally:
+                if connection is not None:
+                    await self.disconnect(connection)
+            await asyncio.sleep(_PAUSE_S)
 
     async def aclose(self) -> None:
         """Finish the jobs that wait, and disconnect."""
@@ -266,17 +253,9 @@ class Connections(Generic[C, W]):
                 thread.stop()
 
     async def _end(self) -> None:
-        for task in self._background:
-            task.cancel()
-        self._waiting.put_nowait(None)
-        ending, self._tasks, self._background = [*self._tasks, *self._background], [], []
-        if ending:
-            _, stuck = await asyncio.wait(ending, timeout=TIMEOUT_S)
-            for task in stuck:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._waiting.join(), TIMEOUT_S)
+        await _end_all(self._tasks)
+        self._tasks = []
         while not self._waiting.empty():
-            job = self._waiting.get_nowait()
-            if job is not None:
-                job.settle(StoreUnavailable(f"{self.server}: it is closed"))
+            self._waiting.get_nowait().settle(StoreUnavailable(f"{self.server}: it is closed"))

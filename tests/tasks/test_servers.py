@@ -21,7 +21,7 @@ from mcpkit._stores.postgres import PostgresStore
 from mcpkit._stores.redis import RedisStore
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.transitions import CODEC, add, claim, keep, remember
+from mcpkit.tasks.transitions import CODEC, add, claim, close, keep, remember
 from tests.kit import until
 from tests.tasks.servers import Redis, Server, Servers, program_of
 from tests.tasks.test_stores import MANY, new, opened
@@ -39,9 +39,18 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Forgetful:
-    """Loses the connection after each answer, `forgets` times."""
+    """Loses the connection after each answer, `forgets` times. `made` are all its connections."""
 
     forgets = 0
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.made: list[Any] = []
+
+    async def _connect(self, *arguments: Any) -> Any:
+        connection = await super()._connect(*arguments)  # type: ignore[misc]
+        self.made.append(connection)
+        return connection
 
     async def _carry_out(self, *arguments: Any) -> Sequence[Any]:
         outcomes: Sequence[Any] = await super()._carry_out(*arguments)  # type: ignore[misc]
@@ -233,6 +242,25 @@ async def test_a_server_that_cannot_be_used_is_reported(kind: str, servers: Serv
         url = servers.url(kind).replace("/postgres?", "/nowhere?")
         with pytest.raises(StoreUnavailable, match="does not exist"):
             await store_at(kind, url).open(CODEC, "x")
+
+
+async def test_an_opening_that_is_cancelled_leaves_no_connection(
+    kind: str, servers: Servers
+) -> None:
+    """Libraries may connect in spite of it."""
+    made = 0
+    for number in range(60):
+        store = store_at(kind, servers.url(kind))
+        with anyio.move_on_after(number / (10_000 if kind == "redis" else 1000)):
+            await store.open(CODEC, "x", lambda id: None)
+        await close(store)
+        made += len(store.made)
+        assert [
+            each
+            for each in store.made
+            if (each.is_connected if kind == "redis" else not each.is_closed())
+        ] == []
+    assert made
 
 
 async def test_records_of_a_newer_mcpkit_are_left_alone(kind: str, servers: Servers) -> None:
