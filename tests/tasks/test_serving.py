@@ -18,6 +18,7 @@ import pytest
 
 from mcpkit import Context, Limits, MCPKit, RegistrationError, TaskOptions, TaskSupport
 from mcpkit._protocol.connection import CAPABILITIES_KEY
+from mcpkit._server import task_runs
 from mcpkit._stores import make_store, plain_name
 from mcpkit._stores.base import StoreUnavailable
 from mcpkit._stores.memory import MemoryStore
@@ -358,6 +359,24 @@ async def test_results_steps_and_calls_have_a_size_limit() -> None:
         assert found["result"]["isError"]
         with pytest.raises(InvalidParams, match="more than 2000 bytes"):
             await client.begin("ask", word="x" * 2000)
+
+
+async def test_the_steps_of_a_task_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-17."""
+    monkeypatch.setattr(task_runs, "MAX_STEPS", 3)
+    app: MCPKit = MCPKit("many steps", tasks=QUICK)
+
+    @app.tool(task="required")
+    async def work(ctx: Context) -> str:
+        for number in range(3):
+            await ctx.step(f"step {number}", str, number)
+        with pytest.raises(ValueError, match="at most 3 steps"):
+            await ctx.step("step 3", str, 3)
+        return "refused"
+
+    async with connected(app) as client:
+        found = await client.result(await client.begin("work"))
+    assert text_of(found) == "refused"
 
 
 async def test_polling_has_a_rate_limit() -> None:

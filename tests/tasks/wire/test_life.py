@@ -183,6 +183,16 @@ async def test_an_invalid_answer_is_requested_again(client: Tasked, label: str) 
     assert text_of(await client.result(id)) == "4, 1, 1"
 
 
+@pytest.mark.revisions(EXTENSION)
+async def test_the_handler_is_told_of_the_third_invalid_answer(client: Tasked, label: str) -> None:
+    id = await client.begin("ask", label=label)
+    for _ in range(3):
+        await client.reply(id, accept("many"))
+    found = await client.result(id)
+    assert found["isError"]
+    assert text_of(found) == 'value: expected integer, got "many"'
+
+
 async def test_declared_questions_are_asked_before_the_task_begins(client: Tasked) -> None:
     """TASKX-15: by rounds; in 2025-11-25 the task comes first (TASKL-4)."""
     if client.spoken == CORE:
