@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from mcpkit.errors import TaskCancelled as TaskCancelled
     from mcpkit.errors import ToolError as ToolError
     from mcpkit.errors import UrlElicitationRequired as UrlElicitationRequired
+    from mcpkit.extension import Extension as Extension
     from mcpkit.http import HttpRequest as HttpRequest
     from mcpkit.limits import Limits as Limits
     from mcpkit.prompts import prompt as prompt
@@ -104,6 +105,7 @@ __getattr__ = importer(
             "PromptError ProtocolError RegistrationError ResourceError ResourceNotFound "
             "TaskCancelled ToolError UrlElicitationRequired"
         ),
+        "mcpkit.extension": "Extension",
         "mcpkit.http": "HttpRequest",
         "mcpkit.limits": "Limits",
         "mcpkit.prompts": "prompt",

@@ -10,7 +10,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from typing_extensions import Self, TypedDict, TypeVar
 
@@ -108,8 +108,17 @@ class Entry(ABC):
 # --- access ---------------------------------------------------------------------------------------
 
 
-def refusal_of(entry: Entry, held: frozenset[str], *, is_known: bool) -> Forbidden | None:
-    """Return the error for a caller who lacks a scope of an entry; None if none is missing.
+class Restricted(Protocol):
+    """Something that needs scopes: an entry, or a method of an extension."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def scopes(self) -> tuple[str, ...]: ...
+
+
+def refusal_of(entry: Restricted, held: frozenset[str], *, is_known: bool) -> Forbidden | None:
+    """Return the error for a caller who lacks a scope; None if none is missing.
 
     `is_known` is False if the caller is not authenticated.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -18,21 +17,16 @@ from mcpkit._protocol.revisions import Capability
 from mcpkit._protocol.wire import some
 from mcpkit._server.registry import Registry
 from mcpkit._server.server import Server, Settings, ttl_of_each
-from mcpkit._signature.hints import location
-from mcpkit._signature.signature import is_async
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.names import (
-    caller,
-    library_of,
     other_attribute,
-    suggest,
     with_suggestions,
 )
 from mcpkit._utils.sealing import SECRET, read_secrets, secret_weakness
 from mcpkit.context import ListKind
 from mcpkit.errors import MissingEnvironment, RegistrationError
 from mcpkit.limits import Limits
-from mcpkit.middleware import Handler, Middleware
+from mcpkit.middleware import Handler, MiddlewareT, check_middleware
 from mcpkit.permissions import Hierarchy, needed_scopes
 from mcpkit.prompts import PromptOptions, make_prompt, prompt
 from mcpkit.resources import ResourceOptions, make_resource, resource
@@ -46,6 +40,7 @@ if TYPE_CHECKING:
     from mcpkit._protocol.connection import Request, RequestSource
     from mcpkit._server.task_runs import AppTasks
     from mcpkit.auth.verifiers import Auth
+    from mcpkit.extension import Extension
     from mcpkit.transports.http.options import HttpOptions
     from mcpkit.transports.memory import MemoryLink
 
@@ -55,7 +50,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 StateT = TypeVar("StateT", default=Any)
 
-MiddlewareT = TypeVar("MiddlewareT", bound=Middleware)
 Lifespan = Callable[["MCPKit[Any]"], AbstractAsyncContextManager[StateT]]
 
 
@@ -299,18 +293,22 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: The function is not async, or is middleware of another library.
         """
-        library = next(filter(None, map(library_of, inspect.getmro(type(fn)))), None)
-        if library is not None:
-            raise RegistrationError(
-                f"{caller()}{type(fn).__name__} is middleware of {library}, which has another "
-                f"signature; {suggest('app', 'add_middleware', ())}"
-            )
-        if not is_async(fn):
-            raise RegistrationError(
-                f"{location(fn)} is not async; write async def, and await call_next()"
-            )
-        self._server.add_middleware(fn)
+        self._server.add_middleware(check_middleware(fn))
         return fn
+
+    def extend(self, extension: Extension, /) -> None:
+        """Add an extension of the protocol: its identifier, methods, hooks and entries.
+
+        Raises:
+            RegistrationError: The app has it already, or a method of it is taken.
+        """
+        from mcpkit.extension import Extension
+
+        if not isinstance(extension, Extension):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"extend({extension!r}): pass an Extension")
+        self._server.extend(extension)
+        for each in extension.entries:
+            self.include(each)
 
     # --- adding and removing, also while running --------------------------------------------------
 
@@ -405,8 +403,8 @@ class MCPKit(Generic[StateT]):
         object are bound to it; of a class, static and class methods are added.
 
         Of an app, everything that is registered there now and later is added, with the converters
-        and exceptions of that app. An app with a lifespan, middleware, routes, ``auth=`` or
-        ``scope_hierarchy=`` is rejected, because only the served app can have those.
+        and exceptions of that app. An app with a lifespan, middleware, routes, extensions,
+        ``auth=`` or ``scope_hierarchy=`` is rejected, because only the served app can have those.
 
         Args:
             source: A module, an instance, a class, or another app.
@@ -451,6 +449,7 @@ class MCPKit(Generic[StateT]):
             "a lifespan": source._lifespan is not None,
             "middleware": bool(source.server.middleware),
             "routes": bool(source.routes),
+            "extensions": bool(source.server.extensions),
             "auth=": source._http.get("auth") is not None,
             "scope_hierarchy=": bool(source.server.settings.scope_hierarchy),
         }
@@ -601,8 +600,12 @@ class MCPKit(Generic[StateT]):
             MissingEnvironment: Variables are missing or empty, and the message names all of them;
                 or the secret is too short.
         """
-        needed = self._server.registry.environment
-        missing = [name for name in needed if not os.environ.get(name)]
+        server = self._server
+        needed = [
+            *server.registry.environment,
+            *(v for e in server.extensions for v in e.environment),
+        ]
+        missing = [name for name in dict.fromkeys(needed) if not os.environ.get(name)]
         if missing:
             raise MissingEnvironment(missing)
         if wrong := secret_weakness(self._server.settings.secrets):

@@ -11,9 +11,13 @@ from pydantic_core import from_json
 from typing_extensions import TypeVar
 
 from mcpkit._signature.converters import Converters
+from mcpkit._signature.hints import location
 from mcpkit._signature.output import Rendered, content_of, render_whole
+from mcpkit._signature.signature import is_async
 from mcpkit._utils.json import UNSET
+from mcpkit._utils.names import caller, library_of, suggest
 from mcpkit.context import CallNext, Context
+from mcpkit.errors import RegistrationError
 from mcpkit.types import ToolResult
 
 ServerT = TypeVar("ServerT", default=Any)
@@ -26,6 +30,24 @@ Handler: TypeAlias = Callable[[ServerT, Params, Context[Any]], Any]
 
 Middleware: TypeAlias = Callable[[Context[Any], CallNext], Awaitable[Any]]
 """From the context of a request and `CallNext` to the value to answer with."""
+
+
+MiddlewareT = TypeVar("MiddlewareT", bound=Middleware)
+
+
+def check_middleware(fn: MiddlewareT) -> MiddlewareT:
+    """Return the function; raises `RegistrationError` if it cannot be middleware."""
+    library = next(filter(None, map(library_of, inspect.getmro(type(fn)))), None)
+    if library is not None:
+        raise RegistrationError(
+            f"{caller()}{type(fn).__name__} is middleware of {library}, which has another "
+            f"signature; {suggest('app', 'add_middleware', ())}"
+        )
+    if not is_async(fn):
+        raise RegistrationError(
+            f"{location(fn)} is not async; write async def, and await call_next()"
+        )
+    return fn
 
 
 def compose(

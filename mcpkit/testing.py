@@ -89,6 +89,7 @@ class AppOptions(TypedDict, total=False):
     sampling: Handler | None
     roots: Sequence[str | os.PathLike[str]] | Handler | None
     capabilities: Mapping[str, Any] | None
+    extensions: Mapping[str, Mapping[str, Any]] | None
     on_log: Callable[[str, Any, str | None], object] | None
     on_notification: OnMessage | None
     probe_timeout: float
@@ -228,6 +229,10 @@ class TestClient(_Blocking[AsyncTestClient]):
     def instructions(self) -> str | None:
         """The server's instructions for a model; None if it has none."""
         return self._async.instructions
+
+    def extension(self, identifier: str) -> Mapping[str, Any] | None:
+        """Return the settings with which the server declares an extension; None if it does not."""
+        return self._async.extension(identifier)
 
     request = _blocking(Client.request)
     ping = _blocking(Client.ping)

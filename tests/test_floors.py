@@ -44,6 +44,7 @@ FLOORS: Final[dict[str, int]] = {
     "_entries": 7,
     "_injection": 7,
     "completion": 7,
+    "extension": 7,
     "middleware": 7,
     "prompts": 7,
     "providers": 7,

@@ -62,6 +62,10 @@ INITIALIZE_IN_BATCH: Final = "initialize cannot be in a batch"
 _MODERN_ONLY: Final = PER_REQUEST[-1].methods.keys() - HANDSHAKE[-1].methods.keys()
 
 
+ExtensionMethods: TypeAlias = Mapping[tuple[str, str], Method]
+"""The requests that extensions add to those of a revision, by name and version."""
+
+
 class State(Enum):
     """The progress of the handshake."""
 
@@ -188,7 +192,10 @@ class Connection:
         ids: The ids of requests to the client; 1, 2, 3 … by default.
     """
 
-    __slots__ = ("_announced_only", "_ids", "_in_flight", "_resumed", "client", "revision", "state")
+    __slots__ = (
+        *("_announced_only", "_ids", "_in_flight", "_resumed"),
+        *("client", "extensions", "revision", "state"),
+    )
 
     def __init__(
         self,
@@ -201,6 +208,7 @@ class Connection:
         self.revision = revision
         self.client = client
         self.state = State.NEW if revision is None else State.OPEN
+        self.extensions: ExtensionMethods = {}
         self._in_flight: dict[Id, Request] = {}
         self._announced_only = announced
         self._resumed = revision is not None
@@ -291,7 +299,7 @@ class Connection:
             revision, client = HANDSHAKE[-1], UNKNOWN_CLIENT  # PING-1: also before the handshake
         else:
             raise InvalidRequest("The first request must be initialize (or carry its own _meta)")
-        known = revision.methods.get(method)
+        known = revision.methods.get(method) or self.extensions.get((method, revision.version))
         if known is None:
             raise MethodNotFound(f"Method not found: {truncate(method)}")
         return Request(id, method, known, params, meta, revision, client, level)

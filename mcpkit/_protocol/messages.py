@@ -10,6 +10,7 @@ from pydantic_core import from_json, to_json
 
 from mcpkit._utils.json import UNSET, Unset, is_object
 from mcpkit.errors import InvalidRequest, ParseError, ProtocolError
+from mcpkit.types import CacheScope
 
 Id: TypeAlias = str | int
 """A request id: a string or an integer, never null (JSON-RPC 2.0, section 4)."""
@@ -114,9 +115,15 @@ def members(value: Mapping[str, Any]) -> bytes:
 # --- results --------------------------------------------------------------------------------------
 
 
+class Private(dict[str, Any]):
+    """The members of a result that only caches of one caller may keep."""
+
+
 class Encoded(NamedTuple):
     """A result whose members are encoded already."""
 
     members: bytes  # without braces, and without a `_meta`
     meta: Mapping[str, Any] | None = None
     kind: bytes = b"complete"  # the `resultType`
+    ttl: float | None = None  # seconds, of a method whose results may be cached
+    scope: CacheScope | None = None

@@ -49,14 +49,14 @@ class Method(NamedTuple):
 
     Args:
         operation: The name of its handler in `mcpkit._server`.
-        capability: The capability that the server must advertise, or None.
+        capability: The capability, or the extension, that the server must advertise, or None.
         cacheable: Whether its complete result carries cache hints.
         may_request_input: Whether its handler may request input (``input_required``).
         mirrored: The member of the params that the HTTP header ``Mcp-Name`` repeats, or None.
     """
 
     operation: str
-    capability: Capability | None = None
+    capability: str | None = None
     cacheable: bool = False
     may_request_input: bool = False
     mirrored: str | None = None
@@ -272,5 +272,10 @@ REVISIONS: Final = (_V2024_11_05, _V2025_03_26, _V2025_06_18, _V2025_11_25, _V20
 """All revisions, oldest first."""
 
 BY_VERSION: Final[dict[str, Revision]] = {each.version: each for each in REVISIONS}
+OPERATIONS: Final = {
+    name: each.operation for revision in REVISIONS for name, each in revision.methods.items()
+}
+"""Method → the name of its handler."""
+
 HANDSHAKE: Final = tuple(each for each in REVISIONS if each.handshake)
 PER_REQUEST: Final = tuple(each for each in REVISIONS if not each.handshake)

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeGuard
 from mcpkit._entries import Listing
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
-from mcpkit._protocol.messages import Encoded
+from mcpkit._protocol.messages import Encoded, Private
 from mcpkit._protocol.revisions import REVISIONS
 from mcpkit._server.failures import error_result, not_found, text_to_show
 from mcpkit._server.registry import Catalog, Page, check_uri, uri_of
@@ -56,12 +56,21 @@ def capabilities(catalog: Catalog, request: Request) -> dict[str, Any]:
     return revision.keep(revision.server_capabilities, present)
 
 
+def _capabilities(server: Server, context: Context[Any]) -> dict[str, Any]:
+    """Return the capabilities, with the extensions, on every revision (EXT-6)."""
+    found = capabilities(server.catalog, context.request)
+    if server.extensions:
+        own = {each.identifier: each.settings_for(context) for each in server.extensions}
+        found["extensions"] = {**found.get("extensions", {}), **own}
+    return found
+
+
 def initialize(server: Server, _params: Params, context: Context[Any]) -> Mapping[str, Any]:
     """``initialize``: the negotiated revision, and the identity of the server."""
     request = context.request
     return wire.some(
         protocolVersion=request.revision.version,
-        capabilities=capabilities(server.catalog, request),
+        capabilities=_capabilities(server, context),
         serverInfo=wire.implementation_to_wire(server.info, request.revision),
         instructions=server.instructions,
     )
@@ -69,12 +78,13 @@ def initialize(server: Server, _params: Params, context: Context[Any]) -> Mappin
 
 def discover(server: Server, _params: Params, context: Context[Any]) -> Mapping[str, Any]:
     """``server/discover``: what ``initialize`` returns, for clients without a handshake."""
-    request = context.request
-    return wire.some(
+    found = wire.some(
         supportedVersions=[each.version for each in REVISIONS],
-        capabilities=capabilities(server.catalog, request),
+        capabilities=_capabilities(server, context),
         instructions=server.instructions,
     )
+    depends = any(each.depends_on_request for each in server.extensions)
+    return Private(found) if depends else found  # EXT-19
 
 
 def ping(_server: Server, _params: Params, _context: Context[Any]) -> Mapping[str, Any]:

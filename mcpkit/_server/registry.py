@@ -165,7 +165,7 @@ class Registry:
         self.version = 0
         """Counts the changes, each of which invalidates the cached pages."""
         self._pages: dict[tuple[int, Listing, int, int | None], Page] = {}
-        self.advertised: frozenset[Capability] = frozenset()
+        self.advertised: frozenset[str] = frozenset()
         """The capabilities that entries have given the server. They remain when the entries go:
         clients that were told of them go on to use them."""
         self.restricted = False
@@ -221,7 +221,7 @@ class Registry:
                 self.add_provider(provider)
             other._inclusions.append(inclusion)
 
-    def offer(self, capabilities: Iterable[Capability]) -> None:
+    def offer(self, capabilities: Iterable[str]) -> None:
         """Advertise capabilities, here and in the registries that include this one."""
         with self._changing:
             self.advertised = self.advertised.union(capabilities)
@@ -449,7 +449,7 @@ class View:
         self.templates = _Allowed(registry.templates, refusal)
 
     @property
-    def advertised(self) -> frozenset[Capability]:
+    def advertised(self) -> frozenset[str]:
         """The capabilities of the whole registry: a caller may get the permissions it lacks."""
         return self._registry.advertised
 

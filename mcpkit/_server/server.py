@@ -10,22 +10,27 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
-from mcpkit._entries import refusal_of
+from mcpkit._entries import Restricted, refusal_of
 from mcpkit._input_requests.replay import StepMemory
 from mcpkit._protocol import wire
-from mcpkit._protocol.connection import SERVER_INFO_KEY, RequestSource
+from mcpkit._protocol.connection import (
+    SERVER_INFO_KEY,
+    RequestSource,
+)
 from mcpkit._protocol.messages import encode
-from mcpkit._protocol.revisions import Capability, Revision
+from mcpkit._protocol.revisions import OPERATIONS, Method, Revision
 from mcpkit._server.changes import Changes
 from mcpkit._server.failures import text_to_show
 from mcpkit._server.registry import Catalog, Registry, View
 from mcpkit._signature.converters import Converters
 from mcpkit._utils.logs import log as log
+from mcpkit._utils.names import caller
 from mcpkit._utils.sealing import Sealer
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import (
     Forbidden,
     InvalidArguments,
+    RegistrationError,
     ResourceError,
     ResourceNotFound,
     UrlElicitationRequired,
@@ -38,6 +43,7 @@ from mcpkit.types import CacheScope, Implementation, LogLevel, ResourceResult
 
 if TYPE_CHECKING:
     from mcpkit._stores.memory import Table
+    from mcpkit.extension import Extension
     from mcpkit.tasks.record import Task
     from mcpkit.tasks.service import TaskService
 
@@ -49,7 +55,7 @@ class Settings(NamedTuple):
     """The settings of a server; `mcpkit.MCPKit` describes them."""
 
     page_size: int | None = None
-    cache_ttls: Mapping[Capability | None, float] = MappingProxyType({})
+    cache_ttls: Mapping[str | None, float] = MappingProxyType({})
     """Seconds for which clients may cache results, by the capability of their methods."""
     cache_scope: CacheScope = "private"
     log_level: LogLevel = "info"
@@ -65,7 +71,7 @@ class Settings(NamedTuple):
     """The limits, also of every HTTP endpoint that has none of its own."""
 
 
-def ttl_of_each(cache_ttl: float | Mapping[ListKind, float]) -> Mapping[Capability | None, float]:
+def ttl_of_each(cache_ttl: float | Mapping[ListKind, float]) -> Mapping[str | None, float]:
     """Return the seconds for each kind of list; those for None are of the server's description."""
     kinds = get_args(ListKind)
     if not isinstance(cache_ttl, Mapping):
@@ -93,6 +99,10 @@ class Server:
     changes: Changes = field(default_factory=Changes)
     middleware: tuple[Middleware, ...] = ()
     """Functions around every handler, the first outermost; see `mcpkit.middleware`."""
+    extensions: list[Extension] = field(default_factory=list["Extension"])
+    extension_methods: dict[tuple[str, str], Method] = field(
+        default_factory=dict[tuple[str, str], Method]
+    )
     converters: Converters = field(default_factory=Converters)
     assumed_scopes: frozenset[str] | None = None
     """The scopes of a caller without HTTP; None: scopes do not apply to it."""
@@ -123,7 +133,7 @@ class Server:
     )
     """The server for callers with some scopes, and the version of the registry then."""
 
-    composed: Mapping[str, Handler] | None = field(default=None, init=False)
+    composed: dict[str, Handler] = field(default_factory=dict[str, Handler], init=False)
     """The handlers with the middleware around them, once a session has needed them."""
 
     def __post_init__(self) -> None:
@@ -132,17 +142,53 @@ class Server:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers with the middleware around them, by name."""
-        if self.composed is None:
-            self.composed = {
-                name: compose(each, self.middleware, self.converters)
-                for name, each in self.load_handlers().items()
-            }
+        if not self.composed:
+            found = {**self.load_handlers()}
+            hooks = [each for extension in self.extensions for each in extension.hooks]
+            for name in {OPERATIONS[method] for methods, _ in hooks for method in methods}:
+                around = [hook for methods, hook in hooks if name in map(OPERATIONS.get, methods)]
+                found[name] = compose(found[name], around, self.converters)
+            for extension in self.extensions:
+                found |= {each.known.operation: each.handler for each in extension.methods.values()}
+            self.composed.update(
+                {
+                    name: compose(each, self.middleware, self.converters)
+                    for name, each in found.items()
+                }
+            )
         return self.composed
+
+    def extend(self, extension: Extension) -> None:
+        """Add an extension; see `MCPKit.extend`."""
+        at = f"{caller()}extend({extension.identifier})"
+        for each in self.extensions:
+            if each.identifier == extension.identifier:
+                raise RegistrationError(f"{at}: the app has this extension already")
+            if taken := each.methods.keys() & extension.methods.keys():
+                raise RegistrationError(
+                    f"{at}: {min(taken)} is a method of {each.identifier} already"
+                )
+        if self.composed:
+            raise RegistrationError(f"{at}: add it before the app is served")
+        extension.is_added = True
+        self.extensions.append(extension)
+        for name, method in extension.methods.items():
+            for version in method.versions:
+                self.extension_methods[name, version] = method.known
+        self.registry.offer([extension.identifier])
+
+    def declare_extensions_of(self, other: Server) -> None:
+        """Declare the extensions of another server instead, also in sessions that are open."""
+        self.extensions[:] = other.extensions[:]
+        methods = {**other.extension_methods}
+        self.extension_methods.clear()
+        self.extension_methods.update(methods)
+        self.composed.update(self.replace(composed={}).handlers())
 
     def add_middleware(self, middleware: Middleware) -> None:
         """Put a function around every handler, inside those that are there."""
         self.middleware = (*self.middleware, middleware)
-        self.composed = None
+        self.composed = {}
 
     def sealer(self, purpose: str) -> Sealer:
         """Return the sealer of texts for one purpose, such as ``"request state"``."""
@@ -191,15 +237,10 @@ class Server:
         """Return the same server with the entries that a caller may see."""
         if not self.registry.restricted:
             return self
-        principal = None if origin is None else origin.principal
-        hierarchy = self.settings.scope_hierarchy
-        if origin is not None:
-            scopes = hierarchy.held(frozenset() if principal is None else principal.scopes)
-        elif self.assumed_scopes is not None:
-            scopes = hierarchy.held(self.assumed_scopes)
-        else:  # scopes do not apply
+        scopes = self._held_scopes(origin)
+        if scopes is None:
             return self
-        is_known = principal is not None or origin is None
+        is_known = origin is None or origin.principal is not None
         version = self.registry.version
         found = self._views.get((scopes, is_known))
         if found is None or found[0] != version:
@@ -209,6 +250,23 @@ class Server:
                 self._views.clear()
             found = self._views[scopes, is_known] = version, made
         return found[1]
+
+    def check_scopes(self, entry: Restricted, origin: RequestSource | None) -> None:
+        """Raise `Forbidden` if a caller lacks a scope of something."""
+        scopes = self._held_scopes(origin)
+        if scopes is not None:
+            is_known = origin is None or origin.principal is not None
+            refusal = refusal_of(entry, scopes, is_known=is_known)
+            if refusal is not None:
+                raise refusal
+
+    def _held_scopes(self, origin: RequestSource | None) -> frozenset[str] | None:
+        """Return the scopes that a caller has; None if scopes do not apply to it."""
+        hierarchy = self.settings.scope_hierarchy
+        if origin is not None:
+            principal = origin.principal
+            return hierarchy.held(frozenset() if principal is None else principal.scopes)
+        return None if self.assumed_scopes is None else hierarchy.held(self.assumed_scopes)
 
     def replace(self, **changes: Any) -> Server:
         """Return the same server with other values of some fields."""

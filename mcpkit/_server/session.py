@@ -86,6 +86,7 @@ class Session(RunHost):
         self._channel = channel
         self._loop = loop
         self.connection = connection or Connection()
+        self.connection.extensions = server.extension_methods
         self.threads = threads or Threads(loop, server.settings.limits.max_threads)
         self._handlers = server.handlers()
         self._max_running = server.settings.limits.max_in_flight

@@ -253,12 +253,12 @@ class SuspendedRun(RunHost):
             return
         carrier = next(iter(self._retries))
         request = carrier.request
-        if "progressToken" in params:
+        if method == "notifications/progress":
             token = request.meta.get("progressToken")
             if token is None:
                 return
             params = {**params, "progressToken": token}
-        elif "level" in params:
+        elif method == "notifications/message":
             threshold = self.log_threshold(request)
             if threshold is None or LOG_RANK[params["level"]] < threshold:
                 return

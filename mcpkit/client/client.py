@@ -73,6 +73,9 @@ class Client(ClientConnection):
             ``capabilities={"elicitation": {"form": {}, "url": {}}}``.
         roots: Paths or URIs that the server may use, or a function as above.
         capabilities: Declared in addition; one that a function declares is replaced.
+        extensions: The extensions that you support, with their settings:
+            ``{"com.example/geo": {}}``. Use `request`, `notify` and `on_notification` for their
+            methods.
         on_log: Called with level, data and logger of each log message.
         on_notification: Called with method and params of every notification.
         timeout: Seconds that a request may take; None: no limit.
@@ -103,6 +106,11 @@ class Client(ClientConnection):
     """
 
     # --- lists ------------------------------------------------------------------------------------
+
+    def extension(self, identifier: str) -> Params | None:
+        """Return the settings with which the server declares an extension; None if it does not."""
+        found = value_at(self.server_capabilities, "extensions", identifier)
+        return found if is_object(found) else None
 
     async def ping(self) -> None:
         """Check that the server responds (before 2026-07-28); raises as `request`."""

@@ -169,6 +169,7 @@ class ClientConnection:
         sampling: Handler | None = None,
         roots: Sequence[str | os.PathLike[str]] | Handler | None = None,
         capabilities: Params | None = None,
+        extensions: Mapping[str, Params] | None = None,
         on_log: Callable[[str, Any, str | None], object] | None = None,
         on_notification: OnMessage | None = None,
         timeout: float | None = 60,
@@ -198,7 +199,10 @@ class ClientConnection:
             (name := method.partition("/")[0]): _ALL_OF.get(name, {}) for method in self._handlers
         }
         info = {"name": name, "version": version}
-        self._protocol = ClientProtocol(info, {**declared, **(capabilities or {})})
+        declared.update(capabilities or {})
+        if extensions:
+            declared["extensions"] = {**declared.get("extensions", {}), **extensions}
+        self._protocol = ClientProtocol(info, declared)
         self._on_log = on_log
         self._on_notification = on_notification
         self._timeout = timeout

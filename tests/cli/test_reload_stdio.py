@@ -46,10 +46,17 @@ LIMITS: Final = {
 FIRST = """
 import os, time
 from pathlib import Path
-from mcpkit import Context, MCPKit
+from mcpkit import Context, Extension, MCPKit
 
 app = MCPKit("first")
 version = "First"
+geo = Extension("com.example/geo")
+
+@geo.request("geo/version")
+def tell() -> dict[str, str]:
+    return {"version": version}
+
+app.extend(geo)
 
 @app.tool
 async def greet(name: str) -> str:
@@ -90,6 +97,10 @@ def two() -> str:
 """
 SECOND = FIRST.replace("First", "Second")
 MORE = SECOND + "\n@app.tool\ndef more() -> None: ...\n"
+EXTENDED = MORE.replace(
+    "app.extend",
+    '@geo.request("geo/more")\ndef also() -> dict[str, str]: return tell()\n\napp.extend',
+)
 HINT = "\n@app.prompt\ndef hint() -> str:\n    return version\n"
 WRONG = "def f(:"
 SLOW = "import time, pathlib\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)\n" + SECOND
@@ -146,9 +157,12 @@ def test_a_client_that_stays_connected_calls_the_new_version(folder: Path, revis
         on_notification=lambda method, params: notified.append(method),
     ) as client:
         assert "more" not in [tool.name for tool in client.list_tools()]
-        change(folder, MORE)
+        assert client.request("geo/version")["version"] == "First"
+        change(folder, EXTENDED)
         eventually(lambda: "more" in [tool.name for tool in client.list_tools()])
         assert client.call_tool("greet", {"name": "you"}).text == "Second, you"
+        assert client.request("geo/version")["version"] == "Second"
+        assert client.request("geo/more")["version"] == "Second"
         client.call_tool("touch")
     expected = [] if revision == MODERN else ["notifications/tools/list_changed"]  # TOOL-14, SUB-3
     assert notified == expected

@@ -1,6 +1,7 @@
 // What both TypeScript clients do, once they are connected.
 
 import { createInterface } from "node:readline";
+import { z } from "zod";
 
 const WAIT = 20_000;
 const LOG_LEVEL = "io.modelcontextprotocol/logLevel";
@@ -43,6 +44,9 @@ function filledIn({ properties }) {
     fields.map(([name, field]) => [name, field.enum?.[0] ?? some[field.type]]),
   );
 }
+
+/** The result of a request of an extension. */
+const definition = z.object({ term: z.string(), text: z.string() });
 
 /** What they answer. */
 export const answers = {
@@ -185,6 +189,10 @@ export async function drive(client, callTool, { logged, updated, listed }, revis
   await note("complete_literal", () => complete(byPrompt, "country", "N"));
   await note("complete_context", () => complete(byPrompt, "city", "", { country: "Norway" }));
   await note("complete_template", () => complete(byTemplate, "day", "tom"));
+  const define = (term) =>
+    client.request({ method: "glossary/define", params: { term } }, definition, options);
+  await note("defined", () => define("jitter"));
+  await note("undefined", () => define("nothing"));
   await note("counted", async () => {
     if (!modern) await client.setLoggingLevel("info", options);
     const countedAll = new Inbox();

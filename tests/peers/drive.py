@@ -135,6 +135,8 @@ class Driver:
         await note("complete_literal", lambda: complete(by_prompt, "country", "N"))
         await note("complete_context", lambda: complete(by_prompt, "city", "", country="Norway"))
         await note("complete_template", lambda: complete(by_template, "day", "tom"))
+        await note("defined", lambda: self._define("jitter"))
+        await note("undefined", lambda: self._define("nothing"))
         await note("counted", self._count)
         await note("resumed", lambda: call("hang_up"))
         self._report["progress"] = self._progress
@@ -177,6 +179,17 @@ class Driver:
 
     async def _prompt(self, **values: str) -> Any:
         return plain(await self.client.get_prompt("travel", values))["messages"]
+
+    async def _define(self, term: str) -> Any:
+        """Send a request of an extension."""
+
+        class Definition(self._types.Result):  # type: ignore[misc,name-defined]
+            term: str
+            text: str
+
+        asked = self._types.Request[Any, str](method="glossary/define", params={"term": term})
+        session = getattr(self.client, "session", self.client)
+        return plain(await session.send_request(asked, Definition))
 
     async def _count(self) -> Any:
         await self.want_logs()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Annotated, Literal
 
 import anyio
@@ -10,7 +12,11 @@ from pydantic import BaseModel, Field
 
 from mcpkit import Complete, Context, Image, MCPKit, SyncContext, ToolError
 
+sys.path.append(str(Path(__file__).parents[2] / "examples"))
+from glossary import glossary
+
 app = MCPKit("peers", version="1.2.3", title="Peers", instructions="Try everything.")
+app.extend(glossary)
 
 TODAY = "notes://today"
 PIXEL = bytes.fromhex("89504e470d0a1a0a")

@@ -179,7 +179,7 @@ def expected(peer: Peer) -> dict[str, Any]:
     """What a client reports, by revision."""
     revision = peer.revision
     place, oslo = {"city": "Lisbon", "latitude": 38.7}, {"city": "Oslo", "latitude": 59.9}
-    capabilities = ["completions", "logging", "prompts", "resources", "tools"]
+    capabilities = ["completions", "extensions", "logging", "prompts", "resources", "tools"]
     if revision == "2024-11-05":
         capabilities.remove("completions")
 
@@ -244,6 +244,8 @@ def expected(peer: Peer) -> dict[str, Any]:
         "complete_literal": ["Norway"],
         "complete_context": ["Oslo", "Odda"] + ["Lisbon"] * (revision < "2025-06-18"),
         "complete_template": ["tomorrow"],
+        "defined": {"term": "jitter", "text": "how much a delay varies"},
+        "undefined": {"error": -32602},
         "decided": decided,
         "thought": answer("hot leaf water"),
         "looked": answer("file:///tea"),

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.kit import eventually
-from tests.peers.installed import copy_scripts, require
+from tests.peers.installed import ROOT, copy_scripts, require
 from tests.peers.test_peers import FOLDERS, HANDSHAKES, MODES, SERVER, command_of
 from tests.transports.http.plain import serving
 
@@ -59,6 +59,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Futu
     copy_scripts()
     folder = tmp_path_factory.mktemp("restarts")
     copy = shutil.copy(SERVER, folder)
+    shutil.copy(ROOT / "examples" / "glossary.py", folder)
     connected, restarted = Barrier(len(MODES) + 1), Event()
     with (
         serving("server.py", "--http", "--reload", cwd=folder, within=True) as server,

@@ -18,9 +18,11 @@ from mcpkit import (
     AssistantMessage,
     Audio,
     BlobResourceContents,
+    CallNext,
     Complete,
     Context,
     EmbeddedResource,
+    Extension,
     Icon,
     Image,
     MCPKit,
@@ -106,7 +108,45 @@ def make_app() -> MCPKit[State]:
     _add_changing(app)
     _add_resources(app)
     _add_prompts(app)
+    app.extend(_geo())
     return app
+
+
+def _geo() -> Extension:
+    """An extension of a vendor's own."""
+    places = MCPKit("places")
+    geo = Extension("com.example/geo", settings={"units": ["km"]}, entries=[places])
+
+    @geo.request("geo/weather", cache_ttl=60)
+    async def weather(city: str, ctx: Context, days: int = 1) -> Weather:
+        geo.notify(ctx, "notifications/geo/looked", {"city": city, "days": days, "level": 3})
+        return Weather(city=city, celsius=21.5)
+
+    @geo.request("geo/moves", revisions=["2025-06-18", "2026-07-28"])
+    def moves() -> dict[str, Any]:
+        return {"moves": [], "resultType": "mine", "_meta": {"example.com/count": 0}}
+
+    @geo.request("geo/fail")
+    async def fail(how: str) -> Any:
+        if how == "list":
+            return [1]
+        if how == "meta":
+            return {"_meta": "text"}
+        raise ProtocolError("closed", code=-31000, data=how) if how == "told" else OSError(SECRET)
+
+    @geo.around("tools/call")
+    async def mark(ctx: Context, call_next: CallNext) -> Any:
+        result = await call_next()
+        if (declared := geo.declared_by(ctx)) is not None:
+            result.meta = {**(result.meta or {}), "com.example/geo": declared}
+        return result
+
+    @places.tool
+    def where() -> str:
+        """A tool that comes with the extension."""
+        return "here"
+
+    return geo
 
 
 def _add_results(app: MCPKit[State]) -> None:

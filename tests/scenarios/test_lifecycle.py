@@ -15,7 +15,8 @@ pytestmark = pytest.mark.anyio
 async def test_the_server_introduces_itself(client: TappedClient, revision: str) -> None:
     """LIFE-2, VER-1; MSG-16 on 2026-07-28, serverInfo of the handshake before; CONT-2.
 
-    TOOL-1, RES-1, PROMPT-1, COMP-1, LOG-1, DISC-1, LIFE-8: capabilities of the registered entries.
+    TOOL-1, RES-1, PROMPT-1, COMP-1, LOG-1, DISC-1, LIFE-8: capabilities of the registered entries;
+    EXT-3 to EXT-6: extensions on every revision.
     """
     assert client.revision == revision
     assert client.instructions == "Ask for anything."
@@ -25,6 +26,7 @@ async def test_the_server_introduces_itself(client: TappedClient, revision: str)
         "prompts": {"listChanged": True},
         "logging": {},
         **({"completions": {}} if revision >= "2025-03-26" else {}),
+        "extensions": {"com.example/geo": {"units": ["km"]}},
     }
     info = client.server_info
     assert info is not None

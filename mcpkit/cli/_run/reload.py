@@ -7,6 +7,7 @@ entries are replaced. A running call finishes with the function that it started 
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 import time
@@ -15,7 +16,6 @@ from collections.abc import AsyncGenerator, Callable, Container
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -28,7 +28,7 @@ from mcpkit._utils.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit._utils.targets import TargetError
 from mcpkit.cli._terminal import in_daemon, note
 from mcpkit.context import CallNext, Context, ContextBackend, ListKind
-from mcpkit.errors import MissingEnvironment
+from mcpkit.errors import MethodNotFound, MissingEnvironment
 from mcpkit.transports import load
 from mcpkit.transports.stdio.reader import is_deserted
 from mcpkit.transports.stdio.redirect import take_over
@@ -130,7 +130,9 @@ class _Reloaded:
             front = copy(self._version.server)
             front.registry = front.catalog = self._registry
             self._suspended = front.all_suspended
-            front.middleware, front.composed = (self._forward,), None
+            front.middleware, front.composed = (self._forward,), {}
+            front.extensions = [*front.extensions]
+            front.extension_methods = {**front.extension_methods}
             offered = self._registry.advertised
 
             def announce(kind: ListKind) -> None:
@@ -192,13 +194,14 @@ class _Reloaded:
             return
         assert self._version is not None
         self._version.server.changes.forward_to = front.changes
+        front.declare_extensions_of(self._version.server)
         if new := sorted(self._registry.advertised - known):
             note(
                 f"the server has {' and '.join(new)} now, which its host does not know; "
                 f"the host has to reconnect for that"
             )
 
-    async def _forward(self, context: Context[Any], call_next: CallNext) -> Any:
+    async def _forward(self, context: Context[Any], _: CallNext) -> Any:
         """Wait for a version that is being imported, then call the current one."""
         if self._importing is not None and context.method != "ping":
             with anyio.move_on_after(_HOLD_S):
@@ -206,10 +209,12 @@ class _Reloaded:
         version = self._version
         assert version is not None
         context.backend.state = version.server.state
-        for each in reversed(version.server.middleware):
-            call_next = partial(each, context, call_next)
+        handler = version.server.handlers().get(context.request.known.operation)
+        if handler is None:  # of an extension that this version does not have
+            raise MethodNotFound(f"Method not found: {context.method}")
         version.running.add(context.backend)
         try:
-            return await call_next()
+            value = handler(context.backend.server, context.request.params, context)
+            return await value if inspect.isawaitable(value) else value
         finally:
             version.running.discard(context.backend)
