@@ -172,3 +172,17 @@ def test_users_need_hashes(users: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="hash_password") as caught:
         Users(users)
     assert "itself" not in str(caught.value)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("id", "is_there"),
+    [("ada", True), ("git:bob", True), ("ada-2", False), ("git:ada", False), ("hub:bob", False)],
+)
+async def test_of_several_logins_that_of_the_user_is_asked(id: str, is_there: bool) -> None:
+    """One with a provider has the users whose ids begin with its key."""
+    provider = Users({"bob": (ADA, User("git:bob"))})
+    provider.key = "git"
+    logins = users_module.LoginChooser([Users({"eve": ADA}), Users({"ada": ADA}), provider])
+    found = await logins.still(User(id))
+    assert (found is not None and found.id == id) == is_there
