@@ -45,6 +45,7 @@ FLOORS: Final[dict[str, int]] = {
     "_injection": 7,
     "completion": 7,
     "extension": 7,
+    "extensions": 7,
     "middleware": 7,
     "prompts": 7,
     "providers": 7,

@@ -284,14 +284,17 @@ class Folder:
             return None
         return real.relative_to(self.path).parts if real.is_relative_to(self.path) else None
 
-    def read(self, parts: Sequence[str]) -> bytes:
-        """Return the contents of a file; raises `FileNotFoundError` also if a part is a link."""
+    def read(self, parts: Sequence[str], limit: int = -1) -> bytes:
+        """Return the contents of a file, its first bytes if there is a limit.
+
+        Raises `FileNotFoundError` also if a part is a link.
+        """
         try:
             with self._opened(parts, _FILE) as descriptor:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     raise FileNotFoundError
                 with open(descriptor, "rb", closefd=False) as file:
-                    return file.read()
+                    return file.read(limit)
         except OSError as error:
             if error.errno in _NOT_A_FILE:
                 raise FileNotFoundError from None
@@ -312,13 +315,23 @@ class Folder:
         There are none if there is no such directory, or it is a link.
         """
         try:
-            if _BY_DESCRIPTOR:
-                with self._opened(parts, _DIRECTORY) as descriptor:
-                    return list(_scan(descriptor))
-            found = list(_scan(self.path.joinpath(*parts)))
+            found = self.entries(parts)
         except OSError:
             return []
-        return found if self.resolve(parts) == tuple(parts) else []
+        return [(name, status.st_mode, status.st_size) for name, status in found]
+
+    def entries(self, parts: Sequence[str]) -> list[tuple[str, os.stat_result]]:
+        """Return the names in a directory with their status; links are not followed.
+
+        Raises `OSError` if there is no such directory, it is a link, or it cannot be read.
+        """
+        if _BY_DESCRIPTOR:
+            with self._opened(parts, _DIRECTORY) as descriptor:
+                return list(_scan(descriptor))
+        found = list(_scan(self.path.joinpath(*parts)))
+        if self.resolve(parts) != tuple(parts):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        return found
 
     @contextmanager
     def _opened(self, parts: Sequence[str], flags: int) -> Generator[int, None, None]:
@@ -354,11 +367,11 @@ class Folder:
         return descriptor
 
 
-def _scan(where: int | Path) -> Iterator[tuple[str, int, int]]:
+def _scan(where: int | Path) -> Iterator[tuple[str, os.stat_result]]:
     with os.scandir(where) as entries:
         for entry in entries:
             try:
                 found = entry.stat(follow_symlinks=False)
             except OSError:  # removed meanwhile
                 continue
-            yield entry.name, found.st_mode, found.st_size
+            yield entry.name, found

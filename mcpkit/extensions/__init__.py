@@ -1,0 +1,1 @@
+"""Extensions of MCP that a server may offer besides the core protocol."""

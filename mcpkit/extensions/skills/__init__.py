@@ -1,0 +1,1 @@
+"""The extension `io.modelcontextprotocol/skills`: instructions and files for agents (SEP-2640)."""

@@ -1,0 +1,303 @@
+"""Folders of skills, read and checked for publication (SEP-2640 and agentskills.io).
+
+A server publishes the frontmatter of a skill and the digests of its files, and hosts verify both.
+So a folder is rejected if two hosts might read it differently, or if it leads outside of itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from mimetypes import MimeTypes
+from typing import Any, Final, NamedTuple, TypeAlias
+from unicodedata import normalize
+from urllib.parse import quote
+
+from mcpkit.extensions.skills.frontmatter import MANIFEST, SkillError, parse_frontmatter
+from mcpkit.providers.files import Folder
+
+MAX_FILES: Final = 512
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""The limits of one skill, nested skills included (SKILL-22)."""
+
+MAX_DEPTH: Final = 32
+"""Directories within each other."""
+
+_Parts: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFile:
+    """A file of a skill, as it was when the folder was read."""
+
+    uri: str
+    path: str  # relative to the skill, with slashes
+    size: int
+    digest: str  # "sha256:" and 64 hexadecimal digits, of the bytes as they are on disk
+    mime_type: str
+    is_text: bool  # True if the bytes are UTF-8, so that text on the wire has the same digest
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSkill:
+    """A skill in a folder, as it was when the folder was read."""
+
+    name: str
+    description: str
+    uri: str  # of its SKILL.md
+    frontmatter: Mapping[str, Any]  # all fields, as JSON values
+    files: Sequence[SkillFile]  # in the order of their paths, also those of nested skills
+    directories: Sequence[str]  # relative to the skill, with slashes, also empty ones
+
+
+_IGNORED: Final = re.compile(r"\..*|.*~|#.*#|__pycache__|thumbs\.db|desktop\.ini", re.I | re.S)
+_BAD_NAME: Final = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]|^[A-Za-z]:")
+_AUTHORITY: Final = re.compile("[a-z0-9._~-]+")
+_NO_AUTHORITY: Final = "is the authority of URIs: use lower-case letters, digits, '.', '-' and '_'"
+
+_SETTLED_NS: Final = 2_000_000_000
+"""The age from which a time of modification is trusted: file systems round it, to 2 s at most."""
+
+
+class _Content(NamedTuple):
+    """The bytes of a file, by their digest."""
+
+    version: tuple[int, int, int] | None  # None if it may change unnoticed
+    size: int
+    digest: str
+    is_text: bool
+    frontmatter: Mapping[str, Any] | None
+
+
+class SkillFolder:
+    """A folder that is a skill, or has skills below it at any depth (SKILL-6, SKILL-15).
+
+    All files below the directory of a skill are published, except hidden ones (``.git``), backups
+    of editors (``SKILL.md~``, ``#SKILL.md#``), ``__pycache__``, ``Thumbs.db`` and ``desktop.ini``.
+    Files beside skills, such as a README, are not.
+
+    A folder is rejected if it has symbolic links, special files, names that are not the same on
+    every platform, directories with files but without a skill, or skills beyond the limits. It may
+    be a link itself: then a skill in it has the name of the link.
+
+    Args:
+        path: The path of the folder.
+        prefix: The segments of each URI before the path of a skill, such as ``acme/billing``.
+
+    Raises:
+        SkillError: The folder does not exist, or the prefix cannot be part of a URI.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], prefix: str = "") -> None:
+        self._path = os.fspath(path)
+        self._name = os.path.basename(os.path.abspath(self._path))
+        try:
+            self._folder = Folder(path)
+        except (OSError, ValueError, RuntimeError):  # missing, not a path, or a loop of links
+            raise SkillError(self._path, "does not exist") from None
+        self._prefix = tuple(prefix.split("/")) if prefix else ()
+        for each in self._prefix:
+            if each in ("", ".", "..") or _BAD_NAME.search(each):
+                raise SkillError(prefix, "the prefix must be names with slashes between them")
+        if self._prefix and not _AUTHORITY.fullmatch(self._prefix[0]):
+            raise SkillError(prefix, f"the prefix {_NO_AUTHORITY}")
+        self._contents: dict[_Parts, _Content] = {}
+        self._listed: dict[str, _Parts] = {}
+
+    def read(self) -> Sequence[FoundSkill]:
+        """Return the skills that are there now, in the order of their paths. Blocks.
+
+        A file is hashed again only if its time, size or inode has changed (SKILL-31).
+
+        Raises:
+            SkillError: A skill cannot be published; the others are not returned either, because
+                hosts that import a server's skills take all of them or none.
+        """
+        found = self._scan((), False)
+        roots = sorted(parts[:-1] for parts in found if parts[-1] == MANIFEST)
+        if not roots:
+            raise SkillError(self._path, f"has no {MANIFEST}, nor has a directory below it")
+        above = {root[:depth] for root in roots for depth in range(len(root) or 1)}
+        members: dict[_Parts, list[_Parts]] = {root: [] for root in roots}
+        contents: dict[_Parts, _Content] = {}
+        for parts, status in found.items():
+            owners = [parts[:depth] for depth in range(len(parts)) if parts[:depth] in members]
+            for owner in owners:
+                members[owner].append(parts)
+            if status is None:
+                continue
+            if owners:
+                contents[parts] = self._content(parts, status)
+            elif parts[:-1] not in above:
+                raise self._error(parts[:-1], f"has files, but no {MANIFEST}")
+        base = (*self._prefix, self._name) if () in members else self._prefix
+        skills = [self._skill(base, root, members[root], contents) for root in roots]
+        self._contents = contents
+        self._listed = {_uri((*base, *parts)): parts for parts in contents}
+        return skills
+
+    def open(self, uri: str) -> bytes:
+        """Return the bytes of a file that `read` lists, as they are now. Blocks.
+
+        Raises:
+            SkillError: No skill has such a file, or it cannot be read.
+        """
+        if uri not in self._listed:
+            self.read()  # the file may be new
+        parts = self._listed.get(uri)
+        if parts is None:
+            raise SkillError(uri, "no skill has this file")
+        return self._bytes(parts)
+
+    def _scan(self, parts: _Parts, is_inside: bool) -> dict[_Parts, os.stat_result | None]:
+        """Return what is below a directory, in order: the status of files, None for directories.
+
+        `is_inside` is True below the directory of a skill, where the limits hold.
+        """
+        if len(parts) > MAX_DEPTH:
+            raise self._error(parts, f"is nested deeper than {MAX_DEPTH} directories")
+        entries = self._entries(parts)
+        is_inside = is_inside or any(name == MANIFEST for name, _ in entries)
+        found: dict[_Parts, os.stat_result | None] = {}
+        for name, status in entries:
+            inner = (*parts, name)
+            if stat.S_ISDIR(status.st_mode):
+                found[inner] = None
+                found |= self._scan(inner, is_inside)
+            else:
+                found[inner] = status
+            if is_inside and len(found) > 2 * MAX_FILES:  # do not scan all of a huge one
+                raise self._error(parts, f"has more than {2 * MAX_FILES} files and directories")
+        if is_inside:
+            self._check_limits(parts, [each.st_size for each in found.values() if each is not None])
+        return found
+
+    def _entries(self, parts: _Parts) -> Sequence[tuple[str, os.stat_result]]:
+        """Return the names in a directory that are published, in order (SKILL-16)."""
+        try:
+            entries = sorted(self._folder.entries(parts), key=lambda entry: entry[0])
+        except OSError as error:
+            raise self._error(parts, f"cannot be read: {error.strerror}") from None
+        entries = [entry for entry in entries if not _IGNORED.fullmatch(entry[0])]
+        names: dict[str, str] = {}
+        for name, status in entries:
+            is_file = stat.S_ISREG(status.st_mode)
+            other = names.setdefault(normalize("NFC", normalize("NFC", name).casefold()), name)
+            why = None
+            if stat.S_ISLNK(status.st_mode):
+                why = "is a symbolic link; copy its target instead"
+            elif not is_file and not stat.S_ISDIR(status.st_mode):
+                why = "is neither a file nor a directory"
+            elif _BAD_NAME.search(name):
+                why = "its name has a backslash, drive letter, control character or invalid UTF-8"
+            elif other != name:
+                why = f"its name differs from {other!r} only by case or Unicode normalization"
+            elif name.lower() == MANIFEST.lower() and (name != MANIFEST or not is_file):
+                why = f"must be a file named {MANIFEST}, or have another name"
+            if why is not None:
+                raise self._error((*parts, name), why)
+        return entries
+
+    def _check_limits(self, parts: _Parts, sizes: Sequence[int]) -> None:
+        if len(sizes) > MAX_FILES:
+            raise self._error(parts, f"has {len(sizes)} files; a skill has at most {MAX_FILES}")
+        if sum(sizes) > MAX_BYTES:
+            raise self._error(parts, f"has {sum(sizes)} bytes; a skill has at most {MAX_BYTES}")
+
+    def _content(self, parts: _Parts, status: os.stat_result) -> _Content:
+        version = (status.st_mtime_ns, status.st_size, status.st_ino)
+        known = self._contents.get(parts)
+        if known is not None and known.version == version:
+            return known
+        # A file may change again within the precision of its time.
+        is_settled = status.st_mtime_ns < time.time_ns() - _SETTLED_NS
+        data = self._bytes(parts)
+        frontmatter: Mapping[str, Any] | None = None
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            is_text = False
+        else:
+            is_text = True
+            if parts[-1] == MANIFEST:
+                frontmatter = parse_frontmatter(text, self._path_of(parts))
+        digest = f"sha256:{sha256(data).hexdigest()}"
+        return _Content(version if is_settled else None, len(data), digest, is_text, frontmatter)
+
+    def _bytes(self, parts: _Parts) -> bytes:
+        try:
+            data = self._folder.read(parts, MAX_BYTES + 1)
+        except OSError as error:
+            why = error.strerror or "it was removed or replaced"
+            raise self._error(parts, f"cannot be read: {why}") from None
+        self._check_limits(parts, [len(data)])
+        return data
+
+    def _skill(
+        self,
+        base: _Parts,
+        root: _Parts,
+        members: Iterable[_Parts],
+        contents: Mapping[_Parts, _Content],
+    ) -> FoundSkill:
+        manifest = (*root, MANIFEST)
+        fields = contents[manifest].frontmatter
+        if fields is None:
+            raise self._error(manifest, "is not UTF-8")
+        place = (*base, *root)
+        if fields["name"] != place[-1]:
+            why = f"the name is {fields['name']!r}, but that of its directory is {place[-1]!r}"
+            raise self._error(manifest, why)
+        if not _AUTHORITY.fullmatch(place[0]):
+            raise self._error(root[:1], f"its name {_NO_AUTHORITY}")
+        files: list[SkillFile] = []
+        directories: list[str] = []
+        for parts in members:
+            path = "/".join(parts[len(root) :])
+            content = contents.get(parts)
+            if content is None:
+                directories.append(path)
+                continue
+            _, size, digest, is_text, _ = content
+            kind = _mime_type(parts[-1], is_text)
+            files.append(SkillFile(_uri((*base, *parts)), path, size, digest, kind, is_text))
+        self._check_limits(root, [each.size for each in files])  # they may have grown meanwhile
+        return FoundSkill(
+            name=fields["name"],
+            description=fields["description"],
+            uri=_uri((*place, MANIFEST)),
+            frontmatter=fields,
+            files=tuple(files),
+            directories=tuple(directories),
+        )
+
+    def _path_of(self, parts: _Parts) -> str:
+        return os.path.join(self._path, *parts)
+
+    def _error(self, parts: _Parts, reason: str) -> SkillError:
+        return SkillError(self._path_of(parts), reason)
+
+
+def _uri(parts: _Parts) -> str:
+    return "skill://" + "/".join(quote(part, safe="") for part in parts)
+
+
+def _mime_type(name: str, is_text: bool) -> str:
+    if name.lower().endswith(".md"):
+        return "text/markdown"  # which Python knows since 3.13 only
+    kind, encoding = _mime_types().guess_type(name)
+    if kind is None or encoding is not None:  # of compressed data, it is the type of the contents
+        return "text/plain" if is_text else "application/octet-stream"
+    return kind
+
+
+@cache
+def _mime_types() -> MimeTypes:
+    """Return Python's own types; `mimetypes.guess_type` would add those of the machine."""
+    return MimeTypes()
