@@ -6,8 +6,9 @@ import os
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, TypeGuard, get_args, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from typing_extensions import TypeVar, Unpack
 
@@ -16,7 +17,7 @@ from mcpkit._injection import check_lifespan, not_a_manager
 from mcpkit._protocol.revisions import Capability
 from mcpkit._protocol.wire import some
 from mcpkit._server.registry import Registry
-from mcpkit._server.server import Server, Settings, ttl_of_each
+from mcpkit._server.server import Server, Settings, check_offers, ttl_of_each
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.names import (
     other_attribute,
@@ -139,11 +140,6 @@ class MCPKit(Generic[StateT]):
     ) -> None:
         if page_size is not None and page_size < 1:
             raise ValueError("page_size must be at least 1, or None for a single page")
-        if isinstance(offers, str):
-            raise TypeError(f"offers={offers!r}: pass several names, such as ({offers!r},)")
-        if unknown := set(offers) - {*get_args(Capability)}:
-            known = ", ".join(get_args(Capability))
-            raise ValueError(f"offers: unknown {', '.join(sorted(unknown))}; known: {known}")
         if lifespan is not None:
             check_lifespan(lifespan)
         self._lifespan = lifespan
@@ -183,7 +179,7 @@ class MCPKit(Generic[StateT]):
                 scope_hierarchy=Hierarchy(scope_hierarchy or {}),
             ),
         )
-        self._server.registry.offer(offers)
+        self._server.registry.offer(check_offers(offers))
         self._defaults = Defaults(self._server.converters, self._server.settings.expose_errors)
 
     if not TYPE_CHECKING:  # type checkers would take every attribute for defined
@@ -302,10 +298,6 @@ class MCPKit(Generic[StateT]):
         Raises:
             RegistrationError: The app has it already, or a method of it is taken.
         """
-        from mcpkit.extension import Extension
-
-        if not isinstance(extension, Extension):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"extend({extension!r}): pass an Extension")
         self._server.extend(extension)
         for each in extension.entries:
             self.include(each)
@@ -418,8 +410,8 @@ class MCPKit(Generic[StateT]):
                 taken, or the app has what an included app may not have.
         """
         needed = needed_scopes(scopes, "include()")
-        if _is_app(source):
-            self._include_app(source, prefix, expose_errors, needed)
+        if isinstance(source, MCPKit):
+            self._include_app(source, prefix, expose_errors, needed)  # pyright: ignore[reportUnknownArgumentType]
             return
         found = marked_in(source)
         if not found:
@@ -499,9 +491,7 @@ class MCPKit(Generic[StateT]):
         if not isinstance(kind, type):
             raise RegistrationError(f"{kind!r} is not a class; write converter(Money, fn)")
 
-        def add(convert: Any) -> None:
-            self._server.converters.add(kind, convert)
-
+        add = partial(self._server.converters.add, kind)
         return decorated(add, None) if convert is None else add(convert)
 
     def files(
@@ -533,16 +523,32 @@ class MCPKit(Generic[StateT]):
         """
         from mcpkit.providers.files import Directory, file_resource
 
-        registry = self._server.registry
         needed = needed_scopes(scopes, "files()")
-        if os.path.isdir(path):
-            directory = Directory(
-                path, uri, pattern=pattern, hidden=hidden, mime_type=mime_type, scopes=needed
-            )
-            registry.add(directory.template)
-            registry.add_provider(directory)
-        else:
-            registry.add(file_resource(path, uri, mime_type=mime_type, scopes=needed))
+        if not os.path.isdir(path):
+            self._server.registry.add(file_resource(path, uri, mime_type=mime_type, scopes=needed))
+            return
+        directory = Directory(
+            path, uri, pattern=pattern, hidden=hidden, mime_type=mime_type, scopes=needed
+        )
+        self._server.registry.add(directory.template)
+        self._server.registry.add_provider(directory)
+
+    def skills(
+        self, path: str | os.PathLike[str], *, prefix: str = "", scopes: Sequence[str] = ()
+    ) -> None:
+        """Add the skills in a folder, which hosts verify and show to models; see the guide.
+
+        Args:
+            path: A folder with a ``SKILL.md``, or with such folders at any depth.
+            prefix: The segments of the URIs before each skill.
+            scopes: The scopes that a caller over HTTP needs; others do not see the skills.
+
+        Raises:
+            RegistrationError: A skill cannot be published; the message has the file and line.
+        """
+        from mcpkit.extensions.skills.extension import add_folder
+
+        add_folder(self._server, path, prefix, needed_scopes(scopes, "skills()"))
 
     # --- changes ----------------------------------------------------------------------------------
 
@@ -740,7 +746,3 @@ def _handlers() -> Mapping[str, Handler]:
     from mcpkit._server.session import SESSION_HANDLERS
 
     return {**HANDLERS, **SESSION_HANDLERS}
-
-
-def _is_app(source: object) -> TypeGuard[MCPKit[Any]]:
-    return isinstance(source, MCPKit)

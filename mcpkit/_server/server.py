@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +18,7 @@ from mcpkit._protocol.connection import (
     RequestSource,
 )
 from mcpkit._protocol.messages import encode
-from mcpkit._protocol.revisions import OPERATIONS, Method, Revision
+from mcpkit._protocol.revisions import OPERATIONS, Capability, Method, Revision
 from mcpkit._server.changes import Changes
 from mcpkit._server.failures import text_to_show
 from mcpkit._server.registry import Catalog, Registry, View
@@ -69,6 +69,16 @@ class Settings(NamedTuple):
     scope_hierarchy: Hierarchy = Hierarchy({})
     limits: Limits = Limits()
     """The limits, also of every HTTP endpoint that has none of its own."""
+
+
+def check_offers(offers: Collection[Capability]) -> Collection[Capability]:
+    """Return the capabilities to advertise from the start; raises if one is unknown."""
+    if isinstance(offers, str):
+        raise TypeError(f"offers={offers!r}: pass several names, such as ({offers!r},)")
+    if unknown := set(offers) - {*get_args(Capability)}:
+        known = ", ".join(get_args(Capability))
+        raise ValueError(f"offers: unknown {', '.join(sorted(unknown))}; known: {known}")
+    return offers
 
 
 def ttl_of_each(cache_ttl: float | Mapping[ListKind, float]) -> Mapping[str | None, float]:
@@ -160,6 +170,10 @@ class Server:
 
     def extend(self, extension: Extension) -> None:
         """Add an extension; see `MCPKit.extend`."""
+        from mcpkit.extension import Extension
+
+        if not isinstance(extension, Extension):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"extend({extension!r}): pass an Extension")
         at = f"{caller()}extend({extension.identifier})"
         for each in self.extensions:
             if each.identifier == extension.identifier:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import anyio
@@ -54,6 +55,7 @@ SHORT_WORK: Final = 0.05
 """Seconds between two reports of a tool."""
 
 app = MCPKit("conformance", version="1.0.0", cache_ttl=60, cache_scope="public")
+app.skills(Path(__file__).with_name("skills"))
 
 
 def embedded(uri: str, mime_type: str, text: str) -> EmbeddedResource:

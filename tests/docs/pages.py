@@ -36,7 +36,7 @@ from tests.warm import put_programs
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
-PAGES: Final = sorted(DOCS.rglob("*.md"))
+PAGES: Final = sorted(each for each in DOCS.rglob("*.md") if "code" not in each.parts)
 README: Final = ROOT / "README.md"
 _PATIENCE: Final = 60
 """Seconds that one command may take."""

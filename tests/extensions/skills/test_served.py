@@ -1,0 +1,226 @@
+"""What clients get of a folder of skills (EXTENSIONS §2)."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit import MCPKit
+from mcpkit.errors import InvalidParams, ProtocolError, RegistrationError
+from mcpkit.testing import REVISIONS, AsyncTestClient
+from tests.kit import until
+
+pytestmark = pytest.mark.anyio
+
+SKILLS = "io.modelcontextprotocol/skills"
+HANDSHAKE, MODERN = REVISIONS[-2], REVISIONS[-1]
+INVOICES = "skill://invoices/SKILL.md"
+ON_CALL = "skill://ops/on-call/SKILL.md"
+
+
+def manifest(name: str, more: str = "") -> str:
+    return f"---\nname: {name}\ndescription: Use {name}.\n{more}---\nDo it well.\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    files: Mapping[str, str | bytes] = {
+        "invoices/SKILL.md": manifest("invoices", "metadata:\n  version: '1'\n"),
+        "invoices/references/limits.md": "Up to 10 €.\r\n",
+        "invoices/assets/logo 1.png": b"\x89PNG\xff",
+        "ops/on-call/SKILL.md": manifest("on-call"),
+    }
+    for name, content in files.items():
+        path = tmp_path / "skills" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    (tmp_path / "skills/invoices/empty").mkdir()
+    return tmp_path / "skills"
+
+
+def app_with(folder: Path, *, page_size: int | None = None, **options: Any) -> MCPKit[Any]:
+    app: MCPKit[Any] = MCPKit("skilled", page_size=page_size)
+    app.skills(folder, **options)
+    return app
+
+
+async def bytes_at(client: AsyncTestClient, uri: str) -> bytes:
+    [content] = (await client.request("resources/read", {"uri": uri}))["contents"]
+    assert content["uri"] == uri
+    return content["text"].encode() if "text" in content else b64decode(content["blob"])
+
+
+async def everything(client: AsyncTestClient, method: str, member: str, **params: str) -> list[Any]:
+    """All pages of a list."""
+    found: list[Any] = []
+    page = await client.request(method, params)
+    for _ in range(20):
+        found += page[member]
+        if "nextCursor" not in page:
+            return found
+        page = await client.request(method, {**params, "cursor": page["nextCursor"]})
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_skills_are_listed_with_the_digests_of_their_files(
+    folder: Path, revision: str
+) -> None:
+    """SKILL-1, SKILL-2, SKILL-4, SKILL-12, SKILL-17…21."""
+    async with AsyncTestClient(app_with(folder), revision=revision) as client:
+        assert client.extension(SKILLS) == {"directoryRead": True}
+        assert "resources" in client.server_capabilities
+        result = {**await client.request("skills/list")}
+        skills = result.pop("skills")
+        one = {**await client.request("skills/get", {"uri": INVOICES})}
+        assert one.pop("skill") == skills[0]
+        for each in (result, one):
+            modern = {"resultType", "ttlMs", "cacheScope", "_meta"}
+            assert each.keys() == (modern if revision == MODERN else set())
+        assert [each["uri"] for each in skills] == [INVOICES, ON_CALL]
+        assert skills[0]["frontmatter"] == {
+            "name": "invoices",
+            "description": "Use invoices.",
+            "metadata": {"version": "1"},
+        }
+        files = {each["uri"].rpartition("/")[2]: each for each in skills[0]["resources"]}
+        assert files.keys() == {"SKILL.md", "limits.md", "logo%201.png"}
+        for each in files.values():
+            data = await bytes_at(client, each["uri"])
+            assert each["size"] == len(data)
+            assert each["digest"] == f"sha256:{sha256(data).hexdigest()}"
+
+
+async def test_manifests_are_resources(folder: Path) -> None:
+    """SKILL-27."""
+    async with AsyncTestClient(app_with(folder)) as client:
+        [first, second] = await client.list_resources()
+    assert (first.uri, second.uri) == (INVOICES, ON_CALL)
+    assert (first.name, first.description) == ("invoices", "Use invoices.")
+    assert (first.mime_type, first.size) == ("text/markdown", 87)
+
+
+@pytest.mark.parametrize("revision", [HANDSHAKE, MODERN])
+@pytest.mark.parametrize(
+    ("uri", "names"),
+    [
+        ("skill://invoices", ["SKILL.md", "assets", "empty", "references"]),
+        ("skill://invoices/assets", ["logo 1.png"]),
+        ("skill://invoices/empty", []),
+        ("skill://ops", ["on-call"]),
+    ],
+)
+async def test_directories_are_read(
+    folder: Path, revision: str, uri: str, names: list[str]
+) -> None:
+    """SKILL-8, SKILL-26: direct children, and nothing of caches."""
+    async with AsyncTestClient(app_with(folder), revision=revision) as client:
+        result = await client.request("resources/directory/read", {"uri": uri})
+    assert not {"ttlMs", "cacheScope"} & result.keys()
+    assert [each["name"] for each in result["resources"]] == names
+    for each in result["resources"]:
+        is_file = each["name"] in ("SKILL.md", "logo 1.png")
+        assert ("size" in each, each["mimeType"] == "inode/directory") == (is_file, not is_file)
+        assert each["uri"].startswith(f"{uri}/")
+
+
+@pytest.mark.parametrize("revision", [HANDSHAKE, MODERN])
+@pytest.mark.parametrize(
+    ("method", "uri"),
+    [
+        ("skills/get", "skill://nothing/SKILL.md"),
+        ("skills/get", "skill://invoices/references/limits.md"),
+        ("skills/get", "skill://INVOICES/SKILL.md"),
+        ("resources/directory/read", INVOICES),
+        ("resources/directory/read", "skill://nothing"),
+        ("resources/directory/read", "skill://invoices/"),
+        ("resources/directory/read", "skill:/"),
+        ("resources/directory/read", ""),
+    ],
+)
+async def test_what_is_unknown_is_an_invalid_param(
+    folder: Path, revision: str, method: str, uri: str
+) -> None:
+    """SKILL-7, SKILL-25."""
+    async with AsyncTestClient(app_with(folder), revision=revision) as client:
+        with pytest.raises(InvalidParams, match=r"^Unknown (skill|directory): "):
+            await client.request(method, {"uri": uri})
+
+
+async def test_lists_have_pages(folder: Path) -> None:
+    """SKILL-24: every entry once."""
+    async with AsyncTestClient(app_with(folder, page_size=1)) as client:
+        skills = await everything(client, "skills/list", "skills")
+        assert [each["uri"] for each in skills] == [INVOICES, ON_CALL]
+        uri = "skill://invoices"
+        entries = await everything(client, "resources/directory/read", "resources", uri=uri)
+        assert len(entries) == 4
+        for cursor in ("?", entries[0]["uri"]):
+            with pytest.raises(InvalidParams, match="cursor"):
+                await client.request("skills/list", {"cursor": cursor})
+
+
+async def test_edits_show_up(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """SKILL-29, SKILL-31: and a skill that is broken stays as it was."""
+    heard: list[Any] = []
+    async with AsyncTestClient(
+        app_with(folder), revision=HANDSHAKE, on_notification=lambda *each: heard.append(each)
+    ) as client:
+        await client.request("resources/subscribe", {"uri": INVOICES})
+        before = (await client.request("skills/get", {"uri": INVOICES}))["skill"]
+        (folder / "invoices/SKILL.md").write_text(manifest("invoices", "license: MIT\n"))
+        after = (await client.request("skills/get", {"uri": INVOICES}))["skill"]
+        assert after["frontmatter"]["license"] == "MIT"
+        assert after["resources"] != before["resources"]
+        await until(lambda: heard)
+        assert heard == [("notifications/resources/updated", {"uri": INVOICES})]
+
+        (folder / "tea").mkdir()
+        (folder / "tea/SKILL.md").write_text(manifest("tea"))
+        assert len((await client.request("skills/list"))["skills"]) == 3
+        await until(lambda: len(heard) > 1)
+        assert heard[1][0] == "notifications/resources/list_changed"
+
+        (folder / "tea/SKILL.md").write_text("---\nname: coffee\n")
+        assert len((await client.request("skills/list"))["skills"]) == 3
+        assert "the skills were not read again" in caplog.text
+        (folder / "invoices/assets/logo 1.png").unlink()
+        with pytest.raises(ProtocolError, match="Resource not found"):
+            await client.request("resources/read", {"uri": "skill://invoices/assets/logo%201.png"})
+
+
+@pytest.mark.parametrize("scopes", [["bills"], []])
+async def test_skills_may_need_scopes(folder: Path, scopes: list[str]) -> None:
+    """SKILL-32: those of others do not exist for a caller."""
+    app = app_with(folder, scopes=["bills"])
+    async with AsyncTestClient(app, principal="ann", scopes=scopes, revision=MODERN) as client:
+        result = await client.request("skills/list")
+        assert result["cacheScope"] == "private"
+        assert bool(result["skills"]) == bool(await client.list_resources()) == bool(scopes)
+        for method, params in (
+            ("skills/get", {"uri": INVOICES}),
+            ("resources/read", {"uri": INVOICES}),
+            ("resources/directory/read", {"uri": "skill://ops"}),
+        ):
+            if scopes:
+                await client.request(method, params)
+            else:
+                with pytest.raises(InvalidParams, match=r"Unknown|not found"):
+                    await client.request(method, params)
+
+
+def test_a_skill_that_cannot_be_published_is_refused_where_it_is_added(folder: Path) -> None:
+    app = app_with(folder, prefix="acme")
+    app.skills(folder)
+    with pytest.raises(RegistrationError, match=r"test_served\.py:\d+: .*already"):
+        app.skills(folder)
+    (folder / "invoices/SKILL.md").write_text("---\nname: invoices\ndescription: yes\n---\n")
+    with pytest.raises(RegistrationError, match=r"test_served\.py:\d+: .*SKILL\.md:3: "):
+        app.skills(folder, prefix="other")
+    with pytest.raises(RegistrationError, match=r"test_served\.py:\d+: .*does not exist"):
+        app.skills(folder / "nothing")
