@@ -310,6 +310,8 @@ def _key(value: Any) -> str:
     if is_array(value):
         return f"[{','.join(map(_key, value))}]"
     if is_object(value):
+        if not value:
+            return "{}"
         return f"{{{','.join(sorted(f'{name!r}:{_key(value[name])}' for name in value))}}}"
     whole = isinstance(value, float) and value.is_integer()
     return repr(int(value) if whole else value)

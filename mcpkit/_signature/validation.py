@@ -415,8 +415,10 @@ class Problems:
                 text = f"expected {text}, got {summarize(values[-1])}"
             self.add(path, text, len(errors))
         self._others += error.error_count() - hidden - sum(map(len, found.values()))
-        if (is_array(raw) or is_object(raw)) and is_large(to_json(raw, fallback=str)):
-            self._is_incomplete = True
+        if is_array(raw) or is_object(raw):
+            # To encode a large value again takes long.
+            has_many = len(raw) > _MAX_SMALL_VALUES
+            self._is_incomplete |= has_many or is_large(to_json(raw, fallback=str))
 
 
 def _first_errors(error: ValidationError) -> list[Any]:

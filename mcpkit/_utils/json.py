@@ -111,6 +111,8 @@ def _long_numbers(text: bytes) -> str:
 
 def _without_escapes(text: bytes) -> bytes:
     # Backslashes occur in strings only. Without them, each quote begins or ends a string.
+    if b"\\" not in text:  # much faster than to replace none
+        return text
     return text.replace(b"\\\\", b"").replace(b'\\"', b"")
 
 
