@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
 from mcpkit._injection import CallPlan, inspect_handler
@@ -34,37 +34,23 @@ from mcpkit.types import (
 
 T = TypeVar("T")
 
-IDENTIFIER: Final = "io.modelcontextprotocol/skills"
-
 _PAGE_SIZE: Final = 100
 """Entries on a page, unless the server's settings say otherwise."""
 
 
-class Content(Protocol):
-    """Skills, and the bytes of their files: `SkillFolder`, for example."""
-
-    def read(self) -> Sequence[FoundSkill]:
-        """Return the skills that there are now; raises `SkillError`."""
-        ...
-
-    def open(self, uri: str) -> bytes:
-        """Return the bytes of a file of a skill; raises `SkillError`."""
-        ...
-
-
 @dataclass(slots=True)
 class _Source:
-    """Skills of one origin, as they were last read without a fault."""
+    """A folder, and its skills as they were last read without a fault."""
 
     key: str
     scopes: tuple[str, ...]
-    content: Content
+    folder: SkillFolder
     skills: Sequence[FoundSkill]
 
     def refresh(self) -> None:
         """Read the skills that there are now. Blocks."""
         try:
-            self.skills = self.content.read()
+            self.skills = self.folder.read()
         except SkillError as error:
             # It is being edited: what was valid before stays.
             log.warning("the skills were not read again: %s", error)
@@ -76,7 +62,7 @@ class Skills(Extension):
     _is_official = True
 
     def __init__(self) -> None:
-        super().__init__(IDENTIFIER, settings={"directoryRead": True})
+        super().__init__("io.modelcontextprotocol/skills", settings={"directoryRead": True})
         self._sources: list[_Source] = []
         self.request("skills/list", cache_ttl=0)(self._list)
         self.request("skills/get", cache_ttl=0)(self._get)
@@ -92,17 +78,18 @@ class Skills(Extension):
         )
         """The template that reads the files."""
 
-    def add(self, key: str, content: Content, scopes: tuple[str, ...] = ()) -> None:
-        """Add skills, for callers with some scopes; `key` names them in messages.
+    def add(self, path: str, prefix: str, scopes: tuple[str, ...]) -> None:
+        """Add the skills of a folder, for callers with some scopes.
 
         Raises:
             SkillError: A skill cannot be published, or there is one at its URI already.
         """
-        source = _Source(key, scopes, content, content.read())
+        folder = SkillFolder(path, prefix)
+        source = _Source(path, scopes, folder, folder.read())
         taken = {skill.uri for each in self._sources for skill in each.skills}
         for skill in source.skills:
             if skill.uri in taken:
-                raise SkillError(key, f"there is a skill at {skill.uri} already")
+                raise SkillError(path, f"there is a skill at {skill.uri} already")
         self._sources.append(source)
 
     # --- methods ----------------------------------------------------------------------------------
@@ -159,7 +146,7 @@ class Skills(Extension):
         self, uri: str, file: SkillFile, source: _Source, ctx: Context
     ) -> ResourceResult:
         try:
-            data = await ctx.backend.in_thread(lambda: source.content.open(uri))
+            data = await ctx.backend.in_thread(lambda: source.folder.open(uri))
         except SkillError as error:
             log.warning("%s", error)
             raise ResourceNotFound(uri) from None
@@ -261,7 +248,7 @@ def add_folder(
     found = next((each for each in server.extensions if isinstance(each, Skills)), None)
     skills = found or Skills()
     try:
-        skills.add(os.fspath(path), SkillFolder(path, prefix), scopes)
+        skills.add(os.fspath(path), prefix, scopes)
     except SkillError as error:
         raise RegistrationError(f"{at}{error}") from None
     if found is None:

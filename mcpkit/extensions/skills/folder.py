@@ -82,9 +82,9 @@ class SkillFolder:
     of editors (``SKILL.md~``, ``#SKILL.md#``), ``__pycache__``, ``Thumbs.db`` and ``desktop.ini``.
     Files beside skills, such as a README, are not.
 
-    A folder is rejected if it has symbolic links, special files, names that are not the same on
-    every platform, directories with files but without a skill, or skills beyond the limits. It may
-    be a link itself: then a skill in it has the name of the link.
+    A folder is rejected if it has symbolic links, special files, names that differ only by case or
+    Unicode normalization, directories with files but without a skill, or skills beyond the limits.
+    It may be a link itself: then a skill in it has the name of the link.
 
     Args:
         path: The path of the folder.
