@@ -6,16 +6,16 @@ import os
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar, Unpack
 
-from mcpkit._entries import Defaults, Errors, decorated, errors_of, marked_in
+from mcpkit._entries import Errors, errors_of
 from mcpkit._injection import check_lifespan, not_a_manager
 from mcpkit._protocol.revisions import Capability
 from mcpkit._protocol.wire import some
+from mcpkit._registration import Registration
 from mcpkit._server.registry import Registry
 from mcpkit._server.server import Server, Settings, check_offers, ttl_of_each
 from mcpkit._utils.json import UNSET
@@ -27,12 +27,12 @@ from mcpkit._utils.sealing import SECRET, read_secrets, secret_weakness
 from mcpkit.context import ListKind
 from mcpkit.errors import MissingEnvironment, RegistrationError
 from mcpkit.limits import Limits
-from mcpkit.middleware import Handler, MiddlewareT, check_middleware
-from mcpkit.permissions import Hierarchy, needed_scopes
-from mcpkit.prompts import PromptOptions, make_prompt, prompt
-from mcpkit.resources import ResourceOptions, make_resource, resource
+from mcpkit.middleware import Handler
+from mcpkit.permissions import Hierarchy
+from mcpkit.prompts import prompt
+from mcpkit.resources import resource
 from mcpkit.tasks.options import Store, TaskOptions, settings_of
-from mcpkit.tools import ToolOptions, make_tool, tool
+from mcpkit.tools import tool
 from mcpkit.transports import check_options, load
 from mcpkit.types import CacheScope, Icon, Implementation, LogLevel
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from mcpkit._protocol.connection import Request, RequestSource
     from mcpkit._server.task_runs import AppTasks
     from mcpkit.auth.verifiers import Auth
-    from mcpkit.extension import Extension
     from mcpkit.transports.http.options import HttpOptions
     from mcpkit.transports.memory import MemoryLink
 
@@ -54,7 +53,7 @@ StateT = TypeVar("StateT", default=Any)
 Lifespan = Callable[["MCPKit[Any]"], AbstractAsyncContextManager[StateT]]
 
 
-class MCPKit(Generic[StateT]):
+class MCPKit(Registration, Generic[StateT]):
     """An MCP server: its tools, resources and prompts, and how they are served.
 
     Args:
@@ -153,7 +152,7 @@ class MCPKit(Generic[StateT]):
         self._application: Any = None
         self.routes: list[Any] = []
         """Starlette routes to serve over HTTP beside the endpoint."""
-        self._server = Server(
+        server = Server(
             Implementation(
                 name,
                 version,
@@ -179,8 +178,8 @@ class MCPKit(Generic[StateT]):
                 scope_hierarchy=Hierarchy(scope_hierarchy or {}),
             ),
         )
-        self._server.registry.offer(check_offers(offers))
-        self._defaults = Defaults(self._server.converters, self._server.settings.expose_errors)
+        server.registry.offer(check_offers(offers))
+        super().__init__(server)
 
     if not TYPE_CHECKING:  # type checkers would take every attribute for defined
 
@@ -197,368 +196,22 @@ class MCPKit(Generic[StateT]):
         return f"<MCPKit {self.name!r}: {counts}>"
 
     @property
-    def name(self) -> str:
-        """The name of the server."""
-        return self._server.info.name
-
-    @property
-    def server(self) -> Server:
-        """The registry, the identity and the settings, for transports."""
-        return self._server
-
-    @property
     def tasks(self) -> AppTasks:
         """Starts tasks that no client has asked for: ``await app.tasks.start(report)``."""
         from mcpkit._server.task_runs import AppTasks
 
         return AppTasks(self._server)
 
-    # --- decorators -------------------------------------------------------------------------------
-
-    @overload
-    def tool(self, fn: F, /) -> F: ...
-
-    @overload
-    def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
-
-    def tool(self, fn: Any = None, /, **options: Unpack[ToolOptions]) -> Any:
-        """Add a function as a tool, and return it: ``@app.tool`` or ``@app.tool(title="Search")``.
-
-        Args:
-            fn: Sync or async. Its parameters become the input schema, its docstring the
-                descriptions, its return annotation the output schema.
-            options: See `ToolOptions`.
-
-        Raises:
-            RegistrationError: The function cannot be served as it is written.
-        """
-        return decorated(self.add_tool, fn, **options)
-
-    @overload
-    def resource(self, fn: F, /) -> F: ...
-
-    @overload
-    def resource(
-        self, uri: str | None = None, /, **options: Unpack[ResourceOptions]
-    ) -> Callable[[F], F]: ...
-
-    def resource(self, uri: Any = None, /, **options: Unpack[ResourceOptions]) -> Any:
-        """Add a function as a resource, and return it: ``@app.resource("notes://{day}")``.
-
-        Args:
-            uri: A URI, or an RFC 6570 template whose variables are arguments of the function. If
-                omitted, ``resource://`` and the function's name.
-            options: See `ResourceOptions`.
-
-        Raises:
-            RegistrationError: The function does not match the URI.
-        """
-        if uri is None or isinstance(uri, str):
-            return decorated(self.add_resource, None, uri, **options)
-        return decorated(self.add_resource, uri, None, **options)
-
-    @overload
-    def prompt(self, fn: F, /) -> F: ...
-
-    @overload
-    def prompt(self, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
-
-    def prompt(self, fn: Any = None, /, **options: Unpack[PromptOptions]) -> Any:
-        """Add a function as a prompt, and return it: ``@app.prompt`` or ``@app.prompt(title="T")``.
-
-        Args:
-            fn: Sync or async. Its arguments arrive as strings and are converted to their types; it
-                returns a string, a message, a dict with ``role`` and ``content``, or a list of
-                them.
-            options: See `PromptOptions`.
-
-        Raises:
-            RegistrationError: The function cannot be served as it is written.
-        """
-        return decorated(self.add_prompt, fn, **options)
-
-    def middleware(self, fn: MiddlewareT, /) -> MiddlewareT:
-        """Put a function around every request, and return it: ``@app.middleware``.
-
-        The first one registered is the outermost. Register it before the app is served.
-
-        Args:
-            fn: An ``async def`` that takes the context of a request and ``call_next``. It returns
-                the result of ``await call_next()`` or another value to answer with, or raises.
-
-        Raises:
-            RegistrationError: The function is not async, or is middleware of another library.
-        """
-        self._server.add_middleware(check_middleware(fn))
-        return fn
-
-    def extend(self, extension: Extension, /) -> None:
-        """Add an extension of the protocol: its identifier, methods, hooks and entries.
-
-        Raises:
-            RegistrationError: The app has it already, or a method of it is taken.
-        """
-        self._server.extend(extension)
-        for each in extension.entries:
-            self.include(each)
-
-    # --- adding and removing, also while running --------------------------------------------------
-
-    def add_tool(self, fn: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> None:
-        """Add a function as a tool, and notify connected clients.
-
-        Args:
-            fn, options: As for `tool`; a method, a partial, or any callable with a signature.
-
-        Raises:
-            RegistrationError: The function cannot be served, or the name is taken.
-        """
-        self._server.registry.add(make_tool(fn, self._defaults, **options))
-
-    def add_resource(
-        self, fn: Callable[..., Any], uri: str | None = None, /, **options: Unpack[ResourceOptions]
-    ) -> None:
-        """Add a function as a resource, and notify connected clients.
-
-        Args:
-            fn: Returns text, bytes, a JSON value, an `Image` or `File`, or contents.
-            uri, options: As for `resource`.
-
-        Raises:
-            RegistrationError: The function does not match the URI, or the URI is taken.
-        """
-        self._server.registry.add(make_resource(fn, uri, self._defaults, **options))
-
-    def add_prompt(self, fn: Callable[..., Any], /, **options: Unpack[PromptOptions]) -> None:
-        """Add a function as a prompt, and notify connected clients.
-
-        Args:
-            fn, options: As for `prompt`; a method, a partial, or any callable with a signature.
-
-        Raises:
-            RegistrationError: The function cannot be served, or the name is taken.
-        """
-        self._server.registry.add(make_prompt(fn, self._defaults, **options))
-
-    def remove_tool(self, name: str) -> None:
-        """Remove a tool, and notify connected clients.
-
-        Raises:
-            KeyError: There is no tool with this name.
-        """
-        self._server.registry.remove("tools", name)
-
-    def remove_resource(self, uri: str) -> None:
-        """Remove the resource or template with this URI, and notify connected clients.
-
-        Raises:
-            KeyError: There is none with this URI.
-        """
-        self._server.registry.remove("resources", uri)
-
-    def remove_prompt(self, name: str) -> None:
-        """Remove a prompt, and notify connected clients.
-
-        Raises:
-            KeyError: There is no prompt with this name.
-        """
-        self._server.registry.remove("prompts", name)
-
-    def disable(self, names: Collection[str] = (), *, tags: Collection[str] = ()) -> None:
-        """Withdraw tools, resources and prompts until `enable`, and notify connected clients.
-
-        Args:
-            names: The names of registered entries.
-            tags: Every entry that has one of these tags is withdrawn as well.
-
-        Raises:
-            KeyError: No entry has such a name.
-        """
-        self._server.registry.disable(names, tags)
-
-    def enable(self, names: Collection[str] = (), *, tags: Collection[str] = ()) -> None:
-        """Offer withdrawn entries again, behind the others; see `disable`."""
-        self._server.registry.enable(names, tags)
-
-    @with_suggestions("include(…)")
-    def include(
-        self,
-        source: object,
-        *,
-        prefix: str | None = None,
-        expose_errors: Errors | None = None,
-        scopes: Sequence[str] = (),
-    ) -> None:
-        """Add the marked functions of a module, an object or a class, or the entries of an app.
-
-        The module-level decorators `tool`, `resource` and `prompt` mark functions. Methods of an
-        object are bound to it; of a class, static and class methods are added.
-
-        Of an app, everything that is registered there now and later is added, with the converters
-        and exceptions of that app. An app with a lifespan, middleware, routes, extensions,
-        ``auth=`` or ``scope_hierarchy=`` is rejected, because only the served app can have those.
-
-        Args:
-            source: A module, an instance, a class, or another app.
-            prefix: Put before names, ``prefix_name``, and URIs, ``scheme://prefix/rest``.
-            expose_errors: The exceptions whose text clients see, unless a mark has its own; the
-                app's if None.
-            scopes: The scopes that all of it needs, in addition to those of each part.
-
-        Raises:
-            RegistrationError: Nothing is marked, a marked function cannot be served, a name is
-                taken, or the app has what an included app may not have.
-        """
-        needed = needed_scopes(scopes, "include()")
-        if isinstance(source, MCPKit):
-            self._include_app(source, prefix, expose_errors, needed)  # pyright: ignore[reportUnknownArgumentType]
-            return
-        found = marked_in(source)
-        if not found:
-            name = getattr(source, "__name__", type(source).__name__)
-            raise RegistrationError(
-                f"nothing in {name} is marked; decorate functions with @mcpkit.tool, "
-                f"@mcpkit.resource(uri) or @mcpkit.prompt"
-            )
-        defaults = self._defaults
-        if expose_errors is not None:
-            defaults = defaults._replace(errors=errors_of(expose_errors, "include()"))
-        for fn, make, args, options in found:
-            entry = make(fn, *args, defaults, **options)
-            entry = entry.prefixed(prefix) if prefix else entry
-            entry.scopes = tuple(dict.fromkeys((*needed, *entry.scopes)))
-            self._server.registry.add(entry)
-
-    def _include_app(
-        self,
-        source: MCPKit[Any],
-        prefix: str | None,
-        errors: Errors | None,
-        scopes: tuple[str, ...],
-    ) -> None:
-        at = f"include({source.name})"
-        lost = {
-            "a lifespan": source._lifespan is not None,
-            "middleware": bool(source.server.middleware),
-            "routes": bool(source.routes),
-            "extensions": bool(source.server.extensions),
-            "auth=": source._http.get("auth") is not None,
-            "scope_hierarchy=": bool(source.server.settings.scope_hierarchy),
+    def _parts_of_served(self) -> Mapping[str, bool]:
+        server = self._server
+        return {
+            "a lifespan": self._lifespan is not None,
+            "middleware": bool(server.middleware),
+            "routes": bool(self.routes),
+            "extensions": bool(server.extensions),
+            "auth=": self._http.get("auth") is not None,
+            "scope_hierarchy=": bool(server.settings.scope_hierarchy),
         }
-        for part, is_there in lost.items():
-            if is_there:
-                raise RegistrationError(f"{at}: it has {part}; give that to the app that is served")
-        if errors is not None:
-            raise RegistrationError(
-                f"{at}: expose_errors= is for marked functions; an app has its own"
-            )
-        if (prefix or scopes) and source.server.registry.providers:
-            raise RegistrationError(
-                f"{at}: it offers files, with URIs and scopes of their own, files(…, scopes=…); "
-                f"omit prefix= and scopes="
-            )
-        self._server.registry.include(source.server.registry, prefix, scopes)
-
-    @overload
-    def converter(self, kind: type[T], convert: Callable[[T], Any], /) -> None: ...
-
-    @overload
-    def converter(self, kind: type[T], /) -> Callable[[F], F]: ...
-
-    def converter(self, kind: type[Any], convert: Any = None, /) -> Any:
-        """Send values of a class as something else: ``app.converter(Money, str)``.
-
-        Also a decorator: ``@app.converter(Money)``. It applies to the results of tools, resources
-        and prompts, also inside lists and dicts, and to subclasses; inside models and dataclasses
-        only if pydantic does not know the class. Register it before the functions whose return
-        annotation names the class: the return annotation of `convert` then stands for it, so that
-        ``-> dict[str, int]`` gives an output schema.
-
-        Values of NumPy, pandas, polars, Pillow, matplotlib and sqlite3, and objects with public
-        attributes, need no converter.
-
-        Args:
-            kind: The class.
-            convert: From a value of the class to anything that a function may return. The last one
-                that is registered for a class applies.
-
-        Returns:
-            None, or a decorator that returns its function unchanged.
-
-        Raises:
-            RegistrationError: `kind` is not a class.
-        """
-        if not isinstance(kind, type):
-            raise RegistrationError(f"{kind!r} is not a class; write converter(Money, fn)")
-
-        add = partial(self._server.converters.add, kind)
-        return decorated(add, None) if convert is None else add(convert)
-
-    def files(
-        self,
-        path: str | os.PathLike[str],
-        uri: str | None = None,
-        *,
-        pattern: str = "**/*",
-        hidden: bool = False,
-        mime_type: str | None = None,
-        scopes: Sequence[str] = (),
-    ) -> None:
-        """Add a file, or the files of a directory, as resources.
-
-        A directory is listed again for each request, and read through a template. Nothing outside
-        it can be reached, neither by ``..`` nor by a symbolic link (RES-9).
-
-        Args:
-            path: A file or a directory that exists.
-            uri: The URI of the file, or the prefix of the URIs of the directory's files;
-                ``files://`` and the name by default.
-            pattern: A glob relative to the directory: the files to offer.
-            hidden: True to offer names that start with a dot, too.
-            mime_type: Guessed from each name if None.
-            scopes: The scopes that a caller over HTTP needs.
-
-        Raises:
-            RegistrationError: There is no such file or directory, or the URI is taken.
-        """
-        from mcpkit.providers.files import Directory, file_resource
-
-        needed = needed_scopes(scopes, "files()")
-        if not os.path.isdir(path):
-            self._server.registry.add(file_resource(path, uri, mime_type=mime_type, scopes=needed))
-            return
-        directory = Directory(
-            path, uri, pattern=pattern, hidden=hidden, mime_type=mime_type, scopes=needed
-        )
-        self._server.registry.add(directory.template)
-        self._server.registry.add_provider(directory)
-
-    def skills(
-        self, path: str | os.PathLike[str], *, prefix: str = "", scopes: Sequence[str] = ()
-    ) -> None:
-        """Add the skills in a folder, which hosts verify and show to models; see the guide.
-
-        Args:
-            path: A folder with a ``SKILL.md``, or with such folders at any depth.
-            prefix: The segments of the URIs before each skill.
-            scopes: The scopes that a caller over HTTP needs; others do not see the skills.
-
-        Raises:
-            RegistrationError: A skill cannot be published; the message has the file and line.
-        """
-        from mcpkit.extensions.skills.extension import add_folder
-
-        add_folder(self._server, path, prefix, needed_scopes(scopes, "skills()"))
-
-    # --- changes ----------------------------------------------------------------------------------
-
-    def notify_resource_updated(self, uri: str) -> None:
-        """Notify the clients that are subscribed to a resource of a change. From any thread."""
-        self._server.changes.resource_changed(uri)
-
-    def list_changed(self, kind: ListKind) -> None:
-        """Notify clients of a changed list, as adding and removing entries do. From any thread."""
-        self._server.changes.list_changed(kind)
 
     # --- running ----------------------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ FLOORS: Final[dict[str, int]] = {
     "_server": 8,
     "extensions": 9,
     "transports": 9,
+    "_registration": 9,
     "app": 10,
     "": 11,  # the public names
     "client_tasks": 11,  # a former place of public names, as are the next three
