@@ -167,6 +167,29 @@ class ToolOptions(CommonOptions, total=False):
     task: TaskMode | TaskSupport
     """``"optional"`` lets clients that support tasks turn a call into a task; ``"required"``
     refuses all other calls. A `TaskSupport` also says how its tasks run."""
+    always_load: bool | None
+    """Host hint: show the tool to the model at once, not only when the model searches for tools."""
+    always_ask: bool | None
+    """Host hint: ask the user before every call, whatever else the user has allowed."""
+    host_max_result: int | None
+    """Host hint: the characters of text up to which a result stays in the conversation, at most
+    500,000; longer ones become files."""
+    search_hint: str | None
+    """Host hint: more words by which a search for tools finds it."""
+
+
+HOST_HINTS: Final[Mapping[str, tuple[str, type]]] = {
+    "always_load": ("anthropic/alwaysLoad", bool),
+    "always_ask": ("anthropic/requiresUserInteraction", bool),
+    "host_max_result": ("anthropic/maxResultSizeChars", int),
+    "search_hint": ("anthropic/searchHint", str),
+}
+"""Option of a tool → its member of ``_meta``, and its type (HOST-1 to HOST-4).
+
+They are sent to every client, because those that do not know a member ignore it (HOST-20).
+"""
+
+_MAX_RESULT: Final = 500_000
 
 
 def make_tool(
@@ -205,8 +228,24 @@ def make_tool(
         headers=headers,
         raw_output=output.is_raw,
         task=_task_support(options, signature.place),
+        meta={**_host_hints(options, signature.place), **(options.get("meta") or {})} or None,
     )
     return Tool(**fields)
+
+
+def _host_hints(options: Mapping[str, Any], at: str) -> dict[str, Any]:
+    """Return the members of ``_meta`` for hosts; ``meta=`` may have others (HOST-21)."""
+    found: dict[str, Any] = {}
+    for option, (key, kind) in HOST_HINTS.items():
+        value: Any = options.get(option)
+        if value is None:
+            continue
+        if type(value) is not kind or (kind is int and not 0 < value <= _MAX_RESULT):
+            wanted = f"a number from 1 to {_MAX_RESULT}" if kind is int else f"a {kind.__name__}"
+            raise RegistrationError(f"{at}: {option}= is {wanted}, not {value!r}")
+        if value:  # HOST-1: only true counts
+            found[key] = value
+    return found
 
 
 def _task_support(options: Mapping[str, Any], at: str) -> TaskSupport:

@@ -13,6 +13,7 @@ from typing_extensions import TypeAliasType
 
 from mcpkit._entries import mark, marked_in
 from mcpkit._protocol.headers import HeaderParameter
+from mcpkit._protocol.revisions import REVISIONS, Revision
 from mcpkit._signature.converters import NotSerializable
 from mcpkit._utils.json import UNSET
 from mcpkit.context import Context
@@ -146,6 +147,42 @@ class TestToolOptions:
 
         schema = {"type": "object", "properties": {"name": {"enum": ["you"]}}}
         assert make_tool(greet, input_schema=schema).to_wire(LATEST)["inputSchema"] == schema
+
+    @pytest.mark.parametrize("revision", REVISIONS, ids=str)
+    @pytest.mark.parametrize(
+        ("options", "meta"),
+        [
+            ({"always_load": True}, {"anthropic/alwaysLoad": True}),
+            ({"always_ask": True}, {"anthropic/requiresUserInteraction": True}),
+            ({"host_max_result": 200_000}, {"anthropic/maxResultSizeChars": 200_000}),
+            ({"search_hint": "hello hi"}, {"anthropic/searchHint": "hello hi"}),
+            ({"always_load": False, "always_ask": False, "search_hint": ""}, None),
+            (
+                {"always_load": True, "meta": {"anthropic/alwaysLoad": False, "a/b": 1}},
+                {"anthropic/alwaysLoad": False, "a/b": 1},
+            ),
+        ],
+        ids=str,
+    )
+    def test_host_hints(self, options: Any, meta: Any, revision: Revision) -> None:
+        """HOST-1…4, HOST-20, HOST-21: for every client, unless the revision has no ``_meta``."""
+        wire = make_tool(greet, **options).to_wire(revision)
+        assert wire.get("_meta") == (meta if "_meta" in revision.tool_members else None)
+
+    @pytest.mark.parametrize(
+        ("option", "value"),
+        [
+            ("always_load", 1),
+            ("host_max_result", 0),
+            ("host_max_result", 500_001),
+            ("host_max_result", True),
+            ("search_hint", ["hello"]),
+        ],
+    )
+    def test_a_host_hint_of_another_type_is_refused(self, option: str, value: Any) -> None:
+        options: Any = {option: value}
+        with pytest.raises(RegistrationError, match=rf"test_define\.py:\d+.*{option}= is a"):
+            make_tool(greet, **options)
 
 
 class Place(BaseModel):

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from mcpkit._utils.json import value_at
 from mcpkit.cli._check.listing import Listing
 from mcpkit.cli._check.rules import Match, rule
 from mcpkit.cli._token_estimate import tool_tokens
+from mcpkit.tools import HOST_HINTS
 
 _TOOL_TOKENS: Final = 1_500
 _SERVER_TOKENS: Final = 15_000
 _MANY_TOOLS: Final = 40
 _MAX_TOOLS: Final = 128
+_MAX_LOADED: Final = 5
 
 
 @rule(
@@ -66,3 +69,18 @@ def many_tools(listing: Listing) -> Iterator[Match]:
         yield Match(
             listing.itself, f"{len(listing.tools)} tools leave little room for other servers"
         )
+
+
+@rule(
+    "COST007 warning: many tools that hosts always load",
+    reason="Claude Code defers tools until the model searches for them. Those with "
+    f"anthropic/alwaysLoad are in every request; more than {_MAX_LOADED} are reported.",
+    fix="set it on the few tools that nearly every conversation needs (in mcpkit: "
+    "@app.tool(always_load=True))",
+    source="https://code.claude.com/docs/en/mcp",
+)
+def many_loaded(listing: Listing) -> Iterator[Match]:
+    key, _ = HOST_HINTS["always_load"]
+    loaded = [tool for tool in listing.tools if value_at(tool.raw, "_meta", key) is True]
+    if len(loaded) > _MAX_LOADED:
+        yield Match(listing.itself, f"{len(loaded)} tools are always loaded")

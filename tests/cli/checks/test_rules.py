@@ -57,6 +57,15 @@ def many(count: int) -> Listing:
     )
 
 
+def loading(count: int) -> Listing:
+    """A server with this many tools that are always loaded."""
+    meta = {"anthropic/alwaysLoad": True}
+    deferred = {"anthropic/alwaysLoad": 1}
+    return server(
+        tool("other", _meta=deferred), *(tool(f"task_{n}", _meta=meta) for n in range(count))
+    )
+
+
 LONG = "Cancel an order. " * 70
 TREE: dict[str, Any] = {
     "type": "object",
@@ -211,6 +220,8 @@ CASES: Final[list[tuple[str, Listing, str | None]]] = [
     ("COST004", many(41), "41"),
     ("COST004", many(40), None),
     ("COST004", many(129), None),
+    ("COST007", loading(6), "6 tools"),
+    ("COST007", loading(5), None),
     ("HINT001", server(tool("delete_order")), "destructive"),
     ("HINT001", server(tool("shop-delete-order")), "destructive"),
     ("HINT001", hinted("delete_order", destructiveHint=False), None),
@@ -305,6 +316,7 @@ CASES: Final[list[tuple[str, Listing, str | None]]] = [
 def test_a_rule_finds_its_fault_and_ignores_the_near_miss(
     rule: str, listing: Listing, part: str | None
 ) -> None:
+    """HOST-22, among others."""
     findings, _ = apply(listing, choose([rule], []))
     if part is None:
         assert findings == []
