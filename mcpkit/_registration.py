@@ -22,6 +22,7 @@ from mcpkit.tools import ToolOptions, make_tool
 if TYPE_CHECKING:
     from mcpkit._server.server import Server
     from mcpkit.extension import Extension
+    from mcpkit.extensions.skills.function import SkillOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -376,6 +377,31 @@ class Registration:
         from mcpkit.extensions.skills.extension import add_folder
 
         add_folder(self._server, path, prefix, needed_scopes(scopes, "skills()"))
+
+    @overload
+    def skill(self, fn: F, /) -> F: ...
+
+    @overload
+    def skill(self, /, **options: Unpack[SkillOptions]) -> Callable[[F], F]: ...
+
+    def skill(self, fn: Any = None, /, **options: Unpack[SkillOptions]) -> Any:
+        """Add the skill that a function returns, and return the function: ``@app.skill``.
+
+        Args:
+            fn: A function, a method or another callable object. It is called for each request that
+                needs the skill, with injected parameters only, and returns the text of ``SKILL.md``
+                behind the frontmatter, or a dict with that and more files:
+                ``{"SKILL.md": text, "references/times.md": text, "logo.png": data}``; or None if
+                there is no such skill for this caller. Clients verify the digests that they have
+                listed, so it returns the same until the skill changes.
+            options: See `SkillOptions`.
+
+        Raises:
+            RegistrationError: The skill cannot be published, or one is at its URI already.
+        """
+        from mcpkit.extensions.skills.extension import add_function
+
+        return decorated(partial(add_function, self._server), fn, **options)
 
     # --- changes ----------------------------------------------------------------------------------
 

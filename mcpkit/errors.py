@@ -233,6 +233,23 @@ class UrlElicitationRequired(ProtocolError):
         super().__init__(message, data={"elicitations": [asked]})
 
 
+class SkillError(MCPKitError, ValueError):
+    """A skill cannot be published, or read from a server, as it is.
+
+    Args:
+        path: The file or directory at fault, or the URI or prefix that is not valid.
+        reason: The rest of a sentence about it.
+        line: The line of the file, counted from 1; None if the fault is not in one line.
+    """
+
+    def __init__(self, path: str, reason: str, line: int | None = None) -> None:
+        shown = "".join(each if each.isprintable() else repr(each)[1:-1] for each in path)
+        super().__init__(f"{shown}:{line}: {reason}" if line else f"{shown}: {reason}")
+        self.path = path
+        self.reason = reason
+        self.line = line
+
+
 class TaskCancelled(MCPKitError):
     """The task that a client waits for was cancelled.
 

@@ -333,8 +333,6 @@ class _Function:
             found = await self._plan.run(values, context)
         except UrlElicitationRequired as error:
             raise await context.backend.requester().open_url(error) from None
-        if isinstance(found, Encoded):
-            return found
         text = b"{}" if found is None else server.converters.json(found)
         if text[:1] != b"{":
             raise TypeError(f"{self._place} returned {found!r:.50}, not a JSON object")

@@ -83,10 +83,17 @@ class Readable(Entry):
                 return ResourceResult(items)
         return ResourceResult([self._contents(self.converters.converted(value), uri)])
 
+    @property
+    def is_guarded(self) -> bool:
+        """True if `admit` decides about subscriptions."""
+        return self.allow is not None
+
     async def admit(self, uri: str, variables: Mapping[str, Any], context: Context[Any]) -> None:
-        """Refuse a caller whom ``allow=`` does not permit to read or to subscribe to changes."""
-        if self.allow is not None:
-            await self._admitted(uri, variables, context)
+        """Refuse a caller whom ``allow=`` does not permit to subscribe to changes.
+
+        Raises `Forbidden`, or `ResourceNotFound` if there is nothing at this URI.
+        """
+        await self._admitted(uri, variables, context)
 
     async def _admitted(
         self, uri: str, variables: Mapping[str, Any], context: Context[Any]

@@ -252,7 +252,9 @@ class Registry:
             rest = dict(self.table(listing))
             item = rest.pop(key)
             setattr(self, _TABLES[listing][0], rest)
-            self.restricted = any(each.scopes for each in self.entries())
+            # Providers have scopes of their own.
+            is_needed = bool(self.providers) or any(each.scopes for each in self.entries())
+            self.restricted = self.restricted and is_needed
             self._forget()
         self.on_change(kind)
         for inclusion in self._inclusions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -143,11 +143,12 @@ class Subscriptions:
         uri = uri_of(request.params)
         self.catalog = catalog
         found = catalog.resource(uri)
-        if found is None:
-            raise not_found(ResourceNotFound(uri), uri, request.revision)
-        return _once_allowed({uri: found}, context, partial(self._subscribe, uri, request))
+        resources = {} if found is None else {uri: found}
+        return _once_allowed(resources, context, partial(self._subscribe, uri, request))
 
-    def _subscribe(self, uri: str, request: Request) -> Mapping[str, Any]:
+    def _subscribe(self, uri: str, request: Request, known: Sequence[str]) -> Mapping[str, Any]:
+        if not known:
+            raise not_found(ResourceNotFound(uri), uri, request.revision)
         if uri in self.watched:
             return {}
         if len(self.watched) >= self._server.settings.limits.max_subscriptions:
@@ -181,8 +182,7 @@ class Subscriptions:
             found = catalog.resource(uri)
             if found is not None:
                 known[uri] = found
-        act = partial(self._listen, catalog, request, wanted, [*known])
-        return _once_allowed(known, context, act)
+        return _once_allowed(known, context, partial(self._listen, catalog, request, wanted))
 
     def _listen(
         self,
@@ -379,20 +379,22 @@ class Subscriptions:
 
 
 def _once_allowed(
-    resources: Mapping[str, Found], context: Context[Any], act: Callable[[], T]
+    resources: Mapping[str, Found], context: Context[Any], act: Callable[[Sequence[str]], T]
 ) -> T | Awaitable[T]:
-    """Act at once, or when the predicates of the resources have allowed it."""
-    checks = [
-        partial(entry.admit, uri, variables, context)
-        for uri, (entry, variables) in resources.items()
-        if entry.allow is not None and context.request.origin is not None
-    ]
-    if not checks:
-        return act()
+    """Act on the URIs that there are: at once, or when the guards of the resources have allowed it.
+
+    Guards do not apply to callers without HTTP.
+    """
+    if context.request.origin is None or not any(e.is_guarded for e, _ in resources.values()):
+        return act([*resources])
 
     async def act_when_allowed() -> T:
-        for check in checks:
-            await check()
-        return act()
+        known: list[str] = []
+        for uri, (entry, variables) in resources.items():
+            with suppress(ResourceNotFound):
+                if entry.is_guarded:
+                    await entry.admit(uri, variables, context)
+                known.append(uri)
+        return act(known)
 
     return act_when_allowed()

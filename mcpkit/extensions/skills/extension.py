@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
+
+from typing_extensions import Unpack
 
 from mcpkit._injection import CallPlan, inspect_handler
-from mcpkit._protocol.messages import Encoded, members
+from mcpkit._protocol.skills import SKILLS_EXTENSION
 from mcpkit._server.changes import Changes
 from mcpkit._server.registry import read_cursor, write_cursor
 from mcpkit._server.server import Server
 from mcpkit._signature.arguments import Arguments
 from mcpkit._utils.logs import log
-from mcpkit._utils.names import caller
+from mcpkit._utils.names import caller, check_keywords
 from mcpkit._utils.text import truncate
 from mcpkit._utils.uri_template import UriTemplate
 from mcpkit.context import Context
-from mcpkit.errors import Forbidden, InvalidParams, RegistrationError, ResourceNotFound
+from mcpkit.errors import (
+    Forbidden,
+    InvalidParams,
+    RegistrationError,
+    ResourceNotFound,
+    SkillError,
+)
 from mcpkit.extension import Extension
-from mcpkit.extensions.skills.folder import FoundSkill, SkillFile, SkillFolder
-from mcpkit.extensions.skills.frontmatter import SkillError
+from mcpkit.extensions.skills.folder import FoundSkill, SkillFile, SkillFolder, mime_type_of
+from mcpkit.extensions.skills.function import SkillFunction, SkillOptions
+from mcpkit.permissions import needed_scopes
 from mcpkit.resources import Resource, ResourceTemplate
 from mcpkit.types import (
     BlobResourceContents,
-    CacheScope,
     ResourceContents,
     ResourceResult,
     TextResourceContents,
@@ -40,72 +49,141 @@ _PAGE_SIZE: Final = 100
 
 @dataclass(slots=True)
 class _Source:
-    """A folder, and its skills as they were last read without a fault."""
+    """A folder of skills, or a function that returns one skill."""
 
     key: str
     scopes: tuple[str, ...]
-    folder: SkillFolder
-    skills: Sequence[FoundSkill]
+    folder: SkillFolder  # of a function: as it was when the function was added
+    function: SkillFunction | None = None
 
-    def refresh(self) -> None:
-        """Read the skills that there are now. Blocks."""
+    async def current(self, context: Context[Any]) -> SkillFolder | None:
+        """Return the folder, after reading it; None if a function has no skill for the caller."""
+        backend = context.backend
         try:
-            self.skills = self.folder.read()
+            if self.function is not None:
+                found = await self.function.plan.run({}, context)
+                make = partial(self.function.folder, found)
+                return None if found is None else await backend.in_thread(make)
+            before = self.folder.skills
+            await backend.in_thread(self.folder.read)
+            _announce(backend.server.changes, before, self.folder.skills)
         except SkillError as error:
-            # It is being edited: what was valid before stays.
-            log.warning("the skills were not read again: %s", error)
+            # A folder is being edited: what was valid before stays.
+            log.warning("skills were not read: %s", error)
+        except Forbidden:  # for want of a claim
+            return None
+        except Exception:
+            log.exception("%s failed", self.key)
+        return self.folder if self.function is None else None
+
+    async def find(self, uri: str, context: Context[Any]) -> SkillFolder | None:
+        """Return the folder if it may have a URI. Only that of a function is read again."""
+        if self.function is None:
+            return self.folder
+        [skill] = self.folder.skills
+        return await self.current(context) if f"{uri}/".startswith(f"{skill.root}/") else None
+
+
+class _Taken:
+    """The directories of skills so far. Those of different sources may not be inside each other."""
+
+    def __init__(self) -> None:
+        self._roots: set[str] = set()
+        self._above: set[str] = set()
+
+    def add(self, skills: Sequence[FoundSkill]) -> list[FoundSkill]:
+        """Add the skills of a source, and return those that can be added."""
+        above = {each.root: {*_upwards(each.root)} for each in skills}
+        free = [
+            each
+            for each in skills
+            if each.root not in self._above and self._roots.isdisjoint(above[each.root])
+        ]
+        for each in free:
+            self._roots.add(each.root)
+            self._above |= above[each.root]
+        return free
+
+
+def _upwards(uri: str) -> Iterator[str]:
+    while uri != "skill:/":
+        yield uri
+        uri = uri.rpartition("/")[0]
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class _Template(ResourceTemplate):
+    """The template of all files of skills."""
+
+    skills: Skills
+
+    @property
+    def is_guarded(self) -> bool:
+        """True, because callers may not see all skills."""
+        return True
+
+    async def admit(self, uri: str, variables: Mapping[str, Any], context: Context[Any]) -> None:
+        """Raise the error of an unknown resource, unless a skill that the caller sees has it."""
+        for source in self.skills.open_to(context):
+            folder = await source.find(uri, context)
+            for skill in () if folder is None else folder.skills:
+                if uri in skill.directories or any(each.uri == uri for each in skill.files):
+                    return
+        raise ResourceNotFound(uri)
 
 
 class Skills(Extension):
-    """The skills of an app; `MCPKit.skills` adds them."""
+    """The skills of an app; `MCPKit.skills` and `MCPKit.skill` add them."""
 
     _is_official = True
 
     def __init__(self) -> None:
-        super().__init__("io.modelcontextprotocol/skills", settings={"directoryRead": True})
+        super().__init__(SKILLS_EXTENSION, settings={"directoryRead": True})
         self._sources: list[_Source] = []
+        self._taken = _Taken()
         self.request("skills/list", cache_ttl=0)(self._list)
         self.request("skills/get", cache_ttl=0)(self._get)
         self.request("resources/directory/read")(self._read_directory)
         signature = inspect_handler(self._read)
-        self.template = ResourceTemplate(
+        self.template = _Template(
             name="skills",
             description="The files of skills",
             template=UriTemplate("skill://{+path}"),
             plan=CallPlan(self._read, signature),
             accepts=Arguments(signature),
             unchecked=frozenset({"path"}),  # it is looked up, and never opened
+            skills=self,
         )
         """The template that reads the files."""
 
-    def add(self, path: str, prefix: str, scopes: tuple[str, ...]) -> None:
-        """Add the skills of a folder, for callers with some scopes.
+    def add(self, source: _Source) -> None:
+        """Add a source of skills.
 
         Raises:
-            SkillError: A skill cannot be published, or there is one at its URI already.
+            SkillError: One of its skills is inside another one, or around it.
         """
-        folder = SkillFolder(path, prefix)
-        source = _Source(path, scopes, folder, folder.read())
-        taken = {skill.uri for each in self._sources for skill in each.skills}
-        for skill in source.skills:
-            if skill.uri in taken:
-                raise SkillError(path, f"there is a skill at {skill.uri} already")
+        free = self._taken.add(source.folder.skills)
+        for each in source.folder.skills:
+            if each not in free:
+                raise SkillError(
+                    source.key, f"{each.uri} overlaps with a skill that is there already"
+                )
         self._sources.append(source)
+        self.environment += source.function.plan.environment if source.function else ()
 
     # --- methods ----------------------------------------------------------------------------------
 
-    async def _list(self, ctx: Context, cursor: str | None = None) -> Encoded:
+    async def _list(self, ctx: Context, cursor: str | None = None) -> dict[str, Any]:
         """``skills/list``: the skills that the caller may read, with the digests of their files."""
-        skills = sorted((each for each, _ in await self._visible(ctx)), key=lambda each: each.uri)
-        page, more = _page("skills", skills, [each.uri for each in skills], cursor, ctx)
-        found = {"skills": [_described(each) for each in page], **more}
-        return Encoded(members(found), scope=self._scope)
+        skills = {skill.uri: skill for skill, _ in await self.visible(ctx)}
+        page, more = _page("skills", skills, cursor, ctx)
+        return {"skills": [_described(each) for _, each in page], **more}
 
-    async def _get(self, ctx: Context, uri: str) -> Encoded:
+    async def _get(self, ctx: Context, uri: str) -> dict[str, Any]:
         """``skills/get``: one skill (SKILL-25)."""
-        for skill, _ in await self._visible(ctx):
+        for skill, _ in await self.visible(ctx):
             if skill.uri == uri:
-                return Encoded(members({"skill": _described(skill)}), scope=self._scope)
+                return {"skill": _described(skill)}
         raise InvalidParams(f"Unknown skill: {truncate(uri)}")
 
     async def _read_directory(
@@ -113,50 +191,47 @@ class Skills(Extension):
     ) -> dict[str, Any]:
         """``resources/directory/read``: the files and directories in a directory (SKILL-26)."""
         entries: dict[str, SkillFile | None] = {}
-        for skill, _ in await self._visible(ctx):
-            root = skill.uri.rpartition("/")[0]
-            entries[root] = None
-            entries |= {f"{root}/{quote(each)}": None for each in skill.directories}
+        for skill, _ in await self.visible(ctx):
+            entries |= dict.fromkeys(skill.directories)
             entries |= {each.uri: each for each in skill.files}
-        prefix = f"{uri}/"
-        below = {each: file for each, file in entries.items() if each.startswith(prefix)}
-        is_directory = bool(below) or (uri in entries and entries[uri] is None)
+        inside: dict[str, SkillFile | None] = {}
+        for each, file in entries.items():
+            if each.startswith(f"{uri}/"):
+                child, _, below = each[len(uri) + 1 :].partition("/")
+                inside[f"{uri}/{child}"] = None if below else file
+        is_directory = bool(inside) or (uri in entries and entries[uri] is None)
         if not is_directory or not uri.startswith("skill://"):
             raise InvalidParams(f"Unknown directory: {truncate(uri)}")
-        listed: dict[str, dict[str, Any]] = {}
-        for each, file in sorted(below.items()):
-            name, _, rest = each[len(prefix) :].partition("/")
-            kind: dict[str, Any] = {"mimeType": "inode/directory"}
-            if file is not None and not rest:
-                kind = {"mimeType": file.mime_type, "size": file.size}
-            listed[prefix + name] = {"uri": prefix + name, "name": unquote(name), **kind}
-        page, more = _page("directory", [*listed.values()], [*listed], cursor, ctx)
-        return {"resources": page, **more}
+        page, more = _page("directory", inside, cursor, ctx)
+        resources: list[dict[str, Any]] = []
+        for each, file in page:
+            resource = {"uri": each, "name": unquote(each.rpartition("/")[2])}
+            resources.append(resource | _kind(file))
+        return {"resources": resources, **more}
 
     async def _read(self, path: str, ctx: Context) -> ResourceResult:
         uri: str = ctx.request.params["uri"]
-        for refresh in (False, True):  # the file may be new
-            for skill, source in await self._visible(ctx, refresh=refresh):
-                for file in skill.files:
-                    if file.uri == uri:
-                        return await self._contents(uri, file, source, ctx)
+        for source in self.open_to(ctx):
+            folder = await source.find(uri, ctx)
+            if folder is None:
+                continue
+            try:
+                data = await ctx.backend.in_thread(partial(folder.open, uri))
+            except SkillError:
+                continue
+            try:
+                text: str | None = data.decode()
+            except UnicodeDecodeError:
+                text = None
+            mime_type = mime_type_of(unquote(uri.rpartition("/")[2]), text is not None)
+            contents: ResourceContents
+            if text is None:
+                contents = BlobResourceContents(uri, data, mime_type=mime_type)
+            else:  # SKILL-21: as it is on disk, or its digest would differ
+                contents = TextResourceContents(uri, text, mime_type=mime_type)
+            is_private = source.scopes or source.function  # which may know the caller
+            return ResourceResult([contents], cache_scope="private" if is_private else None)
         raise ResourceNotFound(uri)
-
-    async def _contents(
-        self, uri: str, file: SkillFile, source: _Source, ctx: Context
-    ) -> ResourceResult:
-        try:
-            data = await ctx.backend.in_thread(lambda: source.folder.open(uri))
-        except SkillError as error:
-            log.warning("%s", error)
-            raise ResourceNotFound(uri) from None
-        contents: ResourceContents
-        try:
-            # SKILL-21: as it is on disk, or its digest would differ.
-            contents = TextResourceContents(uri, data.decode(), mime_type=file.mime_type)
-        except UnicodeDecodeError:
-            contents = BlobResourceContents(uri, data, mime_type=file.mime_type)
-        return ResourceResult([contents], cache_scope="private" if source.scopes else None)
 
     # --- as a provider ----------------------------------------------------------------------------
 
@@ -166,39 +241,36 @@ class Skills(Extension):
         """Return a resource for the manifest of each skill (SKILL-27)."""
         found = [
             Resource(
-                name=skill.name,
+                name=skill.frontmatter["name"],
                 uri=skill.uri,
-                description=skill.description,
+                description=skill.frontmatter["description"],
                 mime_type="text/markdown",
                 size=next(each.size for each in skill.files if each.uri == skill.uri),
                 plan=self.template.plan,
                 scopes=source.scopes,
             )
-            for skill, source in await self._visible(context)
+            for skill, source in await self.visible(context)
             if skill.uri > after
         ]
         return sorted(found, key=lambda each: each.uri)[:limit]
 
-    @property
-    def _scope(self) -> CacheScope | None:
-        """SKILL-32: what callers see depends on their scopes."""
-        return "private" if any(each.scopes for each in self._sources) else None
-
-    async def _visible(
-        self, context: Context[Any], *, refresh: bool = True
-    ) -> list[tuple[FoundSkill, _Source]]:
-        """Return the skills that the caller may read, each with its source."""
-        found: list[tuple[FoundSkill, _Source]] = []
+    def open_to(self, context: Context[Any]) -> Iterator[_Source]:
+        """Yield the sources whose skills the caller may read."""
         for source in self._sources:
             try:
                 context.backend.server.check_scopes(source, context.request.origin)
             except Forbidden:
                 continue
-            if refresh:
-                before = source.skills
-                await context.backend.in_thread(source.refresh)
-                _announce(context.backend.server.changes, before, source.skills)
-            found += [(each, source) for each in source.skills]
+            yield source
+
+    async def visible(self, context: Context[Any]) -> list[tuple[FoundSkill, _Source]]:
+        """Return the skills that the caller may read, each with its source."""
+        found: list[tuple[FoundSkill, _Source]] = []
+        taken = _Taken()
+        for source in self.open_to(context):
+            folder = await source.current(context)
+            free = [] if folder is None else taken.add(folder.skills)
+            found += [(each, source) for each in free]
         return found
 
 
@@ -217,6 +289,12 @@ def _announce(changes: Changes, before: Sequence[FoundSkill], now: Sequence[Foun
             changes.resource_changed(uri)
 
 
+def _kind(file: SkillFile | None) -> dict[str, Any]:
+    if file is None:
+        return {"mimeType": "inode/directory"}
+    return {"mimeType": file.mime_type, "size": file.size}
+
+
 def _described(skill: FoundSkill) -> dict[str, Any]:
     return {
         "uri": skill.uri,
@@ -228,16 +306,14 @@ def _described(skill: FoundSkill) -> dict[str, Any]:
 
 
 def _page(
-    kind: str, items: Sequence[T], keys: Sequence[str], cursor: str | None, context: Context[Any]
-) -> tuple[Sequence[T], Mapping[str, str]]:
+    kind: str, items: Mapping[str, T], cursor: str | None, context: Context[Any]
+) -> tuple[Sequence[tuple[str, T]], Mapping[str, str]]:
     """Return a page of items in the order of their keys, and the member for the next one."""
     size = context.backend.server.settings.page_size or _PAGE_SIZE
     after = "" if cursor is None else read_cursor(kind, cursor, int)[1]
-    start = sum(key <= after for key in keys)
-    more = {}
-    if start + size < len(items):
-        more = {"nextCursor": write_cursor(kind, 0, keys[start + size - 1])}
-    return items[start : start + size], more
+    rest = sorted(key for key in items if key > after)
+    more = {"nextCursor": write_cursor(kind, 0, rest[size - 1])} if len(rest) > size else {}
+    return [(key, items[key]) for key in rest[:size]], more
 
 
 def add_folder(
@@ -245,14 +321,31 @@ def add_folder(
 ) -> None:
     """Add the skills of a folder to a server; see `MCPKit.skills`."""
     at = caller()
-    found = next((each for each in server.extensions if isinstance(each, Skills)), None)
-    skills = found or Skills()
     try:
-        skills.add(os.fspath(path), prefix, scopes)
+        folder = SkillFolder(path, prefix)
+        folder.read()
+        _add(server, _Source(os.fspath(path), scopes, folder))
     except SkillError as error:
         raise RegistrationError(f"{at}{error}") from None
+
+
+def add_function(server: Server, fn: Callable[..., Any], **options: Unpack[SkillOptions]) -> None:
+    """Add the skill that a function returns to a server; see `MCPKit.skill`."""
+    check_keywords("skill(…)", options, SkillOptions.__optional_keys__)
+    function = SkillFunction(fn, options)
+    scopes = needed_scopes(options.get("scopes"), function.place)
+    try:
+        _add(server, _Source(function.place, scopes, function.folder(""), function))
+    except SkillError as error:
+        raise RegistrationError(f"{function.place}: {error}") from None
+
+
+def _add(server: Server, source: _Source) -> None:
+    found = next((each for each in server.extensions if isinstance(each, Skills)), None)
+    skills = found or Skills()
+    skills.add(source)
     if found is None:
         server.extend(skills)
         server.registry.add(skills.template)
         server.registry.add_provider(skills)
-    server.registry.restricted = server.registry.restricted or bool(scopes)
+    server.registry.restricted = server.registry.restricted or bool(source.scopes)

@@ -15,21 +15,31 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from mimetypes import MimeTypes
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from unicodedata import normalize
 from urllib.parse import quote
 
-from mcpkit.extensions.skills.frontmatter import MANIFEST, SkillError, parse_frontmatter
+from mcpkit._protocol.skills import MANIFEST, MAX_BYTES, MAX_FILES, parse_frontmatter
+from mcpkit.errors import SkillError
 from mcpkit.providers.files import Folder
-
-MAX_FILES: Final = 512
-MAX_BYTES: Final = 16 * 1024 * 1024
-"""The limits of one skill, nested skills included (SKILL-22)."""
 
 MAX_DEPTH: Final = 32
 """Directories within each other."""
 
-_Parts: TypeAlias = tuple[str, ...]
+Parts: TypeAlias = tuple[str, ...]
+"""The names in a path."""
+
+
+class Files(Protocol):
+    """The files below a directory: a `Folder`, or files in memory."""
+
+    def entries(self, parts: Parts, /) -> Sequence[tuple[str, os.stat_result]]:
+        """Return the names in a directory with their status; raises `OSError`."""
+        ...
+
+    def read(self, parts: Parts, limit: int, /) -> bytes:
+        """Return the first bytes of a file; raises `OSError`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +47,27 @@ class SkillFile:
     """A file of a skill, as it was when the folder was read."""
 
     uri: str
-    path: str  # relative to the skill, with slashes
     size: int
     digest: str  # "sha256:" and 64 hexadecimal digits, of the bytes as they are on disk
     mime_type: str
-    is_text: bool  # True if the bytes are UTF-8, so that text on the wire has the same digest
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSkill:
     """A skill in a folder, as it was when the folder was read."""
 
-    name: str
-    description: str
     uri: str  # of its SKILL.md
     frontmatter: Mapping[str, Any]  # all fields, as JSON values
     files: Sequence[SkillFile]  # in the order of their paths, also those of nested skills
-    directories: Sequence[str]  # relative to the skill, with slashes, also empty ones
+    directories: Sequence[str]  # the URIs of its own directory and those below, also empty ones
+
+    @property
+    def root(self) -> str:
+        """The URI of its directory."""
+        return self.uri.rpartition("/")[0]
 
 
-_IGNORED: Final = re.compile(r"\..*|.*~|#.*#|__pycache__|thumbs\.db|desktop\.ini", re.I | re.S)
+IGNORED: Final = re.compile(r"\..*|.*~|#.*#|__pycache__|thumbs\.db|desktop\.ini", re.I | re.S)
 _BAD_NAME: Final = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]|^[A-Za-z]:")
 _AUTHORITY: Final = re.compile("[a-z0-9._~-]+")
 _NO_AUTHORITY: Final = "is the authority of URIs: use lower-case letters, digits, '.', '-' and '_'"
@@ -89,16 +100,19 @@ class SkillFolder:
     Args:
         path: The path of the folder.
         prefix: The segments of each URI before the path of a skill, such as ``acme/billing``.
+        files: What is read instead of the folder.
 
     Raises:
         SkillError: The folder does not exist, or the prefix cannot be part of a URI.
     """
 
-    def __init__(self, path: str | os.PathLike[str], prefix: str = "") -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], prefix: str = "", files: Files | None = None
+    ) -> None:
         self._path = os.fspath(path)
         self._name = os.path.basename(os.path.abspath(self._path))
         try:
-            self._folder = Folder(path)
+            self._folder: Files = files or Folder(path)
         except (OSError, ValueError, RuntimeError):  # missing, not a path, or a loop of links
             raise SkillError(self._path, "does not exist") from None
         self._prefix = tuple(prefix.split("/")) if prefix else ()
@@ -107,8 +121,10 @@ class SkillFolder:
                 raise SkillError(prefix, "the prefix must be names with slashes between them")
         if self._prefix and not _AUTHORITY.fullmatch(self._prefix[0]):
             raise SkillError(prefix, f"the prefix {_NO_AUTHORITY}")
-        self._contents: dict[_Parts, _Content] = {}
-        self._listed: dict[str, _Parts] = {}
+        self._contents: dict[Parts, _Content] = {}
+        self._listed: dict[str, Parts] = {}
+        self.skills: Sequence[FoundSkill] = ()
+        """The skills that `read` found last."""
 
     def read(self) -> Sequence[FoundSkill]:
         """Return the skills that are there now, in the order of their paths. Blocks.
@@ -124,8 +140,8 @@ class SkillFolder:
         if not roots:
             raise SkillError(self._path, f"has no {MANIFEST}, nor has a directory below it")
         above = {root[:depth] for root in roots for depth in range(len(root) or 1)}
-        members: dict[_Parts, list[_Parts]] = {root: [] for root in roots}
-        contents: dict[_Parts, _Content] = {}
+        members: dict[Parts, list[Parts]] = {root: [] for root in roots}
+        contents: dict[Parts, _Content] = {}
         for parts, status in found.items():
             owners = [parts[:depth] for depth in range(len(parts)) if parts[:depth] in members]
             for owner in owners:
@@ -137,10 +153,10 @@ class SkillFolder:
             elif parts[:-1] not in above:
                 raise self._error(parts[:-1], f"has files, but no {MANIFEST}")
         base = (*self._prefix, self._name) if () in members else self._prefix
-        skills = [self._skill(base, root, members[root], contents) for root in roots]
+        self.skills = [self._skill(base, root, members[root], contents) for root in roots]
         self._contents = contents
         self._listed = {_uri((*base, *parts)): parts for parts in contents}
-        return skills
+        return self.skills
 
     def open(self, uri: str) -> bytes:
         """Return the bytes of a file that `read` lists, as they are now. Blocks.
@@ -155,7 +171,7 @@ class SkillFolder:
             raise SkillError(uri, "no skill has this file")
         return self._bytes(parts)
 
-    def _scan(self, parts: _Parts, is_inside: bool) -> dict[_Parts, os.stat_result | None]:
+    def _scan(self, parts: Parts, is_inside: bool) -> dict[Parts, os.stat_result | None]:
         """Return what is below a directory, in order: the status of files, None for directories.
 
         `is_inside` is True below the directory of a skill, where the limits hold.
@@ -164,7 +180,7 @@ class SkillFolder:
             raise self._error(parts, f"is nested deeper than {MAX_DEPTH} directories")
         entries = self._entries(parts)
         is_inside = is_inside or any(name == MANIFEST for name, _ in entries)
-        found: dict[_Parts, os.stat_result | None] = {}
+        found: dict[Parts, os.stat_result | None] = {}
         for name, status in entries:
             inner = (*parts, name)
             if stat.S_ISDIR(status.st_mode):
@@ -178,17 +194,18 @@ class SkillFolder:
             self._check_limits(parts, [each.st_size for each in found.values() if each is not None])
         return found
 
-    def _entries(self, parts: _Parts) -> Sequence[tuple[str, os.stat_result]]:
+    def _entries(self, parts: Parts) -> Sequence[tuple[str, os.stat_result]]:
         """Return the names in a directory that are published, in order (SKILL-16)."""
         try:
             entries = sorted(self._folder.entries(parts), key=lambda entry: entry[0])
         except OSError as error:
             raise self._error(parts, f"cannot be read: {error.strerror}") from None
-        entries = [entry for entry in entries if not _IGNORED.fullmatch(entry[0])]
+        entries = [entry for entry in entries if not IGNORED.fullmatch(entry[0])]
         names: dict[str, str] = {}
         for name, status in entries:
             is_file = stat.S_ISREG(status.st_mode)
-            other = names.setdefault(normalize("NFC", normalize("NFC", name).casefold()), name)
+            folded = normalize("NFC", normalize("NFC", name).casefold())
+            other, names[folded] = names.get(folded), name
             why = None
             if stat.S_ISLNK(status.st_mode):
                 why = "is a symbolic link; copy its target instead"
@@ -196,21 +213,22 @@ class SkillFolder:
                 why = "is neither a file nor a directory"
             elif _BAD_NAME.search(name):
                 why = "its name has a backslash, drive letter, control character or invalid UTF-8"
-            elif other != name:
+            elif other is not None:
                 why = f"its name differs from {other!r} only by case or Unicode normalization"
+                why = "is both a file and a directory" if other == name else why
             elif name.lower() == MANIFEST.lower() and (name != MANIFEST or not is_file):
                 why = f"must be a file named {MANIFEST}, or have another name"
             if why is not None:
                 raise self._error((*parts, name), why)
         return entries
 
-    def _check_limits(self, parts: _Parts, sizes: Sequence[int]) -> None:
+    def _check_limits(self, parts: Parts, sizes: Sequence[int]) -> None:
         if len(sizes) > MAX_FILES:
             raise self._error(parts, f"has {len(sizes)} files; a skill has at most {MAX_FILES}")
         if sum(sizes) > MAX_BYTES:
             raise self._error(parts, f"has {sum(sizes)} bytes; a skill has at most {MAX_BYTES}")
 
-    def _content(self, parts: _Parts, status: os.stat_result) -> _Content:
+    def _content(self, parts: Parts, status: os.stat_result) -> _Content:
         version = (status.st_mtime_ns, status.st_size, status.st_ino)
         known = self._contents.get(parts)
         if known is not None and known.version == version:
@@ -230,7 +248,7 @@ class SkillFolder:
         digest = f"sha256:{sha256(data).hexdigest()}"
         return _Content(version if is_settled else None, len(data), digest, is_text, frontmatter)
 
-    def _bytes(self, parts: _Parts) -> bytes:
+    def _bytes(self, parts: Parts) -> bytes:
         try:
             data = self._folder.read(parts, MAX_BYTES + 1)
         except OSError as error:
@@ -241,10 +259,10 @@ class SkillFolder:
 
     def _skill(
         self,
-        base: _Parts,
-        root: _Parts,
-        members: Iterable[_Parts],
-        contents: Mapping[_Parts, _Content],
+        base: Parts,
+        root: Parts,
+        members: Iterable[Parts],
+        contents: Mapping[Parts, _Content],
     ) -> FoundSkill:
         manifest = (*root, MANIFEST)
         fields = contents[manifest].frontmatter
@@ -257,38 +275,31 @@ class SkillFolder:
         if not _AUTHORITY.fullmatch(place[0]):
             raise self._error(root[:1], f"its name {_NO_AUTHORITY}")
         files: list[SkillFile] = []
-        directories: list[str] = []
+        directories = [_uri(place)]
         for parts in members:
-            path = "/".join(parts[len(root) :])
+            uri = _uri((*base, *parts))
             content = contents.get(parts)
             if content is None:
-                directories.append(path)
+                directories.append(uri)
                 continue
-            _, size, digest, is_text, _ = content
-            kind = _mime_type(parts[-1], is_text)
-            files.append(SkillFile(_uri((*base, *parts)), path, size, digest, kind, is_text))
+            kind = mime_type_of(parts[-1], content.is_text)
+            files.append(SkillFile(uri, content.size, content.digest, kind))
         self._check_limits(root, [each.size for each in files])  # they may have grown meanwhile
-        return FoundSkill(
-            name=fields["name"],
-            description=fields["description"],
-            uri=_uri((*place, MANIFEST)),
-            frontmatter=fields,
-            files=tuple(files),
-            directories=tuple(directories),
-        )
+        return FoundSkill(_uri((*place, MANIFEST)), fields, files, directories)
 
-    def _path_of(self, parts: _Parts) -> str:
+    def _path_of(self, parts: Parts) -> str:
         return os.path.join(self._path, *parts)
 
-    def _error(self, parts: _Parts, reason: str) -> SkillError:
+    def _error(self, parts: Parts, reason: str) -> SkillError:
         return SkillError(self._path_of(parts), reason)
 
 
-def _uri(parts: _Parts) -> str:
+def _uri(parts: Parts) -> str:
     return "skill://" + "/".join(quote(part, safe="") for part in parts)
 
 
-def _mime_type(name: str, is_text: bool) -> str:
+def mime_type_of(name: str, is_text: bool) -> str:
+    """Return the MIME type of a file; `is_text` is True if its bytes are UTF-8."""
     if name.lower().endswith(".md"):
         return "text/markdown"  # which Python knows since 3.13 only
     kind, encoding = _mime_types().guess_type(name)

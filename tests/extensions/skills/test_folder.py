@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.extensions.skills import folder
+from mcpkit._protocol.skills import MAX_BYTES
+from mcpkit.errors import SkillError
 from mcpkit.extensions.skills.folder import FoundSkill, SkillFolder, _uri
-from mcpkit.extensions.skills.frontmatter import SkillError
 from mcpkit.providers import files
 
 LONG_AGO = 1_700_000_000
@@ -38,7 +38,7 @@ def skill(root: Path, path: str = "pdf") -> Path:
 
 
 def paths(found: FoundSkill) -> list[str]:
-    return [each.path for each in found.files]
+    return [unquote(each.uri.removeprefix(f"{found.root}/")) for each in found.files]
 
 
 def rejection(root: Path, prefix: str = "") -> str:
@@ -67,8 +67,8 @@ def test_a_folder_of_skills(tmp_path: Path) -> None:
     }
     (tmp_path / "ops" / "empty").mkdir(parents=True)
     first, second = SkillFolder(write(tmp_path, contents)).read()
-    assert (first.name, first.uri) == ("invoice-check", "skill://invoice-check/SKILL.md")
-    assert first.description.startswith("Check an invoice")
+    assert first.uri == "skill://invoice-check/SKILL.md"
+    assert first.frontmatter["description"].startswith("Check an invoice")
     assert list(first.frontmatter) == ["name", "description", "license", "metadata"]
     assert first.frontmatter["metadata"] == {"version": "1.0.0"}
     assert [(each.uri, each.digest[:15], each.size) for each in first.files] == [
@@ -77,8 +77,9 @@ def test_a_folder_of_skills(tmp_path: Path) -> None:
         ("skill://invoice-check/templates/accept.md", "sha256:c7245e52", 19),
         ("skill://invoice-check/templates/query.md", "sha256:52632122", 32),
     ]
-    assert {(each.mime_type, each.is_text) for each in first.files} == {("text/markdown", True)}
-    assert first.directories == ("references", "templates")
+    assert {each.mime_type for each in first.files} == {"text/markdown"}
+    root = "skill://invoice-check"
+    assert first.directories == [root, f"{root}/references", f"{root}/templates"]
     assert (second.uri, paths(second)) == ("skill://ops/on-call/SKILL.md", ["SKILL.md"])
     assert second.frontmatter == {"name": "on-call", "description": "About on-call."}
 
@@ -103,32 +104,33 @@ def test_skills_nest(tmp_path: Path) -> None:
     outer, inner = SkillFolder(tmp_path).read()
     nested = ["a/inner/SKILL.md", "a/inner/y.md"]
     assert paths(outer) == ["SKILL.md", "a/empty/x.md", *nested]
-    assert outer.directories == ("a", "a/empty", "a/inner")
+    root = "skill://outer"
+    assert outer.directories == [root, *(f"{root}/{each}" for each in ("a", "a/empty", "a/inner"))]
     assert paths(inner) == ["SKILL.md", "y.md"]
     assert [each.uri for each in inner.files] == [each.uri for each in outer.files[2:]]
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "mime_type", "is_text"),
+    ("name", "data", "mime_type"),
     [
-        ("crlf.md", b"a\r\n", "text/markdown", True),
-        ("bom.txt", b"\xef\xbb\xbfa", "text/plain", True),
-        ("latin.txt", b"\xe9", "text/plain", False),
-        ("surrogate.txt", b"\xed\xa0\x80", "text/plain", False),
-        ("script.py", b"a = 1", "text/x-python", True),
-        ("data.tar.gz", b"\x1f\x8b", "application/octet-stream", False),
-        ("LICENSE", b"", "text/plain", True),
-        ("pixel.png", b"\x89PNG", "image/png", False),
+        ("crlf.md", b"a\r\n", "text/markdown"),
+        ("bom.txt", b"\xef\xbb\xbfa", "text/plain"),
+        ("latin.txt", b"\xe9", "text/plain"),
+        ("surrogate.txt", b"\xed\xa0\x80", "text/plain"),
+        ("script.py", b"a = 1", "text/x-python"),
+        ("data.tar.gz", b"\x1f\x8b", "application/octet-stream"),
+        ("LICENSE", b"", "text/plain"),
+        ("pixel.png", b"\x89PNG", "image/png"),
     ],
 )
-def test_files_are_text_if_their_bytes_survive(
-    tmp_path: Path, name: str, data: bytes, mime_type: str, is_text: bool
+def test_files_have_the_digests_of_their_bytes(
+    tmp_path: Path, name: str, data: bytes, mime_type: str
 ) -> None:
     """SKILL-20, SKILL-21"""
     write(skill(tmp_path), {name: data})
     source = SkillFolder(tmp_path)
-    (found,) = (each for each in source.read()[0].files if each.path == name)
-    assert (found.mime_type, found.is_text, found.size) == (mime_type, is_text, len(data))
+    (found,) = (each for each in source.read()[0].files if each.uri.endswith(name))
+    assert (found.mime_type, found.size) == (mime_type, len(data))
     assert found.digest == f"sha256:{sha256(source.open(found.uri)).hexdigest()}"
     assert source.open(found.uri) == data
 
@@ -247,7 +249,7 @@ def test_a_skill_has_at_most_512_files_and_16_mib(tmp_path: Path, below: str) ->
     write(pdf, {f"{below}more": b""})
     assert "has 513 files; a skill has at most 512" in rejection(tmp_path)
     (pdf / below / "more").unlink()
-    rest = folder.MAX_BYTES - len(manifest("pdf"))
+    rest = MAX_BYTES - len(manifest("pdf"))
     os.truncate(pdf / below / "0", rest)
     assert sum(each.size for each in source.read()[0].files) == 16 * 1024 * 1024
     os.truncate(pdf / below / "0", rest + 1)
@@ -256,7 +258,7 @@ def test_a_skill_has_at_most_512_files_and_16_mib(tmp_path: Path, below: str) ->
     assert "has more than 1024 files and directories" in rejection(tmp_path)
 
 
-@pytest.mark.parametrize("size", [folder.MAX_BYTES, folder.MAX_BYTES + 9])
+@pytest.mark.parametrize("size", [MAX_BYTES, MAX_BYTES + 9])
 def test_files_that_grow_while_they_are_read_are_limited_too(
     tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,9 +303,9 @@ def test_files_are_hashed_again_only_after_a_change(
         os.utime(changed, (LONG_AGO + 1, LONG_AGO + 1))
         changed.replace(pdf / "old")
         read.clear()
-        found = {each.path: each.digest for each in source.read()[0].files}
+        found = {each.uri: each.digest for each in source.read()[0].files}
         assert read == ["new", "old"]
-        assert found["old"] == f"sha256:{sha256(data).hexdigest()}"
+        assert found["skill://pdf/old"] == f"sha256:{sha256(data).hexdigest()}"
 
 
 def test_open_reads_the_files_that_are_there_now(tmp_path: Path) -> None:

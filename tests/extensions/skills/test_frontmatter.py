@@ -13,7 +13,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.extensions.skills.frontmatter import SkillError, parse_frontmatter
+from mcpkit._protocol.skills import parse_frontmatter
+from mcpkit.errors import SkillError
 
 REQUIRED = "name: pdf\ndescription: Read it.\n"
 

@@ -188,37 +188,89 @@ async def test_edits_show_up(folder: Path, caplog: pytest.LogCaptureFixture) -> 
 
         (folder / "tea/SKILL.md").write_text("---\nname: coffee\n")
         assert len((await client.request("skills/list"))["skills"]) == 3
-        assert "the skills were not read again" in caplog.text
+        assert "skills were not read" in caplog.text
         (folder / "invoices/assets/logo 1.png").unlink()
         with pytest.raises(ProtocolError, match="Resource not found"):
             await client.request("resources/read", {"uri": "skill://invoices/assets/logo%201.png"})
 
 
+@pytest.mark.parametrize("revision", [HANDSHAKE, MODERN])
 @pytest.mark.parametrize("scopes", [["bills"], []])
-async def test_skills_may_need_scopes(folder: Path, scopes: list[str]) -> None:
+async def test_skills_may_need_scopes(folder: Path, scopes: list[str], revision: str) -> None:
     """SKILL-32: those of others do not exist for a caller."""
-    app = app_with(folder, scopes=["bills"])
-    async with AsyncTestClient(app, principal="ann", scopes=scopes, revision=MODERN) as client:
-        result = await client.request("skills/list")
-        assert result["cacheScope"] == "private"
-        assert bool(result["skills"]) == bool(await client.list_resources()) == bool(scopes)
-        for method, params in (
-            ("skills/get", {"uri": INVOICES}),
-            ("resources/read", {"uri": INVOICES}),
-            ("resources/directory/read", {"uri": "skill://ops"}),
-        ):
-            if scopes:
-                await client.request(method, params)
-            else:
-                with pytest.raises(InvalidParams, match=r"Unknown|not found"):
+    app = app_with(folder / "ops", prefix="ops", scopes=["bills"])
+
+    @app.skill(scopes=["bills"])
+    def invoices() -> str:
+        """Use it."""
+        return ""
+
+    @app.tool
+    def unrelated() -> None: ...
+
+    app.remove_tool("unrelated")  # whatever is left, lists depend on the caller
+    client = AsyncTestClient(app, principal="ann", scopes=scopes, revision=revision)
+    async with client:
+        for method, member in (("skills/list", "skills"), ("resources/list", "resources")):
+            result = await client.request(method)
+            assert len(result[member]) == (2 if scopes else 0)
+            assert revision == HANDSHAKE or result["cacheScope"] == "private"
+        for uri in (INVOICES, ON_CALL):
+            for method, params in (
+                ("skills/get", {"uri": uri}),
+                ("resources/read", {"uri": uri}),
+                ("resources/directory/read", {"uri": uri.removesuffix("/SKILL.md")}),
+            ):
+                if scopes:
                     await client.request(method, params)
+                else:
+                    with pytest.raises(ProtocolError, match=r"Unknown|not found"):
+                        await client.request(method, params)
+
+
+@pytest.mark.parametrize("revision", [HANDSHAKE, MODERN])
+@pytest.mark.parametrize("scopes", [["bills"], []])
+async def test_changes_of_skills_need_their_scopes(
+    folder: Path, scopes: list[str], revision: str
+) -> None:
+    """SKILL-29, SKILL-32: nor is there anything to subscribe to."""
+    app = app_with(folder, scopes=["bills"])
+    heard: list[Any] = []
+    uris = [INVOICES, "skill://invoices/references", "skill://invoices"]
+    hidden = ["skill://ops", "skill://nothing/SKILL.md", "skill://invoices/"]
+    client = AsyncTestClient(app, principal="ann", scopes=scopes, revision=revision)
+    async with (
+        client,
+        client.listen(lambda *each: heard.append(each), uris=uris + hidden) as agreed,
+    ):
+        assert agreed.get("resourceSubscriptions", []) == (uris if scopes else [])
+        with pytest.raises(ProtocolError, match="not found") as caught:
+            await client.subscribe("skill://nothing/SKILL.md")
+        assert caught.value.code == (-32002 if revision == HANDSHAKE else -32602)
+        if scopes:
+            (folder / "invoices/references/limits.md").write_text("Up to 20 €.")
+            await client.request("skills/list")
+            await until(lambda: heard)
+            assert {params["uri"] for _, params in heard} == {
+                "skill://invoices/references/limits.md"
+            }
 
 
 def test_a_skill_that_cannot_be_published_is_refused_where_it_is_added(folder: Path) -> None:
     app = app_with(folder, prefix="acme")
     app.skills(folder)
-    with pytest.raises(RegistrationError, match=r"test_served\.py:\d+: .*already"):
-        app.skills(folder)
+    for same in ({}, {"prefix": "invoices"}):
+        with pytest.raises(RegistrationError, match=r"test_served\.py:\d+: .*overlaps"):
+            app.skills(folder, **same)
+
+    def inner() -> str:
+        """Use it."""
+        return ""
+
+    for prefix, name in (("acme/ops", "on-call"), ("", "acme"), ("ops/on-call/a", "inner")):
+        with pytest.raises(RegistrationError, match=r"test_served\.py:\d+: .*overlaps"):
+            app.skill(prefix=prefix, name=name)(inner)
+    app.skill(prefix="ops", name="on-call-2")(inner)
     (folder / "invoices/SKILL.md").write_text("---\nname: invoices\ndescription: yes\n---\n")
     with pytest.raises(RegistrationError, match=r"test_served\.py:\d+: .*SKILL\.md:3: "):
         app.skills(folder, prefix="other")

@@ -1,8 +1,8 @@
-"""The frontmatter of a skill: YAML that every host reads alike (agentskills.io, SEP-2640).
+"""Skills as hosts read them: their limits, and their frontmatter (agentskills.io, SEP-2640).
 
-A server publishes the fields as JSON, and hosts compare them with the file. Some hosts read YAML
-1.1, others 1.2, and libraries deviate from both. So a frontmatter is rejected if PyYAML (1.1) and a
-strict reader of YAML 1.2 would disagree about it.
+A server publishes the fields of the frontmatter as JSON, and hosts compare them with the file.
+Some hosts read YAML 1.1, others 1.2, and libraries deviate from both. So a frontmatter is rejected
+if PyYAML (1.1) and a strict reader of YAML 1.2 would disagree about it.
 """
 
 from __future__ import annotations
@@ -12,32 +12,21 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from mcpkit._utils.text import truncate
-from mcpkit.errors import MCPKitError
+from mcpkit.errors import SkillError
+
+SKILLS_EXTENSION: Final = "io.modelcontextprotocol/skills"
 
 MANIFEST: Final = "SKILL.md"
+
+MAX_FILES: Final = 512
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""The limits of one skill, nested skills included (SKILL-22)."""
 
 MAX_DEPTH: Final = 32
 """The maximum nesting of mappings and lists."""
 
 MAX_LENGTH: Final = 64 * 1024
 """The maximum length of a frontmatter in characters."""
-
-
-class SkillError(MCPKitError, ValueError):
-    """A skill cannot be published as it is.
-
-    Args:
-        path: The file or directory at fault, or the URI or prefix that is not valid.
-        reason: The rest of a sentence about it.
-        line: The line of the file, counted from 1; None if the fault is not in one line.
-    """
-
-    def __init__(self, path: str, reason: str, line: int | None = None) -> None:
-        shown = "".join(each if each.isprintable() else repr(each)[1:-1] for each in path)
-        super().__init__(f"{shown}:{line}: {reason}" if line else f"{shown}: {reason}")
-        self.path = path
-        self.reason = reason
-        self.line = line
 
 
 # The values without quotes that are not strings; YAML has others, about which its readers disagree.

@@ -1,0 +1,222 @@
+"""Skills that functions return (EXTENSIONS §2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, MCPKit
+from mcpkit.errors import InvalidParams, ProtocolError, RegistrationError
+from mcpkit.roots import Roots
+from mcpkit.testing import REVISIONS, AsyncTestClient
+from tests.extensions.skills.test_served import HANDSHAKE, MODERN, SKILLS, bytes_at, everything
+
+pytestmark = pytest.mark.anyio
+
+BREWING = "skill://brewing-tea/SKILL.md"
+
+
+def brewing_tea() -> str:
+    """Brew tea. Use it when a guest wants a cup."""
+    return "1. Heat the water.\n"
+
+
+async def listed(app: MCPKit[Any], **options: Any) -> list[Any]:
+    async with AsyncTestClient(app, **options) as client:
+        return await everything(client, "skills/list", "skills")
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_function_returns_the_text_of_a_skill(revision: str) -> None:
+    """SKILL-6, SKILL-12, SKILL-17…21"""
+    app: MCPKit[Any] = MCPKit("skilled")
+    assert app.skill(brewing_tea) is brewing_tea
+    async with AsyncTestClient(app, revision=revision) as client:
+        assert client.extension(SKILLS) == {"directoryRead": True}
+        [skill] = await everything(client, "skills/list", "skills")
+        assert (await client.request("skills/get", {"uri": BREWING}))["skill"] == skill
+        assert skill["frontmatter"] == {
+            "name": "brewing-tea",
+            "description": "Brew tea. Use it when a guest wants a cup.",
+        }
+        data = await bytes_at(client, BREWING)
+        assert skill["resources"] == [
+            {
+                "uri": BREWING,
+                "digest": f"sha256:{sha256(data).hexdigest()}",
+                "size": len(data),
+            }
+        ]
+        assert data.decode() == (
+            '---\nname: "brewing-tea"\ndescription: "Brew tea. Use it when a guest wants a cup."\n'
+            "---\n\n1. Heat the water.\n"
+        )
+        [resource] = await client.list_resources()
+        assert (resource.uri, resource.size) == (BREWING, len(data))
+
+
+async def test_a_function_returns_files_and_has_options() -> None:
+    """SKILL-10, SKILL-26"""
+    app: MCPKit[Any] = MCPKit("skilled")
+
+    @app.skill(
+        name="tea",
+        description='Say "tea".\nUse it: always.',
+        license="MIT",
+        compatibility="a kettle",
+        metadata={"version": "1", "yes": ["no", 1]},
+        allowed_tools=["heat", "pour"],
+        prefix="acme",
+    )
+    async def anything() -> dict[str, str | bytes]:
+        return {"SKILL.md": "Brew.", "references/a b.md": "é", "logo.png": b"\x89PNG"}
+
+    async with AsyncTestClient(app) as client:
+        [skill] = await everything(client, "skills/list", "skills")
+        assert skill["frontmatter"] == {
+            "name": "tea",
+            "description": 'Say "tea".\nUse it: always.',
+            "license": "MIT",
+            "compatibility": "a kettle",
+            "metadata": {"version": "1", "yes": ["no", 1]},
+            "allowed-tools": "heat pour",
+        }
+        for each in skill["resources"]:
+            data = await bytes_at(client, each["uri"])
+            assert each["digest"] == f"sha256:{sha256(data).hexdigest()}"
+        uri = "skill://acme/tea"
+        found = await everything(client, "resources/directory/read", "resources", uri=uri)
+        assert [each["name"] for each in found] == ["SKILL.md", "logo.png", "references"]
+
+
+@pytest.mark.parametrize("revision", [HANDSHAKE, MODERN])
+async def test_a_function_decides_for_each_caller(revision: str) -> None:
+    """SKILL-32: one that returns None has no skill for them, and it may change its mind."""
+    app: MCPKit[Any] = MCPKit("skilled")
+    texts = {"ann": "For Ann."}
+
+    @app.skill
+    def mine(ctx: Context) -> str | None:
+        """Use it."""
+        return texts.get(ctx.principal.id) if ctx.principal else None
+
+    uri = "skill://mine/SKILL.md"
+    for principal in ("bob", "ann", "bob"):
+        async with AsyncTestClient(app, principal=principal, revision=revision) as client:
+            skills = await everything(client, "skills/list", "skills")
+            assert bool(skills) == (principal == "ann")
+            if skills:
+                assert (await bytes_at(client, uri)).endswith(b"For Ann.")
+                texts["ann"] = "Something else."
+                assert (await bytes_at(client, uri)).endswith(b"Something else.")
+                assert skills != await everything(client, "skills/list", "skills")
+            else:
+                for method in ("skills/get", "resources/read"):
+                    with pytest.raises(ProtocolError, match=r"Unknown skill|not found"):
+                        await client.request(method, {"uri": uri})
+
+
+async def test_reading_a_file_calls_only_the_function_that_may_have_it() -> None:
+    app: MCPKit[Any] = MCPKit("skilled")
+    app.skill(brewing_tea)
+
+    @app.skill(description="Use it.")
+    def other() -> str:
+        raise AssertionError("called")
+
+    async with AsyncTestClient(app) as client:
+        await bytes_at(client, BREWING)
+        with pytest.raises(InvalidParams, match="not found"):
+            await client.read_resource("skill://brewing-tea-2/SKILL.md")
+
+
+RESULTS: dict[str, tuple[Any, str]] = {
+    "a number": (1, "return text, or a dict of files"),
+    "no manifest": ({"a.md": ""}, "return text, or a dict of files"),
+    "a binary manifest": ({"SKILL.md": b""}, "return text, or a dict of files"),
+    "a hidden file": ({"SKILL.md": "", ".env": ""}, r"\.env: is not the path of a file"),
+    "a way out": ({"SKILL.md": "", "../a": ""}, r"\.\./a: is not the path of a file"),
+    "an empty name": ({"SKILL.md": "", "a//b": ""}, "a//b: is not the path of a file"),
+    "a directory": ({"SKILL.md": "", "a/": ""}, "a/: is not the path of a file"),
+    "both kinds": ({"SKILL.md": "", "a": "", "a/b": ""}, "is both a file and a directory"),
+    "another case": ({"SKILL.md": "", "a": "", "A": ""}, "differs from 'A' only by case"),
+    "a backslash": ({"SKILL.md": "", "a\\b": ""}, "its name has a backslash"),
+    "a bad skill inside": ({"SKILL.md": "", "a/SKILL.md": ""}, "must begin with a line"),
+    "too much": ({"SKILL.md": "", "a": bytes(16 * 1024 * 1024)}, "at most 16777216"),
+    "no content": ({"SKILL.md": "", "a": 1}, "TypeError"),
+    "an error": (ZeroDivisionError(), "ZeroDivisionError"),
+}
+
+
+@pytest.mark.parametrize(("result", "reason"), RESULTS.values(), ids=RESULTS)
+async def test_a_skill_that_cannot_be_published_is_left_out(
+    result: Any, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SKILL-16, SKILL-22: the log says why, and the others are there."""
+    app: MCPKit[Any] = MCPKit("skilled")
+    app.skill(brewing_tea)
+
+    @app.skill(description="Use it.")
+    def broken() -> Any:
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    assert [each["uri"] for each in await listed(app)] == [BREWING]
+    [record] = caplog.records
+    message = f"{record.getMessage()} {record.exc_info}"
+    assert re.search(reason, message)
+    assert "broken" in message
+
+
+def without_description() -> str:
+    return ""
+
+
+def with_argument(tea: str) -> str:
+    """Brew.
+
+    Args:
+        tea: The tea.
+    """
+    return tea
+
+
+def asking(roots: Roots) -> str:
+    """Brew."""
+    return str(roots)
+
+
+REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+    (without_description, {}, "the field 'description' is missing"),
+    (with_argument, {}, "nothing fills tea"),
+    (brewing_tea, {"name": "Tea"}, "'name' must be 1 to 64 lower-case letters"),
+    (lambda: "", {"description": "x"}, "'name' must be"),
+    (brewing_tea, {"description": "\u2028"}, "has the character"),
+    (brewing_tea, {"metadata": {"io.modelcontextprotocol/x": "1"}}, "must be a mapping"),
+    (brewing_tea, {"compatibility": "x" * 501}, "'compatibility' must be"),
+    (brewing_tea, {"prefix": "Acme"}, "the prefix"),
+]
+
+
+@pytest.mark.parametrize(("fn", "options", "reason"), REFUSED, ids=[each[2] for each in REFUSED])
+def test_a_function_that_cannot_be_a_skill_is_refused(
+    fn: Callable[..., Any], options: dict[str, Any], reason: str
+) -> None:
+    """SKILL-9, SKILL-10, SKILL-14"""
+    app: MCPKit[Any] = MCPKit("skilled")
+    with pytest.raises(RegistrationError, match=reason) as caught:
+        app.skill(fn, **options) if not options else app.skill(**options)(fn)
+    assert "test_functions.py:" in str(caught.value)
+    assert not app.server.extensions
+
+
+def test_an_unknown_option_is_refused() -> None:
+    app: MCPKit[Any] = MCPKit("skilled")
+    options: Any = {"licence": "MIT"}
+    with pytest.raises(TypeError, match=r"has no option 'licence'; .*license"):
+        app.skill(**options)(brewing_tea)
