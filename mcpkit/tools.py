@@ -240,7 +240,7 @@ def _host_hints(options: Mapping[str, Any], at: str) -> dict[str, Any]:
         value: Any = options.get(option)
         if value is None:
             continue
-        if type(value) is not kind or (kind is int and not 0 < value <= _MAX_RESULT):
+        if type(value) is not kind or (kind is int and value not in range(1, _MAX_RESULT + 1)):
             wanted = f"a number from 1 to {_MAX_RESULT}" if kind is int else f"a {kind.__name__}"
             raise RegistrationError(f"{at}: {option}= is {wanted}, not {value!r}")
         if value:  # HOST-1: only true counts
