@@ -240,6 +240,8 @@ class TestClient(_Blocking[AsyncTestClient]):
     list_resources = _blocking(Client.list_resources)
     list_resource_templates = _blocking(Client.list_resource_templates)
     list_prompts = _blocking(Client.list_prompts)
+    skills = _blocking(Client.skills)
+    read_skill = _blocking(Client.read_skill)
     call_tool = _blocking(Client.call_tool)
     read_resource = _blocking(Client.read_resource)
     get_prompt = _blocking(Client.get_prompt)

@@ -76,7 +76,19 @@ _FIELDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
 """Field → its check, and the values that pass (SKILL-9, SKILL-10, SKILL-14)."""
 
 
-def parse_frontmatter(text: str, path: str = MANIFEST) -> Mapping[str, Any]:
+def check_fields(fields: Mapping[str, Any], path: str, lines: Mapping[str, int]) -> None:
+    """Raise `SkillError` unless the fields of a frontmatter are valid (SKILL-9, SKILL-10)."""
+    for name in ("name", "description"):
+        if name not in fields:
+            raise SkillError(path, f"the field {name!r} is missing")
+    for name, (fits, expected) in _FIELDS.items():
+        if name in fields and not fits(fields[name]):
+            raise SkillError(path, f"{name!r} must be {expected}", lines.get(name))
+
+
+def parse_frontmatter(
+    text: str, path: str = MANIFEST, *, last_newline: bool | None = None
+) -> Mapping[str, Any]:
     """Return the fields in the frontmatter of a SKILL.md, as JSON values (SKILL-9 to SKILL-14).
 
     Values that YAML 1.1 and 1.2 read differently, such as dates, ``yes`` and ``010``, must be in
@@ -86,6 +98,8 @@ def parse_frontmatter(text: str, path: str = MANIFEST) -> Mapping[str, Any]:
     Args:
         text: The whole file.
         path: The path of the file, for errors.
+        last_newline: True or False to read a last newline, about which hosts may disagree, like the
+            ones or the others; None to refuse it.
 
     Raises:
         SkillError: The frontmatter is not valid, or hosts might read it differently.
@@ -99,23 +113,18 @@ def parse_frontmatter(text: str, path: str = MANIFEST) -> Mapping[str, Any]:
     if closing is None:
         why = f"within {MAX_LENGTH} characters a line of three hyphens must end the frontmatter"
         raise SkillError(path, why)
-    reader = _FrontmatterReader(body[: closing.start()], path)
+    reader = _FrontmatterReader(body[: closing.start()], path, last_newline)
     if closing[0].rstrip("\r") != "---":
         raise reader.error(closing.start(), "this line must be three hyphens and nothing else")
     fields = reader.read()
-    for name in ("name", "description"):
-        if name not in fields:
-            raise SkillError(path, f"the field {name!r} is missing")
-    for name, (fits, expected) in _FIELDS.items():
-        if name in fields and not fits(fields[name]):
-            raise SkillError(path, f"{name!r} must be {expected}", reader.lines[name])
+    check_fields(fields, path, reader.lines)
     return fields
 
 
 class _FrontmatterReader:
     """Builds JSON values from the events of PyYAML's parser, which are what both versions share."""
 
-    def __init__(self, body: str, path: str) -> None:
+    def __init__(self, body: str, path: str, last_newline: bool | None) -> None:
         try:
             import yaml  # loaded only if there are skills
         except ModuleNotFoundError as error:
@@ -128,6 +137,7 @@ class _FrontmatterReader:
         self._resolver: Any = yaml.SafeLoader("")
         self._body = body
         self._path = path
+        self._last_newline = last_newline
         self._end = 0  # the position behind the last event
         self._events = self._parse()
         self.lines: dict[str, int] = {}
@@ -249,6 +259,8 @@ class _FrontmatterReader:
                 raise self.error(start, f"only '-' or '+' may follow {event.style}")
             if value.endswith("\n") and not self._body[self._end :].strip():
                 # Most remove the newline before the closing line, and some then add one again.
+                if self._last_newline is not None:
+                    return value if self._last_newline else value.rstrip("\n")
                 why = f"YAML readers disagree about its last newline; write {event.style}- instead"
                 raise self.error(start, why)
         if re.search("[\ud800-\udfff]", value):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from mcpkit.client.results import PromptMessages as PromptMessages
     from mcpkit.client.results import TaskQuestion as TaskQuestion
     from mcpkit.client.results import TaskStatus as TaskStatus
+    from mcpkit.client.skills import ListedFile as ListedFile
+    from mcpkit.client.skills import ListedSkill as ListedSkill
     from mcpkit.client.tasks import TaskHandle as TaskHandle
 
 __getattr__ = importer(
@@ -32,6 +34,7 @@ __getattr__ = importer(
             "CallResult Completion ListedPrompt ListedResource ListedTemplate ListedTool "
             "Progress PromptArgument PromptMessage PromptMessages TaskQuestion TaskStatus"
         ),
+        "mcpkit.client.skills": "ListedFile ListedSkill",
         "mcpkit.client.tasks": "TaskHandle",
     },
 )

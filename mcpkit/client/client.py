@@ -11,6 +11,7 @@ import anyio
 
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import LOG_LEVEL_KEY, TASKS_EXTENSION
+from mcpkit._protocol.skills import MANIFEST, SKILLS_EXTENSION
 from mcpkit._utils.json import is_object, value_at
 from mcpkit.client.connection import ClientConnection, Close, OnMessage, Pending, leave
 from mcpkit.client.results import (
@@ -27,6 +28,7 @@ from mcpkit.client.results import (
     input_requests_in,
     parse,
 )
+from mcpkit.client.skills import ListedSkill
 from mcpkit.client.tasks import TaskHandle, requests_tasks, with_tasks
 from mcpkit.errors import (
     ConnectionClosed,
@@ -35,6 +37,7 @@ from mcpkit.errors import (
     MethodNotFound,
     MissingClientCapability,
     ProtocolError,
+    SkillError,
 )
 from mcpkit.types import LogLevel, ResourceContents
 
@@ -406,6 +409,61 @@ class Client(ClientConnection):
         if level is None or self._protocol.by_handshake:
             return meta
         return {**(meta or {}), LOG_LEVEL_KEY: level}
+
+    # --- skills -----------------------------------------------------------------------------------
+
+    async def skills(self) -> list[ListedSkill]:
+        """Return the skills of a server, from all pages of the list; no file is read (SKILL-H3).
+
+        Entries that a host must not use are left out, and logged.
+
+        Raises:
+            MethodNotFound: The server has no skills.
+            ValueError, ProtocolError, TimeoutError, ConnectionClosed: As `list_tools`.
+        """
+        if self.extension(SKILLS_EXTENSION) is None:
+            raise MethodNotFound("The server has no skills")
+
+        def usable(raw: Params) -> ListedSkill | None:
+            try:
+                return ListedSkill.from_wire(raw)
+            except SkillError as error:
+                self._log_fault("a skill is left out of the list: %s", error)
+                return None
+
+        found = await self._all("skills/list", "skills", usable)
+        return [each for each in found if each is not None]
+
+    async def read_skill(self, skill: ListedSkill | str, path: str = MANIFEST) -> bytes:
+        """Return a file of a skill, after verifying it.
+
+        Size and digest must be those of the entry, and the frontmatter of ``SKILL.md`` too. An
+        entry that you keep says which bytes your user has approved: if they have changed, this
+        raises, and `skills` has the entry of today.
+
+        Args:
+            skill: An entry, or a URI or name, whose entry is fetched first.
+            path: Below the directory of the skill, such as ``"references/times.md"``.
+
+        Raises:
+            SkillError: The file is not in the entry, or not as it is listed; or a name is that of
+                no skill, or of several.
+            ImportError: ``SKILL.md`` cannot be verified without ``pip install "mcpkit[skills]"``.
+            MethodNotFound: The server has no skills.
+            ValueError, ProtocolError, TimeoutError, ConnectionClosed: As for `read_resource`.
+        """
+        if isinstance(skill, str) and "://" in skill:
+            raw = (await self.request("skills/get", {"uri": skill})).get("skill")
+            if not is_object(raw) or raw.get("uri") != skill:
+                raise SkillError(skill, "the server returned another entry")
+            skill = ListedSkill.from_wire(raw)
+        elif isinstance(skill, str):
+            found = [each for each in await self.skills() if each.name == skill]
+            if len(found) != 1:  # SKILL-H4: one never stands for another
+                raise SkillError(skill, f"is the name of {len(found)} skills; pass the URI of one")
+            [skill] = found
+        file = skill.file(path)
+        return skill.verified(file, await self.read_resource(file.uri))
 
     # --- resources, prompts, completion -----------------------------------------------------------
 

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ import httpx2
 
 from mcpkit import Client
 from mcpkit.client.auth import ClientCredentials, HttpAuth, IdentityAssertion, JwtBearer, OAuth
+from mcpkit.errors import SkillError
 
 Params = Mapping[str, Any]
 Scenario = Callable[[Client], Awaitable[None]]
@@ -93,6 +95,19 @@ async def echo_the_schema(client: Client) -> None:
     tools = {tool.name: tool for tool in await client.list_tools()}
     schema = tools["json_schema_2020_12_tool"].input_schema
     await client.call_tool("json_schema_echo", {"schema": schema})
+
+
+@scenario("sep-2640-client-no-prefetch")
+async def look_at_skills(client: Client) -> None:
+    assert await client.skills()
+
+
+@scenario(*(f"sep-2640-client-verify-{each}" for each in ("digest", "size", "frontmatter")))
+async def use_skills(client: Client) -> None:
+    for skill in await client.skills():
+        with suppress(SkillError):
+            for path in skill.files or ():
+                await client.read_skill(skill, path)
 
 
 def accept_defaults(params: Params) -> Params:
