@@ -13,6 +13,7 @@ from rich.text import Text
 
 from mcpkit._protocol.connection import TASKS_EXTENSION
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE
+from mcpkit._protocol.skills import SKILLS_EXTENSION
 from mcpkit._protocol.wire import implementation_to_wire
 from mcpkit._utils.json import is_object, value_at
 from mcpkit._utils.targets import TargetError
@@ -36,6 +37,7 @@ from mcpkit.cli._terminal import console, fail
 from mcpkit.cli._token_estimate import estimate, tool_tokens
 from mcpkit.client.client import Client
 from mcpkit.client.results import ListedPrompt, ListedResource, ListedTemplate, ListedTool
+from mcpkit.client.skills import ListedSkill
 from mcpkit.errors import MethodNotFound
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ class Offer:
     resources: list[ListedResource] = field(default_factory=list[ListedResource])
     templates: list[ListedTemplate] = field(default_factory=list[ListedTemplate])
     prompts: list[ListedPrompt] = field(default_factory=list[ListedPrompt])
+    skills: list[ListedSkill] = field(default_factory=list[ListedSkill])
 
     @property
     def costs(self) -> dict[str, int]:
@@ -94,7 +97,7 @@ def inspect(
     env: Env = None,
     timeout: Timeout = None,
 ) -> None:
-    """Show what a server offers: tools, resources, prompts, and what its tools cost a model.
+    """Show what a server offers: tools, resources, prompts, skills, and the cost of its tools.
 
     Tokens are estimated; a model reads the name, description and input schema of every tool in
     every conversation.
@@ -159,6 +162,8 @@ async def _offer_of(client: Client) -> Offer:
             offer.templates = await client.list_resource_templates()
     if "prompts" in capabilities:
         offer.prompts = await client.list_prompts()
+    if client.extension(SKILLS_EXTENSION) is not None:
+        offer.skills = await client.skills()
     return offer
 
 
@@ -173,6 +178,7 @@ def _document(offer: Offer) -> dict[str, Any]:
         "resources": [each.raw for each in offer.resources],
         "resourceTemplates": [each.raw for each in offer.templates],
         "prompts": [each.raw for each in offer.prompts],
+        "skills": [each.raw for each in offer.skills],
         "tokens": {
             "total": sum(offer.costs.values()) + instructions,
             "instructions": instructions,
@@ -210,7 +216,12 @@ class _Page:
             for each in entries:
                 self._resource(each)
         self._prompts()
-        if not (offer.tools or offer.resources or offer.templates or offer.prompts):
+        if offer.skills:
+            self._heading("Skills", str(len(offer.skills)))
+        for skill in offer.skills:
+            self._skill(skill)
+        lists = (offer.tools, offer.resources, offer.templates, offer.prompts, offer.skills)
+        if not any(lists):
             self._heading("Nothing", "this server offers neither tools nor resources nor prompts")
 
     # --- text -----------------------------------------------------------------------------------
@@ -359,6 +370,13 @@ class _Page:
                 for a in each.arguments
             ]
             self._rows(rows)
+
+    def _skill(self, skill: ListedSkill) -> None:
+        files = [*(skill.files or {}).values()]
+        number = "1 file" if len(files) == 1 else f"{len(files)} files"
+        about = f"{number}, {size(sum(each.size for each in files))}" if files else "dynamic"
+        self._title(skill.uri, (about, "dim"))
+        self._text(skill.description, 4)
 
     def _rows(self, rows: Sequence[tuple[str, str, str]]) -> None:
         if not rows:

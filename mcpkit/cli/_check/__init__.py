@@ -16,6 +16,7 @@ from mcpkit.cli._check import (
     safety,
     schemas,
     server,
+    skills,
 )
 from mcpkit.cli._check.listing import Listing
 from mcpkit.cli._check.rules import KNOWN, SEVERITIES, Finding, Match, Rule
@@ -29,6 +30,7 @@ THEMES: Final = {
     "HINT": "Annotations",
     "OUT": "Results",
     "RES": "Resources",
+    "SKILL": "Skills",
     "SERVER": "The server",
     "CODE": "Code",
     "MOVE": "Names that are not, or no longer, those of mcpkit",
@@ -45,7 +47,7 @@ REMOVED: Final = (
 )
 """Ids of rules that no longer exist. Settings may still name them, and no new rule gets one."""
 
-_MODULES: Final = (behaviour, cost, descriptions, names, safety, schemas, server)
+_MODULES: Final = (behaviour, cost, descriptions, names, safety, schemas, server, skills)
 """They register their rules when they are imported."""
 
 RULES: Final[tuple[Rule, ...]] = tuple(

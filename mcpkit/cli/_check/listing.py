@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from mcpkit._protocol.revisions import BY_VERSION, Revision
+from mcpkit._protocol.skills import SKILLS_EXTENSION
 from mcpkit._protocol.wire import implementation_to_wire
 from mcpkit._utils.json import is_object, value_at
 from mcpkit.cli._schema_text import array_or_empty, object_or_empty
+from mcpkit.cli._terminal import note
 from mcpkit.client.client import Client
-from mcpkit.errors import MethodNotFound, ProtocolError
+from mcpkit.client.skills import ListedSkill
+from mcpkit.errors import MethodNotFound, ProtocolError, SkillError
 
-Kind: TypeAlias = Literal["server", "tool", "resource", "template", "prompt"]
+Kind: TypeAlias = Literal["server", "tool", "resource", "template", "prompt", "skill"]
 Raw: TypeAlias = Mapping[str, Any]
 
 IGNORE: Final = "mcpkit/ignore"
@@ -74,6 +77,7 @@ class Entry:
     foreign_names: tuple[tuple[str, str], ...] = ()
     blocking_calls: tuple[str, ...] = ()  # of its function, on the event loop
     repeated_calls: tuple[str, ...] = ()  # of its function, when it is replayed, with lines
+    fault: str = ""  # of a skill: the reason for which hosts refuse it
 
     @property
     def description(self) -> str:
@@ -152,6 +156,9 @@ async def fetch_listing(client: Client) -> Listing:
     for kind, capability, method, member, key in _LISTS:
         if is_object(client.server_capabilities.get(capability)):
             listed += await _fetch(client, kind, method, member, key, troubles)
+    if client.extension(SKILLS_EXTENSION) is not None:
+        for each in await _fetch(client, "skill", "skills/list", "skills", "uri", troubles):
+            listed.append(await _verified(client, each))
     info, revision = client.server_info, BY_VERSION[client.revision]
     raw = implementation_to_wire(info, revision) if info else {}
     return Listing(
@@ -183,3 +190,20 @@ async def _fetch(
         troubles.append(f"{method} fails: {error or 'no response in time'}")
         return []
     return [each for each in found if each is not None]
+
+
+async def _verified(client: Client, entry: Entry) -> Entry:
+    """Return a skill with the fields of its frontmatter, and its fault if there is one."""
+    fault = ""
+    try:
+        skill = ListedSkill.from_wire(entry.raw)
+        for path in skill.files or ():
+            await client.read_skill(skill, path)
+    except SkillError as error:
+        fault = error.reason if error.path == entry.name else str(error)
+    except (ProtocolError, TimeoutError, ValueError) as error:
+        fault = f"cannot be read: {error or 'no response in time'}"
+    except ImportError as error:
+        note(str(error))
+    fields = object_or_empty(entry.raw.get("frontmatter"))
+    return replace(entry, raw={**entry.raw, **fields}, fault=fault)

@@ -40,7 +40,10 @@ def add_source(listing: Listing, app: MCPKit[Any], *, workers: bool = False) -> 
     }
     return replace(
         listing,
-        listed=[_known(each, tables[each.kind].get(each.name), workers) for each in listing.listed],
+        listed=[
+            _known(each, tables.get(each.kind, {}).get(each.name), workers)
+            for each in listing.listed
+        ],
         open_at=_open_at(app._http),
         deprecated=tuple(dict.fromkeys(_deprecated_names(app, tables))),
     )

@@ -53,6 +53,13 @@ def template(uri: str = "orders://{id}", /, **members: Any) -> Entry:
     return _readable("template", "uriTemplate", uri, members)
 
 
+def skill(uri: str = "skill://orders/SKILL.md", /, **members: Any) -> Entry:
+    """A skill that no rule matches."""
+    usual = {"name": "orders", "description": "Cancel orders. Use it when a customer asks."}
+    fields = {"fault": members.pop("fault", "")}
+    return _entry("skill", uri, {"uri": uri, **usual, **members}, **fields)
+
+
 def _readable(kind: Kind, key: str, uri: str, members: dict[str, Any]) -> Entry:
     usual = {"name": "orders", "description": "What was ordered.", "mimeType": "text/plain"}
     return _entry(kind, uri, {key: uri, **usual, **members})

@@ -19,7 +19,7 @@ from mcpkit.cli._check import REMOVED, RULES, THEMES, apply, choose, unknown
 from mcpkit.cli._check.listing import IGNORE, Listing
 from mcpkit.cli._check.rules import SEVERITIES
 from mcpkit.cli._check.source import _unknown_parameters, add_source
-from tests.cli.checks.listings import argument, prompt, resource, server, template, tool
+from tests.cli.checks.listings import argument, prompt, resource, server, skill, template, tool
 from tests.cli.checks.page import PAGE, START, written
 
 TEXT: Final = {"type": "string", "description": "Such as A-17."}
@@ -245,6 +245,11 @@ CASES: Final[list[tuple[str, Listing, str | None]]] = [
     ("RES005", server(template("orders://{id}{?page}")), None),
     ("RES006", server(resource("orders://{id}")), "template among"),
     ("RES006", server(resource("orders://id")), None),
+    ("SKILL001", server(skill(fault="has 2 bytes, but 1 are listed")), "has 2 bytes"),
+    ("SKILL001", server(skill()), None),
+    ("SKILL002", server(skill(description="About orders.")), "skill that does not say when"),
+    ("SKILL002", server(skill(description="Whenever an order is late.")), None),
+    ("DESC006", server(skill(description="TODO: describe when to use it")), "a placeholder"),
     ("SERVER003", server(instructions="a" * 2049), "2049"),
     ("SERVER003", server(instructions="a" * 2048), None),
     ("SERVER004", server(troubles=["tools/list fails: no"]), "tools/list"),
