@@ -70,6 +70,7 @@ class TaskSupport:
             raise ValueError(f"the ttl= of tasks is seconds, more than 0, not {self.ttl!r}")
 
 
+_LEAST_RESULT: Final = 1000
 _NAME: Final = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 
 
@@ -88,6 +89,7 @@ class Tool(Entry):
     headers: tuple[HeaderParameter, ...] = ()  # the arguments that HTTP requests repeat in headers
     raw_output: bool = False  # wrap other values than objects only where the revision requires it
     task: TaskSupport = TaskSupport("forbidden")
+    max_result: int | None = None
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
@@ -164,6 +166,9 @@ class ToolOptions(CommonOptions, total=False):
     """A JSON Schema to advertise instead of the derived one. The signature still validates the
     arguments; a function that takes ``**arguments`` gets all that the schema allows, validated by
     the schema."""
+    max_result: int | None
+    """The characters of a result, at least 1000: longer lists and texts are truncated, and the
+    model is told what is missing and where it can read that."""
     task: TaskMode | TaskSupport
     """``"optional"`` lets clients that support tasks turn a call into a task; ``"required"``
     refuses all other calls. A `TaskSupport` also says how its tasks run."""
@@ -215,6 +220,12 @@ def make_tool(
         headers = declared_in(input_schema)
     except ValueError as error:
         raise RegistrationError(f"{signature.place}: {error}") from None
+    limit = options.get("max_result")
+    if limit is not None and (type(limit) is not int or limit < _LEAST_RESULT):
+        raise RegistrationError(
+            f"{signature.place}: max_result= is a number of characters, at least "
+            f"{_LEAST_RESULT}, not {limit!r}"
+        )
     output = Output(signature, options.get("structured_output"), defaults.converters)
     if not options.get("description") and _repeats(signature, output.schema):
         fields["description"] = signature.docs.without_returns

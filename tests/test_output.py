@@ -237,10 +237,7 @@ class TestToolResult:
                 ToolResult("hi", structured_content=None),
                 Rendered([HI], b"null", is_object=False),
             ),
-            (
-                ToolResult(structured_content={"a": 1}),
-                Rendered([TextContent('{"a":1}')], b'{"a":1}'),
-            ),
+            (ToolResult(structured_content={"a": 1}), Rendered(None, b'{"a":1}')),
             (ToolResult("hi", meta={"a": 1}), Rendered([HI], meta={"a": 1})),
         ],
         ids=["blocks", "empty", "structure", "null", "structure alone", "meta"],

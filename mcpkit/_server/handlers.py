@@ -119,9 +119,14 @@ async def call_tool(server: Server, params: Params, context: Context[Any]) -> Re
         if task is not None:
             return await task
     try:
-        return await tool.call(arguments, context)
+        result = await tool.call(arguments, context)
     except Exception as error:
-        return await error_result(tool, context, error)
+        result = await error_result(tool, context, error)
+    if tool.max_result is None:
+        return result
+    from mcpkit._server.budgets import within_budget  # loaded only if used
+
+    return await within_budget(result, tool.max_result, tool, arguments, server, context)
 
 
 async def read_resource(server: Server, params: Params, context: Context[Any]) -> ResourceResult:
@@ -130,6 +135,11 @@ async def read_resource(server: Server, params: Params, context: Context[Any]) -
     try:
         return await server.read_resource(uri, context)
     except ResourceNotFound as error:
+        if uri.startswith("result://"):
+            from mcpkit._server.budgets import read_rest  # as above
+
+            if (rest := await read_rest(uri, server, context)) is not None:
+                return rest
         raise not_found(error, uri, context.request.revision) from error
 
 

@@ -486,6 +486,8 @@ def _advertised_by(entry: Any) -> set[Capability]:
         found.add("logging")
     if listing == "tools" and entry.task.mode != "forbidden":
         found.add("tasks")
+    if listing == "tools" and entry.max_result is not None:
+        found.add("resources")
     return found
 
 

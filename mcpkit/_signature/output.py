@@ -205,9 +205,7 @@ def render_whole(
     """Return the result to send for a `ToolResult`, without a look at an output schema."""
     given = value.structured_content
     structured = None if given is UNSET else (dump or converters.json)(given)
-    blocks = content_of(value, converters)
-    if not blocks and structured is not None:
-        blocks = [TextContent(readable(structured))]
+    blocks = content_of(value, converters) or (None if structured is not None else [])
     is_object = structured is None or structured[:1] == b"{"
     return Rendered(blocks, structured, value.is_error, value.meta, is_object)
 

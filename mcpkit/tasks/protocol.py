@@ -27,12 +27,12 @@ MAX_TTL_MS: Final = 10**15
 """A longer ``ttl`` of a client is read as this one: it must stay exact as a float of seconds."""
 
 
-def owner_name(revision: Revision, principal: str | None) -> str:
+def owner_name(shape: str, principal: str | None) -> str:
     """Return the owner of a task: a principal, in one shape of tasks.
 
     Tasks of one shape are unknown in the other (TASKX-18).
     """
-    return sha256(f"{revision.tasks}\0{principal or ''}".encode()).hexdigest()[:32]
+    return sha256(f"{shape}\0{principal or ''}".encode()).hexdigest()[:32]
 
 
 def caller_name(owner: str) -> str:

@@ -34,7 +34,7 @@ from mcpkit._utils.text import quote_name
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
 from mcpkit.tasks import record, transitions
 from mcpkit.tasks.options import TaskSettings
-from mcpkit.tasks.protocol import caller_name, owner_name
+from mcpkit.tasks.protocol import caller_name, outcome_field, owner_name
 from mcpkit.tasks.record import Admit, Task
 from mcpkit.tasks.runs import POLL_S, RETRY_S, RunningTask, Runs
 from mcpkit.tasks.shares import Choice, OtherSecret, StoredBytes
@@ -280,10 +280,11 @@ class TaskService:
     # --- operations of clients --------------------------------------------------------------------
     # They raise a `ProtocolError` while the store is unavailable.
 
-    def owner_of(self, request: Request) -> str:
-        """Return the owner of the tasks of a request."""
+    def owner_of(self, request: Request, shape: str | None = None) -> str:
+        """Return the owner of the tasks of a request; those of a `shape` are not for clients."""
         principal = request.principal
-        return owner_name(request.revision, None if principal is None else principal.id)
+        shape = shape or request.revision.tasks
+        return owner_name(shape, None if principal is None else principal.id)
 
     async def begin(
         self,
@@ -295,12 +296,14 @@ class TaskService:
         tool_ttl: float | None = None,
         by_arguments: bool = False,
         given: Mapping[str, tuple[str, Any]],
+        rest: bytes | None = None,
     ) -> Task:
         """Make a task of a call.
 
         `ttl` and `tool_ttl` are the seconds for which the client, and the tool, want it to be
         stored; `by_arguments` is true if the tool has ``allow=``; `given` are the answers that came
-        with the call, by key: the fingerprint of the question, and the result.
+        with the call, by key: the fingerprint of the question, and the result. With the `rest` of a
+        result this makes the record of a call that has ended, which clients cannot list.
         """
         origin, principal, stored_principal = request.origin, request.principal, None
         if principal is not None:
@@ -329,14 +332,18 @@ class TaskService:
         default = self.settings.ttl if tool_ttl is None else tool_ttl
         task = Task(
             id=secrets.token_hex(24),
-            owner=self.owner_of(request),
+            owner=self.owner_of(request, None if rest is None else "results"),
             caller=caller_name("" if origin is None else origin.owner),
             tool="" if by_arguments else tool_name,
             call=b"",
             ttl=self.settings.granted(ttl, default),
         )
         task = replace(task, call=self.seal(task, call, "call"))
-        self.runs.choice.made(task)
+        if rest is None:
+            self.runs.choice.made(task)
+        else:
+            task = replace(task, caller=task.caller or task.owner, status="completed")
+            task = replace(task, outcome=self.seal(task, rest, *outcome_field(task)))
         limit, limit_per_holder = self.settings.max_tasks, self.settings.max_tasks_each
         async with self._reached() as store:
             while True:

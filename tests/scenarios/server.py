@@ -238,6 +238,11 @@ def _add_results(app: MCPKit[State]) -> None:
         """Decide every part of the result."""
         return ToolResult("done", structured_content={"n": 1}, meta={"example.com/cost": 3})
 
+    @app.tool(max_result=1000)
+    def lengthy() -> list[str]:
+        """Return more than its budget."""
+        return [f"item {number}" for number in range(400)]
+
     @app.tool
     async def facts(ctx: Context[State]) -> dict[str, Any]:
         """Tell what the server knows of this request."""

@@ -153,6 +153,29 @@ async def test_blocks_keep_their_order_and_the_annotations_that_the_revision_kno
     assert ("_meta" in block) == (revision >= "2025-06-18")
 
 
+async def test_what_a_budget_leaves_out_is_read_at_the_uri_in_the_result(
+    client: TappedClient,
+) -> None:
+    """TOOL-10: what is left still fits the output schema."""
+    result = await client.call_tool("lengthy")
+    shown, note, link = result.content
+    assert isinstance(shown, TextContent)
+    assert isinstance(note, TextContent)
+    assert isinstance(link, ResourceLink if client.revision >= "2025-06-18" else TextContent)
+    items = json.loads(shown.text)
+    if client.revision >= "2025-06-18":
+        assert result.structured_content == {"result": items}
+    for number in range(1, 100):
+        uri = f"{note.text.rpartition('/')[0]}/{number}".rpartition(" ")[2]
+        page, *more = await client.read_resource(uri)
+        assert isinstance(page, TextResourceContents)
+        items += [json.loads(line.partition(" = ")[2]) for line in page.text.splitlines()]
+        if not more:
+            break
+    assert items == [f"item {number}" for number in range(400)]
+    assert note.text.endswith(f" {uri}")
+
+
 async def test_a_handler_in_a_thread_has_the_same_context(client: TappedClient) -> None:
     seen: list[float] = []
     result = await client.call_tool(

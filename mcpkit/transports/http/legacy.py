@@ -153,7 +153,7 @@ class LegacySessions:
             raise HttpError(400, error) from None
         exchange = Exchange(http, self._stateless, self._open_requests, 1, per_request=True)
         exchange.may_stream = False
-        (task, answers), owner = found, owner_name(id.revision, id.principal)
+        (task, answers), owner = found, owner_name(id.revision.tasks, id.principal)
 
         async def admit(task: Task) -> None:
             await self._server.view_for(exchange).admit_to_task(task, exchange)
