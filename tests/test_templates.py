@@ -46,7 +46,8 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     """A project from each template."""
     folder = tmp_path_factory.mktemp("projects")
     for template in TEMPLATES:
-        write(folder / template, project(NAME, template, 'Plans "good" trips; it\'s fun.'))
+        description = 'Plans "good" trips; it\'s fun.'
+        write(folder / template, project(NAME, template, description, skill=True))
     return {template: folder / template for template in TEMPLATES}
 
 

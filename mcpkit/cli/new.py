@@ -2,7 +2,8 @@
 
 A project has the files of its template and those of the folder ``shared``. Placeholders such as
 ``__PACKAGE__`` are filled in, in texts and paths, so that a Python file of a template is valid
-Python; ``dot_`` at the start of a path's part means a dot.
+Python; ``dot_`` at the start of a path's part means a dot. Folders named ``skills``, and the lines
+behind ``# skill:``, are for projects with a skill.
 """
 
 from __future__ import annotations
@@ -98,6 +99,9 @@ def new(
     description: Annotated[
         str | None, option("The purpose of the server, in a sentence", metavar="TEXT")
     ] = None,
+    skill: Annotated[
+        bool, option("Add a skill that teaches agents to use the server", "--skill")
+    ] = False,
     yes: Annotated[bool, option("Ask nothing, use the defaults", "--yes", "-y")] = False,
 ) -> None:
     """Write a project to start from; existing files are not overwritten.
@@ -126,9 +130,9 @@ def new(
         description = _value(
             description, asking, question, _NO_DESCRIPTION, _problem_of_description
         )
-        files = project(name, template, description)
+        files = project(name, template, description, skill=skill)
         write(folder, files)
-        say(_report(name, template, folder, list(files)))
+        say(_report(name, template, folder, list(files), skill=skill))
     except OSError as error:
         fail(f"cannot write {error.filename or name}: {error.strerror or error}")
     except (KeyboardInterrupt, typer.Abort):
@@ -193,16 +197,20 @@ def _problem_of_description(description: str) -> str | None:
 # --- rendering ------------------------------------------------------------------------------------
 
 _PLACEHOLDER: Final = re.compile(r"(\"?)__([A-Z]+(?:_[A-Z]+)*)__(\"?)")
+_SKILL_LINE: Final = re.compile(r"^# skill: ?(.*\n)", re.MULTILINE)
 
 
-def project(name: str, template: str, description: str = _NO_DESCRIPTION) -> dict[str, str]:
+def project(
+    name: str, template: str, description: str = _NO_DESCRIPTION, *, skill: bool = False
+) -> dict[str, str]:
     """Return the texts of the files of a new project, by their paths with slashes."""
     values = {
         "PROJECT": name,
         "PACKAGE": package_of(name),
         "DESCRIPTION": " ".join(description.split()) or _NO_DESCRIPTION,
-        "MCPKIT_REQUIREMENT": _requirement(),
-        "MCPKIT_AUTH_REQUIREMENT": _requirement("[auth]"),
+        "SLUG": re.sub(r"[-_.]+", "-", name).lower()[:58].rstrip("-"),
+        "MCPKIT_REQUIREMENT": _requirement("[skills]" if skill else ""),
+        "MCPKIT_AUTH_REQUIREMENT": _requirement("[auth,skills]" if skill else "[auth]"),
         "VENV_PYTHON": ".venv/Scripts/python.exe" if _WINDOWS else ".venv/bin/python",
     }
     folder = Path(__file__).parents[1] / "templates"
@@ -213,9 +221,10 @@ def project(name: str, template: str, description: str = _NO_DESCRIPTION) -> dic
     for root in (*shared, folder / template):
         for path in sorted(root.rglob("*")):
             # Installers compile Python files.
-            if path.is_file() and "__pycache__" not in path.parts:
-                parts = [re.sub(r"^dot_", ".", each) for each in path.relative_to(root).parts]
+            parts = [re.sub(r"^dot_", ".", each) for each in path.relative_to(root).parts]
+            if path.is_file() and "__pycache__" not in parts and (skill or "skills" not in parts):
                 text = path.read_text(encoding="utf-8")
+                text = _SKILL_LINE.sub(r"\1" if skill else "", text)
                 files[_filled("/".join(parts), values)] = _filled(text, values, path.suffix)
     if _origin() is not None and "pyproject.toml" in files:
         # Hatchling rejects a requirement with a URL otherwise.
@@ -295,7 +304,7 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
 # --- the next steps -------------------------------------------------------------------------------
 
 
-def _report(name: str, template: str, folder: Path, files: list[str]) -> str:
+def _report(name: str, template: str, folder: Path, files: list[str], *, skill: bool) -> str:
     number = "1 file" if len(files) == 1 else f"{len(files)} files"
     here = folder.resolve() == Path.cwd()
     where = "this folder" if here else str(folder) if _WINDOWS else shlex.quote(str(folder))
@@ -304,7 +313,9 @@ def _report(name: str, template: str, folder: Path, files: list[str]) -> str:
         lines.append(f"  cd {where}")
     lines.append(f"  {'py' if _WINDOWS else 'python3'} -m venv .venv")
     programs = ".venv\\Scripts\\" if _WINDOWS else ".venv/bin/"
-    install = TEMPLATES[template].install.replace("__MCPKIT_REQUIREMENT__", _requirement())
+    install = TEMPLATES[template].install.replace(
+        "__MCPKIT_REQUIREMENT__", _requirement("[skills]" if skill else "")
+    )
     lines += [f"  {programs}pip install {install}", "", "Then, to"]
     # A remark has its own line, because not every shell accepts one after a command.
     for remark, command in TEMPLATES[template].steps:

@@ -5,6 +5,8 @@
 # dependencies = ["__MCPKIT_REQUIREMENT__"]
 # ///
 
+# skill: from pathlib import Path
+# skill:
 from mcpkit import MCPKit
 
 app = MCPKit(
@@ -12,6 +14,7 @@ app = MCPKit(
     version="0.1.0",
     description="__DESCRIPTION__",
 )
+# skill: app.skills(Path(__file__).with_name("skills"))
 
 
 @app.tool(read_only=True, open_world=False)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mcpkit.cli import new
+from mcpkit.extensions.skills.folder import SkillFolder
 from tests.cli.commands import Step, at_terminal, interrupt, mcpkit
 
 
@@ -137,6 +138,29 @@ def test_a_description_arrives_unchanged(description: str) -> None:
     assert description in files["README.md"]
     tomllib = pytest.importorskip("tomllib")
     assert tomllib.loads(files["pyproject.toml"])["project"]["description"] == description
+
+
+@pytest.mark.parametrize("template", list(new.TEMPLATES))
+@pytest.mark.parametrize("name", ["My.Trips_2", "t" * 100])
+def test_a_skill_is_added_if_wanted(tmp_path: Path, template: str, name: str) -> None:
+    """SKILL-9, SKILL-10"""
+    plain = new.project(name, template)
+    files = new.project(name, template, skill=True)
+    [added] = files.keys() - plain.keys()
+    assert added.endswith("/SKILL.md")
+    new.write(tmp_path / "project", files)
+    [skill] = SkillFolder((tmp_path / "project" / added).parents[1]).read()
+    assert skill.frontmatter["name"].startswith(("using-my-trips-2", "using-ttt"))
+    server = next(each for each in files if each.endswith("server.py"))
+    assert 'app.skills(Path(__file__).with_name("skills"))' in files[server]
+    assert "from pathlib import Path" in files[server]
+    assert "app.skills" not in plain[server]
+    for project in (plain, files):
+        assert not any("# skill" in text for text in project.values())
+    for extras in ("skills", "auth,skills"):
+        if any(f"mcpkit[{extras}]" in text for text in files.values()):
+            return
+    raise AssertionError("it does not require PyYAML")
 
 
 # --- all or nothing -------------------------------------------------------------------------------

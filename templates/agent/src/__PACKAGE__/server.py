@@ -20,6 +20,7 @@ app = MCPKit(
     description="__DESCRIPTION__",
     instructions="Use `research` for questions about the user's files, `triage` for messages.",
 )
+# skill: app.skills(Path(__file__).with_name("skills"))
 
 RESEARCHER = "Answer from the user's files only. Name the files you have used. Be brief."
 EXCERPTS = 10

@@ -31,6 +31,7 @@ app = MCPKit(
     lifespan=open_database,
     http={"health": True},
 )
+# skill: app.skills(Path(__file__).with_name("skills"))
 
 Ctx = SyncContext[Database]
 Limit = Annotated[int, Field(ge=1, le=200, description="The largest number of books.")]

@@ -1,5 +1,6 @@
 """The MCP server: the same functions as tools and resources."""
 
+# skill: from pathlib import Path
 from typing import Annotated
 
 from mcpkit import Context, Depends, MCPKit, ResourceNotFound, ToolError
@@ -15,6 +16,7 @@ app = MCPKit(
     description="__DESCRIPTION__",
     instructions="Opens, lists and closes tickets for the signed-in user.",
 )
+# skill: app.skills(Path(__file__).with_name("skills"))
 
 
 def signed_in(ctx: Context) -> str:

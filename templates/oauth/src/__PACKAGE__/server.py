@@ -7,6 +7,7 @@ cannot use tools and resources that need one.
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+# skill: from pathlib import Path
 from typing import Annotated
 
 from mcpkit import Claim, MCPKit, SyncContext, ToolError
@@ -32,6 +33,7 @@ app = MCPKit(
     lifespan=open_notes,
     http={"health": True},
 )
+# skill: app.skills(Path(__file__).with_name("skills"))
 
 Ctx = SyncContext[Notes]
 Owner = Annotated[str, Claim("sub")]

@@ -1,5 +1,6 @@
 """The MCP server: tools, resources and prompts. `units` does the work."""
 
+# skill: from pathlib import Path
 from typing import Annotated
 
 from mcpkit import Complete, MCPKit, ResourceNotFound, ToolError
@@ -13,6 +14,7 @@ app = MCPKit(
     instructions="Converts between units. Read units://quantities for the quantities it knows.",
     http={"health": True},
 )
+# skill: app.skills(Path(__file__).with_name("skills"))
 
 
 @app.tool(read_only=True, idempotent=True, open_world=False)

@@ -4,6 +4,8 @@ A task runs again from its start after a question and after a crash of its proce
 must happen once goes into `ctx.step`. ``MCPKIT_TASKS`` names the store of tasks.
 """
 
+# skill: from pathlib import Path
+# skill:
 from mcpkit import Accepted, Context, MCPKit, SyncContext, TaskSupport, ToolError
 
 from . import __version__
@@ -16,6 +18,7 @@ app = MCPKit(
     instructions="A mailing takes long; run it as a task.",
     http={"health": True},
 )
+# skill: app.skills(Path(__file__).with_name("skills"))
 
 
 @app.tool(task=TaskSupport(resumable=True), destructive=True)
