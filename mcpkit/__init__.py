@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from mcpkit.errors import ToolError as ToolError
     from mcpkit.errors import UrlElicitationRequired as UrlElicitationRequired
     from mcpkit.extension import Extension as Extension
+    from mcpkit.extensions.apps.extension import Apps as Apps
     from mcpkit.http import HttpRequest as HttpRequest
     from mcpkit.limits import Limits as Limits
     from mcpkit.prompts import prompt as prompt
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from mcpkit.types import ToolAnnotations as ToolAnnotations
     from mcpkit.types import ToolResult as ToolResult
     from mcpkit.types import UserMessage as UserMessage
+    from mcpkit.views import Html as Html
 
 __getattr__ = importer(
     __name__,
@@ -106,6 +108,7 @@ __getattr__ = importer(
             "TaskCancelled ToolError UrlElicitationRequired"
         ),
         "mcpkit.extension": "Extension",
+        "mcpkit.extensions.apps.extension": "Apps",
         "mcpkit.http": "HttpRequest",
         "mcpkit.limits": "Limits",
         "mcpkit.prompts": "prompt",
@@ -121,5 +124,6 @@ __getattr__ = importer(
             "ResourceLink ResourceResult TextContent TextResourceContents ToolAnnotations "
             "ToolResult UserMessage"
         ),
+        "mcpkit.views": "Html",
     },
 )

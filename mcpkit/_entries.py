@@ -65,6 +65,11 @@ class Entry(ABC):
         """The name or URI that the entry is looked up by."""
         return self.name
 
+    @property
+    def is_hidden(self) -> bool:
+        """True if it is hidden from clients that show no views."""
+        return False
+
     @abstractmethod
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return the entry as a list of this revision shows it."""
@@ -103,6 +108,12 @@ class Entry(ABC):
             raise Forbidden(str(error), status=error.status) from None
         if not found:
             raise Forbidden(f"You may not use {truncate(self.key)} with these arguments")
+
+
+def prefixed_uri(prefix: str, uri: str) -> str:
+    """Return a URI or URI template with a prefix after its scheme."""
+    scheme, separator, rest = uri.partition("://")
+    return f"{scheme}://{prefix}/{rest}" if separator else f"{prefix}/{uri}"
 
 
 # --- access ---------------------------------------------------------------------------------------

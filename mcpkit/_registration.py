@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from typing_extensions import TypeVar, Unpack
 
 from mcpkit._entries import Defaults, Errors, decorated, errors_of, marked_in
-from mcpkit._utils.names import with_suggestions
+from mcpkit._utils.names import caller, with_suggestions
 from mcpkit.context import ListKind
 from mcpkit.errors import RegistrationError
 from mcpkit.middleware import MiddlewareT, check_middleware
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mcpkit._server.server import Server
     from mcpkit.extension import Extension
     from mcpkit.extensions.skills.function import SkillOptions
+    from mcpkit.views import UiOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -113,6 +114,28 @@ class Registration:
         """
         return decorated(self.add_prompt, fn, **options)
 
+    def ui(self, uri: str, /, **options: Unpack[UiOptions]) -> Callable[[F], F]:
+        """Add a function that returns a page for tools, and return the function.
+
+        ``@app.ui("ui://sales/chart.html")``, for tools with ``ui="ui://sales/chart.html"``. For a
+        page in a file, give the tool an `Html`.
+
+        Args:
+            uri: Without variables. Hosts cache its page for all users.
+            options: See `UiOptions`.
+
+        Raises:
+            RegistrationError: The URI or an option is invalid, or the URI is taken.
+        """
+        from mcpkit.extensions.apps.extension import add_function
+
+        if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RegistrationError(
+                f'{caller()}ui(…) needs a URI: @app.ui("ui://sales/chart.html")'
+            )
+        add = partial(add_function, self._server.registry, self._defaults)
+        return cast("Callable[[F], F]", decorated(add, None, uri, **options))
+
     def middleware(self, fn: MiddlewareT, /) -> MiddlewareT:
         """Put a function around every request, and return it: ``@app.middleware``.
 
@@ -149,7 +172,16 @@ class Registration:
         Raises:
             RegistrationError: The function cannot be served, or the name is taken.
         """
-        self._server.registry.add(make_tool(fn, self._defaults, **options))
+        self._add(make_tool(fn, self._defaults, **options))
+
+    def _add(self, entry: Any) -> None:
+        html = getattr(entry, "html", None)
+        if html is None:
+            self._server.registry.add(entry)
+            return
+        from mcpkit.extensions.apps.extension import add_tool
+
+        add_tool(self._server.registry, entry, html)
 
     def add_resource(
         self, fn: Callable[..., Any], uri: str | None = None, /, **options: Unpack[ResourceOptions]
@@ -263,7 +295,7 @@ class Registration:
             entry = make(fn, *args, defaults, **options)
             entry = entry.prefixed(prefix) if prefix else entry
             entry.scopes = tuple(dict.fromkeys((*needed, *entry.scopes)))
-            self._server.registry.add(entry)
+            self._add(entry)
 
     def _include_app(
         self,

@@ -31,7 +31,7 @@ from mcpkit._input_requests.steps import called
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import InputRequest
 from mcpkit._protocol.messages import Id
-from mcpkit._protocol.revisions import ClientProfile, Revision
+from mcpkit._protocol.revisions import ClientProfile, Declarable, Revision
 from mcpkit._protocol.wire import implementation_from_wire
 from mcpkit._signature.schema import typed
 from mcpkit._utils.names import other_attribute, with_suggestions
@@ -263,11 +263,11 @@ class Client:
         """The client's capabilities, as the object it declared."""
         return self._facts.capabilities
 
-    def supports(self, *path: str) -> bool:
+    def supports(self, *path: str | Declarable) -> bool:
         """Return True if the client declared a capability: ``supports("sampling", "tools")``.
 
-        An empty ``elicitation`` means form mode (ELIC-1). A capability that is newer than the
-        revision of the request does not count.
+        Or an `Extension`: ``supports(Apps)``. An empty ``elicitation`` means form mode (ELIC-1). A
+        capability that is newer than the revision of the request does not count.
         """
         return self._facts.supports(*path) and self._revision.lets_ask(*path)
 

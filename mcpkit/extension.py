@@ -150,7 +150,10 @@ class Extension:
 
         They come from the client: validate them before use (EXT-18).
         """
-        capabilities = context.request.client.capabilities
+        return self.declared_in(context.request.client.capabilities)
+
+    def declared_in(self, capabilities: Mapping[str, Any], /) -> Settings | None:
+        """Return the settings with which a client declares the extension; None if it does not."""
         found = value_at(capabilities, "extensions", self.identifier)
         return found if is_object(found) else None
 

@@ -18,6 +18,7 @@ from mcpkit._entries import (
     decorated,
     entry_fields,
     mark,
+    prefixed_uri,
     refuse_headers,
 )
 from mcpkit._injection import CallPlan, inspect_handler
@@ -46,12 +47,6 @@ from mcpkit.types import (
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def prefixed_uri(prefix: str, uri: str) -> str:
-    """Return a URI or URI template with a prefix after its scheme."""
-    scheme, separator, rest = uri.partition("://")
-    return f"{scheme}://{prefix}/{rest}" if separator else f"{prefix}/{uri}"
 
 
 _CONTENTS: Final = (TextResourceContents, BlobResourceContents)

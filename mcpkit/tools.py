@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, Final, Literal, TypeAlias, cast, get_args, overload
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args, overload
 
-from typing_extensions import TypedDict, TypeVar, Unpack
+from typing_extensions import Self, TypedDict, TypeVar, Unpack
 
 from mcpkit._entries import (
     NO_APP,
@@ -18,6 +18,7 @@ from mcpkit._entries import (
     decorated,
     entry_fields,
     mark,
+    prefixed_uri,
 )
 from mcpkit._injection import CallPlan, inspect_handler
 from mcpkit._protocol import wire
@@ -33,7 +34,13 @@ from mcpkit.context import Context
 from mcpkit.errors import RegistrationError
 from mcpkit.types import ToolAnnotations
 
+if TYPE_CHECKING:
+    from mcpkit.views import Html
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+Audience: TypeAlias = Literal["model", "app"]
+"""The only users of a tool, if hosts do as they are told: the model, or views (APP-6)."""
 
 TaskMode: TypeAlias = Literal["optional", "required", "forbidden"]
 """Whether a call of a tool may, must or must not become a task."""
@@ -90,6 +97,9 @@ class Tool(Entry):
     raw_output: bool = False  # wrap other values than objects only where the revision requires it
     task: TaskSupport = TaskSupport("forbidden")
     max_result: int | None = None
+    ui: str | None = None  # the URI of its view
+    html: Html | None = None  # its view, until that is registered
+    visibility: Audience | None = None
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
@@ -97,6 +107,16 @@ class Tool(Entry):
                 f"{self.name!r} is not a tool name that hosts accept; "
                 f"use 1 to 64 letters, digits, '_', '-' and '.' (pass name=...)"
             )
+
+    def prefixed(self, prefix: str) -> Self:
+        """Return a copy with a prefix in its name, and in the URI of its view."""
+        ui = None if self.ui is None else prefixed_uri(prefix, self.ui)
+        return replace(self, name=f"{prefix}_{self.name}", ui=ui)
+
+    @property
+    def is_hidden(self) -> bool:
+        """True for a tool of views, which clients without views would show to the model."""
+        return self.visibility == "app"
 
     async def call(self, arguments: dict[str, Any], context: Context[Any]) -> Rendered:
         """Validate the arguments, call the function, and render its result.
@@ -132,6 +152,11 @@ class Tool(Entry):
             annotations=None if hints is None else wire.hints_to_wire(hints),
             execution=None if mode == "forbidden" else {"taskSupport": mode},
         )
+        visibility = None if self.visibility is None else [self.visibility]
+        if view := wire.some(resourceUri=self.ui, visibility=visibility):
+            # APP-5: some hosts read the flat key only.
+            flat = wire.some(**{"ui/resourceUri": self.ui})
+            members["_meta"] = {"ui": view, **flat, **(self.meta or {})}
         return revision.keep(revision.tool_members, members)
 
 
@@ -172,6 +197,12 @@ class ToolOptions(CommonOptions, total=False):
     task: TaskMode | TaskSupport
     """``"optional"`` lets clients that support tasks turn a call into a task; ``"required"``
     refuses all other calls. A `TaskSupport` also says how its tasks run."""
+    ui: Html | str | None
+    """The view that hosts show with its results: a page, or the URI of `MCPKit.ui`. Without a view,
+    hosts show the text of the result only."""
+    visibility: Audience | None
+    """``"app"`` for a tool that only views call; clients that show no views do not see it.
+    ``"model"`` for one that views may not call. Hosts apply it, and anyone can call the tool."""
     always_load: bool | None
     """Host hint: show the tool to the model at once, not only when the model searches for tools."""
     always_ask: bool | None
@@ -239,9 +270,26 @@ def make_tool(
         headers=headers,
         raw_output=output.is_raw,
         task=_task_support(options, signature.place),
+        **_view(options, signature.place),
         meta={**_host_hints(options, signature.place), **(options.get("meta") or {})} or None,
     )
     return Tool(**fields)
+
+
+def _view(options: Mapping[str, Any], at: str) -> dict[str, Any]:
+    """Return the fields of a tool for its view."""
+    ui, visibility = options.get("ui"), options.get("visibility")
+    if visibility is not None and visibility not in get_args(Audience):
+        raise RegistrationError(f'{at}: visibility= is "model" or "app", not {visibility!r}')
+    if ui is None or isinstance(ui, str):
+        if ui is not None and not ui.startswith("ui://"):
+            raise RegistrationError(f'{at}: ui={ui!r}; write "ui://…", or Html({ui!r})')
+        return {"ui": ui, "visibility": visibility}
+    from mcpkit.views import Html
+
+    if not isinstance(ui, Html):
+        raise RegistrationError(f'{at}: ui= is Html("page.html") or a URI, not {ui!r:.50}')
+    return {"ui": None, "html": ui, "visibility": visibility}
 
 
 def _host_hints(options: Mapping[str, Any], at: str) -> dict[str, Any]:

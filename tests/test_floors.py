@@ -50,6 +50,7 @@ FLOORS: Final[dict[str, int]] = {
     "providers": 7,
     "resources": 7,
     "tools": 7,
+    "views": 7,
     "_server": 8,
     "extensions": 9,
     "transports": 9,

@@ -8,15 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from mcpkit._utils.json import value_at
 
 Capability: TypeAlias = Literal["tools", "resources", "prompts", "completions", "logging", "tasks"]
 """A server capability that must be advertised before its methods exist."""
 
+APPS_EXTENSION: Final = "io.modelcontextprotocol/ui"
+"""The name of the extension for views, in capabilities (APP-1)."""
+
+VIEW_TYPE: Final = "text/html;profile=mcp-app"
+"""The MIME type of views (APP-3)."""
+
 Notice: TypeAlias = Literal["initialized", "cancelled", "progress", "roots_changed"]
 """The meaning of a notification from the client."""
+
+
+class Declarable(Protocol):
+    """An extension, which knows how capabilities declare it; see `mcpkit.Extension`."""
+
+    def declared_in(self, capabilities: Mapping[str, Any], /) -> Mapping[str, Any] | None: ...
 
 
 class ClientProfile(NamedTuple):
@@ -30,15 +42,23 @@ class ClientProfile(NamedTuple):
     capabilities: Mapping[str, Any]
     info: Mapping[str, Any] | None
 
-    def supports(self, *path: str) -> bool:
+    def supports(self, *path: str | Declarable) -> bool:
         """Return True if the client declared a capability: ``supports("sampling", "tools")``.
 
-        An empty ``elicitation`` means form mode (ELIC-1).
+        Or an extension: ``supports(Apps)``. An empty ``elicitation`` means form mode (ELIC-1).
         """
+        if len(path) == 1 and not isinstance(path[0], str):
+            return path[0].declared_in(self.capabilities) is not None
         if path == ("elicitation", "form") and self.capabilities.get("elicitation") == {}:
             return True
-        value = value_at(self.capabilities, *path)
+        value = value_at(self.capabilities, *map(str, path))
         return value is not None and value is not False
+
+    @property
+    def shows_views(self) -> bool:
+        """True if the client shows the views of tools (APP-2)."""
+        types = value_at(self.capabilities, "extensions", APPS_EXTENSION, "mimeTypes")
+        return isinstance(types, list) and VIEW_TYPE in types
 
 
 UNKNOWN_CLIENT: Final = ClientProfile({}, None)
@@ -135,7 +155,7 @@ class Revision:
         """Return the members of a description that this revision has (CONT-2)."""
         return {name: item for name, item in value.items() if name in members}
 
-    def lets_ask(self, *path: str) -> bool:
+    def lets_ask(self, *path: object) -> bool:
         """Return False if a capability of clients is newer than this revision."""
         match path:
             case ("elicitation", *mode):

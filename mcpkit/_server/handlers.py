@@ -15,7 +15,7 @@ from mcpkit._entries import Listing
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import Encoded, Private
-from mcpkit._protocol.revisions import REVISIONS
+from mcpkit._protocol.revisions import APPS_EXTENSION, REVISIONS
 from mcpkit._server.failures import error_result, not_found, text_to_show
 from mcpkit._server.registry import Catalog, Page, check_uri, uri_of
 from mcpkit._server.server import Server
@@ -59,8 +59,10 @@ def capabilities(catalog: Catalog, request: Request) -> dict[str, Any]:
 def _capabilities(server: Server, context: Context[Any]) -> dict[str, Any]:
     """Return the capabilities, with the extensions, on every revision (EXT-6)."""
     found = capabilities(server.catalog, context.request)
-    if server.extensions:
-        own = {each.identifier: each.settings_for(context) for each in server.extensions}
+    own = {each.identifier: each.settings_for(context) for each in server.extensions}
+    if APPS_EXTENSION in server.catalog.advertised:
+        own[APPS_EXTENSION] = {}
+    if own:
         found["extensions"] = {**found.get("extensions", {}), **own}
     return found
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 from mcpkit._entries import Entry, Listing
 from mcpkit._protocol import wire
 from mcpkit._protocol.messages import encode
-from mcpkit._protocol.revisions import PER_REQUEST, Capability, Revision
+from mcpkit._protocol.revisions import APPS_EXTENSION, PER_REQUEST, VIEW_TYPE, Revision
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import InvalidParams, RegistrationError
 from mcpkit.prompts import Prompt
@@ -164,12 +164,14 @@ class Registry:
         self._disabled: dict[tuple[Listing, str], AnyEntry] = {}
         self.version = 0
         """Counts the changes, each of which invalidates the cached pages."""
-        self._pages: dict[tuple[int, Listing, int, int | None], Page] = {}
+        self._pages: dict[tuple[int, Listing, int, int | None, bool], Page] = {}
         self.advertised: frozenset[str] = frozenset()
         """The capabilities that entries have given the server. They remain when the entries go:
         clients that were told of them go on to use them."""
         self.restricted = False
         """True if some entries need scopes."""
+        self.hides_tools = False
+        """True if some tools are hidden from clients that show no views."""
         self._changing = threading.RLock()
 
     # --- changing ---------------------------------------------------------------------------------
@@ -200,6 +202,7 @@ class Registry:
             setattr(self, _TABLES[listing][0], {**table, item.key: item})
             self.advertised |= _advertised_by(item)
             self.restricted = self.restricted or bool(item.scopes)
+            self.hides_tools = self.hides_tools or item.is_hidden
             self._forget()
         self.on_change(_KINDS[listing])
 
@@ -255,6 +258,7 @@ class Registry:
             # Providers have scopes of their own.
             is_needed = bool(self.providers) or any(each.scopes for each in self.entries())
             self.restricted = self.restricted and is_needed
+            self.hides_tools = any(each.is_hidden for each in self.tools.values())
             self._forget()
         self.on_change(kind)
         for inclusion in self._inclusions:
@@ -297,6 +301,7 @@ class Registry:
             for listing in _TABLES:
                 setattr(self, _TABLES[listing][0], other.table(listing))
             self.providers, self.restricted = other.providers, other.restricted
+            self.hides_tools = other.hides_tools
             self.advertised |= other.advertised
             self._forget()
             changed: list[ListKind] = [
@@ -321,6 +326,16 @@ class Registry:
         """The environment variables that the registered entries need, each once."""
         names = (name for each in self.entries() for name in each.plan.environment)
         return tuple(dict.fromkeys(names))
+
+    def check_ui(self) -> None:
+        """Raise `RegistrationError` if there is no view at the URI that a tool names (APP-4)."""
+        for tool in self.tools.values():
+            found = None if tool.ui is None else self.resource(tool.ui)
+            if tool.ui is not None and (found is None or found[0].mime_type != VIEW_TYPE):
+                raise RegistrationError(
+                    f"the tool {tool.name!r} has ui={tool.ui!r}, and there is no such view; add it "
+                    f"with @app.ui({tool.ui!r})"
+                )
 
     def entries(self) -> list[Any]:
         """Return the registered entries of all lists."""
@@ -358,10 +373,17 @@ class Registry:
         """
         if self.providers and listing == "resources":
             return self._provided_page(cursor, size, context, view)
-        return self._registered_page(listing, cursor, size, view)
+        hides = listing == "tools" and self.hides_tools and not context.request.client.shows_views
+        return self._registered_page(listing, cursor, size, view, hides=hides)
 
     def _registered_page(
-        self, listing: Listing, cursor: object, size: int | None, view: View | None
+        self,
+        listing: Listing,
+        cursor: object,
+        size: int | None,
+        view: View | None,
+        *,
+        hides: bool = False,
     ) -> Page:
         # The version is read first, so that a page made during a change is not found after it. The
         # key has the start instead of the cursor, as clients can make up any number of cursors.
@@ -370,12 +392,14 @@ class Registry:
         entries: Collection[Entry] = self.table(listing).values()
         if view is not None:
             entries = list(filter(view.shows, entries))
+        if hides:  # APP-7
+            entries = [each for each in entries if not each.is_hidden]
         start = 0
         if cursor is not None:
             number, _ = read_cursor(listing, cursor, int)
             # Removal keeps a dict in the order of registration, so the numbers ascend.
             start = bisect_right([each.number for each in entries], number)
-        key = (version, listing, start, size)
+        key = (version, listing, start, size, hides)
         found = pages.get(key)
         if found is None:
             end = len(entries) if size is None else min(start + size, len(entries))
@@ -383,7 +407,8 @@ class Registry:
             more = None
             if end < len(entries):
                 more = write_cursor(listing, shown[-1].number, "")
-            found = Page(listing, shown, more, view is not None)
+            is_private = view is not None or (listing == "tools" and self.hides_tools)
+            found = Page(listing, shown, more, is_private)
             if len(pages) < MAX_PAGES:
                 pages[key] = found
         return found
@@ -445,7 +470,7 @@ class View:
     def __init__(self, registry: Registry, refusal: Refusal) -> None:
         self._registry = registry
         self._refusal = refusal
-        self.pages: dict[tuple[int, Listing, int, int | None], Page] = {}
+        self.pages: dict[tuple[int, Listing, int, int | None, bool], Page] = {}
         self.tools = _Allowed(registry.tools, refusal)
         self.prompts = _Allowed(registry.prompts, refusal)
         self.templates = _Allowed(registry.templates, refusal)
@@ -477,9 +502,9 @@ Catalog: TypeAlias = Registry | View
 """The entries that one request may see."""
 
 
-def _advertised_by(entry: Any) -> set[Capability]:
+def _advertised_by(entry: Any) -> set[str]:
     listing: Listing = entry.listing
-    found: set[Capability] = {_KINDS[listing]}
+    found: set[str] = {_KINDS[listing]}
     if listing in _COMPLETED and entry.completers:
         found.add("completions")
     if entry.plan.uses_context:
@@ -488,6 +513,8 @@ def _advertised_by(entry: Any) -> set[Capability]:
         found.add("tasks")
     if listing == "tools" and entry.max_result is not None:
         found.add("resources")
+    if listing == "tools" and (entry.ui or entry.visibility):
+        found.add(APPS_EXTENSION)
     return found
 
 

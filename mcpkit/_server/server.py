@@ -18,7 +18,14 @@ from mcpkit._protocol.connection import (
     RequestSource,
 )
 from mcpkit._protocol.messages import encode
-from mcpkit._protocol.revisions import OPERATIONS, Capability, Method, Revision
+from mcpkit._protocol.revisions import (
+    APPS_EXTENSION,
+    OPERATIONS,
+    PER_REQUEST,
+    Capability,
+    Method,
+    Revision,
+)
 from mcpkit._server.changes import Changes
 from mcpkit._server.failures import text_to_show
 from mcpkit._server.registry import Catalog, Registry, View
@@ -111,8 +118,12 @@ class Server:
     """Functions around every handler, the first outermost; see `mcpkit.middleware`."""
     extensions: list[Extension] = field(default_factory=list["Extension"])
     extension_methods: dict[tuple[str, str], Method] = field(
-        default_factory=dict[tuple[str, str], Method]
+        # Hosts with views ping on every revision, and hide a view if that fails (ext-apps#671).
+        default_factory=lambda: {
+            ("ping", each.version): Method("ping", APPS_EXTENSION) for each in PER_REQUEST
+        }
     )
+    """The methods of extensions, by name and version."""
     converters: Converters = field(default_factory=Converters)
     assumed_scopes: frozenset[str] | None = None
     """The scopes of a caller without HTTP; None: scopes do not apply to it."""

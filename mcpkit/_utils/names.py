@@ -254,6 +254,11 @@ def caller() -> str:
     return "" if path.startswith(_PACKAGE) else f"{os.path.basename(path)}:{frame.f_lineno}: "
 
 
+def caller_folder() -> str:
+    """Return the folder with the file of that frame; the working directory if it has no file."""
+    return os.path.dirname(os.path.abspath(_outside().f_code.co_filename))
+
+
 def other_attribute(found: object, on: str, name: str) -> Any:
     """Return what a deprecated attribute of an object stands for; the object is called `on`.
 

@@ -1,0 +1,1 @@
+"""The extension `io.modelcontextprotocol/ui`: pages that hosts show with results (SEP-1865)."""

@@ -1,0 +1,108 @@
+"""The Apps extension: tools with views, and the resources with their pages (SEP-1865)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from hashlib import sha256
+from typing import Any, Final
+from urllib.parse import quote
+
+from pydantic_core import to_json
+
+from mcpkit._entries import Defaults
+from mcpkit._injection import CallPlan, inspect_handler
+from mcpkit._protocol.revisions import APPS_EXTENSION, VIEW_TYPE, ClientProfile
+from mcpkit._protocol.wire import some
+from mcpkit._server.registry import Registry
+from mcpkit._signature.hints import location
+from mcpkit.context import Context
+from mcpkit.errors import RegistrationError
+from mcpkit.extension import Extension, Settings
+from mcpkit.extensions.apps.inline import inlined
+from mcpkit.resources import Resource, make_resource
+from mcpkit.tools import Tool
+from mcpkit.types import ResourceResult
+from mcpkit.views import Domain, Html, PageOptions, page_meta
+
+
+class _Apps(Extension):
+    _is_official = True
+
+    def declared_in(self, capabilities: Mapping[str, Any], /) -> Settings | None:
+        """Return the settings of a client that shows pages of our type (APP-2)."""
+        profile = ClientProfile(capabilities, None)
+        return super().declared_in(capabilities) if profile.shows_views else None
+
+
+Apps: Final = _Apps(APPS_EXTENSION)
+"""The extension, for ``ctx.client.supports(Apps)``. Servers with views declare it by themselves."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class UiResource(Resource):
+    """A resource with a page."""
+
+    ui: Mapping[str, Any]
+    """The ``_meta.ui`` of the page."""
+    domain: Domain | None = None
+    text: str | None = None
+    """The page, unless a function makes it."""
+
+    async def read(
+        self, uri: str, variables: Mapping[str, Any], context: Context[Any]
+    ) -> ResourceResult:
+        """Return the page, with its ``_meta``, which hosts prefer to that of the list (APP-8)."""
+        found = await Resource.read(self, uri, variables, context)
+        ui = {**self.ui}
+        if callable(self.domain):
+            found = replace(found, cache_scope="private")
+            ui.update(some(domain=self.domain(context)))
+        contents = [replace(each, meta={"ui": ui, **(each.meta or {})}) for each in found.contents]
+        return replace(found, contents=contents)
+
+
+def add_function(
+    registry: Registry, defaults: Defaults, fn: Callable[..., Any], uri: str, **options: Any
+) -> None:
+    """Add the page that a function returns; see `MCPKit.ui`."""
+    at = location(fn)
+    page = {name: options.pop(name) for name in PageOptions.__optional_keys__ & options.keys()}
+    ui = page_meta(page, at)
+    meta: dict[str, Any] = {"ui": ui, **(options.pop("meta", None) or {})}
+    made = make_resource(fn, uri, defaults, mime_type=VIEW_TYPE, meta=meta, **options)
+    if not isinstance(made, Resource) or not uri.startswith("ui://"):
+        raise RegistrationError(f'{at}: the URI of a view is "ui://…", without variables')
+    known = {each.name: getattr(made, each.name) for each in fields(made) if each.init}
+    registry.add(UiResource(**known, ui=ui, domain=page.get("domain")))
+
+
+def add_tool(registry: Registry, tool: Tool, html: Html) -> None:
+    """Add a tool and its page.
+
+    Raises:
+        RegistrationError: The page cannot be shown, or the name of the tool is taken.
+    """
+    text = inlined(html)
+
+    def page() -> str:
+        return text
+
+    # APP-15: hosts cache pages by their URIs.
+    digest = sha256(text.encode() + to_json(html.meta)).hexdigest()[:16]
+    name = tool.name if html.path is None else html.path.stem
+    tool.ui, tool.html = f"ui://{quote(name)}/{digest}.html", None
+    registry.add(tool)
+    if tool.ui not in registry.resources:
+        registry.add(
+            UiResource(
+                name=name,
+                uri=tool.ui,
+                mime_type=VIEW_TYPE,
+                meta={"ui": html.meta},
+                plan=CallPlan(page, inspect_handler(page), inline=True),
+                ui=html.meta,
+                domain=html.domain,
+                text=text,
+            )
+        )

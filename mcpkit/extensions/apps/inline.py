@@ -1,0 +1,259 @@
+"""A page with everything in it: local scripts, styles, images and fonts become part of its text.
+
+Hosts show the text of a page in a frame that has no other files. Vite builds such pages from
+modules; what it writes is a page with one script and one style sheet.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from html import escape
+from html.parser import HTMLParser
+from mimetypes import MimeTypes
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from mcpkit.errors import RegistrationError
+from mcpkit.views import Html
+
+_LOADS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("audio", "embed", "img", "input", "source", "track"), ("src",)),
+    "image": ("href", "xlink:href"),
+    "object": ("data",),
+    "video": ("src", "poster"),
+}
+"""Element → the attributes whose URLs it loads."""
+
+_NEEDLESS: Final = frozenset({"icon", "manifest", "modulepreload", "prefetch", "preload"})
+"""The kinds of links that a page does without, once everything is in it."""
+
+_NOT_INLINE: Final = ("src", "async", "crossorigin", "defer", "integrity", "href", "rel")
+"""The attributes of scripts and links that their inlined form does not have."""
+
+_CSS: Final = re.compile(
+    r"/\*.*?\*/|@import\s+(?:url\(\s*)?[\"']?(?P<sheet>[^\"')\s;]+)"
+    r"|url\(\s*(?P<quote>[\"']?)(?P<url>[^\"')]+?)(?P=quote)\s*\)",
+    re.DOTALL | re.IGNORECASE,
+)
+_IMPORT: Final = re.compile(
+    r"\b(?:import|export)\b[^;\"'`()=]*?\bfrom\s*[\"'](?P<a>[^\"'\n]+)[\"']"
+    r"|\bimport\s*\(?\s*[\"'`](?P<b>[^\"'`\n]+)[\"'`]"
+)
+_ENDS_SCRIPT: Final = re.compile(r"<(?=/script|!--)", re.IGNORECASE)
+_ENDS_STYLE: Final = re.compile(r"</(?=style)", re.IGNORECASE)
+
+
+class _Place(NamedTuple):
+    """A text that loads other files."""
+
+    name: str
+    folder: Path
+    line: int  # of its first line
+
+    def fault(self, why: str, text: str = "", position: int = 0) -> RegistrationError:
+        """Return the error for something at a position of the text."""
+        line = self.line + text.count("\n", 0, position)
+        return RegistrationError(f"{self.name}:{line}: {why}")
+
+
+def inlined(html: Html) -> str:
+    """Return the text of a page, with everything in it that it loads from its folder.
+
+    Raises:
+        RegistrationError: The page or a file is missing or outside the folder, or it loads
+            something that its ``csp`` does not allow. The message has the file and line.
+    """
+    if html.path is None:
+        name, text = f"{html.at}Html(…)", html.text or ""
+    else:
+        name = html.path.name
+        try:
+            text = html.path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeError) as error:
+            raise RegistrationError(f"{html.at}{html!r} cannot be read: {error}") from None
+    page = _Page(html, name, text)
+    page.feed(text)
+    page.close()
+    return page.result()
+
+
+class _Page(HTMLParser):
+    """A page while its text is read; its edits are of the text as it was written."""
+
+    def __init__(self, html: Html, name: str, text: str) -> None:
+        super().__init__()
+        self._html, self._name, self._text = html, name, text
+        self._root = html.folder.resolve()
+        self._starts = [0, *(each.end() for each in re.finditer("\n", text))]
+        self._edits: list[tuple[int, int, str]] = []
+        self._deferred: list[str] = []
+        self._open: tuple[dict[str, str], int, int, _Place] | None = None
+        """The script or style that is read: its attributes, its start, that of its text."""
+
+    def result(self) -> str:
+        """Return the text with all edits."""
+        if self._open is not None:
+            raise self._open[3].fault("the element is not closed")
+        parts, end = list[str](), 0
+        for start, stop, replacement in self._edits:
+            parts += [self._text[end:start], replacement]
+            end = stop
+        found = "".join([*parts, self._text[end:], *self._deferred])
+        is_whole = found.lstrip()[:9].lower() == "<!doctype"
+        return found if is_whole else f"<!doctype html>\n{found}"
+
+    # --- elements ---------------------------------------------------------------------------------
+
+    @property
+    def _here(self) -> int:
+        line, column = self.getpos()
+        return self._starts[line - 1] + column
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        start, raw = self._here, self.get_starttag_text() or ""
+        at = _Place(self._name, self._root, self.getpos()[0])
+        if tag in ("script", "style"):
+            self._open = values, start, start + len(raw), at
+            return
+        changed = dict(values)
+        if tag == "link":
+            rel = {*values.get("rel", "").lower().split()}
+            url = values.get("href", "")
+            path = self._local(url, at) if "stylesheet" in rel else None
+            if path is not None:
+                sheet = self._styles(_read(path, at), _Place(path.name, path.parent, 1))
+                style = f"{_tag('style', values, _NOT_INLINE)}{sheet}</style>"
+                self._edits.append((start, start + len(raw), style))
+            elif rel & _NEEDLESS and not urlsplit(url).netloc:
+                self._edits.append((start, start + len(raw), ""))
+            return
+        if "srcset" in values:
+            raise at.fault("srcset is not inlined; use src")
+        for name in _LOADS.get(tag, ()):
+            if name in values:
+                changed[name] = self._url(values[name], at)
+        if tag == "iframe" and "src" in values:
+            self._check_origin(values["src"], "frameDomains", at)
+        if "style" in values:
+            changed["style"] = self._styles(values["style"], at)
+        if changed != values:
+            end = " />" if raw.endswith("/>") else ">"
+            self._edits.append((start, start + len(raw), _tag(tag, changed)[:-1] + end))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ("script", "style") or self._open is None:
+            return
+        values, start, inner, at = self._open
+        self._open = None
+        text = self._text[inner : self._here]
+        stop = self._text.index(">", self._here) + 1
+        if tag == "style":
+            self._edits.append((inner, self._here, self._styles(text, at)))
+            return
+        is_module = values.get("type", "").lower() == "module"
+        path = self._local(values["src"], at) if "src" in values else None
+        if path is not None:
+            text, at = _read(path, at), _Place(path.name, path.parent, 1)
+        if is_module:
+            self._check_imports(text, at)
+        if path is None:
+            return
+        text = _ENDS_SCRIPT.sub(r"\\x3C", text)  # APP-16
+        script = f"{_tag('script', values, _NOT_INLINE)}{text}</script>"
+        if not is_module and ("defer" in values or "async" in values):
+            # Without a file it would run at once, before the elements that it looks for.
+            self._deferred.append(script)
+            script = ""
+        self._edits.append((start, stop, script))
+
+    # --- what they load ---------------------------------------------------------------------------
+
+    def _styles(self, text: str, at: _Place) -> str:
+        """Return CSS with all that it loads."""
+
+        def inline(match: re.Match[str]) -> str:
+            here = at._replace(line=at.line + text.count("\n", 0, match.start()))
+            if match["sheet"] is not None and self._local(match["sheet"], here) is not None:
+                raise here.fault("@import is not inlined; write a <link> for each style sheet")
+            if match["url"] is None:
+                return match[0]
+            return f'url("{self._url(match["url"], here)}")'
+
+        return _ENDS_STYLE.sub(r"<\\/", _CSS.sub(inline, text))
+
+    def _check_imports(self, text: str, at: _Place) -> None:
+        """Refuse a module that imports files: their URLs would be relative to the host's."""
+        for match in _IMPORT.finditer(text):
+            url = match["a"] or match["b"]
+            if url.startswith((".", "/")) and not url.startswith("//"):
+                raise at.fault(
+                    f"the module imports {url!r}, and hosts load one page; bundle it into one "
+                    f"file (Vite: build.rollupOptions.output.inlineDynamicImports)",
+                    text,
+                    match.start(),
+                )
+            self._check_origin(url, "resourceDomains", at)
+
+    def _url(self, url: str, at: _Place) -> str:
+        """Return a URL as it is, or a ``data:`` URL for a local file."""
+        path = self._local(url, at)
+        if path is None:
+            return url
+        data = b64encode(_bytes(path, at)).decode()
+        # Python's own types: those of the machine would give the page another hash.
+        kind = MimeTypes().guess_type(path.name)[0] or "application/octet-stream"
+        return f"data:{kind};base64,{data}"
+
+    def _local(self, url: str, at: _Place) -> Path | None:
+        """Return the file at a URL; None if the URL is not that of a file."""
+        url = url.strip()
+        parts = urlsplit(url)
+        if parts.scheme or parts.netloc:
+            self._check_origin(url, "resourceDomains", at)
+            return None
+        if not parts.path:  # empty, or a fragment
+            return None
+        folder = self._root if parts.path.startswith("/") else at.folder
+        path = (folder / unquote(parts.path).lstrip("/")).resolve()
+        if not path.is_relative_to(self._root):
+            raise at.fault(f"{url} is outside the folder of the page")
+        if not path.is_file():
+            raise at.fault(f"there is no file {url}")
+        return path
+
+    def _check_origin(self, url: str, member: str, at: _Place) -> None:
+        """Refuse a URL of another host that ``csp`` does not allow."""
+        parts = urlsplit(url.strip())
+        if not parts.netloc:
+            return
+        origin = f"{parts.scheme or 'https'}://{parts.netloc}".lower()
+        for each in self._html.meta.get("csp", {}).get(member, ()):
+            start, _, end = each.lower().partition("*")  # without one, the end is empty
+            if origin == start or (end and origin.startswith(start) and origin.endswith(end)):
+                return
+        raise at.fault(f'hosts block {url}; write csp={{"{member}": ["{origin}"]}}, or use a file')
+
+
+def _tag(name: str, values: Mapping[str, str], without: Sequence[str] = ()) -> str:
+    """Return a start tag."""
+    kept = [(each, value) for each, value in values.items() if each not in without]
+    attributes = [f' {each}="{escape(value)}"' if value else f" {each}" for each, value in kept]
+    return f"<{name}{''.join(attributes)}>"
+
+
+def _bytes(path: Path, at: _Place) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise at.fault(f"{path.name} cannot be read: {error.strerror}") from None
+
+
+def _read(path: Path, at: _Place) -> str:
+    try:
+        return _bytes(path, at).decode("utf-8-sig")
+    except UnicodeError:
+        raise at.fault(f"{path.name} is not UTF-8") from None
