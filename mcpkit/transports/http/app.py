@@ -100,7 +100,16 @@ class Application:
         if health:
             self._paths[(prefix or "").rstrip("/") + health] = _healthy
         self._paths.update(login)
-        self._mounted = None if prefix is not None else self._paths[base]
+        # Mount("/x", app): the endpoint is there, and not only at /x/mcp.
+        self._mounted: dict[str, Asgi] = {}
+        if prefix is None:
+            self._mounted.update(dict.fromkeys(("", "/"), self._paths[base]))
+        if settings.card:
+            from mcpkit.transports.http.card import ServerCard  # loaded only if used
+
+            card = self._paths[f"{base}/server-card"] = ServerCard(server.info, settings)
+            if prefix is None:
+                self._mounted["/server-card"] = card
 
     @property
     def shortcuts(self) -> Mapping[bytes, Shortcut]:
@@ -129,8 +138,8 @@ class Application:
             # prefix is written is the host's matter.
             plain = b"%" not in raw or raw.upper().endswith(_normalized_path(path).upper())
             found = self.find(scope, path) if plain else None
-            if found is None and path in ("", "/") and scope.get("root_path"):
-                found = self._mounted  # Mount("/x", app): there, and not only at /x/mcp
+            if found is None and plain and scope.get("root_path"):
+                found = self._mounted.get(path)
             if found is not None:
                 await found(scope, receive, send)
             elif self._routes:

@@ -46,8 +46,8 @@ async def send_error(send: Send, error: HttpError) -> None:
 async def respond(
     send: Send, status: int, headers: Pairs, body: bytes = b"", *, head: bool = False
 ) -> None:
-    """Send a whole response, with its length, but for 204; `head` omits the body."""
-    if status != 204:
+    """Send a whole response, with its length if it may have a body; `head` omits the body."""
+    if status not in (204, 304):
         headers = [*headers, (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if head else body})

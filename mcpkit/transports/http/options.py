@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, cast
 
@@ -24,12 +24,21 @@ web framework that has a ``status_code`` of 401 or 403.
 """
 
 
+class CardOptions(TypedDict, total=False):
+    """The members of the server card that are not those of the app."""
+
+    name: str
+    description: str
+    repository: Mapping[str, str]
+
+
 class HttpOptions(TypedDict, total=False):
     """The options of an endpoint, as keywords; see `HttpSettings`."""
 
     path: str
     sse: bool
     health: str | bool
+    card: bool | CardOptions
     cors: bool
     allowed_origins: Sequence[str]
     allowed_hosts: Sequence[str]
@@ -56,6 +65,9 @@ class HttpSettings(NamedTuple):
         sse: True adds the two endpoints of 2024-11-05 (``/sse``, ``/messages``).
         health: A path that answers 200 to GET, below that which the app is attached or mounted at;
             True is ``/health``, False none.
+        card: Experimental: True answers GET at ``/server-card`` below the endpoint with a draft
+            server card, of the app and the `public_url`; a dict has other members: ``name``, such
+            as ``com.example/weather``, ``description`` and ``repository``.
         cors: True answers browsers' preflights for `allowed_origins`.
         allowed_origins: The web origins whose pages may call, such as ``https://app.example.com``;
             a port may be ``*``, and ``"*"`` alone allows every origin. Others are refused with 403;
@@ -83,6 +95,7 @@ class HttpSettings(NamedTuple):
     path: str = "/mcp"
     sse: bool = False
     health: str | bool = False
+    card: bool | CardOptions = False
     cors: bool = False
     allowed_origins: Sequence[str] = ()
     allowed_hosts: Sequence[str] = ()
