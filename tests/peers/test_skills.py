@@ -44,10 +44,10 @@ def test_the_inspector_verifies_our_skills(tmp_path: Path) -> None:
     """SKILL-6, SKILL-12, SKILL-18…21"""
     require(NODE)
     inspector = node(NODE / "node_modules" / ".bin" / "mcp-inspector")
+    verify = ["--method", "skills/list", "--verify", "--require-digests"]
     with serving(str(SKILLED), "--http", cwd=ROOT) as server:
         done = subprocess.run(
-            [*inspector, "--cli", server.url, "--transport", "http"]
-            + ["--method", "skills/list", "--verify", "--require-digests"],
+            [*inspector, "--cli", server.url, "--transport", "http", *verify],
             env={**os.environ, "HOME": str(tmp_path)},
             capture_output=True,
             text=True,
