@@ -33,6 +33,7 @@ CALLS: Final[Mapping[str, tuple[str, Mapping[str, object], str]]] = {
     "minimal": ("greet", {"name": "you"}, "Hello, you!"),
     "package": ("convert", {"value": 2, "source": "h", "target": "min"}, '"value":120.0'),
     "fastapi": ("close_ticket", {"number": 7}, "There is no ticket 7."),
+    "app": ("show_sales", {"year": 2025}, "Sales of 2025: 6282 in total."),
     "agent": ("research", {"question": "Why?"}, "The client shares no folder; open one first."),
     "database": ("find_books", {"text": "emma"}, "[]"),
     "worker": ("check_addresses", {"group": "friends"}, "bob at example.com"),
@@ -174,7 +175,7 @@ def test_it_is_served_on_stdio(folder: Path, template: str, revision: str, tmp_p
         assert answer in connected.call_tool(tool, arguments).text
 
 
-@pytest.mark.parametrize("template", ["package", "agent", "database", "worker"])
+@pytest.mark.parametrize("template", ["package", "app", "agent", "database", "worker"])
 def test_the_command_for_hosts_serves_it(projects: Mapping[str, Path], template: str) -> None:
     entries = json.loads((projects[template] / ".mcp.json").read_text("utf-8"))["mcpServers"]
     assert list(entries) == [NAME]

@@ -76,6 +76,7 @@ TEMPLATES: Final[dict[str, Template]] = {
             ("serve it at http://127.0.0.1:8000/mcp", "python -m __PACKAGE__"),
         ),
     ),
+    "app": Template("a chart in the host, with buttons that call a tool", steps=_PACKAGED),
 }
 """Name → template, in the order of the list."""
 

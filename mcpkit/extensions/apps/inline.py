@@ -42,6 +42,10 @@ _IMPORT: Final = re.compile(
     r"\b(?:import|export)\b[^;\"'`()=]*?\bfrom\s*[\"'](?P<a>[^\"'\n]+)[\"']"
     r"|\bimport\s*\(?\s*[\"'`](?P<b>[^\"'`\n]+)[\"'`]"
 )
+_NAMED_IMPORT: Final = re.compile(
+    r"\bimport\s*\{(?P<names>[\w$,\s]*)\}\s*from\s*[\"'](?P<url>\.{0,2}/[^/\"'\n][^\"'\n]*)[\"'];?"
+)
+_EXPORTS: Final = re.compile(r"\bexport\s*\{(?P<names>[\w$,\s]*)\};?\s*(?://[^\n]*\s*)?\Z")
 _ENDS_SCRIPT: Final = re.compile(r"<(?=/script|!--)", re.IGNORECASE)
 _ENDS_STYLE: Final = re.compile(r"</(?=style)", re.IGNORECASE)
 
@@ -159,8 +163,8 @@ class _Page(HTMLParser):
         if path is not None:
             text, at = _read(path, at), _Place(path.name, path.parent, 1)
         if is_module:
-            self._check_imports(text, at)
-        if path is None:
+            text = self._module(text, at)
+        if path is None and not is_module:
             return
         text = _ENDS_SCRIPT.sub(r"\\x3C", text)  # APP-16
         script = f"{_tag('script', values, _NOT_INLINE)}{text}</script>"
@@ -185,8 +189,24 @@ class _Page(HTMLParser):
 
         return _ENDS_STYLE.sub(r"<\\/", _CSS.sub(inline, text))
 
-    def _check_imports(self, text: str, at: _Place) -> None:
-        """Refuse a module that imports files: their URLs would be relative to the host's."""
+    def _module(self, text: str, at: _Place) -> str:
+        """Return a module with the bundles that it imports, such as that of ext-apps.
+
+        Other imports of files are refused: their URLs would be relative to the host's.
+        """
+
+        def inline(match: re.Match[str]) -> str:
+            path = self._local(match["url"], at)
+            bundle = "" if path is None else _read(path, at)
+            exports = _EXPORTS.search(bundle)
+            if exports is None:
+                return match[0]
+            wanted = re.sub(r"\s+as\s+", ": ", match["names"])
+            names = re.sub(r"([\w$]+)\s+as\s+([\w$]+)", r"\2: \1", exports["names"])
+            body = f"{bundle[: exports.start()]}\nreturn {{{names}}};"
+            return f"const {{{wanted}}} = await (async () => {{\n{body}\n}})();"
+
+        text = _NAMED_IMPORT.sub(inline, text)
         for match in _IMPORT.finditer(text):
             url = match["a"] or match["b"]
             if url.startswith((".", "/")) and not url.startswith("//"):
@@ -197,6 +217,7 @@ class _Page(HTMLParser):
                     match.start(),
                 )
             self._check_origin(url, "resourceDomains", at)
+        return text
 
     def _url(self, url: str, at: _Place) -> str:
         """Return a URL as it is, or a ``data:`` URL for a local file."""
