@@ -68,8 +68,11 @@ def make_app(**options: Any) -> MCPKit[Any]:
             return ToolResult(TEXT, is_error=True)
         if kind == "raised":
             raise ToolError(TEXT)
-        content = [] if kind == "structured" else TEXT
-        return ToolResult(content, structured_content={"n": [*range(1000)]}, meta={"a.b/c": 1})
+        content = TEXT if kind == "both" else []
+        numbers: list[Any] = [1] * 1000 if kind == "deep" else [*range(1000)]
+        for _ in range(229 if kind == "deep" else 0):
+            numbers = [numbers]
+        return ToolResult(content, structured_content={"n": numbers}, meta={"a.b/c": 1})
 
     return app
 
@@ -189,7 +192,15 @@ async def test_a_result_that_its_schema_does_not_let_truncate_is_an_error_with_a
             "The result of 3,002 characters cannot be truncated to 1,300. It can"
         )
         assert await rest_of(client, result) == f'"{"1" * 3000}"'
-    assert "the output schema of day has no room for max_result=" in caplog.text
+    assert "a result of day cannot be truncated to its max_result=" in caplog.text
+
+
+async def test_a_value_too_deep_to_be_parsed_is_left_whole_as_well() -> None:
+    async with AsyncTestClient(make_app(), revision=MODERN) as client:
+        result = await call(client, "whole", kind="deep")
+        assert result["isError"] is True
+        deep = await rest_of(client, result)
+        assert deep == f'{{"n":{"[" * 230}{"1," * 999}1{"]" * 230}}}'
 
 
 # --- who may read the rest ------------------------------------------------------------------------

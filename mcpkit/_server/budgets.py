@@ -83,11 +83,12 @@ def _truncate(rendered: Rendered, tool: Tool, room: int) -> tuple[str, str]:
     if rendered.content is not None:
         rendered.content, rest = _truncated_blocks(rendered.blocks(), room)
     if rendered.structured is not None:
+        rest += "\n" if rest else ""
         found = None
         with suppress(ValueError):  # nested more deeply than the parser allows
             found = Truncation(from_json(rendered.structured), tool.output_schema, room)
         if found is None or not found.fits:
-            log.warning("the output schema of %s has no room for max_result=", tool.name)
+            log.warning("a result of %s cannot be truncated to its max_result=", tool.name)
             rest += rendered.structured.decode()
             rendered.content = rendered.content or []
             rendered.structured, rendered.is_error = None, True
