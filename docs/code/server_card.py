@@ -12,3 +12,9 @@ app = MCPKit(
         "public_url": "https://weather.example.com/mcp",
     },
 )
+
+
+@app.tool(read_only=True)
+def rain(city: str) -> bool:
+    """Return True if it will rain in a city tomorrow."""
+    return city == "Bergen"
