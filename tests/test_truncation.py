@@ -92,6 +92,20 @@ def unions_of(one: Typed, two: Typed) -> Typed:
     return {"anyOf": [one[0], two[0]]}, one[1] | two[1]
 
 
+def tuples_of(*parts: Typed) -> Typed:
+    schemas = [each[0] for each in parts]
+    schema = {"type": "array", "prefixItems": schemas, "minItems": 2, "maxItems": 2}
+    return schema, st.tuples(*(each[1] for each in parts)).map(list)
+
+
+def tagged_of(*parts: Typed) -> Typed:
+    tagged = [
+        objects_of({"tag": ({"const": number}, st.just(number)), "value": each}, None)
+        for number, each in enumerate(parts)
+    ]
+    return {"oneOf": [each[0] for each in tagged]}, st.one_of(*(each[1] for each in tagged))
+
+
 def both_of(inner: Typed) -> Typed:
     return {"allOf": [inner[0], {}], "$comment": "either"}, inner[1]
 
@@ -99,13 +113,15 @@ def both_of(inner: Typed) -> Typed:
 TYPED: Final[st.SearchStrategy[Typed]] = st.recursive(
     st.sampled_from(LEAVES),
     lambda inner: st.one_of(
-        st.builds(lists_of, inner, st.integers(0, 2)),
+        st.builds(lists_of, inner, st.integers(0, 2), unique=st.booleans()),
         st.builds(
             objects_of, st.dictionaries(NAMES, inner, min_size=1, max_size=3), st.none() | inner
         ),
         st.builds(maps_of, inner, st.integers(0, 2)),
         st.builds(unions_of, inner, inner),
         st.builds(both_of, inner),
+        st.builds(tuples_of, inner, inner),
+        st.builds(tagged_of, inner, inner),
     ),
     max_leaves=6,
 )
@@ -216,6 +232,16 @@ class Entry(BaseModel):
     text: str = ""
 
 
+class Note(BaseModel):
+    kind: Literal["note"] = "note"
+    text: str
+
+
+class Table(BaseModel):
+    kind: Literal["table"] = "table"
+    rows: list[int]
+
+
 class Report(BaseModel):
     items: list[Entry]
     log: str
@@ -264,8 +290,14 @@ def test_the_longest_parts_lose_their_ends_and_the_others_stay() -> None:
         (Json, {"a": ["x"] * 1000}, ["a: 73 of 1,000"]),
         (Any, {"meta": {"n": 1}, "rows": [[LONG]]}, ["rows[0][0]: 270 of 2,000 characters"]),
         (set[int], {*range(1000)}, ["result: 102 of 1,000"]),
+        (
+            Annotated[Note | Table, Field(discriminator="kind")],
+            Table(rows=[1] * 1000),
+            ["rows: 137 of 1,000"],
+        ),
+        (Annotated[set[str], Field(min_length=2)], {LONG + "a", LONG + "b"}, None),
         (Annotated[list[int], Field(min_length=80)], [10**6] * 1000, None),
-        (tuple[str, int], (LONG, 1), None),
+        (tuple[str, int], (LONG, 1), ["result[0]: 290 of 2,000 characters"]),
         (Annotated[str, Field(pattern="^w")], LONG, None),
         (bytes, b"x" * 1000, None),
         (list[Annotated[str, Field(pattern="^w")]], [LONG], ["result: 0 of 1"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, takewhile
+from itertools import accumulate, chain, takewhile
 from typing import Any, Final, NamedTuple
 
 from pydantic_core import to_json
@@ -27,7 +27,7 @@ _HARMLESS: Final = frozenset(
         *("$ref", "$defs", "$comment", "type", "anyOf", "allOf", "title", "description"),
         *("default", "examples", "deprecated", "readOnly", "writeOnly", "minLength", "maxLength"),
         *("items", "minItems", "maxItems", "uniqueItems", "properties", "additionalProperties"),
-        *("required", "propertyNames", "minProperties", "maxProperties"),
+        *("required", "propertyNames", "minProperties", "maxProperties", "oneOf", "prefixItems"),
     }
 )
 """The keywords that are followed, or that no shorter value can violate."""
@@ -123,9 +123,13 @@ class Truncation:
             ends = accumulate(size_of(each) + 1 for each in value)
             kept = value[: len([*takewhile(level.__ge__, ends)])]
             least = least or int(not self._leaves_out)
-            if len(kept) < least:
-                inner = [each.get("items") for each in rules]
-                kept = [self._fit(f"{path}[{at}]", value[at], inner, level) for at in range(least)]
+            if len(kept) < least > 1 and any(each.get("uniqueItems") for each in rules):
+                kept = value[:least]  # if they were shorter, two might be the same
+            elif len(kept) < least:
+                kept = [
+                    self._fit(f"{path}[{at}]", value[at], _schemas_at(rules, at), level)
+                    for at in range(least)
+                ]
         else:
             kept = self._members(path, value, rules, least, level)
         if len(kept) < len(value):
@@ -156,15 +160,25 @@ class Truncation:
         kind = _KINDS[type(value)][0]
         every = (each for schema in schemas for each in self._combined(schema))
         found = [each for each in every if kind in each.get("type", kind)]  # one type, or several
-        return found if all(each.keys() <= _HARMLESS for each in found) else None
+        for each in found:
+            # "oneOf" is for tagged objects, which keep their tag; others might fit a second one.
+            if each.keys() - _HARMLESS or ("oneOf" in each and kind != "object"):
+                return None
+        return found
 
     def _combined(self, schema: Any) -> Iterator[JsonSchema]:
         """Yield a schema, and those that it refers to or consists of."""
         if is_object(schema):  # not true or None
             yield schema
             to = self._references.resolve(schema["$ref"]) if "$ref" in schema else None
-            for each in (to, *schema.get("anyOf", ()), *schema.get("allOf", ())):
+            several = (schema.get(keyword, ()) for keyword in ("anyOf", "allOf", "oneOf"))
+            for each in (to, *chain.from_iterable(several)):
                 yield from self._combined(each)
+
+
+def _schemas_at(rules: Sequence[JsonSchema], at: int) -> list[Any]:
+    """Return the schemas of an item."""
+    return [(*each.get("prefixItems", ())[at : at + 1], each.get("items"))[0] for each in rules]
 
 
 def _member(path: str, name: str) -> str:
