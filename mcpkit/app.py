@@ -39,8 +39,9 @@ from mcpkit.types import CacheScope, Icon, Implementation, LogLevel
 if TYPE_CHECKING:
     from mcpkit._concurrency.loop import Loop
     from mcpkit._protocol.connection import Request, RequestSource
-    from mcpkit._server.task_runs import AppTasks
     from mcpkit.auth.verifiers import Auth
+    from mcpkit.extension import Extension
+    from mcpkit.tasks.task_runs import AppTasks
     from mcpkit.transports.http.options import HttpOptions
     from mcpkit.transports.memory import MemoryLink
 
@@ -178,7 +179,10 @@ class MCPKit(Registration, Generic[StateT]):
                 scope_hierarchy=Hierarchy(scope_hierarchy or {}),
             ),
         )
+        server.loaders.append((frozenset({"tasks", "results"}), _tasks))
         server.registry.offer(check_offers(offers))
+        if server.settings.tasks.store is not None:
+            server.load(["tasks"])
         super().__init__(server)
 
     if not TYPE_CHECKING:  # type checkers would take every attribute for defined
@@ -198,7 +202,7 @@ class MCPKit(Registration, Generic[StateT]):
     @property
     def tasks(self) -> AppTasks:
         """Starts tasks that no client has asked for: ``await app.tasks.start(report)``."""
-        from mcpkit._server.task_runs import AppTasks
+        from mcpkit.tasks.task_runs import AppTasks
 
         return AppTasks(self._server)
 
@@ -208,7 +212,7 @@ class MCPKit(Registration, Generic[StateT]):
             "a lifespan": self._lifespan is not None,
             "middleware": bool(server.middleware),
             "routes": bool(self.routes),
-            "extensions": bool(server.extensions),
+            "extensions": any(not each.is_implicit for each in server.extensions),
             "auth=": self._http.get("auth") is not None,
             "scope_hierarchy=": bool(server.settings.scope_hierarchy),
         }
@@ -401,3 +405,9 @@ def _handlers() -> Mapping[str, Handler]:
     from mcpkit._server.session import SESSION_HANDLERS
 
     return {**HANDLERS, **SESSION_HANDLERS}
+
+
+def _tasks() -> Extension:
+    from mcpkit.tasks.extension import Tasks
+
+    return Tasks()

@@ -10,15 +10,17 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from pydantic_core import from_json, to_json
 from typing_extensions import TypeVar
 
 from mcpkit._injection import CallPlan, inspect_handler
+from mcpkit._protocol.connection import Request, RequestSource
 from mcpkit._protocol.messages import Encoded
-from mcpkit._protocol.revisions import BY_VERSION, OPERATIONS, Method
+from mcpkit._protocol.revisions import BY_VERSION, OPERATIONS, Method, Revision
 from mcpkit._signature.arguments import Arguments
+from mcpkit._signature.converters import Converters
 from mcpkit._signature.hints import location
 from mcpkit._signature.signature import Signature, can_take, is_async
 from mcpkit._utils.json import is_object, value_at
@@ -31,7 +33,14 @@ from mcpkit.errors import (
     RegistrationError,
     UrlElicitationRequired,
 )
-from mcpkit.middleware import Handler, Middleware, MiddlewareT, Params, check_middleware
+from mcpkit.middleware import (
+    Handler,
+    Middleware,
+    MiddlewareT,
+    Params,
+    check_middleware,
+    compose,
+)
 from mcpkit.permissions import needed_scopes
 from mcpkit.types import CacheScope
 
@@ -95,6 +104,8 @@ class Extension:
     """
 
     _is_official: ClassVar[bool] = False
+    is_implicit: ClassVar[bool] = False
+    """True for what an app has by itself: its hooks are the innermost, and it may be included."""
 
     def __init__(
         self,
@@ -196,6 +207,46 @@ class Extension:
         """
         backend = context.backend
         backend.session.notify(backend.request, method, params or {})
+
+    def capabilities(self, advertised: Collection[str], context: Context[Any]) -> dict[str, Any]:
+        """Return what the capabilities of the server have for the client of a request.
+
+        Args:
+            advertised: The names of the capabilities of the server.
+            context: The context of the request.
+        """
+        return {"extensions": {self.identifier: self.settings_for(context)}}
+
+    # --- serving ----------------------------------------------------------------------------------
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers of its methods, by the names in `Method.operation`."""
+        return {each.known.operation: each.handler for each in self.methods.values()}
+
+    def wrap(
+        self, handlers: Mapping[str, Handler], converters: Converters
+    ) -> Mapping[str, Handler]:
+        """Return the handlers that it has hooks around, with the hooks."""
+        wrapped: dict[str, Handler] = {}
+        for name in {OPERATIONS[method] for methods, _ in self.hooks for method in methods}:
+            around = [hook for methods, hook in self.hooks if name in map(OPERATIONS.get, methods)]
+            wrapped[name] = compose(handlers[name], around, converters)
+        return wrapped
+
+    def start(self, services: Any) -> None:
+        """Start what runs beside requests on an event loop that serves the app."""
+
+    def make_service(self, services: Any) -> Any:
+        """Return the `Service` that ``services.get`` returns for this extension."""
+        raise NotImplementedError
+
+    def follow(self, subscriptions: Any) -> Follower | None:
+        """Return what a session may subscribe to besides, if there is anything."""
+
+    def answer_to(
+        self, server: Any, message: Mapping[str, Any], revision: Revision, principal: str | None
+    ) -> LateAnswer | None:
+        """Return the answer in a message, if this extension has asked in another session."""
 
     # --- methods and hooks ------------------------------------------------------------------------
 
@@ -303,6 +354,47 @@ class Extension:
         made = _Function(self, method, signature, plan, cache_ttl, is_private)
         known = Method(f"{self.identifier} {method}", self.identifier, cache_ttl is not None)
         self.methods[method] = ExtensionMethod(method, needed, known, made.handle, versions)
+
+
+class Follower(Protocol):
+    """What the client of one session has subscribed to at an extension."""
+
+    def accept(self, wanted: Mapping[str, Any], request: Request) -> Mapping[str, list[str]]:
+        """Return the filters of ``subscriptions/listen`` that the extension has, as accepted."""
+        ...
+
+    def opened(self, request: Request, accepted: Mapping[str, Any]) -> None:
+        """Notify on the stream of a request from now on."""
+
+    def closed(self, request: Request) -> None:
+        """Stop notifying on the stream of a request."""
+
+    def end(self) -> None:
+        """Stop for good: the session ends."""
+
+
+class LateAnswer(Protocol):
+    """An answer of a client to a request that was sent in any session, by any process."""
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes."""
+        ...
+
+    async def store(
+        self, origin: RequestSource, on_admitted: Callable[[], None], *, at_last: bool = False
+    ) -> None:
+        """Store the answer, if its sender may give it.
+
+        Args:
+            origin: The source of the message.
+            on_admitted: Called before it is stored.
+            at_last: True to wait while the store is unavailable, and to raise nothing.
+
+        Raises:
+            InternalError: The store is unavailable.
+            ProtocolError: The answer is not accepted.
+        """
 
 
 class _Function:

@@ -12,8 +12,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, Field
 
 from mcpkit import Image, MCPKit, Principal, ResourceLink, TextContent, ToolError, ToolResult
-from mcpkit._server import budgets
 from mcpkit.errors import ProtocolError, RegistrationError
+from mcpkit.tasks import budgets
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.kit import PATIENCE
 

@@ -40,7 +40,6 @@ FLOORS: Final[dict[str, int]] = {
     "sampling": 4,
     "_input_requests": 5,
     "context": 6,
-    "tasks": 6,
     "_entries": 7,
     "_injection": 7,
     "completion": 7,
@@ -55,6 +54,7 @@ FLOORS: Final[dict[str, int]] = {
     "extensions": 9,
     "transports": 9,
     "_registration": 9,
+    "tasks": 9,
     "app": 10,
     "": 11,  # the public names
     "client_tasks": 11,  # a former place of public names, as are the next three
@@ -230,8 +230,8 @@ HEAVY: Final = {
 
 
 def loaded_by(code: str) -> set[str]:
-    """The top-level modules that a fresh interpreter has after running some code."""
-    code += "\nimport sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    """The modules that a fresh interpreter has after running some code."""
+    code += "\nimport sys; print(*sys.modules, file=sys.stderr)"
     run = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
@@ -239,13 +239,29 @@ def loaded_by(code: str) -> set[str]:
         text=True,
         timeout=60,
         check=True,
+        stdin=subprocess.DEVNULL,
     )
-    return set(run.stdout.split())
+    return set(run.stderr.split())
 
 
 def test_making_an_app_loads_nothing_heavy_and_the_pytest_plugin_no_event_loop() -> None:
-    assert loaded_by("from mcpkit import MCPKit; MCPKit('a')") & HEAVY == set()
+    tools = "app.add_tool(lambda: 1, name='a'); app.add_tool(lambda: 1, name='b', task='optional')"
+    assert loaded_by(f"import mcpkit; app = mcpkit.MCPKit('a'); {tools}") & HEAVY == set()
     assert loaded_by("import pytest, mcpkit.pytest_plugin") & {"anyio", "asyncio"} == set()
+
+
+def test_a_server_loads_no_extension_that_it_does_not_use() -> None:
+    """EXT-7."""
+
+    def extensions(options: str) -> set[str]:
+        code = (
+            f"import mcpkit; app = mcpkit.MCPKit('a'); app.add_tool(lambda: 1, name='b'{options})"
+        )
+        packages = ("mcpkit.extension", "mcpkit.tasks.")
+        return {each for each in loaded_by(f"{code}; app.run()") if each.startswith(packages)}
+
+    assert extensions("") == {"mcpkit.tasks.options"}
+    assert "mcpkit.tasks.handlers" in extensions(", task='optional'")
 
 
 def test_a_client_loads_anyio_and_nothing_for_http() -> None:

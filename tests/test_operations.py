@@ -21,6 +21,7 @@ from mcpkit._protocol.revisions import REVISIONS, Revision
 from mcpkit._server.handlers import HANDLERS, capabilities
 from mcpkit._server.session import SESSION_HANDLERS
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
+from mcpkit.tasks.handlers import TASK_HANDLERS
 from mcpkit.testing import AsyncTestClient
 from tests.authoring import request_with
 
@@ -47,7 +48,7 @@ async def call(
 async def test_every_method_has_its_operation_and_every_operation_a_method() -> None:
     """VER-2: server/discover among them."""
     used = {each.operation for revision in REVISIONS for each in revision.methods.values()}
-    assert used == {*HANDLERS, *SESSION_HANDLERS}
+    assert used == {*HANDLERS, *SESSION_HANDLERS, *TASK_HANDLERS}
 
 
 # --- capabilities ---------------------------------------------------------------------------------

@@ -590,7 +590,7 @@ async def test_notifications_are_left_out_for_a_client_that_does_not_keep_up(
 
 
 def test_an_app_and_its_settings_have_the_same_defaults() -> None:
-    same: Any = {"scope_hierarchy": Settings().scope_hierarchy}
+    same: Any = {"scope_hierarchy": Settings().scope_hierarchy, "tasks": None}
     assert bare().server.settings._replace(**same) == Settings(**same)
     given = inspect.signature(MCPKit).parameters
     shared = given.keys() & set(Settings._fields)

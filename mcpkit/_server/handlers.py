@@ -14,12 +14,11 @@ from typing import Any, Final, TypeGuard
 from mcpkit._entries import Listing
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
-from mcpkit._protocol.messages import Encoded, Private
+from mcpkit._protocol.messages import Private
 from mcpkit._protocol.revisions import APPS_EXTENSION, REVISIONS
 from mcpkit._server.failures import error_result, not_found, text_to_show
 from mcpkit._server.registry import Catalog, Page, check_uri, uri_of
 from mcpkit._server.server import Server
-from mcpkit._server.task_handlers import TASK_HANDLERS, create_task_if_requested
 from mcpkit._signature.output import Rendered
 from mcpkit._utils.json import is_object
 from mcpkit._utils.logs import log
@@ -36,7 +35,6 @@ from mcpkit.errors import (
 from mcpkit.middleware import Handler, Params
 from mcpkit.prompts import Prompt
 from mcpkit.resources import ResourceTemplate
-from mcpkit.tasks.protocol import may_list_tasks, task_capabilities
 from mcpkit.types import PromptResult, ResourceResult
 
 
@@ -51,19 +49,17 @@ def capabilities(catalog: Catalog, request: Request) -> dict[str, Any]:
     }
     advertised, revision = catalog.advertised, request.revision
     present: dict[str, Any] = {name: shape for name, shape in shapes.items() if name in advertised}
-    if "tasks" in advertised:
-        present.update(task_capabilities(revision, lists=may_list_tasks(request)))
     return revision.keep(revision.server_capabilities, present)
 
 
 def _capabilities(server: Server, context: Context[Any]) -> dict[str, Any]:
-    """Return the capabilities, with the extensions, on every revision (EXT-6)."""
+    """Return the capabilities, with those of extensions, on every revision (EXT-6)."""
     found = capabilities(server.catalog, context.request)
-    own = {each.identifier: each.settings_for(context) for each in server.extensions}
+    for each in server.extensions:
+        for name, value in each.capabilities(server.catalog.advertised, context).items():
+            found[name] = {**found.get(name, {}), **value}
     if APPS_EXTENSION in server.catalog.advertised:
-        own[APPS_EXTENSION] = {}
-    if own:
-        found["extensions"] = {**found.get("extensions", {}), **own}
+        found["extensions"] = {**found.get("extensions", {}), APPS_EXTENSION: {}}
     return found
 
 
@@ -102,7 +98,7 @@ def _list(listing: Listing) -> Handler:
     return list_page
 
 
-async def call_tool(server: Server, params: Params, context: Context[Any]) -> Rendered | Encoded:
+async def call_tool(server: Server, params: Params, context: Context[Any]) -> Rendered:
     """``tools/call``: a result also if the tool failed, for the model to read (TOOL-7, TOOL-8)."""
     name: Any = params.get("name")
     arguments: Any = params.get("arguments")
@@ -112,23 +108,13 @@ async def call_tool(server: Server, params: Params, context: Context[Any]) -> Re
         arguments = {}
     elif arguments.__class__ is not dict:
         raise InvalidParams('"arguments" must be an object')
-    catalog = server.catalog
-    tool = catalog.tools.get(name)
+    tool = server.catalog.tools.get(name)
     if tool is None:
         raise InvalidParams(f"Unknown tool: {truncate(name)}")  # TOOL-6
-    if "tasks" in catalog.advertised:
-        task = create_task_if_requested(tool, params, arguments, server, context)
-        if task is not None:
-            return await task
     try:
-        result = await tool.call(arguments, context)
+        return await tool.call(arguments, context)
     except Exception as error:
-        result = await error_result(tool, context, error)
-    if tool.max_result is None:
-        return result
-    from mcpkit._server.budgets import within_budget  # loaded only if used
-
-    return await within_budget(result, tool.max_result, tool, arguments, server, context)
+        return await error_result(tool, context, error)
 
 
 async def read_resource(server: Server, params: Params, context: Context[Any]) -> ResourceResult:
@@ -137,11 +123,6 @@ async def read_resource(server: Server, params: Params, context: Context[Any]) -
     try:
         return await server.read_resource(uri, context)
     except ResourceNotFound as error:
-        if uri.startswith("result://"):
-            from mcpkit._server.budgets import read_rest  # as above
-
-            if (rest := await read_rest(uri, server, context)) is not None:
-                return rest
         raise not_found(error, uri, context.request.revision) from error
 
 
@@ -248,5 +229,4 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "read_resource": read_resource,
     "get_prompt": get_prompt,
     "complete": complete,
-    **TASK_HANDLERS,
 }

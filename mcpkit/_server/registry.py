@@ -160,6 +160,8 @@ class Registry:
         self.prompts: Mapping[str, Prompt] = {}
         self.providers: tuple[Provider, ...] = ()
         self.on_change: Callable[[ListKind], None] = lambda kind: None
+        self.on_advertise: Callable[[frozenset[str]], None] = lambda capabilities: None
+        """Called with all advertised capabilities when there may be more."""
         self._inclusions: list[_Inclusion] = []
         self._disabled: dict[tuple[Listing, str], AnyEntry] = {}
         self.version = 0
@@ -204,6 +206,7 @@ class Registry:
             self.restricted = self.restricted or bool(item.scopes)
             self.hides_tools = self.hides_tools or item.is_hidden
             self._forget()
+        self.on_advertise(self.advertised)
         self.on_change(_KINDS[listing])
 
     def include(
@@ -228,6 +231,7 @@ class Registry:
         """Advertise capabilities, here and in the registries that include this one."""
         with self._changing:
             self.advertised = self.advertised.union(capabilities)
+        self.on_advertise(self.advertised)
         for inclusion in self._inclusions:
             inclusion.into.offer(capabilities)
 
@@ -512,7 +516,7 @@ def _advertised_by(entry: Any) -> set[str]:
     if listing == "tools" and entry.task.mode != "forbidden":
         found.add("tasks")
     if listing == "tools" and entry.max_result is not None:
-        found.add("resources")
+        found |= {"resources", "results"}
     if listing == "tools" and (entry.ui or entry.visibility):
         found.add(APPS_EXTENSION)
     return found

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, get_args
 
 from mcpkit._entries import Restricted, refusal_of
 from mcpkit._input_requests.replay import StepMemory
@@ -20,7 +19,6 @@ from mcpkit._protocol.connection import (
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import (
     APPS_EXTENSION,
-    OPERATIONS,
     PER_REQUEST,
     Capability,
     Method,
@@ -35,8 +33,6 @@ from mcpkit._utils.names import caller
 from mcpkit._utils.sealing import Sealer
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import (
-    Forbidden,
-    InvalidArguments,
     RegistrationError,
     ResourceError,
     ResourceNotFound,
@@ -45,14 +41,12 @@ from mcpkit.errors import (
 from mcpkit.limits import Limits
 from mcpkit.middleware import Handler, Middleware, compose
 from mcpkit.permissions import Hierarchy
-from mcpkit.tasks.options import TaskSettings
 from mcpkit.types import CacheScope, Implementation, LogLevel, ResourceResult
 
 if TYPE_CHECKING:
-    from mcpkit._stores.memory import Table
+    from mcpkit._concurrency.loop import Loop
+    from mcpkit._concurrency.threads import Threads
     from mcpkit.extension import Extension
-    from mcpkit.tasks.record import Task
-    from mcpkit.tasks.service import TaskService
 
 MAX_VIEWS: Final = 256
 """Sets of scopes whose views are cached."""
@@ -72,7 +66,8 @@ class Settings(NamedTuple):
     state_lifetime: float = 3600
     ask_timeout: float = 600
     expose_errors: tuple[type[Exception], ...] = ()
-    tasks: TaskSettings = TaskSettings()
+    tasks: Any = None
+    """The `mcpkit.tasks.options.TaskSettings`."""
     scope_hierarchy: Hierarchy = Hierarchy({})
     limits: Limits = Limits()
     """The limits, also of every HTTP endpoint that has none of its own."""
@@ -117,6 +112,7 @@ class Server:
     middleware: tuple[Middleware, ...] = ()
     """Functions around every handler, the first outermost; see `mcpkit.middleware`."""
     extensions: list[Extension] = field(default_factory=list["Extension"])
+    """The extensions, the one with the outermost hooks first."""
     extension_methods: dict[tuple[str, str], Method] = field(
         # Hosts with views ping on every revision, and hide a view if that fails (ext-apps#671).
         default_factory=lambda: {
@@ -131,12 +127,16 @@ class Server:
         default_factory=dict[Callable[..., Any], Callable[..., Any]]
     )
     """Functions that replace those of dependencies, in tests."""
-    task_table: list[Table[Task]] = field(default_factory=list["Table[Task]"])
-    """The store of tasks in this process, once there is a first task."""
-    tasks: TaskService | None = None
-    """The tasks of this process, while the server is served."""
-    task_services: list[TaskService] = field(default_factory=list["TaskService"])
-    """The tasks of all event loops of this process."""
+    loaders: list[tuple[frozenset[str], Callable[[], Extension]]] = field(
+        default_factory=list[tuple[frozenset[str], Callable[[], "Extension"]]]
+    )
+    """Functions that load the extensions which serve some capabilities, until one is advertised."""
+    memory: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What extensions keep in this process, by their identifiers."""
+    services: Services | None = None
+    """What extensions run on this event loop, while the server is served."""
+    all_services: list[Services] = field(default_factory=list["Services"])
+    """Those of all event loops of this process."""
     suspended: Any = None
     """The `mcpkit._server.suspended.SuspendedRuns` of this event loop, while the server is
     served."""
@@ -160,17 +160,23 @@ class Server:
     def __post_init__(self) -> None:
         self.catalog = self.registry
         self.registry.on_change = self.changes.list_changed
+        self.registry.on_advertise = self.load
+
+    def load(self, capabilities: Collection[str]) -> None:
+        """Load the extensions that serve some capabilities."""
+        for each in [*self.loaders]:
+            if not each[0].isdisjoint(capabilities):
+                self.loaders.remove(each)
+                self._take(each[1]())
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers with the middleware around them, by name."""
         if not self.composed:
             found = {**self.load_handlers()}
-            hooks = [each for extension in self.extensions for each in extension.hooks]
-            for name in {OPERATIONS[method] for methods, _ in hooks for method in methods}:
-                around = [hook for methods, hook in hooks if name in map(OPERATIONS.get, methods)]
-                found[name] = compose(found[name], around, self.converters)
-            for extension in self.extensions:
-                found |= {each.known.operation: each.handler for each in extension.methods.values()}
+            for each in self.extensions:
+                found |= each.handlers()
+            for each in reversed(self.extensions):
+                found |= each.wrap(found, self.converters)
             self.composed.update(
                 {
                     name: compose(each, self.middleware, self.converters)
@@ -195,12 +201,22 @@ class Server:
                 )
         if self.composed:
             raise RegistrationError(f"{at}: add it before the app is served")
+        self._take(extension)
+
+    def _take(self, extension: Extension) -> None:
         extension.is_added = True
         self.extensions.append(extension)
+        self.extensions.sort(key=lambda each: each.is_implicit)
         for name, method in extension.methods.items():
             for version in method.versions:
                 self.extension_methods[name, version] = method.known
         self.registry.offer([extension.identifier])
+        if self.composed:
+            self.composed.update(self.replace(composed={}).handlers())
+
+    def extension(self, identifier: str) -> Extension:
+        """Return an extension that the server has."""
+        return next(each for each in self.extensions if each.identifier == identifier)
 
     def declare_extensions_of(self, other: Server) -> None:
         """Declare the extensions of another server instead, also in sessions that are open."""
@@ -242,21 +258,6 @@ class Server:
         if (ttl, scope) == (result.cache_ttl, result.cache_scope):
             return result
         return ResourceResult(result.contents, cache_ttl=ttl, cache_scope=scope, meta=result.meta)
-
-    async def admit_to_task(self, task: Task, origin: RequestSource | None) -> None:
-        """Raise `Forbidden` if a caller may not call the tool of a task as the task does."""
-        if self.tasks is None or origin is None:
-            return
-        if not any(each.scopes or each.allow for each in self.registry.tools.values()):
-            return
-        call = None if task.tool else self.tasks.call_of(task)
-        tool = self.catalog.tools.get(task.tool if call is None else call["tool"])
-        if tool is not None and tool.allow is not None:
-            if task.tool and task.is_over:  # it had no ``allow=`` then, and its arguments are gone
-                raise Forbidden("The permissions of the tool have changed since the task ended")
-            call = call or self.tasks.call_of(task)
-            with suppress(InvalidArguments):  # with which it has not run
-                await tool.admit(call["arguments"], origin)
 
     def view_for(self, origin: RequestSource | None) -> Server:
         """Return the same server with the entries that a caller may see."""
@@ -308,3 +309,38 @@ class Server:
             info = wire.implementation_to_wire(self.info, revision)
             found = self.info_texts[revision.version] = encode({SERVER_INFO_KEY: info})[1:-1]
         return found
+
+
+class Service(Protocol):
+    """What an extension runs on an event loop."""
+
+    @property
+    def threads(self) -> Threads: ...
+
+    async def aclose(self, grace: float = 0) -> None:
+        """End it; what cannot go on elsewhere has some seconds."""
+
+
+class Services:
+    """What extensions run on one event loop that serves a server."""
+
+    def __init__(self, server: Server, loop: Loop) -> None:
+        self.server = server.replace(services=self)
+        self.loop = loop
+        self._running: dict[str, Service] = {}
+
+    def get(self, identifier: str) -> Any:
+        """Return the service of an extension, which is made when it is first needed."""
+        if identifier not in self._running:
+            self._running[identifier] = self.server.extension(identifier).make_service(self)
+        return self._running[identifier]
+
+    @property
+    def busy_threads(self) -> int:
+        """The number of threads in which handlers run."""
+        return sum(each.threads.busy for each in self._running.values())
+
+    async def aclose(self, grace: float = 0) -> None:
+        """End all services; what cannot go on elsewhere has `grace` seconds."""
+        for each in [*self._running.values()]:
+            await each.aclose(grace)

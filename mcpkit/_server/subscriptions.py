@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-
-from pydantic_core import from_json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import (
     SUBSCRIPTION_KEY,
-    TASKS_EXTENSION,
     Connection,
     Request,
     State,
@@ -24,21 +20,16 @@ from mcpkit._server.failures import not_found
 from mcpkit._server.registry import Catalog, Found, check_uri, check_uris, uri_of
 from mcpkit._server.server import Server
 from mcpkit._utils.json import is_array, is_object
-from mcpkit._utils.logs import log
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import (
     Forbidden,
     InvalidParams,
     InvalidRequest,
-    MissingClientCapability,
-    ProtocolError,
     ResourceNotFound,
 )
-from mcpkit.tasks.protocol import declares, detailed, task_members
 
 if TYPE_CHECKING:
-    from mcpkit.tasks.record import Task
-    from mcpkit.tasks.service import TaskService
+    from mcpkit.extension import Extension, Follower
 
 T = TypeVar("T")
 
@@ -52,21 +43,22 @@ _LIST_FILTERS: Final[Mapping[str, ListKind]] = {
 }
 
 
-@dataclass(slots=True, eq=False)
-class _Stream:
+class _Stream(NamedTuple):
     """A stream of changes that a client has opened with ``subscriptions/listen``."""
 
     request: Request
     kinds: frozenset[ListKind]
     uris: frozenset[str]
-    tasks: frozenset[str]
-    admitted: set[str] = field(default_factory=set[str])
-    """The tasks that its client may certainly see."""
 
     @property
     def tag(self) -> dict[str, Any]:
-        """The ``_meta`` of every message on this stream (SUB-4)."""
-        return {SUBSCRIPTION_KEY: self.request.id}
+        """The ``_meta`` of every message on this stream."""
+        return tag_of(self.request)
+
+
+def tag_of(request: Request) -> dict[str, Any]:
+    """Return the ``_meta`` of every message on the stream of a request (SUB-4)."""
+    return {SUBSCRIPTION_KEY: request.id}
 
 
 class Subscriptions:
@@ -84,10 +76,10 @@ class Subscriptions:
         notify: Callable[[str, Mapping[str, Any] | None, Request | None], None],
         reserve: Callable[[int, Request], None],
     ) -> None:
-        self._server = server
-        self._connection = connection
-        self._loop = loop
-        self._notify = notify
+        self.server = server
+        self.connection = connection
+        self.loop = loop
+        self.notify = notify
         self._reserve = reserve
         self.watched: set[str] = set()
         """The URIs of the resources that the client has subscribed to."""
@@ -99,8 +91,8 @@ class Subscriptions:
         self._flushing = False
         self._notifying = False
         self._ended = False
-        self._waiting: dict[str, Request] = {}
-        """The request that waits for the outcome of each task, if one does."""
+        self._followers: dict[str, Follower | None] = {}
+        """What the client has subscribed to at extensions, by their identifiers."""
 
     def __bool__(self) -> bool:
         """True if the client has subscribed to anything."""
@@ -111,13 +103,13 @@ class Subscriptions:
         self.start_notifying()
         added = uris - self.watched
         self.watched |= added
-        self._server.changes.watch(self, added)
+        self.server.changes.watch(self, added)
 
     def start_notifying(self) -> None:
         """Notify the client of changes from now on."""
         if not self._notifying:
             self._notifying = True
-            changes = self._server.changes
+            changes = self.server.changes
             changes.add(self)
             changes.watch(self, self.watched)
             for stream in self._streams.values():
@@ -126,14 +118,14 @@ class Subscriptions:
     def stop_notifying(self) -> None:
         """Stop notifying the client of changes."""
         self._notifying = False
-        self._server.changes.remove(self)
+        self.server.changes.remove(self)
 
     def end(self) -> None:
         """Stop for good: the session ends."""
         self._ended = True
         self.stop_notifying()
-        if self._server.tasks is not None:
-            self._server.tasks.drop(self)
+        for each in self._following():
+            each.end()
 
     # --- resources/subscribe ----------------------------------------------------------------------
 
@@ -151,7 +143,7 @@ class Subscriptions:
             raise not_found(ResourceNotFound(uri), uri, request.revision)
         if uri in self.watched:
             return {}
-        if len(self.watched) >= self._server.settings.limits.max_subscriptions:
+        if len(self.watched) >= self.server.settings.limits.max_subscriptions:
             raise InvalidRequest(f"More than {len(self.watched)} subscriptions; end one first")
         self._reserve(size_of([uri]), request)
         self.watch(frozenset({uri}))
@@ -163,7 +155,7 @@ class Subscriptions:
         if uri in self.watched:
             self.watched.discard(uri)
             self._reserve(-size_of([uri]), request)
-            self._server.changes.unwatch(self, [uri])
+            self.server.changes.unwatch(self, [uri])
         return {}
 
     # --- subscriptions/listen ---------------------------------------------------------------------
@@ -175,7 +167,7 @@ class Subscriptions:
         if not is_object(wanted):
             raise InvalidParams('subscriptions/listen needs "notifications", an object')
         known: dict[str, Found] = {}
-        uris = self._strings(wanted, "resourceSubscriptions")
+        uris = self.strings(wanted, "resourceSubscriptions")
         check_uris(uris)
         for uri in uris:
             check_uri(uri)
@@ -191,7 +183,7 @@ class Subscriptions:
         wanted: Mapping[str, Any],
         known: Sequence[str],
     ) -> None:
-        if len(self._streams) >= self._server.settings.limits.max_subscriptions:
+        if len(self._streams) >= self.server.settings.limits.max_subscriptions:
             raise InvalidRequest(f"More than {len(self._streams)} subscriptions; end one first")
         accepted: dict[str, Any] = {
             name: True
@@ -203,29 +195,29 @@ class Subscriptions:
         kinds: frozenset[ListKind] = frozenset(
             kind for name, kind in _LIST_FILTERS.items() if name in accepted
         )
-        ids: list[str] = []
-        if "taskIds" in wanted and self._server.tasks is not None:
-            if not declares(request.client):  # SUB-10
-                raise MissingClientCapability({"extensions": {TASKS_EXTENSION: {}}})
-            ids = list(dict.fromkeys(self._strings(wanted, "taskIds")))
-        if ids:
-            accepted["taskIds"] = ids
-        self._reserve(size_of([*known, *ids]), request)
+        strings = [*known]
+        for extension in self.server.extensions:
+            follower = self.follower_of(extension)
+            if follower is not None:
+                more = follower.accept(wanted, request)
+                accepted |= more
+                strings += [each for values in more.values() for each in values]
+        self._reserve(size_of(strings), request)
         request.params = {}  # they may be long, and the stream stays open
         self.start_notifying()
-        stream = _Stream(request, kinds, frozenset(known), frozenset(ids))
+        stream = _Stream(request, kinds, frozenset(known))
         self._streams[request] = stream
-        self._server.changes.watch(self, stream.uris)
+        self.server.changes.watch(self, stream.uris)
         # SUB-1: the acknowledgement is the first message of a subscription.
         params = {"notifications": accepted, "_meta": stream.tag}
-        self._notify("notifications/subscriptions/acknowledged", params, request)
-        for id in stream.tasks:
-            self._tasks.follow(id, self)
-            self._loop.start(self._announce_state(id, stream))
+        self.notify("notifications/subscriptions/acknowledged", params, request)
+        for each in self._following():
+            each.opened(request, accepted)
 
-    def _strings(self, wanted: Mapping[str, Any], name: str) -> list[str]:
+    def strings(self, wanted: Mapping[str, Any], name: str) -> list[str]:
+        """Return the value of a filter, an array of strings; `InvalidParams` if it is not one."""
         found = wanted.get(name, [])
-        limit = self._server.settings.limits.max_subscriptions
+        limit = self.server.settings.limits.max_subscriptions
         if not is_array(found) or not all(isinstance(each, str) for each in found):
             raise InvalidParams(f'"{name}" must be an array of strings')
         if len(found) > limit:
@@ -236,9 +228,9 @@ class Subscriptions:
         """Drop the stream of a request that is over, if it had one."""
         stream = self._streams.pop(request, None)
         if stream is not None:
-            self._server.changes.unwatch(self, stream.uris)
-            for id in stream.tasks:
-                self._tasks.unfollow(id, self)
+            self.server.changes.unwatch(self, stream.uris)
+            for each in self._following():
+                each.closed(request)
 
     def end_listens(self, *, announce: bool) -> list[tuple[Request, Mapping[str, Any]]]:
         """End every stream of changes; return its request, and the ``_meta`` of its result."""
@@ -246,85 +238,19 @@ class Subscriptions:
         for request, _ in streams:
             self.forget(request)
             if announce:
-                self._notify("notifications/cancelled", {"requestId": request.id}, request)
+                self.notify("notifications/cancelled", {"requestId": request.id}, request)
         return [(request, stream.tag) for request, stream in streams]
 
-    # --- tasks ------------------------------------------------------------------------------------
+    # --- extensions -------------------------------------------------------------------------------
 
-    @property
-    def _tasks(self) -> TaskService:
-        assert self._server.tasks is not None
-        return self._server.tasks
+    def follower_of(self, extension: Extension) -> Follower | None:
+        """Return what the client may subscribe to at an extension, if there is anything."""
+        if extension.identifier not in self._followers:
+            self._followers[extension.identifier] = extension.follow(self)
+        return self._followers[extension.identifier]
 
-    @property
-    def _has_statuses(self) -> bool:
-        """True if the client is notified of the status of tasks that it has created."""
-        revision = self._connection.revision
-        return revision is not None and revision.tasks == "client" and not self._ended
-
-    def announce_task(self, id: str) -> None:
-        """Pass on the changes of a task that the client has created (2025-11-25)."""
-        if self._has_statuses:
-            self._tasks.follow(id, self)
-
-    @contextmanager
-    def attach_task(self, id: str, request: Request) -> Generator[None, None, None]:
-        """Send the messages of a task with a request that waits for it, inside the context."""
-        self._tasks.follow(id, self)
-        self._waiting[id] = request
-        try:
-            yield
-        finally:
-            if self._waiting.get(id) is request:
-                del self._waiting[id]
-            self._tasks.unfollow(id, self)
-
-    def task_changed(self, task: Task) -> None:
-        """Notify the client of the state of a task."""
-        revision = self._connection.revision
-        if revision is not None and self._has_statuses:
-            params = task_members(task, revision, self._tasks.settings.poll_interval)
-            self._notify("notifications/tasks/status", params, self._waiting.get(task.id))
-        for stream in list(self._streams.values()):
-            if task.id in stream.admitted:
-                self._announce_details(task, stream)
-            elif task.id in stream.tasks:
-                self._loop.start(self._announce_state(task.id, stream))
-
-    async def _announce_state(self, id: str, stream: _Stream) -> None:
-        """Announce the state of a task on a new stream, if its client may see the task."""
-        tasks, server = self._tasks, self._server.view_for(stream.request.origin)
-        try:
-            task = await tasks.get(id, tasks.owner_of(stream.request))
-            await server.admit_to_task(task, stream.request.origin)
-        except (InvalidParams, Forbidden):  # there is none, or it is not for this client
-            if stream.request in self._streams and id in stream.tasks:
-                stream.tasks -= {id}
-                tasks.unfollow(id, self)
-        except ProtocolError:
-            pass  # the next change will be announced
-        else:
-            stream.admitted.add(id)
-            self._announce_details(task, stream)
-
-    def _announce_details(self, task: Task, stream: _Stream) -> None:
-        """Announce the state of a task on a stream, if its client owns the task."""
-        request, tasks = stream.request, self._tasks
-        if task.owner == tasks.owner_of(request) and request in self._streams:
-            try:
-                details = from_json(
-                    b"{%b}"
-                    % detailed(task, request.revision, tasks.settings.poll_interval, tasks.open)
-                )
-            except ProtocolError as error:  # another secret
-                log.warning("the task %s: %s", task.id, error)
-                return
-            self._notify("notifications/tasks", {**details, "_meta": stream.tag}, request)
-
-    def task_notifies(self, id: str, method: str, params: Mapping[str, Any]) -> None:
-        """Pass on a notification of the handler of a task."""
-        if not self._ended:
-            self._notify(method, params, self._waiting.get(id))
+    def _following(self) -> list[Follower]:
+        return [each for each in self._followers.values() if each is not None]
 
     # --- changes ----------------------------------------------------------------------------------
 
@@ -342,7 +268,7 @@ class Subscriptions:
             dirty[changed] = None
             scheduled, self._flushing = self._flushing, True
         if not scheduled:
-            self._loop.soon(self.flush)
+            self.loop.soon(self.flush)
 
     def _may_see(self, uri: str) -> bool:
         """Return False if a later token of the client has fewer scopes than an earlier one."""
@@ -355,27 +281,27 @@ class Subscriptions:
         """Notify the client of the changes that wait."""
         with _noting:
             self._flushing = False
-            if self._ended or self._connection.state is State.OPENING:
+            if self._ended or self.connection.state is State.OPENING:
                 return  # LIFE-6: kept until notifications/initialized arrives
             kinds, uris = list(self._dirty_kinds), list(self._dirty_uris)
             self._dirty_kinds.clear()
             self._dirty_uris.clear()
-        handshaken = self._connection.state is State.OPEN
+        handshaken = self.connection.state is State.OPEN
         for kind in kinds:
             method = f"notifications/{kind}/list_changed"
             if handshaken:
-                self._notify(method, None, None)
+                self.notify(method, None, None)
             for stream in self._streams.values():
                 if kind in stream.kinds:
-                    self._notify(method, {"_meta": stream.tag}, stream.request)
+                    self.notify(method, {"_meta": stream.tag}, stream.request)
         for uri in uris:
             method = "notifications/resources/updated"
-            affected = self._server.changes.affected(uri)
+            affected = self.server.changes.affected(uri)
             if handshaken and any(map(self._may_see, self.watched.intersection(affected))):
-                self._notify(method, {"uri": uri}, None)
+                self.notify(method, {"uri": uri}, None)
             for stream in self._streams.values():
                 if not stream.uris.isdisjoint(affected):
-                    self._notify(method, {"uri": uri, "_meta": stream.tag}, stream.request)
+                    self.notify(method, {"uri": uri, "_meta": stream.tag}, stream.request)
 
 
 def _once_allowed(

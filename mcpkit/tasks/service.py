@@ -15,7 +15,7 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -24,14 +24,21 @@ import anyio
 from pydantic_core import from_json, to_json, to_jsonable_python
 
 from mcpkit._concurrency.loop import Loop
-from mcpkit._protocol.connection import Request
+from mcpkit._protocol.connection import TASKS_EXTENSION, Request, RequestSource
+from mcpkit._server.server import Server
 from mcpkit._stores.base import Position, StoreUnavailable, TooManyRecords
 from mcpkit._stores.connections import LoopThread
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import RateLimit
 from mcpkit._utils.sealing import SealBroken, Sealer
 from mcpkit._utils.text import quote_name
-from mcpkit.errors import InternalError, InvalidParams, ProtocolError
+from mcpkit.errors import (
+    Forbidden,
+    InternalError,
+    InvalidArguments,
+    InvalidParams,
+    ProtocolError,
+)
 from mcpkit.tasks import record, transitions
 from mcpkit.tasks.options import TaskSettings
 from mcpkit.tasks.protocol import caller_name, outcome_field, owner_name
@@ -400,6 +407,21 @@ class TaskService:
             raise InvalidParams(f"The answers have more than {self.settings.max_bytes} bytes")
         await self._change_as_client(id, lambda task, now: record.answer(task, sealed, now))
 
+    async def admit(self, task: Task, server: Server, origin: RequestSource | None) -> None:
+        """Raise `Forbidden` if a caller may not call the tool of a task as the task does."""
+        if origin is None:
+            return
+        if not any(each.scopes or each.allow for each in server.registry.tools.values()):
+            return
+        call = None if task.tool else self.call_of(task)
+        tool = server.catalog.tools.get(task.tool if call is None else call["tool"])
+        if tool is not None and tool.allow is not None:
+            if task.tool and task.is_over:  # it had no ``allow=`` then, and its arguments are gone
+                raise Forbidden("The permissions of the tool have changed since the task ended")
+            call = call or self.call_of(task)
+            with suppress(InvalidArguments):  # with which it has not run
+                await tool.admit(call["arguments"], origin)
+
     async def cancel(self, id: str, owner: str) -> tuple[Task, bool]:
         """Cancel a task; return it, and False if it had ended already."""
         task = await self.get(id, owner)
@@ -585,3 +607,8 @@ def _is_news(task: Task, known: Task | None) -> bool:
     if known is None or stage(task) < stage(known):
         return known is None
     return any(getattr(task, name) != getattr(known, name) for name in _VISIBLE)
+
+
+def service_of(server: Server) -> TaskService | None:
+    """Return the tasks of the event loop on which a server is served; None if it is not."""
+    return None if server.services is None else server.services.get(TASKS_EXTENSION)

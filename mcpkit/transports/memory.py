@@ -12,8 +12,8 @@ from mcpkit._protocol.client_connection import IsAnswered, OutgoingMessage
 from mcpkit._protocol.connection import Request, RequestSource
 from mcpkit._server.channel import Channel
 from mcpkit._server.server import Server
+from mcpkit._server.serving import serving
 from mcpkit._server.session import Session
-from mcpkit._server.task_runs import serving_tasks
 
 __all__ = ["MemoryLink", "connect"]
 
@@ -75,7 +75,7 @@ async def connect(
     Yields:
         The client's way to the server.
     """
-    async with running as server, serving_tasks(server, loop) as (served, _):
+    async with running as server, serving(server, loop) as (served, _):
         link = MemoryLink(served, loop, on_text, on_exception, origin)
         try:
             yield link

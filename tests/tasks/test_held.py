@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from mcpkit import Context, Depends, MCPKit, SyncContext
+from mcpkit._protocol.connection import TASKS_EXTENSION
 from mcpkit._server import suspended
 from tests.asking.conftest import accept
 from tests.kit import until
@@ -196,7 +197,7 @@ async def test_a_task_is_not_held_for_ever(tool: str) -> None:
     async with connected(app) as client:
         id = await client.begin(tool, times=1)
         await client.until(id, "input_required")
-        (service,) = app.server.task_services
+        service = app.server.all_services[0].get(TASKS_EXTENSION)
         await until(lambda: not service.runs.running)
         await client.reply(id, accept("a"))
         assert text_of(await client.result(id)) == "a"

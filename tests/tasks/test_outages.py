@@ -17,6 +17,7 @@ import anyio
 import pytest
 
 from mcpkit import Context, MCPKit, TaskSupport
+from mcpkit._protocol.connection import TASKS_EXTENSION
 from mcpkit._stores import connections, redis
 from mcpkit._stores.base import StoreUnavailable
 from mcpkit._stores.memory import MemoryStore, Table
@@ -369,12 +370,12 @@ async def test_a_change_whose_answer_was_lost_cancels() -> None:
     app = make_app()
     async with connected(app, "2025-11-25") as client:
         id = await client.begin("wait")
-        tasks = app.server.task_services[0]
+        tasks = app.server.all_services[0].get(TASKS_EXTENSION)
         change = tasks.change
 
         async def lose(id: str, edit: Any) -> Any:
             await change(id, edit)
             return await change(id, edit)  # repeated
 
-        tasks.change = lose  # type: ignore[method-assign]
+        tasks.change = lose
         assert (await client.request("tasks/cancel", {"taskId": id}))["status"] == "cancelled"

@@ -17,6 +17,7 @@ import anyio
 import pytest
 
 from mcpkit import Context, MCPKit, SyncContext, TaskSupport
+from mcpkit._protocol.connection import TASKS_EXTENSION
 from mcpkit._stores import sqlite
 from mcpkit._stores.base import StoreUnavailable
 from mcpkit._stores.memory import MemoryStore, Table
@@ -35,7 +36,8 @@ pytestmark = pytest.mark.anyio
 
 def tasks_of(app: MCPKit[Any]) -> TaskService:
     """What looks after the tasks of an app that is served once."""
-    (found,) = app.server.task_services
+    (services,) = app.server.all_services
+    found: TaskService = services.get(TASKS_EXTENSION)
     return found
 
 

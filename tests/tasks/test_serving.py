@@ -18,12 +18,12 @@ import pytest
 
 from mcpkit import Context, Limits, MCPKit, RegistrationError, TaskOptions, TaskSupport
 from mcpkit._protocol.connection import CAPABILITIES_KEY
-from mcpkit._server import task_runs
 from mcpkit._stores import make_store, plain_name
 from mcpkit._stores.base import StoreUnavailable
 from mcpkit._stores.memory import MemoryStore
 from mcpkit._stores.sqlite import SqliteStore
 from mcpkit.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
+from mcpkit.tasks import task_runs
 from mcpkit.tasks.options import STORE
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.transitions import CODEC
@@ -78,6 +78,27 @@ def test_the_environment_sets_the_location_of_tasks(monkeypatch: pytest.MonkeyPa
 
 def _nothing() -> None:
     """Do nothing."""
+
+
+@pytest.mark.parametrize("revision", [CORE, EXTENSION])
+async def test_a_tool_that_is_added_while_the_app_is_served_runs_as_a_task(revision: str) -> None:
+    """TASKL-4, TASKX-1: the next client learns of it."""
+    app: MCPKit = MCPKit("growing", tasks=QUICK)
+    async with connected(app, revision):
+        app.add_tool(lambda: 7, name="late", task="optional")
+        async with connected(app, revision) as next_client:
+            assert text_of(await next_client.result(await next_client.begin("late"))) == "7"
+
+
+async def test_the_tools_of_an_included_app_run_as_tasks() -> None:
+    """An app with other extensions cannot be included, but every app has tasks."""
+    app: MCPKit = MCPKit("whole", tasks=QUICK)
+    app.include(make_app(), prefix="part")
+    async with connected(app) as client:
+        id = await client.begin("part_ask")
+        await client.until(id, "input_required")
+        await client.reply(id, accept("now"))
+        assert text_of(await client.result(id)) == "yes first now"
 
 
 # --- what outlives a process ----------------------------------------------------------------------

@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from mcpkit import MCPKit
+from mcpkit._protocol.connection import TASKS_EXTENSION
 from mcpkit._stores.base import Position, TooManyRecords
 from mcpkit._stores.memory import MemoryStore, Table
 from mcpkit.errors import InternalError, InvalidParams
@@ -220,7 +221,7 @@ async def test_a_finished_task_keeps_its_result_only() -> None:
             else:
                 await client.request("tasks/cancel", {"taskId": id})
             await client.until(id, end)
-            table = app.server.task_table[0]
+            table = app.server.memory[TASKS_EXTENSION]
             found = table.records[id]
             assert b"confidential" not in found.call
             assert (found.tool, found.input_requests, found.answers) == ("ask", {}, {})

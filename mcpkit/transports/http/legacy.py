@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from mcpkit._protocol.connection import INITIALIZE_IN_BATCH, holds_initialize, wants_answer
 from mcpkit._protocol.messages import check_envelope, error_text, readable_id
 from mcpkit._utils.json import UNSET, Unset, is_object
-from mcpkit.errors import InvalidRequest, ProtocolError
+from mcpkit.errors import InternalError, InvalidRequest, ProtocolError
 from mcpkit.http import HttpRequest, Receive, Send
-from mcpkit.tasks.protocol import owner_name, read_answer
-from mcpkit.tasks.service import Unavailable
 from mcpkit.transports.http.exchange import CHANNEL, Exchange
 from mcpkit.transports.http.headers import (
     accepts,
@@ -35,14 +33,13 @@ from mcpkit.transports.http.sessions import (
 from mcpkit.transports.http.streams import Stream
 
 if TYPE_CHECKING:
-    from mcpkit.tasks.record import Task
-    from mcpkit.tasks.service import TaskService
+    from mcpkit.extension import LateAnswer
 
 _WORKERS: Final = "MCPKIT_WORKERS"
 """The number of processes that serve the app, if more than one: set by the one that starts them."""
 
 _MAX_UNSTORED: Final = 16 * 1024 * 1024
-"""Bytes of answers to tasks that wait for their store after the client was told to repeat them."""
+"""Bytes of answers that wait for their store after the client was told to repeat them."""
 
 
 class SessionExchange(Exchange):
@@ -102,8 +99,8 @@ class LegacySessions:
                 # LIFE-11: some bridges begin a session, and their client then begins one in it.
                 return self._start_handshake(message, http)
             count = 1 if "method" in message and "id" in message else 0
-            if count == 0 and (found := read_answer(message)) and self._server.tasks is not None:
-                return self._take_answer(self._server.tasks, found, message, id, live, http)
+            if "method" not in message and (found := self._late_answer(message, id)):
+                return self._take_answer(found, message, live, http)
             if count == 0 and self._is_taken(message, id, live):
                 return Exchange(http, self._stateless, self._open_requests, 0, per_request=True)
         if live is None:
@@ -137,26 +134,30 @@ class LegacySessions:
             exchange.headers = ((b"mcp-session-id", token.encode("ascii")),)
         return exchange
 
+    def _late_answer(self, message: Mapping[str, Any], id: SessionId) -> LateAnswer | None:
+        """Return the answer in a message, if an extension has asked in any session."""
+        found = (
+            each.answer_to(self._server, message, id.revision, id.principal)
+            for each in self._server.extensions
+        )
+        return next(filter(None, found), None)
+
     def _take_answer(
         self,
-        tasks: TaskService,
-        found: tuple[str, Mapping[str, bytes]],
+        answer: LateAnswer,
         message: dict[str, Any],
-        id: SessionId,
         live: LiveSession | None,
         http: HttpRequest,
     ) -> Exchange:
-        """Take the answer to a question of a task, wherever it was asked; accept it once stored."""
+        """Take an answer, wherever its question was asked; accept it once it is stored."""
         try:
             check_envelope(message)
         except InvalidRequest as error:
             raise HttpError(400, error) from None
         exchange = Exchange(http, self._stateless, self._open_requests, 1, per_request=True)
         exchange.may_stream = False
-        (task, answers), owner = found, owner_name(id.revision.tasks, id.principal)
 
-        async def admit(task: Task) -> None:
-            await self._server.view_for(exchange).admit_to_task(task, exchange)
+        def on_admitted() -> None:
             if live is not None and live.session.awaits(message["id"]):
                 # Who asked knows the answer before the record says so, and does not withdraw it.
                 asked = Exchange(http, live.session, self._open_requests, 0, per_request=True)
@@ -164,8 +165,8 @@ class LegacySessions:
 
         async def store() -> None:
             try:
-                await tasks.answer(task, owner, answers, admit)
-            except Unavailable:
+                await answer.store(exchange, on_admitted)
+            except InternalError:
                 refused = HttpError(503, "The answer cannot be stored at the moment; send it again")
                 exchange.complete(refused.body, None, refused.status)
             except ProtocolError as error:
@@ -174,13 +175,12 @@ class LegacySessions:
             else:
                 exchange.complete(None, None)
                 return
-            size = sum(map(len, answers.values()))
-            if self._unstored + size <= _MAX_UNSTORED:  # not all clients do
-                self._unstored += size
+            if self._unstored + answer.size <= _MAX_UNSTORED:  # not all clients do
+                self._unstored += answer.size
                 try:
-                    await tasks.answer_at_last(task, owner, answers, admit)
+                    await answer.store(exchange, on_admitted, at_last=True)
                 finally:
-                    self._unstored -= size
+                    self._unstored -= answer.size
 
         self._open_requests.loop.start(store())
         return exchange

@@ -23,7 +23,7 @@ import anyio
 from mcpkit._concurrency.loop import Loop, open_loop
 from mcpkit._concurrency.threads import Threads
 from mcpkit._server.server import Server
-from mcpkit._server.task_runs import serving_tasks
+from mcpkit._server.serving import serving
 from mcpkit._utils.logs import log
 
 Running = Callable[[], AbstractAsyncContextManager[Server]]
@@ -74,7 +74,7 @@ class Lifespan:
             async with (
                 running() as server,
                 open_loop() as loop,
-                serving_tasks(server, loop) as (served, tasks),
+                serving(server, loop) as (served, services),
             ):
                 self.server, self.loop = served, loop
                 self.threads = Threads(loop, served.settings.limits.max_threads)
@@ -93,7 +93,7 @@ class Lifespan:
                         for end in reversed(self.on_end):
                             await end()
                     since = time.monotonic() - self._drained_at if self.draining else self.grace
-                    await tasks.aclose(self.grace - since)
+                    await services.aclose(self.grace - since)
         except BaseException as error:
             if not self.started:
                 self.failure = error

@@ -20,8 +20,8 @@ import anyio
 from mcpkit._concurrency.loop import open_loop, run_loop
 from mcpkit._server.channel import do_nothing
 from mcpkit._server.server import Server, log
+from mcpkit._server.serving import serving
 from mcpkit._server.session import Session
-from mcpkit._server.task_runs import serving_tasks
 from mcpkit.transports import Served, exit_now, stop_signals
 from mcpkit.transports.stdio.reader import MAX_LINE, Lines, is_deserted, make_reader
 from mcpkit.transports.stdio.redirect import ProtocolStreams, take_over
@@ -118,7 +118,7 @@ async def serve(
         The number of handlers that still run in threads.
     """
     ended = anyio.Event()
-    async with open_loop() as loop, serving_tasks(server, loop) as (served, tasks):
+    async with open_loop() as loop, serving(server, loop) as (served, services):
         output = Output(streams.writer, loop, on_broken=ended.set)
         session = Session(served, output, loop)
         lines = Lines(session, max_line, lambda: session.is_full or output.congested)
@@ -187,14 +187,14 @@ async def serve(
             await session.aclose()
         await output.finish(_STALL_S)
         await served.suspended.aclose()
-        await tasks.aclose(grace)
+        await services.aclose(grace)
         if session.busy and signals is not None:
             _leave_at_once("a handler does not let itself be cancelled", signals)
         with anyio.move_on_after(_THREADS_END_S):
-            while session.threads.busy or tasks.threads.busy:
+            while session.threads.busy or services.busy_threads:
                 await anyio.sleep(_THREADS_END_S / 20)
     output.close()
-    return session.threads.busy + tasks.threads.busy
+    return session.threads.busy + services.busy_threads
 
 
 async def _watch_signals(

@@ -21,7 +21,9 @@ from mcpkit._signature.truncation import Truncation, end_of_piece, pieces
 from mcpkit._utils.logs import log
 from mcpkit.context import Context
 from mcpkit.errors import InvalidParams, ProtocolError, ResourceNotFound
+from mcpkit.middleware import Handler, Params
 from mcpkit.tasks.protocol import outcome_field
+from mcpkit.tasks.service import service_of
 from mcpkit.tools import Tool
 from mcpkit.types import (
     ContentBlock,
@@ -44,22 +46,31 @@ _LISTED: Final = 250
 _URI: Final = re.compile(r"result://([0-9a-f]{48})/([1-9][0-9]{0,5})")
 
 
-async def within_budget(
-    rendered: Rendered,
+def call_tool(handler: Handler, server: Server, params: Params, context: Context[Any]) -> Any:
+    """``tools/call``: leaves the call to the handler, and truncates the result if it has to."""
+    name: Any = params.get("name")
+    tool = server.catalog.tools.get(name) if type(name) is str else None
+    if tool is None or tool.max_result is None:
+        return handler(server, params, context)
+    return _call_within(tool.max_result, tool, handler, server, params, context)
+
+
+async def _call_within(
     limit: int,
     tool: Tool,
-    arguments: Mapping[str, Any],
+    handler: Handler,
     server: Server,
+    params: Params,
     context: Context[Any],
 ) -> Rendered:
-    """Return the result of a call; its texts, and its structured content, have at most `limit`."""
+    rendered: Rendered = await handler(server, params, context)
     if _size(rendered) <= limit:
         return rendered
     # In a thread: it takes a time in proportion to the size.
     truncate = partial(_truncate, rendered, tool, limit - _NOTE)
     note, rest = await context.backend.in_thread(truncate)
     pages = [*pieces(rest, limit - _NOTE)]
-    id = await _store(pages, tool, arguments, server, context)
+    id = await _store(pages, tool, params.get("arguments") or {}, server, context)
     links: list[ContentBlock] = []
     if id is None:
         note += " cannot be read; ask for less at once."
@@ -127,7 +138,7 @@ async def _store(
     context: Context[Any],
 ) -> str | None:
     """Store the rest for the caller, and return its id; None if it cannot be stored."""
-    tasks, rest = server.tasks, to_json(pages)
+    tasks, rest = service_of(server), to_json(pages)
     if tasks is None or len(rest) > tasks.settings.max_bytes:
         return None
     try:
@@ -144,25 +155,39 @@ async def _store(
     return task.id
 
 
-async def read_rest(uri: str, server: Server, context: Context[Any]) -> ResourceResult | None:
-    """Return a page of the rest of a result; None if the URI is not of one.
+def read_resource(handler: Handler, server: Server, params: Params, context: Context[Any]) -> Any:
+    """``resources/read``: returns a page of the rest of a result, or leaves it to the handler."""
+    found = _URI.fullmatch(str(params.get("uri")))
+    if found is not None and server.catalog.resource(found[0]) is None:
+        return _read_rest(found, handler, server, params, context)
+    return handler(server, params, context)
+
+
+async def _read_rest(
+    found: re.Match[str],
+    handler: Handler,
+    server: Server,
+    params: Params,
+    context: Context[Any],
+) -> Any:
+    """Return a page of the rest of a result.
 
     Raises `ProtocolError` if it has expired, or the caller may not read it.
     """
-    found, tasks = _URI.fullmatch(uri), server.tasks
-    if found is None or tasks is None:
-        return None
+    uri, tasks = found[0], service_of(server)
+    if tasks is None:
+        return await handler(server, params, context)
     try:
         task = await tasks.get(found[1], tasks.owner_of(context.request, "results"))
     except InvalidParams:
         why = f"the rest of a result is kept for {_KEPT}; call the tool again"
         error = ResourceNotFound(uri, f"Resource not found: {uri} ({why})")
         raise not_found(error, uri, context.request.revision) from None
-    await server.admit_to_task(task, context.request.origin)
+    await tasks.admit(task, server, context.request.origin)
     pages: list[str] = from_json(tasks.open(task, task.outcome or b"", *outcome_field(task)))
     number = int(found[2])
     if number > len(pages):
-        return None
+        return await handler(server, params, context)
     contents = [TextResourceContents(uri, pages[number - 1], mime_type="text/plain")]
     if number < len(pages):
         following = f"result://{found[1]}/{number + 1}"

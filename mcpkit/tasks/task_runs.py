@@ -1,32 +1,29 @@
 """One run of a task: from the start of its handler to the end, or to an input request.
 
-Also here: serving the tasks of a server, and ``app.tasks``.
+Also here: the tasks of an event loop, and ``app.tasks``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import anyio
 
-from mcpkit._concurrency.loop import Loop
 from mcpkit._concurrency.threads import Threads
 from mcpkit._input_requests.requester import InputRequired
 from mcpkit._input_requests.steps import Suspended
 from mcpkit._input_requests.task_replay import TaskReplay
-from mcpkit._protocol.connection import Request, RequestSource
+from mcpkit._protocol.connection import TASKS_EXTENSION, Request, RequestSource
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import BY_VERSION, PER_REQUEST, UNKNOWN_CLIENT, ClientProfile
 from mcpkit._server.channel import do_nothing
 from mcpkit._server.encoding import encode_result
 from mcpkit._server.run import ABANDONED, Failed, Outcome, Run
-from mcpkit._server.server import Server
-from mcpkit._server.suspended import SuspendedRuns
+from mcpkit._server.server import Server, Services
 from mcpkit._signature.output import Rendered
 from mcpkit._stores import scheme_of
 from mcpkit._stores.base import StoreUnavailable
@@ -36,6 +33,7 @@ from mcpkit._utils.text import truncate
 from mcpkit.context import Context, CurrentTask, RunHost
 from mcpkit.errors import InternalError, InvalidArguments, ProtocolError
 from mcpkit.tasks import record
+from mcpkit.tasks.options import TaskSettings
 from mcpkit.tasks.protocol import outcome_field, related
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.service import StoredSource, TaskService
@@ -450,13 +448,13 @@ def _request_of(call: Mapping[str, Any]) -> Request:
 
 
 def _store_maker(server: Server) -> Callable[[], TaskStore]:
-    store = server.settings.tasks.store
+    settings: TaskSettings = server.settings.tasks
+    store = settings.store
     if store is None:
         from mcpkit._stores.memory import MemoryStore, Table
 
-        if not server.task_table:
-            server.task_table.append(Table[Task]())
-        return lambda: MemoryStore(server.task_table[0])
+        table: Table[Task] = server.memory.setdefault(TASKS_EXTENSION, Table[Task]())
+        return lambda: MemoryStore(table)
     if not isinstance(store, str):
         return store
     from mcpkit._stores import make_store
@@ -464,16 +462,14 @@ def _store_maker(server: Server) -> Callable[[], TaskStore]:
     return lambda: make_store(store, server.info.name)
 
 
-@asynccontextmanager
-async def serving_tasks(
-    server: Server, loop: Loop
-) -> AsyncGenerator[tuple[Server, TaskService], None]:
-    """Serve the tasks of a server; yields the server with them, and the tasks."""
+def make_service(services: Services) -> TaskService:
+    """Return the tasks of an event loop."""
+    server, loop = services.server, services.loop
     settings = server.settings
     is_sealed = bool(settings.secrets) and settings.tasks.store is not None
 
     def run_task(task: Task, refused: str | None) -> TaskRun:
-        return TaskRun(served, tasks, task, refused)
+        return TaskRun(server, tasks, task, refused)
 
     def unfit(task: Task) -> str | None:
         return _unfit(server, tasks, task)
@@ -487,9 +483,13 @@ async def serving_tasks(
         run_task=run_task,
         choice=Choice(settings.tasks.max_running, unfit, lambda: server.registry.version),
     )
-    suspended = SuspendedRuns(loop, settings.ask_timeout, partial(encode_result, private=True))
-    served = server.replace(tasks=tasks, suspended=suspended)
-    location = settings.tasks.store
+    return tasks
+
+
+def start_stored(services: Services) -> None:
+    """Run the tasks that are in the store already."""
+    server = services.server
+    location = server.settings.tasks.store
     # Tools may have been removed whose tasks are still in a store, but hardly in a new file.
     is_new = (
         isinstance(location, str)
@@ -497,16 +497,7 @@ async def serving_tasks(
         and not os.path.exists(location.removeprefix("sqlite:///"))
     )
     if location is not None and ("tasks" in server.catalog.advertised or not is_new):
-        tasks.serve()
-    server.task_services.append(tasks)
-    server.all_suspended.append(suspended)
-    try:
-        yield served, tasks
-    finally:
-        server.task_services.remove(tasks)
-        server.all_suspended.remove(suspended)
-        await suspended.aclose()
-        await tasks.aclose()
+        services.get(TASKS_EXTENSION).serve()
 
 
 class AppTasks:
@@ -543,8 +534,8 @@ class AppTasks:
             RuntimeError: The app is not served on this event loop.
             ProtocolError: There are too many tasks, or the store is unavailable.
         """
-        found = next((each for each in self._server.task_services if each.loop.on_loop()), None)
-        if found is None:
+        services = next((each for each in self._server.all_services if each.loop.on_loop()), None)
+        if services is None:
             raise RuntimeError("the app is not served on this event loop; start tasks where it is")
         tools = self._server.registry.tools
         entry = (
@@ -567,7 +558,8 @@ class AppTasks:
             request = _request_without_call(ctx.request.client, ctx.request.origin)
         else:
             request = ctx.request
-        task = await found.begin(
+        tasks: TaskService = services.get(TASKS_EXTENSION)
+        task = await tasks.begin(
             *(entry.name, arguments or {}, request),
             ttl=ttl,
             tool_ttl=entry.task.ttl,

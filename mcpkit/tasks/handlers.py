@@ -1,4 +1,4 @@
-"""Tasks, as the protocol has them: calls that create one, and the handlers of their methods.
+"""The handlers of tasks: of calls that create one, and of the methods of tasks.
 
 Two revisions have tasks. In 2025-11-25 a client requests one with each call, and fetches its
 outcome with ``tasks/result``; in 2026-07-28 they are an extension: the server makes a task of a
@@ -7,7 +7,7 @@ call, and ``tasks/get`` returns all of its state.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -17,8 +17,9 @@ from pydantic_core import from_json
 
 from mcpkit._input_requests.replay import StatelessReplay
 from mcpkit._input_requests.task_replay import RelayedRequest
-from mcpkit._protocol.connection import TASKS_EXTENSION, Request
+from mcpkit._protocol.connection import TASKS_EXTENSION, Request, RequestSource
 from mcpkit._protocol.messages import Encoded, members
+from mcpkit._protocol.revisions import Revision
 from mcpkit._server.failures import error_result
 from mcpkit._server.registry import read_cursor, write_cursor
 from mcpkit._server.server import Server
@@ -42,7 +43,9 @@ from mcpkit.tasks.protocol import (
     detailed,
     may_list_tasks,
     outcome_field,
+    owner_name,
     question_id,
+    read_answer,
     refusal,
     related,
     reply,
@@ -52,32 +55,44 @@ from mcpkit.tasks.protocol import (
     task_members,
 )
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.service import TaskService, Unavailable
+from mcpkit.tasks.service import TaskService, Unavailable, service_of
 from mcpkit.tasks.shares import OtherSecret
 from mcpkit.tools import Tool
 
 if TYPE_CHECKING:
     from mcpkit._server.run import Run
-    from mcpkit._server.subscriptions import Subscriptions
 
 _PAGE_SIZE: Final = 100
 """Tasks on a page of a list, unless the server's settings say otherwise."""
 
 
-def create_task_if_requested(
+def call_tool(handler: Handler, server: Server, params: Params, context: Context[Any]) -> Any:
+    """``tools/call``: creates a task, or leaves the call to the handler.
+
+    Raises `ProtocolError` if the tool cannot be called in this way (TASKL-3, TASKX-3).
+    """
+    name: Any = params.get("name")
+    tool = server.catalog.tools.get(name) if type(name) is str else None
+    if context.task is None:  # else the task itself runs the tool
+        arguments: Any = params.get("arguments")
+        if arguments is None:
+            arguments = {}
+        if tool is not None and arguments.__class__ is dict:  # else the handler reports it
+            created = _create_task_if_requested(tool, params, arguments, server, context)
+            if created is not None:
+                return created
+    return handler(server, params, context)
+
+
+def _create_task_if_requested(
     tool: Tool,
     params: Params,
     arguments: dict[str, Any],
     server: Server,
     context: Context[Any],
 ) -> Awaitable[Encoded | Rendered] | None:
-    """Return the result of a call that creates a task; None if the call runs the tool itself.
-
-    Raises `ProtocolError` if the tool cannot be called in this way (TASKL-3, TASKX-3).
-    """
+    """Return the result of a call that creates a task; None if the call runs the tool itself."""
     request = context.request
-    if context.task is not None:
-        return None  # the task itself runs the tool
     way, support = request.revision.tasks, tool.task.mode
     if way == "extension" and support != "forbidden":
         if declares(request.client):
@@ -134,25 +149,27 @@ async def _create(
         **options,
     )
     if context.request.revision.tasks == "client":
-        _subscriptions_of(context).announce_task(task.id)
+        _followed_by(context, server).announce(task.id)
     found = _members_of(task, tasks, context)
     if context.request.revision.tasks == "extension":
         return Encoded(members(found), kind=b"task")
     return Encoded(members({"task": found}))
 
 
-def _subscriptions_of(context: Context[Any]) -> Subscriptions:
+def _followed_by(context: Context[Any], server: Server) -> Any:
+    """Return the `SessionTasks` that the client of a session follows."""
     session: Any = cast("Run", context.backend).session  # tasks themselves do not use tasks
-    return cast("Subscriptions", session.subscriptions)
+    return session.subscriptions.follower_of(server.extension(TASKS_EXTENSION))
 
 
 def _tasks_of(server: Server, request: Request) -> TaskService:
     """Return the tasks, if the client knows them (TASKX-4)."""
     if request.revision.tasks == "extension" and not declares(request.client):
         raise MissingClientCapability({"extensions": {TASKS_EXTENSION: {}}})
-    if server.tasks is None:
+    tasks = service_of(server)
+    if tasks is None:
         raise InvalidRequest("Tasks are not available on this server")
-    return server.tasks
+    return tasks
 
 
 # --- methods --------------------------------------------------------------------------------------
@@ -170,7 +187,7 @@ async def _task_of(
 ) -> Task:
     """Return the task that params name, if the caller owns it and may call its tool."""
     task = await tasks.get(_id_of(params), tasks.owner_of(context.request), **options)
-    await server.admit_to_task(task, context.request.origin)
+    await tasks.admit(task, server, context.request.origin)
     return task
 
 
@@ -196,7 +213,7 @@ async def _update_task(server: Server, params: Params, context: Context[Any]) ->
         raise InvalidParams('"inputResponses" must be an object')
     # A malformed response counts as none, as elsewhere (MRTR-11).
     answers = {key: reply(each) for key, each in responses.items() if is_object(each)}
-    admit = partial(server.admit_to_task, origin=context.request.origin)
+    admit = partial(tasks.admit, server=server, origin=context.request.origin)
     await tasks.answer(_id_of(params), tasks.owner_of(context.request), answers, admit)
     return {}
 
@@ -228,7 +245,7 @@ async def _list_tasks(server: Server, params: Params, context: Context[Any]) -> 
     shown: list[dict[str, Any]] = []
     for each in page:
         with suppress(Forbidden, OtherSecret):
-            await server.admit_to_task(each, request.origin)
+            await tasks.admit(each, server, request.origin)
             shown.append(_members_of(each, tasks, context))
     result: dict[str, Any] = {"tasks": shown}
     if len(found) > size:
@@ -241,8 +258,8 @@ async def _task_result(server: Server, params: Params, context: Context[Any]) ->
     request = context.request
     tasks = _tasks_of(server, request)
     task = await _task_of(server, tasks, params, context)
-    subscriptions = _subscriptions_of(context)
-    with tasks.watching(task.id) as waiter, subscriptions.attach_task(task.id, request):
+    followed = _followed_by(context, server)
+    with tasks.watching(task.id) as waiter, followed.attached(task.id, request):
         async with anyio.create_task_group() as group:
             relayed: dict[str, anyio.CancelScope] = {}
             outages = tasks.outages
@@ -301,3 +318,43 @@ TASK_HANDLERS: Final[Mapping[str, Handler]] = {
     "list_tasks": _list_tasks,
     "task_result": _task_result,
 }
+
+
+class AnswerToTask:
+    """An answer to a question of a task: a `mcpkit.extension.LateAnswer`."""
+
+    def __init__(
+        self, server: Server, tasks: TaskService, id: str, owner: str, answers: Mapping[str, bytes]
+    ) -> None:
+        self._server = server
+        self._tasks = tasks
+        self._id = id
+        self._owner = owner
+        self._answers = answers
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes."""
+        return sum(map(len, self._answers.values()))
+
+    async def store(
+        self, origin: RequestSource, on_admitted: Callable[[], None], *, at_last: bool = False
+    ) -> None:
+        """Store the answer, if its sender may give it; see `LateAnswer`."""
+
+        async def admit(task: Task) -> None:
+            await self._tasks.admit(task, self._server.view_for(origin), origin)
+            on_admitted()
+
+        store = self._tasks.answer_at_last if at_last else self._tasks.answer
+        await store(self._id, self._owner, self._answers, admit)
+
+
+def answer_in(
+    server: Server, message: Mapping[str, Any], revision: Revision, principal: str | None
+) -> AnswerToTask | None:
+    """Return the answer in a message to a question of a task; None if it is something else."""
+    found, tasks = read_answer(message), service_of(server)
+    if found is None or tasks is None:
+        return None
+    return AnswerToTask(server, tasks, found[0], owner_name(revision.tasks, principal), found[1])

@@ -1,0 +1,89 @@
+"""The extension that serves tasks, in both of their shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from mcpkit._protocol.connection import TASKS_EXTENSION
+from mcpkit._protocol.revisions import Revision
+from mcpkit._signature.converters import Converters
+from mcpkit.context import Context
+from mcpkit.extension import Extension, Follower, LateAnswer
+from mcpkit.middleware import Handler
+
+if TYPE_CHECKING:
+    from mcpkit._server.server import Server, Services
+    from mcpkit._server.subscriptions import Subscriptions
+    from mcpkit.tasks.service import TaskService
+
+
+class Tasks(Extension):
+    """Tasks: in 2025-11-25 a capability of the protocol, in 2026-07-28 an extension.
+
+    An app has it as soon as a tool may run as a task or has ``max_result=``, or tasks have a store.
+    What needs more than that is loaded when the app is served.
+    """
+
+    _is_official = True
+    is_implicit = True
+
+    def __init__(self) -> None:
+        super().__init__(TASKS_EXTENSION)
+
+    def capabilities(self, advertised: Collection[str], context: Context[Any]) -> dict[str, Any]:
+        """Return the capability, or the extension, if the server has tools with tasks."""
+        from mcpkit.tasks.protocol import may_list_tasks, task_capabilities
+
+        request = context.request
+        if "tasks" not in advertised or request.revision.tasks == "none":  # TASKL-2
+            return {}
+        return task_capabilities(request.revision, lists=may_list_tasks(request))
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers of the methods that the revisions have for tasks."""
+        from mcpkit.tasks.handlers import TASK_HANDLERS
+
+        return TASK_HANDLERS
+
+    def wrap(
+        self, handlers: Mapping[str, Handler], converters: Converters
+    ) -> Mapping[str, Handler]:
+        """Return handlers that create tasks, and those of truncated results, which it stores."""
+        from mcpkit.tasks import budgets
+        from mcpkit.tasks.handlers import call_tool
+
+        within_budget = partial(budgets.call_tool, handlers["call_tool"])
+        return {
+            "call_tool": partial(call_tool, within_budget),
+            "read_resource": partial(budgets.read_resource, handlers["read_resource"]),
+        }
+
+    def start(self, services: Services) -> None:
+        """Run the tasks in the store, if there is one."""
+        from mcpkit.tasks.task_runs import start_stored
+
+        start_stored(services)
+
+    def make_service(self, services: Services) -> TaskService:
+        """Return the tasks of an event loop."""
+        from mcpkit.tasks.task_runs import make_service
+
+        return make_service(services)
+
+    def follow(self, subscriptions: Subscriptions) -> Follower | None:
+        """Return the tasks that a client follows."""
+        from mcpkit.tasks.listener import SessionTasks
+        from mcpkit.tasks.service import service_of
+
+        tasks = service_of(subscriptions.server)
+        return None if tasks is None else SessionTasks(tasks, subscriptions)
+
+    def answer_to(
+        self, server: Server, message: Mapping[str, Any], revision: Revision, principal: str | None
+    ) -> LateAnswer | None:
+        """Return the answer in a message to a question of a task."""
+        from mcpkit.tasks.handlers import answer_in
+
+        return answer_in(server, message, revision, principal)
