@@ -53,7 +53,8 @@ RELATED_TASK_KEY: Final = "io.modelcontextprotocol/related-task"
 """The member of ``_meta`` that names the task of a message (TASKL-8)."""
 
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
-"""The name of the tasks extension, in capabilities (TASKX-1)."""
+SKILLS_EXTENSION: Final = "io.modelcontextprotocol/skills"
+"""The names of extensions, in capabilities (TASKX-1)."""
 
 INITIALIZE_IN_BATCH: Final = "initialize cannot be in a batch"
 

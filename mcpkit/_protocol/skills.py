@@ -14,8 +14,6 @@ from typing import Any, Final, cast
 from mcpkit._utils.text import truncate
 from mcpkit.errors import SkillError
 
-SKILLS_EXTENSION: Final = "io.modelcontextprotocol/skills"
-
 MANIFEST: Final = "SKILL.md"
 
 MAX_FILES: Final = 512

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from rich.text import Text
 
-from mcpkit._protocol.connection import TASKS_EXTENSION
+from mcpkit._protocol.connection import SKILLS_EXTENSION, TASKS_EXTENSION
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE
-from mcpkit._protocol.skills import SKILLS_EXTENSION
 from mcpkit._protocol.wire import implementation_to_wire
 from mcpkit._utils.json import is_object, value_at
 from mcpkit._utils.targets import TargetError

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from uuid import uuid4
 
 import anyio
 
 from mcpkit._protocol import wire
-from mcpkit._protocol.connection import LOG_LEVEL_KEY, TASKS_EXTENSION
-from mcpkit._protocol.skills import MANIFEST, SKILLS_EXTENSION
+from mcpkit._protocol.connection import LOG_LEVEL_KEY, SKILLS_EXTENSION, TASKS_EXTENSION
 from mcpkit._utils.json import is_object, value_at
 from mcpkit.client.connection import ClientConnection, Close, OnMessage, Pending, leave
 from mcpkit.client.results import (
@@ -28,7 +27,6 @@ from mcpkit.client.results import (
     input_requests_in,
     parse,
 )
-from mcpkit.client.skills import ListedSkill
 from mcpkit.client.tasks import TaskHandle, requests_tasks, with_tasks
 from mcpkit.errors import (
     ConnectionClosed,
@@ -40,6 +38,9 @@ from mcpkit.errors import (
     SkillError,
 )
 from mcpkit.types import LogLevel, ResourceContents
+
+if TYPE_CHECKING:
+    from mcpkit.client.skills import ListedSkill
 
 MAX_PAGES: Final = 10_000
 MAX_ENTRIES: Final = 100_000
@@ -421,6 +422,8 @@ class Client(ClientConnection):
             MethodNotFound: The server has no skills.
             ValueError, ProtocolError, TimeoutError, ConnectionClosed: As `list_tools`.
         """
+        from mcpkit.client.skills import ListedSkill  # loaded only if used
+
         if self.extension(SKILLS_EXTENSION) is None:
             raise MethodNotFound("The server has no skills")
 
@@ -434,7 +437,7 @@ class Client(ClientConnection):
         found = await self._all("skills/list", "skills", usable)
         return [each for each in found if each is not None]
 
-    async def read_skill(self, skill: ListedSkill | str, path: str = MANIFEST) -> bytes:
+    async def read_skill(self, skill: ListedSkill | str, path: str = "SKILL.md") -> bytes:
         """Return a file of a skill, after verifying it.
 
         Size and digest must be those of the entry, and the frontmatter of ``SKILL.md`` too. An
@@ -452,6 +455,8 @@ class Client(ClientConnection):
             MethodNotFound: The server has no skills.
             ValueError, ProtocolError, TimeoutError, ConnectionClosed: As for `read_resource`.
         """
+        from mcpkit.client.skills import ListedSkill  # loaded only if used
+
         if isinstance(skill, str) and "://" in skill:
             raw = (await self.request("skills/get", {"uri": skill})).get("skill")
             if not is_object(raw) or raw.get("uri") != skill:

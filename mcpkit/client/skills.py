@@ -22,17 +22,10 @@ _DIGEST: Final = re.compile("sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file of a skill, as it was listed.
-
-    Args:
-        uri: For ``resources/read``.
-        digest: ``sha256:`` and 64 hexadecimal digits. It comes from the server, as the file does:
-            it shows a change, and not that the file is harmless (SKILL-H7).
-        size: In bytes.
-    """
+    """A file of a skill, as it was listed."""
 
     uri: str
-    digest: str
+    digest: str  # "sha256:" and 64 hexadecimal digits; from the server, as the file (SKILL-H7)
     size: int
 
 

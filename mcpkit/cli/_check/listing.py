@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from mcpkit._protocol.connection import SKILLS_EXTENSION
 from mcpkit._protocol.revisions import BY_VERSION, Revision
-from mcpkit._protocol.skills import SKILLS_EXTENSION
 from mcpkit._protocol.wire import implementation_to_wire
 from mcpkit._utils.json import is_object, value_at
 from mcpkit.cli._schema_text import array_or_empty, object_or_empty

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from typing_extensions import Unpack
 
 from mcpkit._injection import CallPlan, inspect_handler
-from mcpkit._protocol.skills import SKILLS_EXTENSION
+from mcpkit._protocol.connection import SKILLS_EXTENSION
 from mcpkit._server.changes import Changes
 from mcpkit._server.registry import read_cursor, write_cursor
 from mcpkit._server.server import Server
@@ -30,7 +30,13 @@ from mcpkit.errors import (
     SkillError,
 )
 from mcpkit.extension import Extension
-from mcpkit.extensions.skills.folder import FoundSkill, SkillFile, SkillFolder, mime_type_of
+from mcpkit.extensions.skills.folder import (
+    FoundSkill,
+    SkillFile,
+    SkillFolder,
+    decoded,
+    mime_type_of,
+)
 from mcpkit.extensions.skills.function import SkillFunction, SkillOptions
 from mcpkit.permissions import needed_scopes
 from mcpkit.resources import Resource, ResourceTemplate
@@ -58,22 +64,20 @@ class _Source:
 
     async def current(self, context: Context[Any]) -> SkillFolder | None:
         """Return the folder, after reading it; None if a function has no skill for the caller."""
-        backend = context.backend
         try:
-            if self.function is not None:
+            if self.function is None:
+                await context.backend.in_thread(self.folder.read)
+            else:
                 found = await self.function.plan.run({}, context)
                 make = partial(self.function.folder, found)
-                return None if found is None else await backend.in_thread(make)
-            before = self.folder.skills
-            await backend.in_thread(self.folder.read)
-            _announce(backend.server.changes, before, self.folder.skills)
-        except SkillError as error:
-            # A folder is being edited: what was valid before stays.
-            log.warning("skills were not read: %s", error)
-        except Forbidden:  # for want of a claim
+                return None if found is None else await context.backend.in_thread(make)
+        except Forbidden:  # the caller lacks a claim
             return None
+        except SkillError as error:
+            log.warning("skills were not read: %s", error)
         except Exception:
             log.exception("%s failed", self.key)
+        # While a folder is edited, what was valid before stays.
         return self.folder if self.function is None else None
 
     async def find(self, uri: str, context: Context[Any]) -> SkillFolder | None:
@@ -82,33 +86,6 @@ class _Source:
             return self.folder
         [skill] = self.folder.skills
         return await self.current(context) if f"{uri}/".startswith(f"{skill.root}/") else None
-
-
-class _Taken:
-    """The directories of skills so far. Those of different sources may not be inside each other."""
-
-    def __init__(self) -> None:
-        self._roots: set[str] = set()
-        self._above: set[str] = set()
-
-    def add(self, skills: Sequence[FoundSkill]) -> list[FoundSkill]:
-        """Add the skills of a source, and return those that can be added."""
-        above = {each.root: {*_upwards(each.root)} for each in skills}
-        free = [
-            each
-            for each in skills
-            if each.root not in self._above and self._roots.isdisjoint(above[each.root])
-        ]
-        for each in free:
-            self._roots.add(each.root)
-            self._above |= above[each.root]
-        return free
-
-
-def _upwards(uri: str) -> Iterator[str]:
-    while uri != "skill:/":
-        yield uri
-        uri = uri.rpartition("/")[0]
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
@@ -121,6 +98,12 @@ class _Template(ResourceTemplate):
     def is_guarded(self) -> bool:
         """True, because callers may not see all skills."""
         return True
+
+    async def read(
+        self, uri: str, variables: Mapping[str, Any], context: Context[Any]
+    ) -> ResourceResult:
+        """Return a file; raises `ResourceNotFound`. URIs are compared as they are (SKILL-7)."""
+        return await self.skills.read(uri, context)
 
     async def admit(self, uri: str, variables: Mapping[str, Any], context: Context[Any]) -> None:
         """Raise the error of an unknown resource, unless a skill that the caller sees has it."""
@@ -140,18 +123,16 @@ class Skills(Extension):
     def __init__(self) -> None:
         super().__init__(SKILLS_EXTENSION, settings={"directoryRead": True})
         self._sources: list[_Source] = []
-        self._taken = _Taken()
         self.request("skills/list", cache_ttl=0)(self._list)
         self.request("skills/get", cache_ttl=0)(self._get)
         self.request("resources/directory/read")(self._read_directory)
-        signature = inspect_handler(self._read)
+        signature = inspect_handler(self.read)
         self.template = _Template(
             name="skills",
             description="The files of skills",
             template=UriTemplate("skill://{+path}"),
-            plan=CallPlan(self._read, signature),
+            plan=CallPlan(self.read, signature),
             accepts=Arguments(signature),
-            unchecked=frozenset({"path"}),  # it is looked up, and never opened
             skills=self,
         )
         """The template that reads the files."""
@@ -162,12 +143,11 @@ class Skills(Extension):
         Raises:
             SkillError: One of its skills is inside another one, or around it.
         """
-        free = self._taken.add(source.folder.skills)
-        for each in source.folder.skills:
-            if each not in free:
-                raise SkillError(
-                    source.key, f"{each.uri} overlaps with a skill that is there already"
-                )
+        roots = [f"{skill.root}/" for each in self._sources for skill in each.folder.skills]
+        for skill in source.folder.skills:
+            own = f"{skill.root}/"
+            if any(own.startswith(each) or each.startswith(own) for each in roots):
+                raise SkillError(source.key, f"{skill.uri} overlaps with a skill that is there")
         self._sources.append(source)
         self.environment += source.function.plan.environment if source.function else ()
 
@@ -175,23 +155,22 @@ class Skills(Extension):
 
     async def _list(self, ctx: Context, cursor: str | None = None) -> dict[str, Any]:
         """``skills/list``: the skills that the caller may read, with the digests of their files."""
-        skills = {skill.uri: skill for skill, _ in await self.visible(ctx)}
-        page, more = _page("skills", skills, cursor, ctx)
-        return {"skills": [_described(each) for _, each in page], **more}
+        page, more = _page("skills", await self._visible(ctx), cursor, ctx)
+        return {"skills": [_described(each) for _, (each, _) in page], **more}
 
     async def _get(self, ctx: Context, uri: str) -> dict[str, Any]:
         """``skills/get``: one skill (SKILL-25)."""
-        for skill, _ in await self.visible(ctx):
-            if skill.uri == uri:
-                return {"skill": _described(skill)}
-        raise InvalidParams(f"Unknown skill: {truncate(uri)}")
+        found = (await self._visible(ctx)).get(uri)
+        if found is None:
+            raise InvalidParams(f"Unknown skill: {truncate(uri)}")
+        return {"skill": _described(found[0])}
 
     async def _read_directory(
         self, ctx: Context, uri: str, cursor: str | None = None
     ) -> dict[str, Any]:
         """``resources/directory/read``: the files and directories in a directory (SKILL-26)."""
         entries: dict[str, SkillFile | None] = {}
-        for skill, _ in await self.visible(ctx):
+        for skill, _ in (await self._visible(ctx)).values():
             entries |= dict.fromkeys(skill.directories)
             entries |= {each.uri: each for each in skill.files}
         inside: dict[str, SkillFile | None] = {}
@@ -203,31 +182,26 @@ class Skills(Extension):
         if not is_directory or not uri.startswith("skill://"):
             raise InvalidParams(f"Unknown directory: {truncate(uri)}")
         page, more = _page("directory", inside, cursor, ctx)
-        resources: list[dict[str, Any]] = []
-        for each, file in page:
-            resource = {"uri": each, "name": unquote(each.rpartition("/")[2])}
-            resources.append(resource | _kind(file))
+        resources = [
+            {"uri": each, "name": unquote(each.rpartition("/")[2]), **_kind(file)}
+            for each, file in page
+        ]
         return {"resources": resources, **more}
 
-    async def _read(self, path: str, ctx: Context) -> ResourceResult:
-        uri: str = ctx.request.params["uri"]
-        for source in self.open_to(ctx):
-            folder = await source.find(uri, ctx)
+    async def read(self, uri: str, context: Context[Any]) -> ResourceResult:
+        """Return a file; raises `ResourceNotFound`."""
+        for source in self.open_to(context):
+            folder = await source.find(uri, context)
             if folder is None:
                 continue
             try:
-                data = await ctx.backend.in_thread(partial(folder.open, uri))
+                data = await context.backend.in_thread(partial(folder.open, uri))
             except SkillError:
                 continue
-            try:
-                text: str | None = data.decode()
-            except UnicodeDecodeError:
-                text = None
+            text = decoded(data)
             mime_type = mime_type_of(unquote(uri.rpartition("/")[2]), text is not None)
-            contents: ResourceContents
-            if text is None:
-                contents = BlobResourceContents(uri, data, mime_type=mime_type)
-            else:  # SKILL-21: as it is on disk, or its digest would differ
+            contents: ResourceContents = BlobResourceContents(uri, data, mime_type=mime_type)
+            if text is not None:  # SKILL-21: as it is on disk, or its digest would differ
                 contents = TextResourceContents(uri, text, mime_type=mime_type)
             is_private = source.scopes or source.function  # which may know the caller
             return ResourceResult([contents], cache_scope="private" if is_private else None)
@@ -249,7 +223,7 @@ class Skills(Extension):
                 plan=self.template.plan,
                 scopes=source.scopes,
             )
-            for skill, source in await self.visible(context)
+            for skill, source in (await self._visible(context)).values()
             if skill.uri > after
         ]
         return sorted(found, key=lambda each: each.uri)[:limit]
@@ -263,21 +237,18 @@ class Skills(Extension):
                 continue
             yield source
 
-    async def visible(self, context: Context[Any]) -> list[tuple[FoundSkill, _Source]]:
-        """Return the skills that the caller may read, each with its source."""
-        found: list[tuple[FoundSkill, _Source]] = []
-        taken = _Taken()
+    async def _visible(self, context: Context[Any]) -> dict[str, tuple[FoundSkill, _Source]]:
+        """Return the skills that the caller may read by their URIs, each with its source."""
+        found: dict[str, tuple[FoundSkill, _Source]] = {}
         for source in self.open_to(context):
             folder = await source.current(context)
-            free = [] if folder is None else taken.add(folder.skills)
-            found += [(each, source) for each in free]
+            for skill in () if folder is None else folder.skills:
+                found.setdefault(skill.uri, (skill, source))  # files are read in this order, too
         return found
 
 
 def _announce(changes: Changes, before: Sequence[FoundSkill], now: Sequence[FoundSkill]) -> None:
     """Notify clients of files that have come, gone or changed (SKILL-29)."""
-    if before == now:
-        return
     old, new = (
         {file.uri: file.digest for skill in skills for file in skill.files}
         for skills in (before, now)
@@ -325,6 +296,7 @@ def add_folder(
         folder = SkillFolder(path, prefix)
         folder.read()
         _add(server, _Source(os.fspath(path), scopes, folder))
+        folder.on_change = partial(_announce, server.changes)
     except SkillError as error:
         raise RegistrationError(f"{at}{error}") from None
 
@@ -348,4 +320,6 @@ def _add(server: Server, source: _Source) -> None:
         server.extend(skills)
         server.registry.add(skills.template)
         server.registry.add_provider(skills)
-    server.registry.restricted = server.registry.restricted or bool(source.scopes)
+    # What callers see depends on them, so that only private caches may keep lists.
+    server.registry.restricted |= bool(source.scopes or source.function)
+    server.changes.list_changed("resources")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 import stat
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from mimetypes import MimeTypes
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 from unicodedata import normalize
 from urllib.parse import quote
 
@@ -30,18 +31,6 @@ Parts: TypeAlias = tuple[str, ...]
 """The names in a path."""
 
 
-class Files(Protocol):
-    """The files below a directory: a `Folder`, or files in memory."""
-
-    def entries(self, parts: Parts, /) -> Sequence[tuple[str, os.stat_result]]:
-        """Return the names in a directory with their status; raises `OSError`."""
-        ...
-
-    def read(self, parts: Parts, limit: int, /) -> bytes:
-        """Return the first bytes of a file; raises `OSError`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class SkillFile:
     """A file of a skill, as it was when the folder was read."""
@@ -50,6 +39,8 @@ class SkillFile:
     size: int
     digest: str  # "sha256:" and 64 hexadecimal digits, of the bytes as they are on disk
     mime_type: str
+    frontmatter: Mapping[str, Any] | None  # of a SKILL.md
+    version: tuple[int, int, int] | None  # None if it may change unnoticed
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +67,6 @@ _SETTLED_NS: Final = 2_000_000_000
 """The age from which a time of modification is trusted: file systems round it, to 2 s at most."""
 
 
-class _Content(NamedTuple):
-    """The bytes of a file, by their digest."""
-
-    version: tuple[int, int, int] | None  # None if it may change unnoticed
-    size: int
-    digest: str
-    is_text: bool
-    frontmatter: Mapping[str, Any] | None
-
-
 class SkillFolder:
     """A folder that is a skill, or has skills below it at any depth (SKILL-6, SKILL-15).
 
@@ -107,12 +88,12 @@ class SkillFolder:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], prefix: str = "", files: Files | None = None
+        self, path: str | os.PathLike[str], prefix: str = "", files: Folder | None = None
     ) -> None:
         self._path = os.fspath(path)
         self._name = os.path.basename(os.path.abspath(self._path))
         try:
-            self._folder: Files = files or Folder(path)
+            self._folder = files or Folder(path)
         except (OSError, ValueError, RuntimeError):  # missing, not a path, or a loop of links
             raise SkillError(self._path, "does not exist") from None
         self._prefix = tuple(prefix.split("/")) if prefix else ()
@@ -121,42 +102,58 @@ class SkillFolder:
                 raise SkillError(prefix, "the prefix must be names with slashes between them")
         if self._prefix and not _AUTHORITY.fullmatch(self._prefix[0]):
             raise SkillError(prefix, f"the prefix {_NO_AUTHORITY}")
-        self._contents: dict[Parts, _Content] = {}
+        self._paths: list[Parts] = []
+        self._files: dict[Parts, SkillFile] = {}
         self._listed: dict[str, Parts] = {}
+        self._reading = threading.Lock()
+        self._begun = 0.0  # the time at which the last reading began
         self.skills: Sequence[FoundSkill] = ()
         """The skills that `read` found last."""
+        self.on_change: Callable[[Sequence[FoundSkill], Sequence[FoundSkill]], object] | None = None
+        """Called with the skills before and after, when `read` finds others."""
 
     def read(self) -> Sequence[FoundSkill]:
         """Return the skills that are there now, in the order of their paths. Blocks.
 
-        A file is hashed again only if its time, size or inode has changed (SKILL-31).
+        A file is hashed again only if its time, size or inode has changed (SKILL-31). Callers that
+        wait for each other share a reading that has begun after their calls.
 
         Raises:
             SkillError: A skill cannot be published; the others are not returned either, because
                 hosts that import a server's skills take all of them or none.
         """
+        called = time.monotonic()
+        with self._reading:
+            if self._begun <= called:
+                begun, before = time.monotonic(), self.skills
+                self._read()
+                self._begun = begun
+                if self.on_change is not None and self.skills != before:
+                    self.on_change(before, self.skills)
+            return self.skills
+
+    def _read(self) -> None:
         found = self._scan((), False)
         roots = sorted(parts[:-1] for parts in found if parts[-1] == MANIFEST)
         if not roots:
             raise SkillError(self._path, f"has no {MANIFEST}, nor has a directory below it")
+        base = self._prefix if roots[0] else (*self._prefix, self._name)
         above = {root[:depth] for root in roots for depth in range(len(root) or 1)}
         members: dict[Parts, list[Parts]] = {root: [] for root in roots}
-        contents: dict[Parts, _Content] = {}
+        files: dict[Parts, SkillFile] = {}
         for parts, status in found.items():
             owners = [parts[:depth] for depth in range(len(parts)) if parts[:depth] in members]
             for owner in owners:
                 members[owner].append(parts)
-            if status is None:
-                continue
-            if owners:
-                contents[parts] = self._content(parts, status)
-            elif parts[:-1] not in above:
+            if status is not None and owners:
+                files[parts] = self._file(base, parts, status)
+            elif status is not None and parts[:-1] not in above:
                 raise self._error(parts[:-1], f"has files, but no {MANIFEST}")
-        base = (*self._prefix, self._name) if () in members else self._prefix
-        self.skills = [self._skill(base, root, members[root], contents) for root in roots]
-        self._contents = contents
-        self._listed = {_uri((*base, *parts)): parts for parts in contents}
-        return self.skills
+        paths = [*found]
+        if (paths, files) != (self._paths, self._files):
+            self.skills = [self._skill(base, root, members[root], files) for root in roots]
+            self._paths, self._files = paths, files
+            self._listed = {file.uri: parts for parts, file in files.items()}
 
     def open(self, uri: str) -> bytes:
         """Return the bytes of a file that `read` lists, as they are now. Blocks.
@@ -228,25 +225,28 @@ class SkillFolder:
         if sum(sizes) > MAX_BYTES:
             raise self._error(parts, f"has {sum(sizes)} bytes; a skill has at most {MAX_BYTES}")
 
-    def _content(self, parts: Parts, status: os.stat_result) -> _Content:
+    def _file(self, base: Parts, parts: Parts, status: os.stat_result) -> SkillFile:
         version = (status.st_mtime_ns, status.st_size, status.st_ino)
-        known = self._contents.get(parts)
+        known = self._files.get(parts)
         if known is not None and known.version == version:
             return known
         # A file may change again within the precision of its time.
         is_settled = status.st_mtime_ns < time.time_ns() - _SETTLED_NS
         data = self._bytes(parts)
-        frontmatter: Mapping[str, Any] | None = None
-        try:
-            text = data.decode()
-        except UnicodeDecodeError:
-            is_text = False
-        else:
-            is_text = True
-            if parts[-1] == MANIFEST:
-                frontmatter = parse_frontmatter(text, self._path_of(parts))
-        digest = f"sha256:{sha256(data).hexdigest()}"
-        return _Content(version if is_settled else None, len(data), digest, is_text, frontmatter)
+        text = decoded(data)
+        fields: Mapping[str, Any] | None = None
+        if parts[-1] == MANIFEST:
+            if text is None:
+                raise self._error(parts, "is not UTF-8")
+            fields = parse_frontmatter(text, self._path_of(parts))
+        return SkillFile(
+            _uri((*base, *parts)),
+            len(data),
+            f"sha256:{sha256(data).hexdigest()}",
+            mime_type_of(parts[-1], text is not None),
+            fields,
+            version if is_settled else None,
+        )
 
     def _bytes(self, parts: Parts) -> bytes:
         try:
@@ -258,34 +258,19 @@ class SkillFolder:
         return data
 
     def _skill(
-        self,
-        base: Parts,
-        root: Parts,
-        members: Iterable[Parts],
-        contents: Mapping[Parts, _Content],
+        self, base: Parts, root: Parts, members: Sequence[Parts], files: Mapping[Parts, SkillFile]
     ) -> FoundSkill:
-        manifest = (*root, MANIFEST)
-        fields = contents[manifest].frontmatter
-        if fields is None:
-            raise self._error(manifest, "is not UTF-8")
-        place = (*base, *root)
+        path, place = (*root, MANIFEST), (*base, *root)
+        fields = files[path].frontmatter or {}
         if fields["name"] != place[-1]:
             why = f"the name is {fields['name']!r}, but that of its directory is {place[-1]!r}"
-            raise self._error(manifest, why)
+            raise self._error(path, why)
         if not _AUTHORITY.fullmatch(place[0]):
             raise self._error(root[:1], f"its name {_NO_AUTHORITY}")
-        files: list[SkillFile] = []
-        directories = [_uri(place)]
-        for parts in members:
-            uri = _uri((*base, *parts))
-            content = contents.get(parts)
-            if content is None:
-                directories.append(uri)
-                continue
-            kind = mime_type_of(parts[-1], content.is_text)
-            files.append(SkillFile(uri, content.size, content.digest, kind))
-        self._check_limits(root, [each.size for each in files])  # they may have grown meanwhile
-        return FoundSkill(_uri((*place, MANIFEST)), fields, files, directories)
+        own = [files[each] for each in members if each in files]
+        self._check_limits(root, [each.size for each in own])  # they may have grown meanwhile
+        below = [_uri((*base, *each)) for each in members if each not in files]
+        return FoundSkill(files[path].uri, fields, own, [_uri(place), *below])
 
     def _path_of(self, parts: Parts) -> str:
         return os.path.join(self._path, *parts)
@@ -296,6 +281,14 @@ class SkillFolder:
 
 def _uri(parts: Parts) -> str:
     return "skill://" + "/".join(quote(part, safe="") for part in parts)
+
+
+def decoded(data: bytes) -> str | None:
+    """Return bytes as text; None if they are not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def mime_type_of(name: str, is_text: bool) -> str:

@@ -14,8 +14,10 @@ from typing_extensions import TypedDict
 
 from mcpkit._injection import CallPlan, inspect_handler
 from mcpkit._protocol.skills import MANIFEST
+from mcpkit._utils.json import is_object
 from mcpkit.errors import RegistrationError, SkillError
-from mcpkit.extensions.skills.folder import IGNORED, Parts, SkillFolder
+from mcpkit.extensions.skills.folder import IGNORED, SkillFolder
+from mcpkit.providers.files import Folder
 
 _json: Final = partial(json.dumps, ensure_ascii=False)
 
@@ -46,6 +48,8 @@ class SkillFunction:
 
     def __init__(self, fn: Callable[..., Any], options: SkillOptions) -> None:
         signature = inspect_handler(fn)
+        if isinstance(fn, type):
+            raise RegistrationError(f"{signature.place} is a class; add an object with __call__")
         for each in signature.parameters:
             if each.source == "ask" or (each.source == "argument" and each.required):
                 raise RegistrationError(
@@ -61,7 +65,7 @@ class SkillFunction:
             "description": options.get("description") or signature.docs.description,
             "license": options.get("license"),
             "compatibility": options.get("compatibility"),
-            "metadata": options.get("metadata"),
+            "metadata": options.get("metadata") or None,
             "allowed-tools": " ".join(options.get("allowed_tools", ())) or None,
         }
         lines = ["---"]
@@ -88,17 +92,22 @@ class SkillFunction:
         last = self._last
         if last is not None and last[0] == found:
             return last[1]
-        files: Mapping[str, str | bytes] = {MANIFEST: found} if isinstance(found, str) else found
-        if not isinstance(files, Mapping) or not isinstance(files.get(MANIFEST), str):
+        files: Any = {MANIFEST: found} if isinstance(found, str) else found
+        if not is_object(files) or not isinstance(files.get(MANIFEST), str):
             why = f'return text, or a dict of files with {{"{MANIFEST}": text}}'
             raise SkillError(self._name, why)
-        made: dict[Parts, bytes] = {}
+        if files[MANIFEST].startswith("---\n"):
+            raise SkillError(self._name, "return the text without a frontmatter; options make it")
+        made: dict[Sequence[str], bytes] = {}
         for path, content in files.items():
             parts = tuple(path.split("/"))
             if not all(part and not IGNORED.fullmatch(part) for part in parts):
                 why = "is not the path of a file that is published"
                 raise SkillError(f"{self._name}/{path}", why)
-            made[parts] = content.encode() if isinstance(content, str) else content
+            data = content.encode() if isinstance(content, str) else content
+            if not isinstance(data, bytes):
+                raise SkillError(f"{self._name}/{path}", "is neither text nor bytes")
+            made[parts] = data
         made[MANIFEST,] = self._frontmatter.encode() + made[MANIFEST,]
         folder = SkillFolder(self._name, self._prefix, _Memory(made))
         folder.read()
@@ -106,13 +115,13 @@ class SkillFunction:
         return folder
 
 
-class _Memory:
-    """Files in memory, with the interface of `mcpkit.providers.files.Folder`."""
+class _Memory(Folder):
+    """A folder in memory."""
 
-    def __init__(self, files: Mapping[Parts, bytes]) -> None:
+    def __init__(self, files: Mapping[Sequence[str], bytes]) -> None:
         self._files = files
 
-    def entries(self, parts: Parts) -> list[tuple[str, os.stat_result]]:
+    def entries(self, parts: Sequence[str]) -> list[tuple[str, os.stat_result]]:
         """Return the names in a directory with their status; a path may be both kinds of file."""
         found: dict[tuple[str, int], int] = {}
         for path, data in self._files.items():
@@ -125,6 +134,6 @@ class _Memory:
             for (name, mode), size in found.items()
         ]
 
-    def read(self, parts: Parts, limit: int) -> bytes:
-        """Return the first bytes of a file."""
-        return self._files[parts][:limit]
+    def read(self, parts: Sequence[str], limit: int = -1) -> bytes:
+        """Return the contents of a file; the limits of skills hold, whatever `limit` is."""
+        return self._files[parts]

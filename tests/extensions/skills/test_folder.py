@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import unquote
@@ -306,6 +308,44 @@ def test_files_are_hashed_again_only_after_a_change(
         found = {each.uri: each.digest for each in source.read()[0].files}
         assert read == ["new", "old"]
         assert found["skill://pdf/old"] == f"sha256:{sha256(data).hexdigest()}"
+
+
+def test_those_who_wait_for_each_other_share_a_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SKILL-31: one that has begun after their calls, so that they see every edit before."""
+    pdf = skill(tmp_path)
+    source = SkillFolder(tmp_path)
+    unpatched, scans, callers = SkillFolder._read, 0, 10
+    waiting = threading.Semaphore(0)
+
+    class Lock:
+        """Counts those who wait."""
+
+        lock = threading.Lock()
+
+        def __enter__(self) -> None:
+            waiting.release()
+            self.lock.acquire()
+
+        def __exit__(self, *error: object) -> None:
+            self.lock.release()
+
+    def read(self: SkillFolder) -> None:
+        nonlocal scans
+        scans += 1
+        unpatched(self)
+        if scans == 1:  # all of them call while the first one reads
+            for _ in range(callers):
+                assert waiting.acquire(timeout=10)
+            write(pdf, {"new": b"new"})
+
+    monkeypatch.setattr(source, "_reading", Lock())
+    monkeypatch.setattr(SkillFolder, "_read", read)
+    with ThreadPoolExecutor(callers) as pool:
+        counts = [len(each[0].files) for each in pool.map(lambda _: source.read(), range(callers))]
+    assert sorted(counts) == [1, *[2] * (callers - 1)]
+    assert scans == 2
 
 
 def test_open_reads_the_files_that_are_there_now(tmp_path: Path) -> None:

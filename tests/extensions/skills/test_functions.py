@@ -8,12 +8,16 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcpkit import Context, MCPKit
 from mcpkit.errors import InvalidParams, ProtocolError, RegistrationError
+from mcpkit.extensions.skills.extension import Skills
 from mcpkit.roots import Roots
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.extensions.skills.test_served import HANDSHAKE, MODERN, SKILLS, bytes_at, everything
+from tests.kit import until
 
 pytestmark = pytest.mark.anyio
 
@@ -96,7 +100,7 @@ async def test_a_function_returns_files_and_has_options() -> None:
 @pytest.mark.parametrize("revision", [HANDSHAKE, MODERN])
 async def test_a_function_decides_for_each_caller(revision: str) -> None:
     """SKILL-32: one that returns None has no skill for them, and it may change its mind."""
-    app: MCPKit[Any] = MCPKit("skilled")
+    app: MCPKit[Any] = MCPKit("skilled", cache_scope="public")
     texts = {"ann": "For Ann."}
 
     @app.skill
@@ -109,6 +113,9 @@ async def test_a_function_decides_for_each_caller(revision: str) -> None:
         async with AsyncTestClient(app, principal=principal, revision=revision) as client:
             skills = await everything(client, "skills/list", "skills")
             assert bool(skills) == (principal == "ann")
+            for method in ("skills/list", "resources/list"):
+                result = await client.request(method)
+                assert revision == HANDSHAKE or result["cacheScope"] == "private"
             if skills:
                 assert (await bytes_at(client, uri)).endswith(b"For Ann.")
                 texts["ann"] = "Something else."
@@ -118,6 +125,62 @@ async def test_a_function_decides_for_each_caller(revision: str) -> None:
                 for method in ("skills/get", "resources/read"):
                     with pytest.raises(ProtocolError, match=r"Unknown skill|not found"):
                         await client.request(method, {"uri": uri})
+
+
+async def test_a_skill_may_be_added_while_the_app_is_served() -> None:
+    """SKILL-29"""
+    app: MCPKit[Any] = MCPKit("skilled")
+    app.skill(brewing_tea)
+    heard: list[str] = []
+    async with AsyncTestClient(
+        app, revision=HANDSHAKE, on_notification=lambda method, _: heard.append(method)
+    ) as client:
+        app.skill(name="other")(brewing_tea)
+        await until(lambda: heard)
+        assert heard == ["notifications/resources/list_changed"]
+        assert [each.name for each in await client.skills()] == ["brewing-tea", "other"]
+
+
+async def test_objects_are_skills_too() -> None:
+    app: MCPKit[Any] = MCPKit("skilled")
+
+    class Teas:
+        """Brew tea. Use it when a guest wants a cup."""
+
+        def __call__(self) -> str:
+            return "Called."
+
+        def green_tea(self) -> str:
+            """Use it for green tea."""
+            return "A method."
+
+    app.skill(name="teas", description="Use it for any tea.")(Teas())
+    app.skill(Teas().green_tea)
+    async with AsyncTestClient(app) as client:
+        assert (await client.read_skill("teas")).endswith(b"Called.")
+        assert (await client.read_skill("green-tea")).endswith(b"A method.")
+    with pytest.raises(RegistrationError, match="is a class"):
+        app.skill(Teas)
+
+
+VALUES = st.text() | st.integers() | st.booleans() | st.none() | st.floats(0, 9)
+
+
+@given(st.text(min_size=1), st.dictionaries(st.text(max_size=9), VALUES, max_size=3))
+def test_the_frontmatter_has_the_options_as_they_are(
+    description: str, metadata: dict[str, Any]
+) -> None:
+    """SKILL-12, SKILL-13"""
+    app: MCPKit[Any] = MCPKit("skilled")
+    try:
+        app.skill(description=description, metadata=metadata)(brewing_tea)
+    except RegistrationError:
+        return
+    [extension] = app.server.extensions
+    assert isinstance(extension, Skills)
+    [skill] = extension._sources[0].folder.skills
+    assert skill.frontmatter["description"] == description
+    assert skill.frontmatter.get("metadata", {}) == metadata
 
 
 async def test_reading_a_file_calls_only_the_function_that_may_have_it() -> None:
@@ -135,6 +198,7 @@ async def test_reading_a_file_calls_only_the_function_that_may_have_it() -> None
 
 
 RESULTS: dict[str, tuple[Any, str]] = {
+    "a frontmatter": ("---\nname: x\n---\n", "return the text without a frontmatter"),
     "a number": (1, "return text, or a dict of files"),
     "no manifest": ({"a.md": ""}, "return text, or a dict of files"),
     "a binary manifest": ({"SKILL.md": b""}, "return text, or a dict of files"),
@@ -147,7 +211,10 @@ RESULTS: dict[str, tuple[Any, str]] = {
     "a backslash": ({"SKILL.md": "", "a\\b": ""}, "its name has a backslash"),
     "a bad skill inside": ({"SKILL.md": "", "a/SKILL.md": ""}, "must begin with a line"),
     "too much": ({"SKILL.md": "", "a": bytes(16 * 1024 * 1024)}, "at most 16777216"),
-    "no content": ({"SKILL.md": "", "a": 1}, "TypeError"),
+    "no content": ({"SKILL.md": "", "a": 1}, "is neither text nor bytes"),
+    "what can change": ({"SKILL.md": "", "a": bytearray(b"a")}, "is neither text nor bytes"),
+    "not Unicode": ("\ud800", "UnicodeEncodeError"),
+    "a name that is none": ({"SKILL.md": "", 1: ""}, "AttributeError"),
     "an error": (ZeroDivisionError(), "ZeroDivisionError"),
 }
 

@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def app_with(folder: Path, *, page_size: int | None = None, **options: Any) -> MCPKit[Any]:
-    app: MCPKit[Any] = MCPKit("skilled", page_size=page_size)
+    app: MCPKit[Any] = MCPKit("skilled", page_size=page_size, cache_scope="public")
     app.skills(folder, **options)
     return app
 
