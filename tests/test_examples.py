@@ -36,6 +36,18 @@ def test_every_server_starts_and_describes_its_tools(path: Path, revision: str) 
     assert all(tool.description for tool in tools)
 
 
+def test_dice_are_shown_and_told() -> None:
+    with TestClient(stdio(EXAMPLES / "dice.py")) as client:
+        result = client.call_tool("roll_dice", {"count": 3})
+        [page] = client.list_resources()
+        [contents] = client.read_resource(page.uri)
+        assert "ui/initialize" in getattr(contents, "text", "")
+    faces = result.structured_content["faces"]
+    assert len(faces) == 3
+    assert {*faces} <= {*range(1, 7)}
+    assert result.text == f"Rolled {' and '.join(map(str, faces))}."
+
+
 def test_the_quickstart_is_used_by_its_client() -> None:
     command = [sys.executable, str(EXAMPLES / "quickstart_client.py")]
     done = run(

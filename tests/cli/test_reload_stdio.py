@@ -228,6 +228,41 @@ class TestAChange:
             assert greet(server, "again") == "two, you"
 
 
+VIEWED = """
+from mcpkit import Html, MCPKit
+app = MCPKit("first")
+
+@app.tool(ui=Html("page.html"))
+def show() -> str:
+    return "shown"
+"""
+
+
+def page_of(server: Process) -> tuple[str, str]:
+    """The URI of the view of a tool, and its page."""
+    [tool] = server.ask(modern("list", "tools/list"))["result"]["tools"]
+    uri = tool["_meta"]["ui"]["resourceUri"]
+    [found] = server.ask(modern("read", "resources/read", uri=uri))["result"]["contents"]
+    return uri, found["text"]
+
+
+def test_the_files_of_views_are_watched(tmp_path: Path) -> None:
+    """APP-15: an edited page has another URI, so that a host does not show the one before."""
+    (tmp_path / "page.html").write_text("<!doctype html><script src=page.js></script>")
+    (tmp_path / "page.js").write_text("first")
+    change(tmp_path, VIEWED)
+    with reloading(tmp_path) as server:
+        first, text = page_of(server)
+        assert "first" in text
+        (tmp_path / "notes.txt").write_text("not of a page")
+        (tmp_path / "page.js").write_text("the second")
+        server.wait_for_stderr("mcpkit: page.js changed: reloading\n")
+        second, text = page_of(server)
+        assert "the second" in text
+        assert first != second
+        assert server.stderr.count("changed") == 1
+
+
 def test_streams_of_changes_go_on_until_the_host_leaves(server: Process, folder: Path) -> None:
     """SUB-3, SUB-4, SUB-6, SUB-7 and SUB-9, for ``subscriptions/listen`` (2026-07-28)."""
     streams: dict[str, dict[str, Any]] = {

@@ -88,6 +88,15 @@ def test_the_template_shows_a_chart_with_buttons(browser: str, url: str, tmp_pat
     assert third == first
 
 
+def test_the_example_shows_dice(browser: str, url: str, tmp_path: Path) -> None:
+    steps = [(None, "Roll again"), ("Roll again", "Roll again")]
+    found = shown(browser, url, tmp_path, "roll_dice", {"count": 4}, *steps)
+    for text in found["texts"]:
+        *dice, _, _ = text.split()
+        assert len(dice) == 4
+        assert {*dice} <= {*"⚀⚁⚂⚃⚄⚅"}
+
+
 @pytest.mark.parametrize(
     ("tool", "allow"), [("count", "clipboard-write"), ("count_built", "")], ids=["plain", "Vite"]
 )

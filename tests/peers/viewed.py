@@ -17,7 +17,10 @@ sys.path.insert(0, str(views / "project" / "src"))
 
 from my_views import server  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 
+from examples import dice  # noqa: E402
+
 app: MCPKit[Any] = server.app  # pyright: ignore[reportUnknownMemberType]
+app.include(dice.app)
 app.routes.append(Mount("/host", StaticFiles(directory=views / "host", html=True)))
 
 

@@ -17,6 +17,7 @@ from mcpkit.cli._check import (
     schemas,
     server,
     skills,
+    views,
 )
 from mcpkit.cli._check.listing import Listing
 from mcpkit.cli._check.rules import KNOWN, SEVERITIES, Finding, Match, Rule
@@ -31,6 +32,7 @@ THEMES: Final = {
     "OUT": "Results",
     "RES": "Resources",
     "SKILL": "Skills",
+    "VIEW": "Views",
     "SERVER": "The server",
     "CODE": "Code",
     "MOVE": "Names that are not, or no longer, those of mcpkit",
@@ -47,7 +49,7 @@ REMOVED: Final = (
 )
 """Ids of rules that no longer exist. Settings may still name them, and no new rule gets one."""
 
-_MODULES: Final = (behaviour, cost, descriptions, names, safety, schemas, server, skills)
+_MODULES: Final = (behaviour, cost, descriptions, names, safety, schemas, server, skills, views)
 """They register their rules when they are imported."""
 
 RULES: Final[tuple[Rule, ...]] = tuple(

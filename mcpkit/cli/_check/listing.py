@@ -77,6 +77,8 @@ class Entry:
     foreign_names: tuple[tuple[str, str], ...] = ()
     blocking_calls: tuple[str, ...] = ()  # of its function, on the event loop
     repeated_calls: tuple[str, ...] = ()  # of its function, when it is replayed, with lines
+    lacks_text: bool = False  # of a tool with a view, if its result is only data
+    page: str | None = None  # of a view, if it is known
     fault: str = ""  # of a skill: the reason for which hosts refuse it
 
     @property

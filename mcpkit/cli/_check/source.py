@@ -74,13 +74,15 @@ def _known(entry: Entry, registered: Any, workers: bool) -> Entry:
     if registered is None:
         return entry
     fn = underlying(registered.plan.fn)
-    if not isinstance(fn, types.FunctionType) or fn.__module__ == "mcpkit.providers.files":
+    entry = replace(entry, page=getattr(registered, "text", None))
+    if not isinstance(fn, types.FunctionType) or fn.__module__.startswith("mcpkit."):
         return entry
     tree = syntax_of(fn)
     is_on_loop = registered.plan.is_async or registered.plan.inline
     blocking = _blocking_calls(tree, fn.__globals__) if is_on_loop else ()
     is_replayed = entry.kind == "tool" and (workers or registered.task.mode != "forbidden")
     repeated = _repeated_calls(tree, fn) if is_replayed else ()
+    lacks_text = getattr(registered, "ui", None) is not None and _lacks_text(tree, registered)
     return replace(
         entry,
         location=_location(fn),
@@ -88,7 +90,19 @@ def _known(entry: Entry, registered: Any, workers: bool) -> Entry:
         foreign_names=tuple(dict.fromkeys(_foreign_names(tree))),
         blocking_calls=tuple(dict.fromkeys(blocking)),
         repeated_calls=tuple(dict.fromkeys(repeated)),
+        lacks_text=entry.kind == "tool" and lacks_text,
     )
+
+
+def _lacks_text(tree: ast.Module, tool: Any) -> bool:
+    """Return True if a tool returns data, and no text beside it."""
+    made = [
+        each
+        for each in ast.walk(tree)
+        if isinstance(each, ast.Call) and ast.unparse(each.func).endswith("ToolResult")
+    ]
+    has_text = [each.args or any(key.arg == "content" for key in each.keywords) for each in made]
+    return not all(has_text) if made else tool.output.schema is not None
 
 
 def _location(fn: types.FunctionType) -> Location | None:

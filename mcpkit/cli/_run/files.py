@@ -1,8 +1,9 @@
-"""The Python files of an app, watched for changes."""
+"""The files of an app, watched for changes: Python, and what its pages are made of."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,13 +15,15 @@ _LOOK_S: Final = 0.3
 _MIN_PAUSE_RATIO: Final = 10
 """The pause between two looks at the files is at least this many times as long as a look."""
 
+_OF_PAGES: Final = (".css", ".gif", ".html", ".jpg", ".js", ".mjs", ".png", ".svg", ".webp")
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 class FileWatcher:
-    """The times and sizes of the Python files below a folder.
+    """The times and sizes of the files below a folder.
 
-    Hidden folders and virtual environments are skipped.
+    Hidden folders and virtual environments are skipped. Files of pages count once the app has
+    views: others may write such files while they run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -34,8 +37,11 @@ class FileWatcher:
         before, began = self._known, time.monotonic()
         self._known = now = self._look()
         self.pause = max(_LOOK_S, _MIN_PAUSE_RATIO * (time.monotonic() - began))
+        has_views = "mcpkit.views" in sys.modules
         return sorted(
-            path for path in before.keys() | now.keys() if before.get(path) != now.get(path)
+            path
+            for path in before.keys() | now.keys()
+            if before.get(path) != now.get(path) and (has_views or path.suffix == ".py")
         )
 
     def covers(self, file: str | None) -> bool:
@@ -58,7 +64,8 @@ class FileWatcher:
                 if not (each.startswith(".") or each in _SKIPPED)
                 and not os.path.exists(os.path.join(parent, each, "pyvenv.cfg"))
             ]
-            for path in (Path(parent, each) for each in files if each.endswith(".py")):
+            watched = (each for each in files if each.endswith((".py", *_OF_PAGES)))
+            for path in (Path(parent, each) for each in watched):
                 try:
                     facts = path.stat()
                 except OSError:  # it was removed meanwhile

@@ -1,6 +1,7 @@
 """Tests of the tools, and of what hosts with and without views are told."""
 
 import pytest
+from mcpkit import TextResourceContents
 from mcpkit.testing import REVISIONS, TestClient
 
 from __PACKAGE__.server import app
@@ -27,8 +28,10 @@ def test_the_tool_of_the_chart_is_hidden_from_hosts_without_views() -> None:
         assert [each.name for each in client.list_tools()] == ["show_sales"]
     with TestClient(app, extensions=VIEWS) as client:
         assert [each.name for each in client.list_tools()] == ["show_sales", "load_year"]
-        [page] = client.list_resources()
-        assert "ui/initialize" in client.read_text(page.uri)
+        [page] = [each.uri for each in client.list_resources() if each.uri.startswith("ui://")]
+        [contents] = client.read_resource(page)
+        assert isinstance(contents, TextResourceContents)
+        assert "ui/initialize" in contents.text
 
 
 def test_a_year_without_sales_is_named() -> None:

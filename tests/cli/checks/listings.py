@@ -26,7 +26,10 @@ def tool(name: str = "cancel_order", /, **members: Any) -> Entry:
     }
     fields: dict[str, Any] = {
         field: members.pop(field)
-        for field in ("unknown_parameters", "foreign_names", "blocking_calls", "repeated_calls")
+        for field in (
+            *("unknown_parameters", "foreign_names", "blocking_calls", "repeated_calls"),
+            "lacks_text",
+        )
         if field in members
     }
     raw = {
@@ -62,7 +65,8 @@ def skill(uri: str = "skill://orders/SKILL.md", /, **members: Any) -> Entry:
 
 def _readable(kind: Kind, key: str, uri: str, members: dict[str, Any]) -> Entry:
     usual = {"name": "orders", "description": "What was ordered.", "mimeType": "text/plain"}
-    return _entry(kind, uri, {key: uri, **usual, **members})
+    page = members.pop("page", None)
+    return _entry(kind, uri, {key: uri, **usual, **members}, page=page)
 
 
 def argument(name: str, description: str | None = "Which one.") -> dict[str, Any]:

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import pytest
 
-from mcpkit import Context, Elicit, MCPKit, SyncContext
+from mcpkit import Context, Elicit, Html, MCPKit, SyncContext, ToolResult
 from mcpkit.cli._check import REMOVED, RULES, THEMES, apply, choose, unknown
-from mcpkit.cli._check.listing import IGNORE, Listing
+from mcpkit.cli._check.listing import IGNORE, Entry, Listing
 from mcpkit.cli._check.rules import SEVERITIES
 from mcpkit.cli._check.source import _unknown_parameters, add_source
 from tests.cli.checks.listings import argument, prompt, resource, server, skill, template, tool
@@ -64,6 +64,12 @@ def loading(count: int) -> Listing:
     return server(
         tool("other", _meta=deferred), *(tool(f"task_{n}", _meta=meta) for n in range(count))
     )
+
+
+def view(page: str = "<p>Hello</p>", **csp: Any) -> Entry:
+    """A view."""
+    meta = {"ui": {"csp": csp}}
+    return resource("ui://page", mimeType="text/html;profile=mcp-app", page=page, _meta=meta)
 
 
 LONG = "Cancel an order. " * 70
@@ -250,6 +256,14 @@ CASES: Final[list[tuple[str, Listing, str | None]]] = [
     ("SKILL002", server(skill(description="About orders.")), "skill that does not say when"),
     ("SKILL002", server(skill(description="Whenever an order is late.")), None),
     ("DESC006", server(skill(description="TODO: describe when to use it")), "a placeholder"),
+    ("VIEW001", server(tool(lacks_text=True)), "no text of its own"),
+    ("VIEW001", server(tool()), None),
+    ("VIEW002", server(view()), "does not begin the handshake"),
+    ("VIEW002", server(view(page="<script>send('ui/initialize')</script>")), None),
+    ("VIEW002", server(view(resourceDomains=["https://unpkg.com"])), None),
+    ("VIEW002", server(resource()), None),
+    ("VIEW003", server(view(frameDomains=["https://example.com"])), "frames inside"),
+    ("VIEW003", server(view(frameDomains=[])), None),
     ("SERVER003", server(instructions="a" * 2049), "2049"),
     ("SERVER003", server(instructions="a" * 2048), None),
     ("SERVER004", server(troubles=["tools/list fails: no"]), "tools/list"),
@@ -321,7 +335,7 @@ CASES: Final[list[tuple[str, Listing, str | None]]] = [
 def test_a_rule_finds_its_fault_and_ignores_the_near_miss(
     rule: str, listing: Listing, part: str | None
 ) -> None:
-    """HOST-22, among others."""
+    """HOST-22, APP-12 and APP-20, among others."""
     findings, _ = apply(listing, choose([rule], []))
     if part is None:
         assert findings == []
@@ -464,6 +478,41 @@ def not_at_all(amount: int) -> None:
 )
 def test_unknown_parameters_of_a_docstring_are_found(fn: Any, names: list[str]) -> None:
     assert list(_unknown_parameters(fn)) == names
+
+
+def as_data() -> dict[str, int]:
+    return {"sold": 12}
+
+
+def as_data_alone() -> ToolResult:
+    return ToolResult(structured_content={"sold": 12})
+
+
+def as_text() -> str:
+    return "12 were sold."
+
+
+def as_both() -> ToolResult:
+    if nap is None:
+        return ToolResult(content="12 were sold.", is_error=True)
+    return ToolResult("12 were sold.", structured_content={"sold": 12})
+
+
+@pytest.mark.parametrize(
+    ("fn", "lacks_text"),
+    [(as_data, True), (as_data_alone, True), (as_text, False), (as_both, False)],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+def test_a_tool_with_a_view_needs_text(fn: Any, lacks_text: bool) -> None:
+    """APP-12: and one without a view does not."""
+    app = MCPKit("shop")
+    app.add_tool(fn, name="seen", ui=Html("<p>Hello</p>"))
+    app.add_tool(fn, name="plain")
+    [uri] = app.server.registry.resources
+    seen, plain, page = add_source(server(tool("seen"), tool("plain"), resource(uri)), app).listed
+    assert (seen.lacks_text, plain.lacks_text) == (lacks_text, False)
+    assert page.page == "<!doctype html>\n<p>Hello</p>"
+    assert page.location is None
 
 
 def look() -> None:
