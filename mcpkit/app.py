@@ -13,7 +13,7 @@ from typing_extensions import TypeVar, Unpack
 
 from mcpkit._entries import Errors, errors_of
 from mcpkit._injection import check_lifespan, not_a_manager
-from mcpkit._protocol.revisions import Capability
+from mcpkit._protocol.revisions import APPS_EXTENSION, Capability
 from mcpkit._protocol.wire import some
 from mcpkit._registration import Registration
 from mcpkit._server.registry import Registry
@@ -179,7 +179,10 @@ class MCPKit(Registration, Generic[StateT]):
                 scope_hierarchy=Hierarchy(scope_hierarchy or {}),
             ),
         )
-        server.loaders.append((frozenset({"tasks", "results"}), _tasks))
+        server.loaders += [
+            (frozenset({"tasks", "results"}), _tasks),
+            (frozenset({APPS_EXTENSION}), _apps),
+        ]
         server.registry.offer(check_offers(offers))
         if server.settings.tasks.store is not None:
             server.load(["tasks"])
@@ -405,6 +408,12 @@ def _handlers() -> Mapping[str, Handler]:
     from mcpkit._server.session import SESSION_HANDLERS
 
     return {**HANDLERS, **SESSION_HANDLERS}
+
+
+def _apps() -> Extension:
+    from mcpkit.extensions.apps.extension import Apps
+
+    return Apps
 
 
 def _tasks() -> Extension:

@@ -15,7 +15,7 @@ from mcpkit._entries import Listing
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import Private
-from mcpkit._protocol.revisions import APPS_EXTENSION, REVISIONS
+from mcpkit._protocol.revisions import REVISIONS
 from mcpkit._server.failures import error_result, not_found, text_to_show
 from mcpkit._server.registry import Catalog, Page, check_uri, uri_of
 from mcpkit._server.server import Server
@@ -58,8 +58,6 @@ def _capabilities(server: Server, context: Context[Any]) -> dict[str, Any]:
     for each in server.extensions:
         for name, value in each.capabilities(server.catalog.advertised, context).items():
             found[name] = {**found.get(name, {}), **value}
-    if APPS_EXTENSION in server.catalog.advertised:
-        found["extensions"] = {**found.get("extensions", {}), APPS_EXTENSION: {}}
     return found
 
 

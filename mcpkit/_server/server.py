@@ -18,8 +18,6 @@ from mcpkit._protocol.connection import (
 )
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import (
-    APPS_EXTENSION,
-    PER_REQUEST,
     Capability,
     Method,
     Revision,
@@ -114,10 +112,7 @@ class Server:
     extensions: list[Extension] = field(default_factory=list["Extension"])
     """The extensions, the one with the outermost hooks first."""
     extension_methods: dict[tuple[str, str], Method] = field(
-        # Hosts with views ping on every revision, and hide a view if that fails (ext-apps#671).
-        default_factory=lambda: {
-            ("ping", each.version): Method("ping", APPS_EXTENSION) for each in PER_REQUEST
-        }
+        default_factory=dict[tuple[str, str], Method]
     )
     """The methods of extensions, by name and version."""
     converters: Converters = field(default_factory=Converters)

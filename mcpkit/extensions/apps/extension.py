@@ -12,14 +12,21 @@ from pydantic_core import to_json
 
 from mcpkit._entries import Defaults
 from mcpkit._injection import CallPlan, inspect_handler
-from mcpkit._protocol.revisions import APPS_EXTENSION, VIEW_TYPE, ClientProfile
+from mcpkit._protocol.revisions import (
+    APPS_EXTENSION,
+    PER_REQUEST,
+    VIEW_TYPE,
+    ClientProfile,
+    Method,
+)
 from mcpkit._protocol.wire import some
 from mcpkit._server.registry import Registry
 from mcpkit._signature.hints import location
 from mcpkit.context import Context
 from mcpkit.errors import RegistrationError
-from mcpkit.extension import Extension, Settings
+from mcpkit.extension import Extension, ExtensionMethod, Settings
 from mcpkit.extensions.apps.inline import inlined
+from mcpkit.middleware import Params
 from mcpkit.resources import Resource, make_resource
 from mcpkit.tools import Tool
 from mcpkit.types import ResourceResult
@@ -28,6 +35,14 @@ from mcpkit.views import Domain, Html, PageOptions, page_meta
 
 class _Apps(Extension):
     _is_official = True
+    is_implicit = True
+
+    def __init__(self) -> None:
+        super().__init__(APPS_EXTENSION)
+        # Hosts with views ping on every revision, and hide a view if that fails (ext-apps#671).
+        versions = frozenset(each.version for each in PER_REQUEST)
+        known = Method("ping", APPS_EXTENSION)
+        self.methods["ping"] = ExtensionMethod("ping", (), known, _ping, versions)
 
     def declared_in(self, capabilities: Mapping[str, Any], /) -> Settings | None:
         """Return the settings of a client that shows pages of our type (APP-2)."""
@@ -35,7 +50,11 @@ class _Apps(Extension):
         return super().declared_in(capabilities) if profile.shows_views else None
 
 
-Apps: Final = _Apps(APPS_EXTENSION)
+def _ping(_server: object, _params: Params, _context: Context[Any]) -> Mapping[str, Any]:
+    return {}
+
+
+Apps: Final = _Apps()
 """The extension, for ``ctx.client.supports(Apps)``. Servers with views declare it by themselves."""
 
 
