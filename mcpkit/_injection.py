@@ -30,7 +30,7 @@ from pydantic_core import ValidationError
 
 from mcpkit._concurrency.threads import ThreadCall, is_interrupt
 from mcpkit._protocol.input_request import InputRequest
-from mcpkit._signature.builtin_types import UNIONS
+from mcpkit._signature.forms import UNIONS
 from mcpkit._signature.hints import function_name, location, syntax_of, underlying
 from mcpkit._signature.signature import (
     Parameter,

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
-from mcpkit._utils.text import truncate
-
 
 class MCPKitError(Exception):
     """The root of every exception that mcpkit raises on purpose."""
@@ -69,7 +67,7 @@ class ResourceNotFound(ResourceError):
 
     def __init__(self, uri: str | None = None, message: str | None = None) -> None:
         self.uri = uri
-        super().__init__(message or ("Resource not found" + (f": {truncate(uri)}" if uri else "")))
+        super().__init__(message or ("Resource not found" + (f": {uri:.200}" if uri else "")))
 
 
 class PromptError(PublicError):
@@ -199,7 +197,7 @@ class UnsupportedProtocolVersion(ProtocolError):
     CODE = -32022
 
     def __init__(self, requested: str, supported: list[str]) -> None:
-        requested = truncate(requested)
+        requested = requested[:200]
         super().__init__(
             f"Unsupported protocol version: {requested}",
             data={"supported": supported, "requested": requested},

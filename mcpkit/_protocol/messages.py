@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeGuard
 
 from pydantic_core import from_json, to_json
 
 from mcpkit._utils.json import UNSET, Unset, is_object
 from mcpkit.errors import InvalidRequest, ParseError, ProtocolError
-from mcpkit.types import CacheScope
 
 Id: TypeAlias = str | int
 """A request id: a string or an integer, never null (JSON-RPC 2.0, section 4)."""
@@ -126,4 +125,4 @@ class Encoded(NamedTuple):
     meta: Mapping[str, Any] | None = None
     kind: bytes = b"complete"  # the `resultType`
     ttl: float | None = None  # seconds, of a method whose results may be cached
-    scope: CacheScope | None = None
+    scope: Literal["public", "private"] | None = None

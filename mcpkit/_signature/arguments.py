@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 import pydantic
 from pydantic_core import ValidationError, from_json
 
-from mcpkit._signature.builtin_types import ANNOTATED
+from mcpkit._signature.forms import ANNOTATED
 from mcpkit._signature.schema import (
     PydanticForm,
     first_line,

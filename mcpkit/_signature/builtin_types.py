@@ -11,10 +11,10 @@ from __future__ import annotations
 import functools
 import math
 import operator
-import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, Optional, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
+from mcpkit._signature.forms import ANNOTATED, GENERICS, LITERAL, UNIONS
 from mcpkit._utils.json import JsonSchema
 from mcpkit.dependencies import Complete
 
@@ -245,11 +245,6 @@ _KEYWORDS: Final[dict[str, dict[str, str]]] = {
     "str": {"max_length": "maxLength", "min_length": "minLength"},
 }
 """The keyword of JSON Schema for a limit, by the type in a core schema."""
-
-ANNOTATED: Final[Any] = type(Annotated[int, 0])
-UNIONS: Final[Any] = {type(int | str), type(Optional[int])}  # noqa: UP045 - another class
-GENERICS: Final[Any] = {type(list[int]), type(typing.List[int])}  # noqa: UP006 - another class
-LITERAL: Final[Any] = type(Literal[0])
 
 _READERS: Final[dict[Any, Callable[[Any], BuiltIn | None]]] = {
     type: _named,

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeGuard, Union, cast, ge
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from typing_extensions import get_type_hints
 
-from mcpkit._signature.builtin_types import UNIONS
+from mcpkit._signature.forms import UNIONS
 from mcpkit._signature.hints import unalias
 from mcpkit._signature.schema import form_of, infinities
 from mcpkit.types import BLOCK_TYPES, ContentBlock, Image, Media, TextContent, content_block

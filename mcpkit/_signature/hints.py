@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, Protocol, cast
 
 from typing_extensions import TypeAliasType, get_type_hints
 
-from mcpkit._signature.builtin_types import ANNOTATED, GENERICS, LITERAL, UNIONS
+from mcpkit._signature.forms import ANNOTATED, GENERICS, LITERAL, UNIONS
 from mcpkit._utils.json import UNSET
 from mcpkit.errors import RegistrationError
 

@@ -11,7 +11,6 @@ from typing import Any, Final, Literal, get_args
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json
 
-from mcpkit._signature.builtin_types import ANNOTATED, UNIONS
 from mcpkit._signature.converters import (
     DEFAULT,
     Converters,
@@ -19,6 +18,7 @@ from mcpkit._signature.converters import (
     blocks_of,
     readable,
 )
+from mcpkit._signature.forms import ANNOTATED, UNIONS
 from mcpkit._signature.hints import unalias
 from mcpkit._signature.schema import TypeForm, form_of, settle_references
 from mcpkit._signature.signature import Signature

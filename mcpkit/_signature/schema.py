@@ -24,7 +24,8 @@ from pydantic_core import (
     to_json,
 )
 
-from mcpkit._signature.builtin_types import ANNOTATED, BuiltIn, read_built_in, with_one_enum
+from mcpkit._signature.builtin_types import BuiltIn, read_built_in, with_one_enum
+from mcpkit._signature.forms import ANNOTATED
 from mcpkit._signature.hints import function_name, location, resolve_hints, underlying
 from mcpkit._signature.validation import (
     is_large,

@@ -10,8 +10,8 @@ import types
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
-from mcpkit._signature.builtin_types import ANNOTATED, UNIONS
 from mcpkit._signature.docstrings import Docs, Part, parse_docstring
+from mcpkit._signature.forms import ANNOTATED, UNIONS
 from mcpkit._signature.hints import (
     function_name,
     location,
