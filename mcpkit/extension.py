@@ -10,11 +10,12 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, cast, get_args
 
 from pydantic_core import from_json, to_json
 from typing_extensions import TypeVar
 
+from mcpkit._entries import Listing
 from mcpkit._injection import CallPlan, inspect_handler
 from mcpkit._protocol.connection import Request, RequestSource
 from mcpkit._protocol.messages import Encoded
@@ -46,6 +47,9 @@ from mcpkit.types import CacheScope
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+EntryMeta: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+EntryMetaT = TypeVar("EntryMetaT", bound=EntryMeta)
+
 Settings: TypeAlias = Mapping[str, Any]
 """The settings of an extension, which are declared with its identifier: a JSON object."""
 
@@ -55,7 +59,8 @@ _IDENTIFIER: Final = re.compile(
 )
 _OFFICIAL: Final = "io.modelcontextprotocol/"
 
-_METHOD: Final = re.compile(r"(?!notifications/)[A-Za-z0-9_$.-]+(?:/[A-Za-z0-9_$.-]+)+")
+_METHOD: Final = re.compile(r"[A-Za-z0-9_$.-]+(?:/[A-Za-z0-9_$.-]+)+")
+_NOTIFICATIONS: Final = "notifications/"
 
 _CAPABILITIES: Final = (
     *("elicitation", "elicitation.form", "elicitation.url"),
@@ -71,6 +76,7 @@ _CORE: Final = frozenset(
     {
         *("sampling/createMessage", "roots/list", "elicitation/create"),
         *OPERATIONS,
+        *(notice for each in BY_VERSION.values() for notice in each.notices),
     }
 )
 """The methods of the protocol itself, which no extension may have (EXT-15)."""
@@ -132,6 +138,7 @@ class Extension:
         self.environment: list[str] = []
         """The environment variables that its functions need."""
         self.hooks: list[tuple[frozenset[str], Middleware]] = []
+        self.entry_metas: list[tuple[frozenset[str], EntryMeta]] = []
         self.is_added = False
         """True once an app has it; then it takes no more methods and hooks."""
         self._settings: Settings | Callable[[Context[Any]], Settings] = {}
@@ -289,6 +296,36 @@ class Extension:
 
         return add
 
+    def notification(
+        self,
+        method: str,
+        /,
+        *,
+        revisions: Collection[str] | None = None,
+        scopes: Iterable[str] = (),
+    ) -> Callable[[F], F]:
+        """Serve a notification by a function: ``@geo.notification("notifications/geo/moved")``.
+
+        It is served as those of `request` are, and counts toward the same limits, but it has no
+        result: what it raises is logged. It cannot ask for input. Over HTTP the client gets its
+        response, 202, when the function has returned.
+
+        Args:
+            method: Such as ``"notifications/geo/moved"``.
+            revisions, scopes: As for `request`.
+
+        Raises:
+            RegistrationError: As for `request`.
+        """
+        if not isinstance(method, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RegistrationError(f"{caller()}notification(…) needs a method")
+
+        def add(fn: F) -> F:
+            self._add(fn, method, revisions, scopes, None, is_notification=True)
+            return fn
+
+        return add
+
     def around(self, *methods: str) -> Callable[[MiddlewareT], MiddlewareT]:
         """Put an async function around requests, inside the app's middleware.
 
@@ -311,6 +348,32 @@ class Extension:
 
         return add
 
+    def entry_meta(self, *lists: str) -> Callable[[EntryMetaT], EntryMetaT]:
+        """Add members to ``_meta`` of the entries in some lists: ``@geo.entry_meta("tools")``.
+
+        The function gets an entry as the list shows it, such as ``{"name": "add", …}``, and returns
+        the members, or None. The lists are cached: it cannot depend on the request. Revisions
+        before 2025-06-18 have no such ``_meta``.
+
+        Args:
+            lists: ``"tools"``, ``"resources"``, ``"resourceTemplates"`` and ``"prompts"``.
+
+        Raises:
+            RegistrationError: There is no such list, or the function does not take an entry.
+        """
+
+        def add(fn: EntryMetaT) -> EntryMetaT:
+            self._check_open(fn)
+            if not lists or not {*lists} <= {*get_args(Listing)}:
+                known = ", ".join(map('"{}"'.format, get_args(Listing)))
+                raise RegistrationError(f"{location(fn)}: entry_meta(…) needs some of {known}")
+            if is_async(fn) or not can_take(fn, {}):
+                raise RegistrationError(f"{location(fn)} is not a plain function of an entry")
+            self.entry_metas.append((frozenset(lists), fn))
+            return fn
+
+        return add
+
     def _check_open(self, fn: Callable[..., Any]) -> None:
         if self.is_added:
             raise RegistrationError(
@@ -325,11 +388,17 @@ class Extension:
         revisions: Collection[str] | None,
         scopes: Iterable[str],
         cache_ttl: float | None,
+        *,
+        is_notification: bool = False,
     ) -> None:
         self._check_open(fn)
         at = location(fn)
-        if _METHOD.fullmatch(method) is None:
-            raise RegistrationError(f'{at}: {method!r} is not a method; write "geo/locate"')
+        if (
+            _METHOD.fullmatch(method) is None
+            or method.startswith(_NOTIFICATIONS) != is_notification
+        ):
+            right = f'"{_NOTIFICATIONS}geo/moved"' if is_notification else '"geo/locate"'
+            raise RegistrationError(f"{at}: {method!r} is not a method; write {right}")
         if method in _CORE or method in self.methods:
             whose = "the protocol" if method in _CORE else self.identifier
             raise RegistrationError(f"{at}: {method} is a method of {whose} already")
@@ -352,7 +421,10 @@ class Extension:
         # Injected values may depend on the caller.
         is_private = bool(needed) or len(signature.arguments) < len(signature.parameters)
         made = _Function(self, method, signature, plan, cache_ttl, is_private)
-        known = Method(f"{self.identifier} {method}", self.identifier, cache_ttl is not None)
+        operation = f"{self.identifier} {method}"
+        known = Method(
+            *(operation, self.identifier, cache_ttl is not None), is_notification=is_notification
+        )
         self.methods[method] = ExtensionMethod(method, needed, known, made.handle, versions)
 
 

@@ -196,6 +196,19 @@ def test_an_included_app_has_no_extensions() -> None:
         app_with().include(app_with(with_method()))
 
 
+@pytest.mark.parametrize("lists", [(), ("tool",)])
+def test_entries_are_those_of_a_list(lists: tuple[str, ...]) -> None:
+    with pytest.raises(Refused, match=r"test_extension\.py:\d+: .*needs some of \"tools\""):
+        Extension(GEO).entry_meta(*lists)(lambda entry: None)
+
+
+@pytest.mark.parametrize("name", ["geo/moved", "notifications/cancelled", "notifications/", 5])
+def test_a_notification_has_a_name_of_its_own(name: Any) -> None:
+    """EXT-15."""
+    with pytest.raises(Refused):
+        Extension(GEO).notification(name)(lambda: None)
+
+
 def test_settings_are_a_plain_function() -> None:
     async def settings(ctx: Context) -> dict[str, Any]:
         return {}

@@ -138,15 +138,18 @@ class ClientProtocol:
     ) -> OutgoingMessage:
         """Return a request, whose ``_meta`` has more members in a revision without handshake."""
         id, self.next_id = self.next_id, self.next_id + 1
-        merged = dict(meta or {})
-        version = self._version
-        if version is not None:
-            merged[VERSION_KEY] = version
-            merged.setdefault(CAPABILITIES_KEY, self.capabilities)
-            merged[CLIENT_INFO_KEY] = self.info
+        merged, version = self._announced(meta), self._version
         sent = {**params, "_meta": merged} if merged else dict(params)
         text = messages.request_text(id, method, sent or None)
         return OutgoingMessage(text, id, method, version, params)
+
+    def _announced(self, meta: Mapping[str, Any] | None) -> dict[str, Any]:
+        merged = dict(meta or {})
+        if self._version is not None:
+            merged[VERSION_KEY] = self._version
+            merged.setdefault(CAPABILITIES_KEY, self.capabilities)
+            merged[CLIENT_INFO_KEY] = self.info
+        return merged
 
     @property
     def by_handshake(self) -> bool:
@@ -161,7 +164,9 @@ class ClientProtocol:
     def send_notification(
         self, method: str, params: Mapping[str, Any] | None = None
     ) -> OutgoingMessage:
-        """Return a notification."""
+        """Return a notification; one of an extension announces its client as requests do."""
+        if self._version is not None and PER_REQUEST[-1].notices.get(method) is None:
+            params = {**(params or {}), "_meta": self._announced((params or {}).get("_meta"))}
         text = messages.notification_text(method, params)
         return OutgoingMessage(text, method=method, version=self._version)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from mcpkit._protocol import messages
 from mcpkit._protocol.messages import Id
@@ -40,9 +40,6 @@ from mcpkit.errors import (
 )
 from mcpkit.types import LOG_RANK, Principal
 
-if TYPE_CHECKING:
-    from mcpkit.http import HttpRequest
-
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
 CLIENT_INFO_KEY: Final = "io.modelcontextprotocol/clientInfo"
@@ -64,7 +61,19 @@ _MODERN_ONLY: Final = PER_REQUEST[-1].methods.keys() - HANDSHAKE[-1].methods.key
 
 
 ExtensionMethods: TypeAlias = Mapping[tuple[str, str], Method]
-"""The requests that extensions add to those of a revision, by name and version."""
+"""The methods that extensions add to those of a revision, by name and version."""
+
+
+class _NoId(str):
+    """The id of a notification that is served as requests are: equal to no other id."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
 
 
 class State(Enum):
@@ -79,8 +88,8 @@ class RequestSource(Protocol):
     """The source of a message, on a transport that others can reach."""
 
     @property
-    def http(self) -> HttpRequest:
-        """The HTTP request."""
+    def http(self) -> Any:
+        """The `mcpkit.http.HttpRequest`."""
         ...
 
     @property
@@ -260,7 +269,7 @@ class Connection:
                 params = {}
             id: Id | None = message.get("id")
             if id is None:
-                return self._notification(method, params)
+                return self._notification(method, params, origin)
             if params.__class__ is not dict:
                 raise InvalidParams('The member "params" must be an object')
             if id in self._in_flight:
@@ -301,7 +310,7 @@ class Connection:
         else:
             raise InvalidRequest("The first request must be initialize (or carry its own _meta)")
         known = revision.methods.get(method) or self.extensions.get((method, revision.version))
-        if known is None:
+        if known is None or known.is_notification:
             raise MethodNotFound(f"Method not found: {truncate(method)}")
         return Request(id, method, known, params, meta, revision, client, level)
 
@@ -328,13 +337,13 @@ class Connection:
         self.state = State.OPENING
         return self.revision, self.client
 
-    def _notification(self, method: str, params: Any) -> Event:
+    def _notification(self, method: str, params: Any, origin: RequestSource | None) -> Event:
         if not is_object(params):
             return Ignored(f"{truncate(method)}: params must be an object")
         revision = self.revision or PER_REQUEST[-1]
         notice = revision.notices.get(method)
         if notice is None:
-            return Ignored(f"Unknown notification: {truncate(method)}")
+            return self._extension_notification(method, params, origin)
         if notice == "initialized":
             self.state = State.OPEN
         if notice != "cancelled":
@@ -348,6 +357,27 @@ class Connection:
             return Ignored("initialize cannot be cancelled")  # LIFE-9
         del self._in_flight[request.id]
         return Cancelled(request)
+
+    def _extension_notification(
+        self, method: str, params: dict[str, Any], origin: RequestSource | None
+    ) -> Event:
+        """Return a request without a response for a notification of an extension."""
+        meta: Any = params.get("_meta", {})
+        client: ClientProfile | None = self.client
+        revision = self.revision or PER_REQUEST[-1]
+        try:
+            if not is_object(meta):
+                raise InvalidParams('The member "_meta" must be an object')
+            if announces_itself(method, meta):
+                client, (revision, _) = None, _announcement(meta)
+        except ProtocolError as error:
+            return Ignored(f"{truncate(method)}: {error}", error=error)
+        known = self.extensions.get((method, revision.version))
+        if known is None or not known.is_notification:
+            return Ignored(f"Unknown notification: {truncate(method)}")
+        request = Request(_NoId(), method, known, params, meta, revision, client, origin=origin)
+        self._in_flight[request.id] = request
+        return request
 
     def reject(
         self, error: ProtocolError, id: Id | Unset = UNSET, batch: Batch | None = None
@@ -400,6 +430,8 @@ class Connection:
         if self._in_flight.get(request.id) is request:
             del self._in_flight[request.id]
         else:
+            response = None
+        if request.known.is_notification:
             response = None
         batch = request.batch
         if batch is None:

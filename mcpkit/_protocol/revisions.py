@@ -65,7 +65,7 @@ UNKNOWN_CLIENT: Final = ClientProfile({}, None)
 
 
 class Method(NamedTuple):
-    """A request that a client may send.
+    """A request that a client may send, or a notification of an extension.
 
     Args:
         operation: The name of its handler in `mcpkit._server`.
@@ -73,6 +73,7 @@ class Method(NamedTuple):
         cacheable: Whether its complete result carries cache hints.
         may_request_input: Whether its handler may request input (``input_required``).
         mirrored: The member of the params that the HTTP header ``Mcp-Name`` repeats, or None.
+        is_notification: Whether it has no response.
     """
 
     operation: str
@@ -80,6 +81,7 @@ class Method(NamedTuple):
     cacheable: bool = False
     may_request_input: bool = False
     mirrored: str | None = None
+    is_notification: bool = False
 
 
 @dataclass(slots=True, eq=False, repr=False)

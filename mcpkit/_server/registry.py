@@ -60,6 +60,20 @@ def check_uri(uri: str) -> None:
         raise InvalidParams(f"A URI is longer than {MAX_URI} characters")
 
 
+class Addition(NamedTuple):
+    """Members that an extension adds to the ``_meta`` of entries."""
+
+    listings: frozenset[str]
+    of: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+    """From an entry, as a list shows it, to the members."""
+
+    def add_to(self, listing: Listing, shown: Sequence[dict[str, Any]]) -> None:
+        """Add the members to the entries of a list."""
+        for entry in shown if listing in self.listings else ():
+            if more := self.of(entry):
+                entry["_meta"] = {**entry.get("_meta", {}), **more}
+
+
 @dataclass(slots=True)
 class Page:
     """A page of a list; ``is_private`` if other callers may see other entries."""
@@ -68,16 +82,18 @@ class Page:
     entries: Sequence[Entry]
     next_cursor: str | None
     is_private: bool
+    additions: Sequence[Addition] = ()
     _encoded: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
     def members(self, revision: Revision) -> bytes:
         """Return the encoded members of the result, without braces."""
         found = self._encoded.get(revision.version)
         if found is None:
-            members = wire.some(
-                **{self.listing: [each.to_wire(revision) for each in self.entries]},
-                nextCursor=self.next_cursor,
-            )
+            shown = [each.to_wire(revision) for each in self.entries]
+            if "_meta" in revision.tool_members:  # and then in those of all entries
+                for addition in self.additions:
+                    addition.add_to(self.listing, shown)
+            members = wire.some(**{self.listing: shown}, nextCursor=self.next_cursor)
             found = self._encoded[revision.version] = encode(members)[1:-1]
         return found
 
@@ -159,6 +175,7 @@ class Registry:
         self.templates: Mapping[str, ResourceTemplate] = {}
         self.prompts: Mapping[str, Prompt] = {}
         self.providers: tuple[Provider, ...] = ()
+        self.additions: tuple[Addition, ...] = ()
         self.on_change: Callable[[ListKind], None] = lambda kind: None
         self.on_advertise: Callable[[frozenset[str]], None] = lambda capabilities: None
         """Called with all advertised capabilities when there may be more."""
@@ -305,6 +322,7 @@ class Registry:
             for listing in _TABLES:
                 setattr(self, _TABLES[listing][0], other.table(listing))
             self.providers, self.restricted = other.providers, other.restricted
+            self.additions = other.additions
             self.hides_tools = other.hides_tools
             self.advertised |= other.advertised
             self._forget()
@@ -412,7 +430,7 @@ class Registry:
             if end < len(entries):
                 more = write_cursor(listing, shown[-1].number, "")
             is_private = view is not None or (listing == "tools" and self.hides_tools)
-            found = Page(listing, shown, more, is_private)
+            found = Page(listing, shown, more, is_private, self.additions)
             if len(pages) < MAX_PAGES:
                 pages[key] = found
         return found
@@ -442,7 +460,7 @@ class Registry:
             if each.key not in taken and (view is None or view.shows(each)):
                 taken.add(each.key)
                 found.append(each)
-        return Page("resources", found, cursor, page.is_private)
+        return Page("resources", found, cursor, page.is_private, self.additions)
 
 
 Refusal: TypeAlias = Callable[[Entry], "Exception | None"]

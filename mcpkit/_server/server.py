@@ -24,7 +24,7 @@ from mcpkit._protocol.revisions import (
 )
 from mcpkit._server.changes import Changes
 from mcpkit._server.failures import text_to_show
-from mcpkit._server.registry import Catalog, Registry, View
+from mcpkit._server.registry import Addition, Catalog, Registry, View
 from mcpkit._signature.converters import Converters
 from mcpkit._utils.logs import log as log
 from mcpkit._utils.names import caller
@@ -115,6 +115,8 @@ class Server:
         default_factory=dict[tuple[str, str], Method]
     )
     """The methods of extensions, by name and version."""
+    extension_notices: set[str] = field(default_factory=set[str])
+    """The notifications of clients that extensions serve."""
     converters: Converters = field(default_factory=Converters)
     assumed_scopes: frozenset[str] | None = None
     """The scopes of a caller without HTTP; None: scopes do not apply to it."""
@@ -205,6 +207,10 @@ class Server:
         for name, method in extension.methods.items():
             for version in method.versions:
                 self.extension_methods[name, version] = method.known
+            if method.known.is_notification:
+                self.extension_notices.add(name)
+        added = [Addition(*each) for each in extension.entry_metas]
+        self.registry.additions = (*self.registry.additions, *added)
         self.registry.offer([extension.identifier])
         if self.composed:
             self.composed.update(self.replace(composed={}).handlers())
@@ -219,6 +225,7 @@ class Server:
         methods = {**other.extension_methods}
         self.extension_methods.clear()
         self.extension_methods.update(methods)
+        self.extension_notices.update(other.extension_notices)
         self.composed.update(self.replace(composed={}).handlers())
 
     def add_middleware(self, middleware: Middleware) -> None:

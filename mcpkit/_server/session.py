@@ -41,7 +41,13 @@ from mcpkit._server.subscriptions import Subscriptions
 from mcpkit._utils.logs import log
 from mcpkit._utils.text import quote
 from mcpkit.context import Context, RunHost
-from mcpkit.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
+from mcpkit.errors import (
+    InputRequestError,
+    InternalError,
+    InvalidParams,
+    MethodNotFound,
+    ProtocolError,
+)
 from mcpkit.middleware import Handler, Params
 from mcpkit.roots import Roots
 from mcpkit.types import LOG_LEVELS, LOG_RANK
@@ -360,6 +366,8 @@ class Session(RunHost):
             self._waits_no_more(request)
 
     def _fail(self, request: Request, error: ProtocolError) -> None:
+        if request.known.is_notification:  # it has no response
+            log.warning("%s failed: %s", request.method, error)
         if self.connection.is_in_flight(request):
             self._channel.answer(request, self.connection.send_error(request, error), error)
 
@@ -409,6 +417,8 @@ class Session(RunHost):
     def make_requester(self, run: Run) -> Requester:
         """Return how a run requests input; see `RunHost.make_requester`."""
         request = run.request
+        if request.known.is_notification:
+            raise InputRequestError("The handler of a notification cannot ask for input")
         if request.revision.input_via == "request":
             return LiveRequester(request, self._requests)
         asker = StatelessReplay(

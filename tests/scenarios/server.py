@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,6 +133,22 @@ def _geo() -> Extension:
         if how == "meta":
             return {"_meta": "text"}
         raise ProtocolError("closed", code=-31000, data=how) if how == "told" else OSError(SECRET)
+
+    here: dict[str, Any] = {}
+
+    @geo.notification("notifications/geo/moved")
+    def moved(client: str, lat: float, ctx: Context) -> None:
+        if lat > 90:
+            raise OSError(SECRET)
+        here[client] = lat
+
+    @geo.request("geo/here")
+    def find(client: str) -> dict[str, Any]:
+        return {"lat": here.get(client)}
+
+    @geo.entry_meta("tools", "prompts")
+    def place(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        return {"com.example/place": entry["name"]} if entry["name"] in ("where", "add") else None
 
     @geo.around("tools/call")
     async def mark(ctx: Context, call_next: CallNext) -> Any:

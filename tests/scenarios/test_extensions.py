@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from mcpkit.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
@@ -87,6 +88,39 @@ async def test_a_failure_is_an_error(
     assert (raised.value.code, raised.value.data) == (
         (-31000, "told") if how == "told" else (-32603, None)
     )
+
+
+async def test_a_notification_is_served(client: TappedClient) -> None:
+    """EXT-18: one whose params are wrong, or whose handler fails, changes nothing."""
+    name = str(id(client))
+
+    async def sent(lat: Any) -> None:
+        await client.notify("notifications/geo/moved", {"client": name, "lat": lat})
+
+    await sent(59.9)
+    await sent("north")
+    await sent(91)
+    await client.notify("notifications/geo/nothing", {})
+    with anyio.fail_after(10):
+        while (found := await client.request("geo/here", {"client": name}))["lat"] is None:
+            pass
+    assert found["lat"] == 59.9
+
+
+async def test_a_notification_is_no_request(client: TappedClient) -> None:
+    """EXT-12."""
+    with pytest.raises(MethodNotFound):
+        await client.request("notifications/geo/moved", {"client": "a", "lat": 1})
+
+
+async def test_entries_have_members_of_the_extension(client: TappedClient, revision: str) -> None:
+    """CONT-2: in revisions whose entries have a ``_meta``; the author's own members stay."""
+    found = {each.name: each.raw.get("_meta", {}) for each in await client.list_tools()}
+    place, kind = found["add"].get("com.example/place"), found["add"].get("example.com/kind")
+    expected = ("add", "sum") if revision >= "2025-06-18" else (None, None)
+    assert (place, kind) == expected
+    marked = {name for name, meta in found.items() if "com.example/place" in meta}
+    assert marked <= {"add", "where"}
 
 
 async def test_a_hook_knows_what_the_client_declares(connect: Connect) -> None:

@@ -322,9 +322,12 @@ class EndpointState:
             http, session, self.open_requests, 1 if wants_answer else 0, per_request=True
         )
         event = session.connection.take_one(message, exchange)
-        if type(event) is not Request or not agrees(http.raw, event, self._registry):
-            check_repeated(http.raw, message, self._registry)
-        if type(event) is Request and event.known.operation == "listen":
+        request = event if type(event) is Request else None
+        if request is None or not agrees(http.raw, request, self._registry):
+            is_served = request is not None
+            check_repeated(http.raw, message, self._registry, is_served=is_served)
+        exchange.expect([event])
+        if request is not None and request.known.operation == "listen":
             # A stream of changes is counted for as long as its client listens.
             self.open_requests.check_room(http, "streams")
             exchange.lasts = True

@@ -151,11 +151,26 @@ class Exchange(OpenRequest):
             self.on_close(self._watched.release)
         watch(self._watched, size)
 
+    def take(self, message: dict[str, Any] | list[Any]) -> None:
+        """Hand a message, or a batch, to the session."""
+        events = self.session.connection.take(message, self)
+        self.expect(events)
+        for event in events:
+            self.session.act_on(event, self)
+
+    def expect(self, events: Sequence[object]) -> None:
+        """Wait for the notifications among some events that are served as requests are."""
+        count = sum(type(each) is Request and each.known.is_notification for each in events)
+        if count:
+            self.may_stream = self._count > 0
+            self._count += count
+            self.done = self.ready = False
+
     # --- from the session -------------------------------------------------------------------------
 
     def push(self, text: bytes) -> None:
         """Take a notification or a question, with which the response becomes a stream."""
-        if not self.done:
+        if not self.done and self.may_stream:
             self._streaming().put(text)
 
     def complete(
@@ -173,7 +188,8 @@ class Exchange(OpenRequest):
         self._count -= 1
         if text is None and self._count > 0:
             return
-        if text is None and status is None and self.stream is None and not self._per_request:
+        streams = self.may_stream and not self._per_request
+        if text is None and status is None and self.stream is None and streams:
             # CANC-4 wants no response, and HTTPL-3 one object or a stream: so it is an empty one.
             self.stream = self.open_stream()
         self.done = True

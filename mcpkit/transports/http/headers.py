@@ -166,18 +166,23 @@ def agrees(raw: Mapping[bytes, bytes], request: Request, catalog: Catalog) -> bo
 
 
 def check_repeated(
-    raw: Mapping[bytes, bytes], message: Mapping[str, Any], catalog: Catalog
+    raw: Mapping[bytes, bytes],
+    message: Mapping[str, Any],
+    catalog: Catalog,
+    *,
+    is_served: bool = True,
 ) -> None:
     """Compare the headers of a request of 2026-07-28 with its body (HTTPM-2, SEC-14).
 
     Faults of the body alone are left to the session that serves it. The fault that is reported does
-    not depend on who finds it: the order is that of §8.4.
+    not depend on who finds it: the order is that of §8.4. Notifications that no extension serves
+    need not agree.
 
     Raises:
         HttpError: They disagree, or a header is missing.
     """
     method: Any = message.get("method")
-    if type(method) is not str or "id" not in message:
+    if type(method) is not str or not ("id" in message or is_served):
         return
     params: dict[str, Any] | None = message.get("params")
     meta: dict[str, Any] | None = params.get("_meta") if type(params) is dict else None

@@ -101,7 +101,8 @@ class LegacySessions:
             count = 1 if "method" in message and "id" in message else 0
             if "method" not in message and (found := self._late_answer(message, id)):
                 return self._take_answer(found, message, live, http)
-            if count == 0 and self._is_taken(message, id, live):
+            is_served = message.get("method") in self._server.extension_notices
+            if count == 0 and not is_served and self._is_taken(message, id, live):
                 return Exchange(http, self._stateless, self._open_requests, 0, per_request=True)
         if live is None:
             live = self.table.open(id, token, owner_of(http))
@@ -112,7 +113,7 @@ class LegacySessions:
         )
         exchange.live = live
         exchange.size = count or 1
-        live.session.take(message, exchange)
+        exchange.take(message)
         return exchange
 
     def _start_handshake(self, message: dict[str, Any], http: HttpRequest) -> Exchange:
