@@ -8,9 +8,11 @@ if PyYAML (1.1) and a strict reader of YAML 1.2 would disagree about it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
+from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.text import truncate
 from mcpkit.errors import SkillError
 
@@ -41,45 +43,50 @@ _UNREADABLE: Final = re.compile(
 )
 """Characters that YAML does not allow, or that only some readers take for line breaks."""
 
-_NAME: Final = re.compile("[a-z0-9]+(-[a-z0-9]+)*")
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= 64 and bool(_NAME.fullmatch(value))
+_NAME: Final = re.compile("(?=.{1,64}$)[a-z0-9]+(-[a-z0-9]+)*")
 
 
 def _is_text(value: object, limit: int) -> bool:
     return isinstance(value, str) and bool(value.strip()) and len(value) <= limit
 
 
-def _is_metadata(value: object) -> bool:
-    return isinstance(value, dict) and not any(
-        key.startswith("io.modelcontextprotocol/") for key in cast("dict[str, Any]", value)
-    )
+_RESERVED: Final = "io.modelcontextprotocol/"
 
-
-def _is_tools(value: object) -> bool:
-    tools = cast("list[object]", value) if isinstance(value, list) else [value]
-    return all(isinstance(each, str) for each in tools)
-
-
-_FIELDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
-    "name": (_is_name, "1 to 64 lower-case letters and digits, with single hyphens between them"),
+_FIELDS: Final[Mapping[str, tuple[Callable[[Any], object], str]]] = {
+    "name": (
+        lambda value: isinstance(value, str) and _NAME.fullmatch(value),
+        "1 to 64 lower-case letters and digits, with single hyphens between them",
+    ),
     "description": (lambda value: _is_text(value, 1024), "a string of 1 to 1024 characters"),
     "license": (lambda value: isinstance(value, str), "a string"),
     "compatibility": (lambda value: _is_text(value, 500), "a string of 1 to 500 characters"),
-    "metadata": (_is_metadata, "a mapping without keys below io.modelcontextprotocol/"),
-    "allowed-tools": (_is_tools, "a string, or a list of strings"),
+    "metadata": (
+        lambda value: is_object(value) and not any(key.startswith(_RESERVED) for key in value),
+        f"a mapping without keys below {_RESERVED}",
+    ),
+    "allowed-tools": (
+        lambda value: all(isinstance(e, str) for e in (value if is_array(value) else [value])),
+        "a string, or a list of strings",
+    ),
 }
 """Field → its check, and the values that pass (SKILL-9, SKILL-10, SKILL-14)."""
 
 
-def check_fields(fields: Mapping[str, Any], path: str, lines: Mapping[str, int]) -> None:
-    """Raise `SkillError` unless the fields of a frontmatter are valid (SKILL-9, SKILL-10)."""
-    for name in ("name", "description"):
+REQUIRED: Final = ("name", "description")
+
+
+def check_fields(
+    fields: Mapping[str, Any],
+    path: str,
+    names: Iterable[str] = REQUIRED,
+    lines: Mapping[str, int] = MappingProxyType({}),
+) -> None:
+    """Raise `SkillError` unless those of the fields are valid, and the required ones are there."""
+    for name in REQUIRED:
         if name not in fields:
             raise SkillError(path, f"the field {name!r} is missing")
-    for name, (fits, expected) in _FIELDS.items():
+    for name in names:
+        fits, expected = _FIELDS[name]
         if name in fields and not fits(fields[name]):
             raise SkillError(path, f"{name!r} must be {expected}", lines.get(name))
 
@@ -96,8 +103,8 @@ def parse_frontmatter(
     Args:
         text: The whole file.
         path: The path of the file, for errors.
-        last_newline: True or False to read a last newline, about which hosts may disagree, like the
-            ones or the others; None to refuse it.
+        last_newline: None for a skill to publish. A host, which compares the fields with those that
+            are listed, reads a last newline both ways, True and False, because others disagree.
 
     Raises:
         SkillError: The frontmatter is not valid, or hosts might read it differently.
@@ -115,7 +122,8 @@ def parse_frontmatter(
     if closing[0].rstrip("\r") != "---":
         raise reader.error(closing.start(), "this line must be three hyphens and nothing else")
     fields = reader.read()
-    check_fields(fields, path, reader.lines)
+    if last_newline is None:
+        check_fields(fields, path, _FIELDS, reader.lines)
     return fields
 
 

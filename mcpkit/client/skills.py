@@ -64,7 +64,7 @@ class ListedSkill:
         fields, listed = raw.get("frontmatter"), raw.get("resources")
         if not is_object(fields):
             raise SkillError(uri, "the frontmatter is missing")
-        check_fields(fields, uri, {})
+        check_fields(fields, uri)
         *_, name, manifest = ["", *uri.split("/")]
         if manifest != MANIFEST or name != fields["name"]:
             raise SkillError(uri, f"does not end in {fields['name']}/{MANIFEST}")
@@ -124,7 +124,8 @@ def _files(uri: str, listed: Sequence[object]) -> dict[str, ListedFile]:
         except (KeyError, TypeError, ValueError):
             raise SkillError(uri, "lists a file without URI, digest or size") from None
         path = unquote(file.uri.removeprefix(root))
-        if not file.uri.startswith(root) or not path or misleads(path):
+        empty = {"", "."}.intersection(path.split("/"))
+        if not file.uri.startswith(root) or empty or misleads(path):
             raise SkillError(uri, f"lists {file.uri}, which is not below its directory")
         if path in files:
             raise SkillError(uri, f"lists {file.uri} twice")

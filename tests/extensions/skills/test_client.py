@@ -164,6 +164,22 @@ async def test_hosts_may_read_a_last_newline_either_way(text: str) -> None:
         assert await client.read_skill("tea") == raw.encode()
 
 
+async def test_fields_that_later_versions_may_define_are_no_fault() -> None:
+    """SKILL-10, SKILL-14"""
+    more = "license: [MIT]\nmetadata: {io.modelcontextprotocol/a: 1}\n"
+    raw = f"---\nname: tea\ndescription: x\n{more}---\n"
+    frontmatter = {
+        "name": "tea",
+        "description": "x",
+        "license": ["MIT"],
+        "metadata": {"io.modelcontextprotocol/a": 1},
+    }
+    found = entry({"SKILL.md": raw.encode()}, frontmatter=frontmatter)
+    app, _ = serving(found, contents=[{"uri": TEA, "text": raw}])
+    async with AsyncTestClient(app) as client:
+        assert await client.read_skill("tea") == raw.encode()
+
+
 def with_file(**changes: Any) -> dict[str, Any]:
     found = entry({"SKILL.md": TEXT.encode(), "a.md": b""})
     found["resources"][1].update(changes)
@@ -185,6 +201,7 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
     "no size": (entry(resources=[{"uri": TEA, "digest": "x"}]), "a file without URI"),
     "outside": (with_file(uri="skill://other/a.md"), "is not below its directory"),
     "a way out": (with_file(uri="skill://tea/a/%2e%2E/b"), "is not below its directory"),
+    "an empty name": (with_file(uri="skill://tea/a//b"), "is not below its directory"),
     "the directory": (with_file(uri="skill://tea/"), "is not below its directory"),
     "twice": (with_file(uri="skill://tea/%53KILL.md"), "lists skill://tea/%53KILL.md twice"),
     "upper case": (with_file(digest="sha256:" + "A" * 64), "a malformed digest or size"),
