@@ -257,11 +257,12 @@ def test_a_server_loads_no_extension_that_it_does_not_use() -> None:
         code = (
             f"import mcpkit; app = mcpkit.MCPKit('a'); app.add_tool(lambda: 1, name='b'{options})"
         )
-        packages = ("mcpkit.extension", "mcpkit.tasks.")
+        packages = ("mcpkit.extension", "mcpkit.tasks.", "mcpkit.views")
         return {each for each in loaded_by(f"{code}; app.run()") if each.startswith(packages)}
 
     assert extensions("") == {"mcpkit.tasks.options"}
     assert "mcpkit.tasks.handlers" in extensions(", task='optional'")
+    assert "mcpkit.extensions.apps.extension" in extensions(", ui=mcpkit.Html('<p>')")
 
 
 def test_a_client_loads_anyio_and_nothing_for_http() -> None:

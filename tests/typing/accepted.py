@@ -14,6 +14,7 @@ import mcpkit
 from mcpkit import (
     Accepted,
     Annotations,
+    Apps,
     Audio,
     Client,
     Complete,
@@ -21,6 +22,7 @@ from mcpkit import (
     Declined,
     Depends,
     Dismissed,
+    Html,
     Icon,
     Image,
     MCPKit,
@@ -100,9 +102,26 @@ async def async_called(city: str, *, ctx: Context) -> int:
     structured_output=None,
     input_schema={"type": "object"},
     annotations=ToolAnnotations(title="Search"),
+    ui=Html(
+        "<p>",
+        csp={"connectDomains": ["https://example.com"]},
+        permissions=["camera"],
+        domain=lambda ctx: ctx.revision,
+    ),
+    visibility="app",
+    always_load=True,
+    host_max_result=1000,
 )
 def sync_options(query: str, *, limit: int) -> ToolResult:
     return ToolResult(query * limit)
+
+
+@app.ui("ui://page", csp={"resourceDomains": []}, title="Page")
+def page() -> str:
+    return "<p>"
+
+
+assert_type(page(), str)
 
 
 @app.tool(annotations={"title": "Search", "readOnlyHint": True})
@@ -314,6 +333,7 @@ async def uses_context(ctx: Context[State]) -> None:
     assert_type(ctx.meta, Mapping[str, Any])
     assert_type(ctx.client.info, Implementation | None)
     assert_type(ctx.client.supports("sampling", "tools"), bool)
+    assert_type(ctx.client.supports(Apps), bool)
 
     assert_type(ctx.info("plain"), Delivery)
     ctx.info({"any": ["value"]}, logger="here")

@@ -59,6 +59,8 @@ app.prompt(name=b"pack")  # error
 app.prompt(read_only=True)  # error
 mcpkit.tool(tilte="Search")  # error
 mcpkit.tool("name")  # error
+mcpkit.tool(visibility="user")  # error
+mcpkit.Html("<p>", csp={"connect": []})  # error
 mcpkit.resource("notes://today", size="big")  # error
 mcpkit.prompt(tags=[1])  # error
 

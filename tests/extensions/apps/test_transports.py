@@ -1,0 +1,56 @@
+"""Views in memory, on stdio and over HTTP, on every revision, for hosts with and without them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit._protocol.revisions import BY_VERSION
+from mcpkit.testing import REVISIONS, TestClient
+from tests.extensions.apps.server import app
+from tests.warm import python
+from tests.web import serving
+
+SERVER = Path(__file__).with_name("server.py")
+UI = "io.modelcontextprotocol/ui"
+TYPE = "text/html;profile=mcp-app"
+
+
+@pytest.fixture(scope="module", params=["memory", "stdio", "http"])
+def target(request: pytest.FixtureRequest) -> Iterator[Any]:
+    if request.param == "http":
+        with serving(SERVER) as url:
+            yield url
+    else:
+        yield app if request.param == "memory" else [python(), "-m", "mcpkit", "run", str(SERVER)]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("views", [True, False], ids=["views", "text"])
+def test_a_host_lists_reads_calls_and_pings(target: Any, revision: str, views: bool) -> None:
+    """EXT-6, APP-1…8, APP-12, APP-13, APP-23."""
+    extensions = {UI: {"mimeTypes": [TYPE]}} if views else None
+    known = BY_VERSION[revision]
+    with TestClient(target, revision=revision, extensions=extensions) as client:
+        assert client.extension(UI) == {}
+        tools = {each.name: each.raw for each in client.list_tools()}
+        [page] = client.list_resources()
+        [contents] = client.read_resource(page.uri)
+        result = client.call_tool("show_sales", {"year": 2026})
+        hidden = client.call_tool("more_sales")
+        assert client.request("ping").get("resultType") == (None if known.handshake else "complete")
+    assert [*tools] == (["show_sales", "more_sales"] if views else ["show_sales"])
+    if "_meta" in known.tool_members:
+        meta = {"ui": {"resourceUri": page.uri}, "ui/resourceUri": page.uri}
+        assert tools["show_sales"]["_meta"] == meta
+        assert page.raw["_meta"] == getattr(contents, "meta", None)
+        assert result.meta is not None
+        assert result.meta["a/b"] == 1
+    assert (page.mime_type, contents.mime_type) == (TYPE, TYPE)
+    assert getattr(contents, "text", "") == "<!doctype html>\n<title>Sales</title>"
+    assert (result.text, hidden.text) == ("12 in 2026.", "13")
+    if known.structured_output != "none":
+        assert result.structured_content == {"sold": 12}
