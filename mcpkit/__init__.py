@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from mcpkit.errors import RegistrationError as RegistrationError
     from mcpkit.errors import ResourceError as ResourceError
     from mcpkit.errors import ResourceNotFound as ResourceNotFound
+    from mcpkit.errors import SkillError as SkillError
     from mcpkit.errors import TaskCancelled as TaskCancelled
     from mcpkit.errors import ToolError as ToolError
     from mcpkit.errors import UrlElicitationRequired as UrlElicitationRequired
@@ -105,7 +106,7 @@ __getattr__ = importer(
             "ConnectionClosed ElicitationError InputRequestError InputRequestRefused "
             "InputRequestTimeout InvalidInputResponse MCPKitError MissingClientCapability "
             "PromptError ProtocolError RegistrationError ResourceError ResourceNotFound "
-            "TaskCancelled ToolError UrlElicitationRequired"
+            "SkillError TaskCancelled ToolError UrlElicitationRequired"
         ),
         "mcpkit.extension": "Extension",
         "mcpkit.extensions.apps.extension": "Apps",
