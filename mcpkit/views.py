@@ -76,8 +76,7 @@ class Html:
         self.at = caller()
         """The place of the call, for messages."""
         self.folder = Path(caller_folder())
-        self.text: str | None = None
-        self.path: Path | None = None
+        self.text, self.path = "", None
         if isinstance(source, str) and "<" in source:
             self.text = source
         else:
@@ -85,9 +84,6 @@ class Html:
             self.folder = self.path.parent
         self.domain = options.get("domain")
         self.meta = page_meta(options, f"{self.at}Html(…)")
-
-    def __repr__(self) -> str:
-        return f"Html({'…' if self.path is None else str(self.path)!r})"
 
 
 _ORIGIN: Final = re.compile(r"(?:https?|wss?)://(?:\*\.)?[A-Za-z0-9.-]+(?::\d+)?")

@@ -20,9 +20,8 @@ from mcpkit.errors import RegistrationError
 from mcpkit.views import Html
 
 _LOADS: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("audio", "embed", "img", "input", "source", "track"), ("src",)),
-    "image": ("href", "xlink:href"),
-    "object": ("data",),
+    **dict.fromkeys(("audio", "img", "source"), ("src",)),
+    "image": ("href",),
     "video": ("src", "poster"),
 }
 """Element → the attributes whose URLs it loads."""
@@ -57,10 +56,13 @@ class _Place(NamedTuple):
     folder: Path
     line: int  # of its first line
 
-    def fault(self, why: str, text: str = "", position: int = 0) -> RegistrationError:
-        """Return the error for something at a position of the text."""
-        line = self.line + text.count("\n", 0, position)
-        return RegistrationError(f"{self.name}:{line}: {why}")
+    def of(self, match: re.Match[str]) -> _Place:
+        """Return the place of a match in the text."""
+        return self._replace(line=self.line + match.string.count("\n", 0, match.start()))
+
+    def fault(self, why: str) -> RegistrationError:
+        """Return the error for what is here."""
+        return RegistrationError(f"{self.name}:{self.line}: {why}")
 
 
 def inlined(html: Html) -> str:
@@ -70,14 +72,9 @@ def inlined(html: Html) -> str:
         RegistrationError: The page or a file is missing or outside the folder, or it loads
             something that its ``csp`` does not allow. The message has the file and line.
     """
-    if html.path is None:
-        name, text = f"{html.at}Html(…)", html.text or ""
-    else:
-        name = html.path.name
-        try:
-            text = html.path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeError) as error:
-            raise RegistrationError(f"{html.at}{html!r} cannot be read: {error}") from None
+    name, text = f"{html.at}Html(…)", html.text
+    if html.path is not None:
+        text, name = _read(html.path, _Place(name, html.folder, 1)), html.path.name
     page = _Page(html, name, text)
     page.feed(text)
     page.close()
@@ -140,8 +137,6 @@ class _Page(HTMLParser):
         for name in _LOADS.get(tag, ()):
             if name in values:
                 changed[name] = self._url(values[name], at)
-        if tag == "iframe" and "src" in values:
-            self._check_origin(values["src"], "frameDomains", at)
         if "style" in values:
             changed["style"] = self._styles(values["style"], at)
         if changed != values:
@@ -159,13 +154,13 @@ class _Page(HTMLParser):
             self._edits.append((inner, self._here, self._styles(text, at)))
             return
         is_module = values.get("type", "").lower() == "module"
-        path = self._local(values["src"], at) if "src" in values else None
+        path = self._local(values.get("src", ""), at)
         if path is not None:
             text, at = _read(path, at), _Place(path.name, path.parent, 1)
+        elif "src" in values or not is_module:
+            return
         if is_module:
             text = self._module(text, at)
-        if path is None and not is_module:
-            return
         text = _ENDS_SCRIPT.sub(r"\\x3C", text)  # APP-16
         script = f"{_tag('script', values, _NOT_INLINE)}{text}</script>"
         if not is_module and ("defer" in values or "async" in values):
@@ -180,7 +175,7 @@ class _Page(HTMLParser):
         """Return CSS with all that it loads."""
 
         def inline(match: re.Match[str]) -> str:
-            here = at._replace(line=at.line + text.count("\n", 0, match.start()))
+            here = at.of(match)
             if match["sheet"] is not None and self._local(match["sheet"], here) is not None:
                 raise here.fault("@import is not inlined; write a <link> for each style sheet")
             if match["url"] is None:
@@ -210,13 +205,11 @@ class _Page(HTMLParser):
         for match in _IMPORT.finditer(text):
             url = match["a"] or match["b"]
             if url.startswith((".", "/")) and not url.startswith("//"):
-                raise at.fault(
+                raise at.of(match).fault(
                     f"the module imports {url!r}, and hosts load one page; bundle it into one "
-                    f"file (Vite: build.rollupOptions.output.inlineDynamicImports)",
-                    text,
-                    match.start(),
+                    f"file (Vite: build.rollupOptions.output.inlineDynamicImports)"
                 )
-            self._check_origin(url, "resourceDomains", at)
+            self._check_origin(url, at.of(match))
         return text
 
     def _url(self, url: str, at: _Place) -> str:
@@ -224,7 +217,7 @@ class _Page(HTMLParser):
         path = self._local(url, at)
         if path is None:
             return url
-        data = b64encode(_bytes(path, at)).decode()
+        data = b64encode(path.read_bytes()).decode()
         # Python's own types: those of the machine would give the page another hash.
         kind = MimeTypes().guess_type(path.name)[0] or "application/octet-stream"
         return f"data:{kind};base64,{data}"
@@ -234,7 +227,7 @@ class _Page(HTMLParser):
         url = url.strip()
         parts = urlsplit(url)
         if parts.scheme or parts.netloc:
-            self._check_origin(url, "resourceDomains", at)
+            self._check_origin(url, at)
             return None
         if not parts.path:  # empty, or a fragment
             return None
@@ -246,17 +239,18 @@ class _Page(HTMLParser):
             raise at.fault(f"there is no file {url}")
         return path
 
-    def _check_origin(self, url: str, member: str, at: _Place) -> None:
+    def _check_origin(self, url: str, at: _Place) -> None:
         """Refuse a URL of another host that ``csp`` does not allow."""
-        parts = urlsplit(url.strip())
+        parts = urlsplit(url)
         if not parts.netloc:
             return
         origin = f"{parts.scheme or 'https'}://{parts.netloc}".lower()
-        for each in self._html.meta.get("csp", {}).get(member, ()):
+        for each in self._html.meta.get("csp", {}).get("resourceDomains", ()):
             start, _, end = each.lower().partition("*")  # without one, the end is empty
             if origin == start or (end and origin.startswith(start) and origin.endswith(end)):
                 return
-        raise at.fault(f'hosts block {url}; write csp={{"{member}": ["{origin}"]}}, or use a file')
+        allowed = f'{{"resourceDomains": ["{origin}"]}}'
+        raise at.fault(f"hosts block {url}; write csp={allowed}, or use a file")
 
 
 def _tag(name: str, values: Mapping[str, str], without: Sequence[str] = ()) -> str:
@@ -266,15 +260,8 @@ def _tag(name: str, values: Mapping[str, str], without: Sequence[str] = ()) -> s
     return f"<{name}{''.join(attributes)}>"
 
 
-def _bytes(path: Path, at: _Place) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise at.fault(f"{path.name} cannot be read: {error.strerror}") from None
-
-
 def _read(path: Path, at: _Place) -> str:
     try:
-        return _bytes(path, at).decode("utf-8-sig")
-    except UnicodeError:
-        raise at.fault(f"{path.name} is not UTF-8") from None
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeError) as error:
+        raise at.fault(f"{path} cannot be read: {error}") from None

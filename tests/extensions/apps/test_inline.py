@@ -22,7 +22,6 @@ FILES: Mapping[str, str | bytes] = {
     "lazy.js": 'button.onclick = () => import("/assets/b.js");\n',
     "bundle.js": "const a = 1, b$ = 2;\nexport{a as App,b$};\n//# sourceMappingURL=x.map\n",
     "chart.js": 'import { App as A, b$ } from "./bundle.js";\nnew A();\n',
-    "remote.js": 'import { App } from "https://cdn.example.com/app.js";\n',
     "look.css": "/* url(none.png) */\np { background: url('img/logo.png'); }\n",
     "img/logo.png": b"\x89PNG",
     "nested.css": '@import "look.css";\n',
@@ -127,7 +126,7 @@ def test_everything_else_stays_as_it_is(folder: Path, text: str) -> None:
         ),
         ('<link rel="stylesheet" href="nested.css">', "nested.css:1: @import is not inlined"),
         ('<link rel="stylesheet" href="broken.css">', "broken.css:2: there is no file none.png"),
-        ('<link rel="stylesheet" href="bad.css">', "bad.css is not UTF-8"),
+        ('<link rel="stylesheet" href="bad.css">', "page.html:2: .*bad.css cannot be read"),
         ('<img srcset="logo.png 2x">', "page.html:2: srcset is not inlined"),
         ('<script src="draw.js">', "page.html:2: the element is not closed"),
     ],
@@ -138,26 +137,24 @@ def test_what_cannot_be_put_into_it_is_refused(folder: Path, text: str, fault: s
 
 
 LOADS = [
-    ('<script src="https://cdn.example.com/chart.js"></script>', "resourceDomains"),
-    ('<script type="module" src="remote.js"></script>', "resourceDomains"),
-    ('<link rel="stylesheet" href="//cdn.example.com/a.css">', "resourceDomains"),
-    ('<img src="https://cdn.example.com/a.png">', "resourceDomains"),
-    ('<style>@import "https://cdn.example.com/a.css";</style>', "resourceDomains"),
-    ('<iframe src="https://cdn.example.com/"></iframe>', "frameDomains"),
+    '<script src="https://cdn.example.com/chart.js"></script>',
+    '<script type="module" src="https://cdn.example.com/chart.js"></script>',
+    '<script type="module">import { App } from "https://cdn.example.com/app.js";</script>',
+    '<link rel="stylesheet" href="//cdn.example.com/a.css">',
+    '<img src="https://cdn.example.com/a.png">',
+    '<style>@import "https://cdn.example.com/a.css";</style>',
 ]
 
 
-@pytest.mark.parametrize(("text", "member"), LOADS)
+@pytest.mark.parametrize("text", LOADS)
 @pytest.mark.parametrize("origin", ["https://cdn.example.com", "https://*.example.com"])
-def test_other_hosts_have_to_be_in_the_csp(
-    folder: Path, text: str, member: str, origin: str
-) -> None:
+def test_other_hosts_have_to_be_in_the_csp(folder: Path, text: str, origin: str) -> None:
     """APP-9."""
-    with pytest.raises(
-        RegistrationError, match=rf'\.(html|js):\d: hosts block .*"{member}": \["https://cdn\.'
-    ):
-        page(folder, text, csp={member: ["https://example.com", "http://cdn.example.com"]})
-    page(folder, text, csp={member: [origin]})
+    others = ["https://example.com", "http://cdn.example.com"]
+    fault = r'page\.html:2: hosts block .*"resourceDomains": \["https://cdn\.example\.com"\]'
+    with pytest.raises(RegistrationError, match=fault):
+        page(folder, text, csp={"resourceDomains": others})
+    assert page(folder, text, csp={"resourceDomains": [origin]}) == text
 
 
 def test_a_page_may_be_text(folder: Path) -> None:
