@@ -224,7 +224,9 @@ def test_it_has_nothing_that_mcpkit_check_finds(folder: Path, template: str) -> 
 def test_ruff_finds_nothing_whatever_the_length_of_the_name(tmp_path: Path, name: str) -> None:
     pytest.importorskip("ruff")
     for template in TEMPLATES:
-        write(tmp_path / template, project(name, template, "x" * 200))
+        for skill in (False, True):
+            files = project(name, template, "x" * 200, skill=skill)
+            write(tmp_path / template / str(skill), files)
     run(tmp_path, "ruff", "check", "--no-cache")
     run(tmp_path, "ruff", "format", "--check", "--no-cache")
 
