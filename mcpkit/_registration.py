@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from typing_extensions import TypeVar, Unpack
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcpkit._server.server import Server
     from mcpkit.extension import Extension
     from mcpkit.extensions.skills.function import SkillOptions
-    from mcpkit.views import UiOptions
+    from mcpkit.views import Html, UiOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -114,27 +114,34 @@ class Registration:
         """
         return decorated(self.add_prompt, fn, **options)
 
-    def ui(self, uri: str, /, **options: Unpack[UiOptions]) -> Callable[[F], F]:
-        """Add a function that returns a page for tools, and return the function.
+    @overload
+    def ui(self, uri: str, html: Html, /) -> None: ...
 
-        ``@app.ui("ui://sales/chart.html")``, for tools with ``ui="ui://sales/chart.html"``. For a
-        page in a file, give the tool an `Html`.
+    @overload
+    def ui(self, uri: str, /, **options: Unpack[UiOptions]) -> Callable[[F], F]: ...
+
+    def ui(self, uri: Any, html: Any = None, /, **options: Unpack[UiOptions]) -> Any:
+        """Add a page for tools under a URI: ``app.ui("ui://chart", Html("chart.html"))``.
+
+        Also a decorator of a function that returns a page: ``@app.ui("ui://chart")``. Tools have
+        ``ui="ui://chart"`` then; one with ``ui=Html("chart.html")`` adds its page by itself.
 
         Args:
             uri: Without variables. Hosts cache its page for all users.
+            html: The page; omit it to decorate a function.
             options: See `UiOptions`.
 
         Raises:
-            RegistrationError: The URI or an option is invalid, or the URI is taken.
+            RegistrationError: The URI, the page or an option is invalid, or the URI is taken.
         """
-        from mcpkit.extensions.apps.extension import add_function
+        from mcpkit.extensions.apps.extension import add_function, add_page
 
-        if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise RegistrationError(
-                f'{caller()}ui(…) needs a URI: @app.ui("ui://sales/chart.html")'
-            )
+        if not isinstance(uri, str):
+            raise RegistrationError(f'{caller()}ui(…) needs a URI: @app.ui("ui://chart")')
+        if html is not None:
+            return add_page(self._server.registry, html, uri)
         add = partial(add_function, self._server.registry, self._defaults)
-        return cast("Callable[[F], F]", decorated(add, None, uri, **options))
+        return decorated(add, None, uri, **options)
 
     def middleware(self, fn: MiddlewareT, /) -> MiddlewareT:
         """Put a function around every request, and return it: ``@app.middleware``.

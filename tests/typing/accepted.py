@@ -121,6 +121,7 @@ def page() -> str:
     return "<p>"
 
 
+app.ui("ui://other", Html("page.html"))
 assert_type(page(), str)
 
 

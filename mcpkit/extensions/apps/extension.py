@@ -96,12 +96,27 @@ def add_function(
     registry.add(UiResource(**known, ui=ui, domain=page.get("domain")))
 
 
+def add_page(registry: Registry, html: Html, uri: str) -> None:
+    """Add a page under a URI; see `MCPKit.ui`."""
+    if not uri.startswith("ui://"):
+        raise RegistrationError(f'{html.at}the URI of a view is "ui://…", not {uri!r}')
+    registry.add(_resource_with(html, uri.removeprefix("ui://"), uri))
+
+
 def add_tool(registry: Registry, tool: Tool, html: Html) -> None:
     """Add a tool and its page.
 
     Raises:
         RegistrationError: The page cannot be shown, or the name of the tool is taken.
     """
+    made = _resource_with(html, tool.name if html.path is None else html.path.stem)
+    tool.ui, tool.html = made.uri, None
+    registry.add(tool)
+    if made.uri not in registry.resources:
+        registry.add(made)
+
+
+def _resource_with(html: Html, name: str, uri: str | None = None) -> UiResource:
     text = inlined(html)
 
     def page() -> str:
@@ -109,19 +124,13 @@ def add_tool(registry: Registry, tool: Tool, html: Html) -> None:
 
     # APP-15: hosts cache pages by their URIs.
     digest = sha256(text.encode() + to_json(html.meta)).hexdigest()[:16]
-    name = tool.name if html.path is None else html.path.stem
-    tool.ui, tool.html = f"ui://{quote(name)}/{digest}.html", None
-    registry.add(tool)
-    if tool.ui not in registry.resources:
-        registry.add(
-            UiResource(
-                name=name,
-                uri=tool.ui,
-                mime_type=VIEW_TYPE,
-                meta={"ui": html.meta},
-                plan=CallPlan(page, inspect_handler(page), inline=True),
-                ui=html.meta,
-                domain=html.domain,
-                text=text,
-            )
-        )
+    return UiResource(
+        name=name,
+        uri=uri or f"ui://{quote(name)}/{digest}.html",
+        mime_type=VIEW_TYPE,
+        meta={"ui": html.meta},
+        plan=CallPlan(page, inspect_handler(page), inline=True),
+        ui=html.meta,
+        domain=html.domain,
+        text=text,
+    )

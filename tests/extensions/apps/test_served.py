@@ -118,6 +118,17 @@ def test_another_page_has_another_uri_and_the_same_page_one(tmp_path: Path) -> N
     assert first.uri == f"ui://two%20words/{digest[:16]}.html"
 
 
+async def test_a_page_may_have_a_uri_that_stays() -> None:
+    app: MCPKit[Any] = MCPKit("sales")
+    app.ui("ui://chart", Html(PAGE, csp=CSP))
+    app.add_tool(chart, ui="ui://chart")
+    async with AsyncTestClient(app) as client:
+        found = await contents(client, "ui://chart")
+    assert (found["text"], found["_meta"]["ui"]["csp"]) == (PAGE, CSP)
+    with pytest.raises(RegistrationError, match=r"test_served\.py:\d+: the URI of a view"):
+        app.ui("chart.html", Html(PAGE))
+
+
 async def test_a_function_makes_a_page() -> None:
     app: MCPKit[Any] = MCPKit("clock")
 
