@@ -290,13 +290,7 @@ class Connection:
         return request
 
     def _request(self, id: Id, method: str, params: dict[str, Any]) -> Request:
-        meta: dict[str, Any] | None = params.get("_meta")
-        if meta is None:
-            meta = {}
-        elif type(meta) is not dict:
-            raise InvalidParams('The member "_meta" must be an object')
-        elif not (meta.get("progressToken") is None or messages.is_id(meta["progressToken"])):
-            raise InvalidParams('"progressToken" must be a string or an integer, and short')
+        meta = _meta_of(params)
         client: ClientProfile | None = None
         level: str | None = None
         if self._announced_only or announces_itself(method, meta):
@@ -362,19 +356,19 @@ class Connection:
         self, method: str, params: dict[str, Any], origin: RequestSource | None
     ) -> Event:
         """Return a request without a response for a notification of an extension."""
-        meta: Any = params.get("_meta", {})
+        if all(name != method for name, _ in self.extensions):
+            return Ignored(f"Unknown notification: {truncate(method)}")
         client: ClientProfile | None = self.client
         revision = self.revision or PER_REQUEST[-1]
         try:
-            if not is_object(meta):
-                raise InvalidParams('The member "_meta" must be an object')
+            meta = _meta_of(params)
             if announces_itself(method, meta):
                 client, (revision, _) = None, _announcement(meta)
         except ProtocolError as error:
             return Ignored(f"{truncate(method)}: {error}", error=error)
         known = self.extensions.get((method, revision.version))
         if known is None or not known.is_notification:
-            return Ignored(f"Unknown notification: {truncate(method)}")
+            return Ignored(f"{truncate(method)} does not exist in {revision.version}")
         request = Request(_NoId(), method, known, params, meta, revision, client, origin=origin)
         self._in_flight[request.id] = request
         return request
@@ -446,6 +440,17 @@ class Connection:
         if id is None:
             id = next(self._ids)
         return id, messages.request_text(id, method, params)
+
+
+def _meta_of(params: dict[str, Any]) -> dict[str, Any]:
+    meta: dict[str, Any] | None = params.get("_meta")
+    if meta is None:
+        return {}
+    if type(meta) is not dict:
+        raise InvalidParams('The member "_meta" must be an object')
+    if not (meta.get("progressToken") is None or messages.is_id(meta["progressToken"])):
+        raise InvalidParams('"progressToken" must be a string or an integer, and short')
+    return meta
 
 
 def announces_itself(method: object, meta: Mapping[str, Any]) -> bool:

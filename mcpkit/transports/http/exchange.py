@@ -107,6 +107,8 @@ class Exchange(OpenRequest):
     disconnected = False
     may_stream = True
     """False if the response is a status, however long it takes."""
+    _held: tuple[bytes | None, ProtocolError | None, int | None] | None = None
+    """The response, until nothing runs any more; see `complete`."""
     _response: StreamResponse | None = None
     _watched: Reservation | None = None
     """The bytes of the URIs that its client watches."""
@@ -186,8 +188,12 @@ class Exchange(OpenRequest):
         if self.done:
             return
         self._count -= 1
-        if text is None and self._count > 0:
+        if self._count > 0:
+            if text is not None:  # notifications of its batch still run
+                self._held = text, error, status
             return
+        if text is None and self._held is not None:
+            text, error, status = self._held
         streams = self.may_stream and not self._per_request
         if text is None and status is None and self.stream is None and streams:
             # CANC-4 wants no response, and HTTPL-3 one object or a stream: so it is an empty one.
@@ -230,10 +236,8 @@ class Exchange(OpenRequest):
                 self.body = error_text(UNSET, error)
                 self.status = 400
             if event.refused and not self.done:
-                if self._count > 1:
-                    self._count -= 1
-                else:
-                    self.complete(self.body, error, 400)
+                self._held = self._held or (self.body, error, 400)
+                self.complete(None, None)
             return
         if self.done:
             if self.body is not None or self.stream is not None:
@@ -253,7 +257,7 @@ class Exchange(OpenRequest):
 
     def detach(self, retry: float | None) -> None:
         """Close the connection, because the client reconnects for the rest."""
-        if self.done:
+        if self.done or not self.may_stream:
             return
         stream = self._streaming()
         if retry is not None:

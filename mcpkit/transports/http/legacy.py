@@ -91,18 +91,20 @@ class LegacySessions:
             for part in message:
                 if is_object(part) and is_announced(part):
                     # HTTPM-1: a batch has no headers of its own.
-                    check_repeated(raw, part, self._server.registry)
+                    is_served = self._is_served_notice(part)
+                    check_repeated(raw, part, self._server.registry, is_served=is_served)
             count = sum(map(wants_answer, message))
-            self._open_requests.quotas.check("requests", http, max(1, count))
+            size = count + sum(map(self._is_served_notice, message))
+            self._open_requests.quotas.check("requests", http, max(1, size))
         else:
             if message.get("method") == "initialize":
                 # LIFE-11: some bridges begin a session, and their client then begins one in it.
                 return self._start_handshake(message, http)
-            count = 1 if "method" in message and "id" in message else 0
+            size = count = 1 if "method" in message and "id" in message else 0
             if "method" not in message and (found := self._late_answer(message, id)):
                 return self._take_answer(found, message, live, http)
-            is_served = message.get("method") in self._server.extension_notices
-            if count == 0 and not is_served and self._is_taken(message, id, live):
+            is_served = count > 0 or self._is_served_notice(message)
+            if not is_served and self._is_taken(message, id, live):
                 return Exchange(http, self._stateless, self._open_requests, 0, per_request=True)
         if live is None:
             live = self.table.open(id, token, owner_of(http))
@@ -112,7 +114,7 @@ class LegacySessions:
             http, live.session, self._open_requests, count, per_request=False
         )
         exchange.live = live
-        exchange.size = count or 1
+        exchange.size = size or 1
         exchange.take(message)
         return exchange
 
@@ -185,6 +187,11 @@ class LegacySessions:
 
         self._open_requests.loop.start(store())
         return exchange
+
+    def _is_served_notice(self, message: object) -> bool:
+        """Return True if a message is a notification that an extension serves."""
+        method = message.get("method") if is_object(message) and "id" not in message else None
+        return isinstance(method, str) and method in self._server.extension_notices
 
     def _is_taken(
         self, message: Mapping[str, Any], id: SessionId, live: LiveSession | None
