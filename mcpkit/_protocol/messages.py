@@ -114,10 +114,6 @@ def members(value: Mapping[str, Any]) -> bytes:
 # --- results --------------------------------------------------------------------------------------
 
 
-class Private(dict[str, Any]):
-    """The members of a result that only caches of one caller may keep."""
-
-
 class Encoded(NamedTuple):
     """A result whose members are encoded already."""
 

@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from mcpkit._input_requests.requester import InputRequired
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
-from mcpkit._protocol.messages import Encoded, Private, encode, members
+from mcpkit._protocol.messages import Encoded, encode, members
 from mcpkit._protocol.revisions import Revision
 from mcpkit._server.registry import Page
 from mcpkit._server.server import Server
@@ -126,7 +126,6 @@ _ENCODERS: Final[Mapping[type[Any], _Encoder]] = {
     ResourceResult: _resource,
     PromptResult: _prompt,
     InputRequired: lambda value, _: (members(value.members), None, None, None, b"input_required"),
-    Private: lambda value, _: (members(value), None, None, "private", _COMPLETE),
     Encoded: lambda value, _: (value.members, value.meta, value.ttl, value.scope, value.kind),
 }
 """A row for each class of value; a mapping of members has none."""

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeGuard
 from mcpkit._entries import Listing
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
-from mcpkit._protocol.messages import Private
+from mcpkit._protocol.messages import Encoded, members
 from mcpkit._protocol.revisions import REVISIONS
 from mcpkit._server.failures import error_result, not_found, text_to_show
 from mcpkit._server.registry import Catalog, Page, check_uri, uri_of
@@ -72,7 +72,7 @@ def initialize(server: Server, _params: Params, context: Context[Any]) -> Mappin
     )
 
 
-def discover(server: Server, _params: Params, context: Context[Any]) -> Mapping[str, Any]:
+def discover(server: Server, _params: Params, context: Context[Any]) -> Mapping[str, Any] | Encoded:
     """``server/discover``: what ``initialize`` returns, for clients without a handshake."""
     found = wire.some(
         supportedVersions=[each.version for each in REVISIONS],
@@ -80,7 +80,7 @@ def discover(server: Server, _params: Params, context: Context[Any]) -> Mapping[
         instructions=server.instructions,
     )
     depends = any(each.depends_on_request for each in server.extensions)
-    return Private(found) if depends else found  # EXT-19
+    return Encoded(members(found), scope="private") if depends else found  # EXT-19
 
 
 def ping(_server: Server, _params: Params, _context: Context[Any]) -> Mapping[str, Any]:

@@ -122,7 +122,7 @@ class Skills(Extension):
 
     def __init__(self) -> None:
         super().__init__(SKILLS_EXTENSION, settings={"directoryRead": True})
-        self._sources: list[_Source] = []
+        self.sources: list[_Source] = []
         self.request("skills/list", cache_ttl=0)(self._list)
         self.request("skills/get", cache_ttl=0)(self._get)
         self.request("resources/directory/read")(self._read_directory)
@@ -136,20 +136,6 @@ class Skills(Extension):
             skills=self,
         )
         """The template that reads the files."""
-
-    def add(self, source: _Source) -> None:
-        """Add a source of skills.
-
-        Raises:
-            SkillError: One of its skills is inside another one, or around it.
-        """
-        roots = [f"{skill.root}/" for each in self._sources for skill in each.folder.skills]
-        for skill in source.folder.skills:
-            own = f"{skill.root}/"
-            if any(own.startswith(each) or each.startswith(own) for each in roots):
-                raise SkillError(source.key, f"{skill.uri} overlaps with a skill that is there")
-        self._sources.append(source)
-        self.environment += source.function.plan.environment if source.function else ()
 
     # --- methods ----------------------------------------------------------------------------------
 
@@ -183,7 +169,12 @@ class Skills(Extension):
             raise InvalidParams(f"Unknown directory: {truncate(uri)}")
         page, more = _page("directory", inside, cursor, ctx)
         resources = [
-            {"uri": each, "name": unquote(each.rpartition("/")[2]), **_kind(file)}
+            {
+                "uri": each,
+                "name": unquote(each.rpartition("/")[2]),
+                "mimeType": file.mime_type if file else "inode/directory",
+                **({"size": file.size} if file else {}),
+            }
             for each, file in page
         ]
         return {"resources": resources, **more}
@@ -230,7 +221,7 @@ class Skills(Extension):
 
     def open_to(self, context: Context[Any]) -> Iterator[_Source]:
         """Yield the sources whose skills the caller may read."""
-        for source in self._sources:
+        for source in self.sources:
             try:
                 context.backend.server.check_scopes(source, context.request.origin)
             except Forbidden:
@@ -258,12 +249,6 @@ def _announce(changes: Changes, before: Sequence[FoundSkill], now: Sequence[Foun
     for uri in old.keys() & new.keys():
         if old[uri] != new[uri]:
             changes.resource_changed(uri)
-
-
-def _kind(file: SkillFile | None) -> dict[str, Any]:
-    if file is None:
-        return {"mimeType": "inode/directory"}
-    return {"mimeType": file.mime_type, "size": file.size}
 
 
 def _described(skill: FoundSkill) -> dict[str, Any]:
@@ -313,9 +298,16 @@ def add_function(server: Server, fn: Callable[..., Any], **options: Unpack[Skill
 
 
 def _add(server: Server, source: _Source) -> None:
+    """Add a source; raises `SkillError` if a skill of it is inside another one, or around it."""
     found = next((each for each in server.extensions if isinstance(each, Skills)), None)
     skills = found or Skills()
-    skills.add(source)
+    roots = [f"{skill.root}/" for each in skills.sources for skill in each.folder.skills]
+    for skill in source.folder.skills:
+        own = f"{skill.root}/"
+        if any(own.startswith(each) or each.startswith(own) for each in roots):
+            raise SkillError(source.key, f"{skill.uri} overlaps with a skill that is there")
+    skills.sources.append(source)
+    skills.environment += source.function.plan.environment if source.function else ()
     if found is None:
         server.extend(skills)
         server.registry.add(skills.template)

@@ -178,7 +178,7 @@ def test_the_frontmatter_has_the_options_as_they_are(
         return
     [extension] = app.server.extensions
     assert isinstance(extension, Skills)
-    [skill] = extension._sources[0].folder.skills
+    [skill] = extension.sources[0].folder.skills
     assert skill.frontmatter["description"] == description
     assert skill.frontmatter.get("metadata", {}) == metadata
 
