@@ -61,24 +61,28 @@ class _Source:
     scopes: tuple[str, ...]
     folder: SkillFolder  # of a function: as it was when the function was added
     function: SkillFunction | None = None
+    fault: str = ""  # the reason for which the last reading failed
 
     async def current(self, context: Context[Any]) -> SkillFolder | None:
         """Return the folder, after reading it; None if a function has no skill for the caller."""
+        # While a folder is edited, what was valid before stays.
+        folder, fault = self.folder if self.function is None else None, ""
         try:
             if self.function is None:
                 await context.backend.in_thread(self.folder.read)
-            else:
-                found = await self.function.plan.run({}, context)
+            elif (found := await self.function.plan.run({}, context)) is not None:
                 make = partial(self.function.folder, found)
-                return None if found is None else await context.backend.in_thread(make)
-        except Forbidden:  # the caller lacks a claim
-            return None
+                folder = await context.backend.in_thread(make)
+        except Forbidden:
+            pass  # the caller lacks a claim
         except SkillError as error:
-            log.warning("skills were not read: %s", error)
+            fault = str(error)
         except Exception:
             log.exception("%s failed", self.key)
-        # While a folder is edited, what was valid before stays.
-        return self.folder if self.function is None else None
+        if fault not in ("", self.fault):  # not for each request
+            log.warning("skills were not read: %s", fault)
+        self.fault = fault
+        return folder
 
     async def find(self, uri: str, context: Context[Any]) -> SkillFolder | None:
         """Return the folder if it may have a URI. Only that of a function is read again."""

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from hashlib import sha256
 from mimetypes import MimeTypes
 from typing import Any, Final, TypeAlias
@@ -62,6 +61,9 @@ IGNORED: Final = re.compile(r"\..*|.*~|#.*#|__pycache__|thumbs\.db|desktop\.ini"
 _BAD_NAME: Final = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]|^[A-Za-z]:")
 _AUTHORITY: Final = re.compile("[a-z0-9._~-]+")
 _NO_AUTHORITY: Final = "is the authority of URIs: use lower-case letters, digits, '.', '-' and '_'"
+
+_MIME_TYPES: Final = MimeTypes()
+"""Python's own types; `mimetypes.guess_type` would add those of the machine."""
 
 _SETTLED_NS: Final = 2_000_000_000
 """The age from which a time of modification is trusted: file systems round it, to 2 s at most."""
@@ -295,13 +297,7 @@ def mime_type_of(name: str, is_text: bool) -> str:
     """Return the MIME type of a file; `is_text` is True if its bytes are UTF-8."""
     if name.lower().endswith(".md"):
         return "text/markdown"  # which Python knows since 3.13 only
-    kind, encoding = _mime_types().guess_type(name)
+    kind, encoding = _MIME_TYPES.guess_type(name)
     if kind is None or encoding is not None:  # of compressed data, it is the type of the contents
         return "text/plain" if is_text else "application/octet-stream"
     return kind
-
-
-@cache
-def _mime_types() -> MimeTypes:
-    """Return Python's own types; `mimetypes.guess_type` would add those of the machine."""
-    return MimeTypes()

@@ -187,8 +187,9 @@ async def test_edits_show_up(folder: Path, caplog: pytest.LogCaptureFixture) -> 
         assert heard[1][0] == "notifications/resources/list_changed"
 
         (folder / "tea/SKILL.md").write_text("---\nname: coffee\n")
-        assert len((await client.request("skills/list"))["skills"]) == 3
-        assert "skills were not read" in caplog.text
+        for _ in range(3):
+            assert len((await client.request("skills/list"))["skills"]) == 3
+        assert caplog.text.count("skills were not read") == 1  # although it was three times
         (folder / "invoices/assets/logo 1.png").unlink()
         with pytest.raises(ProtocolError, match="Resource not found"):
             await client.request("resources/read", {"uri": "skill://invoices/assets/logo%201.png"})
