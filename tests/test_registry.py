@@ -229,6 +229,13 @@ class TestCursors:
 
 
 class TestThreads:
+    def test_what_serves_a_tool_is_loaded_before_the_tool_is_found(self) -> None:
+        """Else another thread could find a tool whose calls nothing serves yet."""
+        registry, loaded = Registry(), []
+        registry.on_advertise = lambda found: loaded.append(("tasks" in found, *registry.tools))
+        registry.add(make_tool(nothing, name="a", task="optional"))
+        assert loaded == [(True,)]
+
     def test_a_list_that_changed_while_it_was_encoded_is_not_kept(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -178,7 +178,7 @@ class Registry:
         self.additions: tuple[Addition, ...] = ()
         self.on_change: Callable[[ListKind], None] = lambda kind: None
         self.on_advertise: Callable[[frozenset[str]], None] = lambda capabilities: None
-        """Called with all advertised capabilities when there may be more."""
+        """Called with all advertised capabilities before there may be more."""
         self._inclusions: list[_Inclusion] = []
         self._disabled: dict[tuple[Listing, str], AnyEntry] = {}
         self.version = 0
@@ -217,13 +217,14 @@ class Registry:
                 for inclusion in added:
                     inclusion.remove(item)
                 raise
+            # What serves an entry is loaded before anybody can find it.
+            self.on_advertise(self.advertised | _advertised_by(item))
             item.number = self.version
             setattr(self, _TABLES[listing][0], {**table, item.key: item})
             self.advertised |= _advertised_by(item)
             self.restricted = self.restricted or bool(item.scopes)
             self.hides_tools = self.hides_tools or item.is_hidden
             self._forget()
-        self.on_advertise(self.advertised)
         self.on_change(_KINDS[listing])
 
     def include(
@@ -247,8 +248,8 @@ class Registry:
     def offer(self, capabilities: Iterable[str]) -> None:
         """Advertise capabilities, here and in the registries that include this one."""
         with self._changing:
+            self.on_advertise(self.advertised.union(capabilities))
             self.advertised = self.advertised.union(capabilities)
-        self.on_advertise(self.advertised)
         for inclusion in self._inclusions:
             inclusion.into.offer(capabilities)
 

@@ -202,8 +202,10 @@ class Server:
 
     def _take(self, extension: Extension) -> None:
         extension.is_added = True
-        self.extensions.append(extension)
-        self.extensions.sort(key=lambda each: each.is_implicit)
+        # At once: a list is empty for other threads while it is sorted.
+        self.extensions[:] = sorted(
+            [*self.extensions, extension], key=lambda each: each.is_implicit
+        )
         for name, method in extension.methods.items():
             for version in method.versions:
                 self.extension_methods[name, version] = method.known

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 
+from mcpkit._protocol.connection import CAPABILITIES_KEY, TASKS_EXTENSION
 from mcpkit.testing import REVISIONS, TestClient
 from tests.cli.commands import change
 from tests.cli.hurried import HURRIED, limits
@@ -21,6 +22,7 @@ from tests.messages import (
     LAST_HANDSHAKE,
     MODERN,
     Message,
+    announced,
     called,
     cancelled,
     initialize,
@@ -102,6 +104,18 @@ EXTENDED = MORE.replace(
     '@geo.request("geo/more")\ndef also() -> dict[str, str]: return tell()\n\napp.extend',
 )
 HINT = "\n@app.prompt\ndef hint() -> str:\n    return version\n"
+GROWING = """
+from mcpkit import MCPKit
+
+app = MCPKit("growing")
+
+@app.tool
+async def grow() -> None:
+    async def late() -> str:
+        return "late"
+
+    app.add_tool(late, task="optional")
+"""
 WRONG = "def f(:"
 SLOW = "import time, pathlib\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)\n" + SECOND
 
@@ -166,6 +180,20 @@ def test_a_client_that_stays_connected_calls_the_new_version(folder: Path, revis
         client.call_tool("touch")
     expected = [] if revision == MODERN else ["notifications/tools/list_changed"]  # TOOL-14, SUB-3
     assert notified == expected
+
+
+def test_tasks_go_on_in_versions_that_begin_none(folder: Path) -> None:
+    """TASKX-3, also of a tool that came while its version was served."""
+    change(folder, GROWING)
+    with reloading(folder) as server:
+        server.ask(call(1, "grow"))
+        of_tasks: Message = {CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}
+        begin = announced(2, "tools/call", name="late", arguments={}, _meta=of_tasks)
+        id = server.ask(begin)["result"]["taskId"]
+        changed(folder, FIRST, server)
+        assert greet(server) == "First, you"
+        get = announced(3, "tasks/get", taskId=id, _meta=of_tasks)
+        assert server.ask(get)["result"]["status"] == "completed"
 
 
 def test_a_session_keeps_what_it_has_agreed_on(server: Process, folder: Path) -> None:

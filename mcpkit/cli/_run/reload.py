@@ -79,6 +79,7 @@ class _Reloaded:
         self._app: MCPKit[Any] | None = None
         self._registry = Registry()
         self._version: _Version | None = None
+        self._front: Server | None = None
         self._importing: anyio.Event | None = None
         self._suspended: list[Any] = []
 
@@ -127,7 +128,7 @@ class _Reloaded:
         async with anyio.create_task_group() as versions:
             await versions.start(self._live)
             assert self._version is not None
-            front = copy(self._version.server)
+            front = self._front = copy(self._version.server)
             front.registry = front.catalog = self._registry
             self._suspended = front.all_suspended
             front.middleware, front.composed = (self._forward,), {}
@@ -152,8 +153,9 @@ class _Reloaded:
         async with self._app.running() as server:
             before, version = self._version, _Version(server)
             self._version, registry = version, server.registry
-            self._registry.take_over(registry)
-            registry.on_change = lambda kind: self._registry.take_over(registry)
+            server.load(self._registry.advertised)  # the host goes on to use what it knows
+            self._take_over(server)
+            registry.on_change = lambda kind: self._take_over(server)
             if before is not None:
                 before.server.registry.on_change = lambda kind: None
                 before.replaced.set()
@@ -163,6 +165,12 @@ class _Reloaded:
                 while version.running:
                     self._evict(version.running)
                     await anyio.sleep(0.05)
+
+    def _take_over(self, server: Server) -> None:
+        """Serve the entries and the extensions of a version."""
+        self._registry.take_over(server.registry)
+        if self._front is not None and self._front.extensions != server.extensions:
+            self._front.declare_extensions_of(server)
 
     def _evict(self, runs: Container[ContextBackend] | None = None) -> None:
         """Do not hold runs any more: a retry replays them with the next version."""
@@ -194,7 +202,6 @@ class _Reloaded:
             return
         assert self._version is not None
         self._version.server.changes.forward_to = front.changes
-        front.declare_extensions_of(self._version.server)
         if new := sorted(self._registry.advertised - known):
             note(
                 f"the server has {' and '.join(new)} now, which its host does not know; "
