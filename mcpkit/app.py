@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from typing_extensions import TypeVar, Unpack
 
@@ -20,6 +21,7 @@ from mcpkit._server.registry import Registry
 from mcpkit._server.server import Server, Settings, check_offers, ttl_of_each
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.names import (
+    caller,
     other_attribute,
     with_suggestions,
 )
@@ -215,10 +217,48 @@ class MCPKit(Registration, Generic[StateT]):
             "a lifespan": self._lifespan is not None,
             "middleware": bool(server.middleware),
             "routes": bool(self.routes),
+            "checks of readiness": bool(server.ready_checks),
             "extensions": any(not each.is_implicit for each in server.extensions),
             "auth=": self._http.get("auth") is not None,
             "scope_hierarchy=": bool(server.settings.scope_hierarchy),
         }
+
+    # --- readiness --------------------------------------------------------------------------------
+
+    @overload
+    def ready(self, fn: F, /) -> F: ...
+
+    @overload
+    def ready(self, /, *, timeout: float = 5) -> Callable[[F], F]: ...
+
+    def ready(self, fn: Any = None, /, *, timeout: float = 5) -> Any:
+        """Check before a load balancer sends requests here: ``@app.ready``, with ``http.ready``.
+
+        The server is not ready while the function raises an exception or returns False. Callers see
+        its name; the exception is logged.
+
+        Args:
+            fn: A function, ``async def`` or not, without parameters, or with one: the value that
+                the lifespan has yielded.
+            timeout: Seconds after which the check fails.
+
+        Raises:
+            RegistrationError: The function has more parameters, or the timeout is not positive.
+        """
+
+        def add(fn: F) -> F:
+            parameters = [
+                each for each in signature(fn).parameters.values() if each.default is each.empty
+            ]
+            if len(parameters) > 1 or not timeout > 0:
+                raise RegistrationError(
+                    f"{caller()}ready: a check takes the state of the lifespan at most, and a "
+                    f"timeout is more than 0 seconds"
+                )
+            self._server.ready_checks.append((fn, timeout))
+            return fn
+
+        return add if fn is None else add(fn)
 
     # --- running ----------------------------------------------------------------------------------
 

@@ -302,7 +302,10 @@ class TestInclude:
         living, guarded, routed = MCPKit("a", lifespan=lifespan), MCPKit("b"), MCPKit("c")
         guarded.middleware(guard)
         routed.routes.append(object())
+        checked = MCPKit("d")
+        checked.ready(plain)
         said = {living: "a lifespan", guarded: "middleware", routed: "routes"}
+        said[checked] = "checks of readiness"
         for other, what in said.items():
             with pytest.raises(RegistrationError, match=f"it has {what}; give that to the app"):
                 app.include(other)

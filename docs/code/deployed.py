@@ -12,6 +12,7 @@ app = MCPKit(
     ),
     http={
         "health": True,
+        "ready": True,
         "allowed_origins": os.environ.get("ORIGINS", "").split(),
     },
 )

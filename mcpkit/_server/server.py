@@ -134,6 +134,10 @@ class Server:
     """What extensions run on this event loop, while the server is served."""
     all_services: list[Services] = field(default_factory=list["Services"])
     """Those of all event loops of this process."""
+    ready_checks: list[tuple[Callable[..., Any], float]] = field(
+        default_factory=list[tuple[Callable[..., Any], float]]
+    )
+    """The functions of `MCPKit.ready` and their timeouts."""
     suspended: Any = None
     """The `mcpkit._server.suspended.SuspendedRuns` of this event loop, while the server is
     served."""
@@ -324,6 +328,9 @@ class Service(Protocol):
     async def aclose(self, grace: float = 0) -> None:
         """End it; what cannot go on elsewhere has some seconds."""
 
+    async def check_store(self) -> object:
+        """Raise an exception if its store cannot be reached."""
+
 
 class Services:
     """What extensions run on one event loop that serves a server."""
@@ -331,20 +338,21 @@ class Services:
     def __init__(self, server: Server, loop: Loop) -> None:
         self.server = server.replace(services=self)
         self.loop = loop
-        self._running: dict[str, Service] = {}
+        self.running: dict[str, Service] = {}
+        """Those that have been needed, by the identifiers of their extensions."""
 
     def get(self, identifier: str) -> Any:
         """Return the service of an extension, which is made when it is first needed."""
-        if identifier not in self._running:
-            self._running[identifier] = self.server.extension(identifier).make_service(self)
-        return self._running[identifier]
+        if identifier not in self.running:
+            self.running[identifier] = self.server.extension(identifier).make_service(self)
+        return self.running[identifier]
 
     @property
     def busy_threads(self) -> int:
         """The number of threads in which handlers run."""
-        return sum(each.threads.busy for each in self._running.values())
+        return sum(each.threads.busy for each in self.running.values())
 
     async def aclose(self, grace: float = 0) -> None:
         """End all services; what cannot go on elsewhere has `grace` seconds."""
-        for each in [*self._running.values()]:
+        for each in [*self.running.values()]:
             await each.aclose(grace)

@@ -82,6 +82,9 @@ class EmbeddedServer(Verifier):
     ) -> None:
         """Serve a request, as an ASGI application."""
 
+    async def check_store(self) -> object:
+        """Raise an exception if its store cannot be reached."""
+
 
 Verify: TypeAlias = Callable[[str], "Principal | Awaitable[Principal | None] | None"]
 """A function, async or not, from a token to its principal; None if the token is not valid."""

@@ -239,6 +239,11 @@ class TaskService:
                     self._note_reached(error)
                 self._store = None
 
+    async def check_store(self) -> None:
+        """Read from the store. Raises an exception if it cannot be reached."""
+        async with self._reached() as store:
+            await store.get("")
+
     def _note_reached(self, error: StoreUnavailable | None) -> None:
         if error is not None and not self._is_unavailable:
             log.warning("tasks are unavailable: %s", error)

@@ -164,6 +164,10 @@ class AuthorizationServer(EmbeddedServer):
         """Close the store."""
         await self._store.aclose()
 
+    async def check_store(self) -> None:
+        """Read from the store. Raises an exception if it cannot be reached."""
+        await self._store.get(_LOGIN, "")
+
     async def serve(
         self, path: str, urls: EndpointUrls, scope: Mapping[str, Any], receive: Any, send: Any
     ) -> None:

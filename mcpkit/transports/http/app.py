@@ -99,6 +99,14 @@ class Application:
         health = "/health" if settings.health is True else settings.health
         if health:
             self._paths[(prefix or "").rstrip("/") + health] = _healthy
+        ready = "/ready" if settings.ready is True else settings.ready
+        if ready:
+            from mcpkit.transports.http.readiness import Readiness  # loaded only if used
+
+            stores: dict[str, Any] = {}
+            if self._authorization is not None and self._authorization.embedded is not None:
+                stores["logins"] = self._authorization.embedded.check_store
+            self._paths[(prefix or "").rstrip("/") + ready] = Readiness(lifespans, stores)
         self._paths.update(login)
         # Mount("/x", app): the endpoint is there, and not only at /x/mcp.
         self._mounted: dict[str, Asgi] = {}

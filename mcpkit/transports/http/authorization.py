@@ -81,7 +81,7 @@ class Authorization:
         self._path = path.rstrip("/")
         self._server = server
         self._name = server.info.title or server.info.name
-        self._embedded: EmbeddedServer | None = None
+        self.embedded: EmbeddedServer | None = None
         for each in self.resource_server.verifiers:
             if each.needs_resource and self.resource is None:
                 raise ValueError(
@@ -94,7 +94,7 @@ class Authorization:
         self._turns = Turns(MAX_VERIFIED_EACH)
 
     def _embed(self, embedded: EmbeddedServer, loopback: bool | None) -> None:
-        if self._embedded is not None:
+        if self.embedded is not None:
             raise ValueError("auth= has two authorization servers, but their paths are the same")
         if self.resource is None and loopback is False:
             raise ValueError(
@@ -106,7 +106,7 @@ class Authorization:
                 f"{embedded!r}: public_url has to end with the path of the endpoint, "
                 f"{self._path}, because the pages of the login are beside it"
             )
-        self._embedded = embedded
+        self.embedded = embedded
 
     # --- tokens -----------------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class Authorization:
     @property
     def has_metadata(self) -> bool:
         """True if there is an authorization server to get a token from (AUTH-2)."""
-        return self._embedded is not None or bool(self.resource_server.authorization_servers)
+        return self.embedded is not None or bool(self.resource_server.authorization_servers)
 
     def _metadata_url(self, scope: Scope) -> str | None:
         """Return the URL of the metadata; None if there is none, or the request names no host.
@@ -284,7 +284,7 @@ class Authorization:
             log.debug("the metadata was asked for without a host")
             return None
         of = self.resource_server
-        issuers = [] if self._embedded is None else [self._base(scope, found)]
+        issuers = [] if self.embedded is None else [self._base(scope, found)]
         document: dict[str, Any] = {
             "resource": "".join(found),
             "authorization_servers": [*issuers, *of.authorization_servers],
@@ -316,12 +316,12 @@ class Authorization:
     @property
     def server_paths(self) -> Mapping[str, Asgi]:
         """The applications of the app's authorization server by path; empty if it has none."""
-        if self._embedded is None:
+        if self.embedded is None:
             return {}
-        return {each: partial(self._serve_embedded, each) for each in self._embedded.paths}
+        return {each: partial(self._serve_embedded, each) for each in self.embedded.paths}
 
     async def _serve_embedded(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
-        embedded, found = self._embedded, self._url(scope)
+        embedded, found = self.embedded, self._url(scope)
         assert embedded is not None
         if found is None or not (
             self.resource or is_loopback_name(urlsplit(found[0]).hostname or "")

@@ -61,6 +61,11 @@ class Lifespan:
         self._previous: dict[int, Any] = {}
         """The server's own handlers of signals, which run after ours."""
 
+    @property
+    def is_leaving(self) -> bool:
+        """True once the server is asked to stop."""
+        return self.draining or self.over
+
     async def wait(self) -> None:
         """Wait until it has started; a `RuntimeError` has the exception of the app's lifespan."""
         await self._decided.wait()

@@ -38,6 +38,7 @@ class HttpOptions(TypedDict, total=False):
     path: str
     sse: bool
     health: str | bool
+    ready: str | bool
     card: bool | CardOptions
     cors: bool
     allowed_origins: Sequence[str]
@@ -65,6 +66,9 @@ class HttpSettings(NamedTuple):
         sse: True adds the two endpoints of 2024-11-05 (``/sse``, ``/messages``).
         health: A path that answers 200 to GET, below that which the app is attached or mounted at;
             True is ``/health``, False none.
+        ready: A path that answers 200 to GET if requests can be served, else 503: the app's
+            lifespan has been entered, stores can be reached, the checks of `MCPKit.ready` pass, and
+            the process has not been told to stop; True is ``/ready``, False none.
         card: Experimental: True answers GET at ``/server-card`` below the endpoint with a draft
             server card, of the app and the `public_url`; a dict has other members: ``name``, such
             as ``com.example/weather``, ``description`` and ``repository``.
@@ -95,6 +99,7 @@ class HttpSettings(NamedTuple):
     path: str = "/mcp"
     sse: bool = False
     health: str | bool = False
+    ready: str | bool = False
     card: bool | CardOptions = False
     cors: bool = False
     allowed_origins: Sequence[str] = ()
