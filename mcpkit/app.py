@@ -302,9 +302,11 @@ class MCPKit(Registration, Generic[StateT]):
     def check_environment(self) -> None:
         """Check the environment variables that parameters with `Env` need, and ``MCPKIT_SECRET``.
 
-        `run`, `serve` and the start of an ASGI application call this.
+        `run`, `serve` and the start of an ASGI application call this. It also checks the views of
+        tools, unless a lifespan may still add some.
 
         Raises:
+            RegistrationError: A tool has a view that does not exist.
             MissingEnvironment: Variables are missing or empty, and the message names all of them;
                 or the secret is too short.
         """
@@ -318,6 +320,8 @@ class MCPKit(Registration, Generic[StateT]):
             raise MissingEnvironment(missing)
         if wrong := secret_weakness(self._server.settings.secrets):
             raise MissingEnvironment([SECRET], wrong)
+        if self._lifespan is None:
+            server.registry.check_ui()
 
     def _serving(self) -> AbstractAsyncContextManager[Server]:
         self.check_environment()
