@@ -332,7 +332,7 @@ async def test_a_view_that_does_not_exist_stops_the_start() -> None:
         ({"visibility": "user"}, r'visibility= is "model" or "app", not \'user\''),
         ({"ui": Html("none.html")}, r"none\.html.* cannot be read"),
     ],
-    ids=str,
+    ids=["a file", "a path", "an audience", "no file"],
 )
 def test_a_tool_with_a_wrong_view_is_refused(options: Any, fault: str) -> None:
     app = MCPKit("sales")
