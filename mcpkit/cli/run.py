@@ -189,6 +189,8 @@ def _supervise(app: MCPKit[Any], target: str, workers: int, order: Order) -> int
 
     options = order.options
     host, port = options.pop("host", "127.0.0.1"), options.pop("port", 8000)
+    if order.reload:
+        options["drain_delay"] = 0
     settings = app.asgi(**options).settings
     if settings.sse and workers > 1:
         fail("HTTP+SSE keeps a session in one process; leave out --workers")
@@ -205,7 +207,8 @@ def _supervise(app: MCPKit[Any], target: str, workers: int, order: Order) -> int
         say(f"{app.name} listens on {url}, {how}  (Ctrl-C stops it)", err=True)
 
     options["loopback"] = is_loopback(host)
-    supervisor = Supervisor(order, bound, settings.limits.grace + 2 * MARGIN, announce)
+    end_limit = settings.drain_delay + settings.limits.grace + 2 * MARGIN
+    supervisor = Supervisor(order, bound, settings.drain_delay, end_limit, announce)
     # The processes share a secret, and by default tasks and logins in temporary files.
     if not secrets_from_environment():
         os.environ[SECRET] = new_secret()

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -149,11 +149,13 @@ class Supervisor:
         self,
         order: Order,
         bound: socket.socket,
+        drain_delay: float,
         end_limit: float,
         announce: Callable[[], object],
     ) -> None:
         self._order = order
         self._bound = bound
+        self._drain_delay = drain_delay
         self._end_limit = end_limit
         self._announce: Callable[[], object] | None = announce
         self._received: list[int] = []
@@ -252,12 +254,19 @@ class Supervisor:
 
     def _stop(self) -> None:
         """End the workers, or kill them after the limit or a second Ctrl-C."""
+        delay_ends = time.monotonic() + self._drain_delay
         deadline = time.monotonic() + self._end_limit
         workers = self._workers
         for each in workers:
             each.process.terminate()
+        counted = 1  # signals that do not kill
         while workers and (rest := deadline - time.monotonic()) > 0:
-            if len(self._received) > 1 and self._received[-1] == signal.SIGINT:
+            if signal.SIGINT in self._received and time.monotonic() < delay_ends:
+                delay_ends, counted = 0, len(self._received)
+                for each in workers:
+                    with suppress(ProcessLookupError):
+                        os.kill(each.process.pid or 0, signal.SIGINT)  # skips the delay
+            if len(self._received) > counted and self._received[-1] == signal.SIGINT:
                 break
             self._wait(rest)
             workers[:] = [each for each in workers if not each.ended]

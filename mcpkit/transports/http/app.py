@@ -70,6 +70,7 @@ class Application:
     ) -> None:
         settings = make_settings(options, server.settings.limits)
         self.lifespans = lifespans
+        lifespans.drain_delay = max(lifespans.drain_delay, settings.drain_delay)
         self.settings = settings
         base = (settings.path if prefix is None else prefix).rstrip("/")
         login: Mapping[str, Asgi] = {}

@@ -44,9 +44,15 @@ class Lifespan:
         self.started = False
         self.over = False
         self.failure: BaseException | None = None
+        self.is_leaving = False
+        """True once the server is asked to stop."""
         self.draining = False
         self.grace = 0.0
         """Seconds that requests may continue when the server is asked to stop."""
+        self.drain_delay = 0.0
+        """Seconds of normal service, but not ready, before it drains."""
+        self._delayed: list[int] = []
+        """The signals that the server is to handle after that."""
         self._drained_at = 0.0
         self.on_drain: list[Callable[[], object]] = []
         """Functions to call once when the server is asked to stop."""
@@ -60,11 +66,6 @@ class Lifespan:
         self._stopping = anyio.Event()
         self._previous: dict[int, Any] = {}
         """The server's own handlers of signals, which run after ours."""
-
-    @property
-    def is_leaving(self) -> bool:
-        """True once the server is asked to stop."""
-        return self.draining or self.over
 
     async def wait(self) -> None:
         """Wait until it has started; a `RuntimeError` has the exception of the app's lifespan."""
@@ -90,7 +91,7 @@ class Lifespan:
                 try:
                     yield self
                 finally:
-                    self.over = True
+                    self.is_leaving = self.over = True
                     for number, found in self._previous.items():
                         if signal.getsignal(number) == self._heard:
                             signal.signal(number, found)
@@ -120,13 +121,31 @@ class Lifespan:
                 signal.signal(number, self._heard)
 
     def _heard(self, number: int, frame: Any) -> None:
+        delay, is_first = self.drain_delay, not self.is_leaving
+        self.is_leaving = True
+        if not delay or number == signal.SIGINT:
+            self._stop(number, frame)
+            return
+        self._delayed.append(number)
+        if is_first:
+            self.loop.soon(lambda: self.loop.later(delay, self._end_delay))
+
+    def _end_delay(self) -> None:
+        if self._delayed:
+            self._stop(self._delayed.pop(0), None)
+
+    def _stop(self, number: int, frame: Any) -> None:
+        self.drain_delay = 0
+        numbers, self._delayed = (number, *self._delayed), []
         self.loop.soon(self.drain)
-        self._previous[number](number, frame)
+        for each in numbers:
+            self._previous[each](each, frame)
 
     def drain(self) -> None:
         """Start to stop: end streams that only wait, let calls finish."""
         if not self.draining:
-            self.draining = True
+            self.is_leaving = self.draining = True
+            self.drain_delay = 0
             self._drained_at = time.monotonic()
             self._stopping.set()
             for each in self.on_drain:
@@ -158,6 +177,8 @@ class Lifespans:
     def __init__(self, running: Running) -> None:
         self.on_end: list[Callable[[], Any]] = []
         """Functions to call and await when each of them ends."""
+        self.drain_delay = 0.0
+        """The longest that an endpoint asks for."""
         self._running = running
         self._by_loop: dict[object, Lifespan] = {}
 
@@ -221,6 +242,7 @@ class Lifespans:
     def _add(self, loop: object) -> Lifespan:
         lifespan = self._by_loop[loop] = Lifespan(loop)
         lifespan.on_end += self.on_end
+        lifespan.drain_delay = self.drain_delay
         return lifespan
 
 

@@ -50,6 +50,7 @@ class HttpOptions(TypedDict, total=False):
     stream_after: float
     keep_alive: float
     retry: float
+    drain_delay: float
 
 
 DEPRECATED: Final = frozenset({*(each.name for each in fields(Limits)), "max_share"})
@@ -92,6 +93,8 @@ class HttpSettings(NamedTuple):
             stream.
         keep_alive: The time after which a silent stream carries a comment, so that proxies keep it.
         retry: The time after which a client should reconnect to a stream that was closed.
+        drain_delay: The time of normal service after SIGTERM, while `ready` fails already: longer
+            than a load balancer takes to notice. Ctrl-C skips it.
         max_share: Deprecated: the part of each total that one client may hold, instead of
             ``limits.max_each``.
     """
@@ -111,6 +114,7 @@ class HttpSettings(NamedTuple):
     stream_after: float = 5
     keep_alive: float = 15
     retry: float = 1
+    drain_delay: float = 0
     max_share: float | None = None
 
 
@@ -154,7 +158,12 @@ def make_settings(options: HttpOptions, limits: Limits | None = None) -> HttpSet
     path = settings.path
     if not path.startswith("/") or not path.isprintable() or not set("?#%{} ").isdisjoint(path):
         raise ValueError(f"path must be like /mcp, without query or escapes, not {path!r}")
-    for name, above in (("stream_after", -1), ("keep_alive", 0), ("retry", -1)):
+    for name, above in (
+        ("stream_after", -1),
+        ("keep_alive", 0),
+        ("retry", -1),
+        ("drain_delay", -1),
+    ):
         value = getattr(settings, name)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ValueError(f"{name} must be a number, not {value!r}")

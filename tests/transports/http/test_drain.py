@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, asynccontextmanager
 from http.client import HTTPConnection
@@ -26,7 +27,7 @@ from tests.messages import initialize, request
 from tests.transports.http.attack import Raw, head
 from tests.transports.http.plain import RUN, Client, Server, serving
 from tests.transports.http.wire import Exchange
-from tests.transports.processes import LEGACY, call, modern
+from tests.transports.processes import LEGACY, call, modern, started
 from tests.uvicorns import listen
 
 PROMPT = 8.0
@@ -318,3 +319,77 @@ async def test_what_arrives_while_it_ends_is_refused(anyio_backend: str) -> None
             assert refused.status_code == 503
             assert refused.headers["retry-after"] == "1"
             assert refused.json()["error"]["message"] == "The server is about to stop"
+
+
+# --- a delay before it ends -----------------------------------------------------------------------
+
+
+def delayed(seconds: float, folder: Path, *how: str) -> AbstractContextManager[Server]:
+    """A server that a load balancer looks at."""
+    source = SOURCE.replace(
+        'MCPKit("ending",', f'MCPKit("ending", http={{"ready": True, "drain_delay": {seconds}}},'
+    )
+    (folder / "server.py").write_text(source)
+    return patient_in(folder, *how)
+
+
+def readiness(server: Server) -> int:
+    connection = server.client().connect()
+    connection.request("GET", "/ready")
+    return connection.getresponse().status
+
+
+SERVING = {"alone": [], "workers": ["--workers", "2"]}
+
+
+@pytest.mark.parametrize("how", SERVING.values(), ids=SERVING)
+def test_sigterm_fails_readiness_first_and_serves_for_the_delay(
+    folder: Path, how: list[str]
+) -> None:
+    with delayed(2, folder, *how) as server:
+        assert readiness(server) == 200
+        events = opened(server.client("2025-06-18"))
+        server.process.signal(signal.SIGTERM)
+        began = time.monotonic()
+        eventually(lambda: [readiness(server) for _ in range(4)] == [503] * 4)
+        assert server.client().post(call(1, "pid")).text
+        assert server.process.exit_code(PROMPT + 2) == 0
+        assert time.monotonic() - began > 1.8
+        assert events.messages() == []
+
+
+@pytest.mark.parametrize("how", SERVING.values(), ids=SERVING)
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_skips_the_delay_and_lets_calls_finish(
+    folder: Path, how: list[str], first: signal.Signals
+) -> None:
+    with delayed(LONG, folder, *how) as server:
+        client, connection = calling(server, "released")
+        server.process.signal(first)
+        if first == signal.SIGTERM:
+            eventually(lambda: [readiness(server) for _ in range(4)] == [503] * 4)
+            assert server.client().post(call(1, "pid")).text
+            server.process.signal(signal.SIGINT)
+        (folder / "release").touch()
+        assert client.receive(connection).text == "in time"
+        assert server.process.exit_code(PROMPT) == 130
+
+
+def test_a_reload_does_not_wait_for_the_delay(folder: Path) -> None:
+    with delayed(LONG, folder, "--reload") as server:
+        assert end(server) == 0
+
+
+def test_uvicorn_waits_for_the_delay_too(folder: Path) -> None:
+    with delayed(1, folder) as server:  # which writes the file
+        end(server, signal.SIGINT)
+    command = [sys.executable, "-m", "uvicorn", "server:app", "--port", "0"]
+    with started(command, cwd=folder, env={"GRACE": "5"}) as process:
+        process.wait_for_stderr("Uvicorn running on http://")
+        url = process.stderr.partition("Uvicorn running on ")[2].split()[0]
+        assert httpx2.get(f"{url}/ready").status_code == 200
+        began = time.monotonic()
+        process.signal(signal.SIGTERM)
+        eventually(lambda: httpx2.get(f"{url}/ready").status_code == 503)
+        assert process.exit_code(PROMPT) in (0, -signal.SIGTERM)
+        assert time.monotonic() - began > 0.9
