@@ -22,7 +22,7 @@ PEERS = Path(__file__).parent
 BUNDLE = NODE / "node_modules" / "@modelcontextprotocol" / "ext-apps" / "dist" / "src"
 TIMEOUT = 60
 
-pytestmark = pytest.mark.peers
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(180)]  # two builds, and a browser
 
 
 def build(page: Path, into: Path, base: str) -> None:
@@ -73,6 +73,7 @@ def shown(browser: str, url: str, shots: Path, tool: str, args: Any, *steps: Any
     found = json.loads(done.stdout)
     assert found["faults"] == []  # nothing that the policy of the extension blocks
     assert found["extensions"] == {"io.modelcontextprotocol/ui": {}}
+    assert found["hidden"] == ["load_year", "add_one"]  # from the model (APP-6)
     assert len([*shots.glob("*.png")]) == len(steps)
     return found
 

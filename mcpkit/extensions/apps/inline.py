@@ -207,7 +207,7 @@ class _Page(HTMLParser):
             if url.startswith((".", "/")) and not url.startswith("//"):
                 raise at.of(match).fault(
                     f"the module imports {url!r}, and hosts load one page; bundle it into one "
-                    f"file (Vite: build.rollupOptions.output.inlineDynamicImports)"
+                    f"file (Vite: build.rolldownOptions.output.codeSplitting)"
                 )
             self._check_origin(url, at.of(match))
         return text

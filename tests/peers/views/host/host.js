@@ -4,6 +4,7 @@ import {
   AppBridge,
   buildAllowAttribute,
   getToolUiResourceUri,
+  isToolVisibilityAppOnly,
   PostMessageTransport,
   RESOURCE_MIME_TYPE,
 } from "@modelcontextprotocol/ext-apps/app-bridge";
@@ -51,5 +52,6 @@ window.show = async (name, args) => {
   await initialized;
   await bridge.sendToolInput({ arguments: args });
   await bridge.sendToolResult(await client.callTool({ name, arguments: args }));
-  return { extensions: client.getServerCapabilities().extensions, allow: frame.allow };
+  const hidden = tools.filter(isToolVisibilityAppOnly).map((tool) => tool.name);
+  return { extensions: client.getServerCapabilities().extensions, allow: frame.allow, hidden };
 };
