@@ -41,6 +41,7 @@ from mcpkit.types import CacheScope, Icon, Implementation, LogLevel
 if TYPE_CHECKING:
     from mcpkit._concurrency.loop import Loop
     from mcpkit._protocol.connection import Request, RequestSource
+    from mcpkit.audit import Audit
     from mcpkit.auth.verifiers import Auth
     from mcpkit.extension import Extension
     from mcpkit.tasks.task_runs import AppTasks
@@ -100,6 +101,7 @@ class MCPKit(Registration, Generic[StateT]):
         tasks: Where tasks are stored, or a dict of `TaskOptions`: the path of a SQLite file, which
             processes of one machine may share and which outlives them, or the URL of a database. If
             None, ``MCPKIT_TASKS``; without that, in the memory of this process.
+        audit: True or an `Audit` to write the audit log.
         expose_errors: The exceptions of handlers whose text clients see, like that of `ToolError`:
             a class, several, or ``"all"``. Other exceptions are replaced by a reference to the
             log. An entry may override it.
@@ -138,6 +140,7 @@ class MCPKit(Registration, Generic[StateT]):
         auth: Auth | None = None,
         scope_hierarchy: Mapping[str, Sequence[str]] | None = None,
         tasks: TaskOptions | Store | None = None,
+        audit: Audit | bool = False,
         expose_errors: Errors = (),
     ) -> None:
         if page_size is not None and page_size < 1:
@@ -188,6 +191,10 @@ class MCPKit(Registration, Generic[StateT]):
         server.registry.offer(check_offers(offers))
         if server.settings.tasks.store is not None:
             server.load(["tasks"])
+        if audit:
+            from mcpkit.audit import Audit, Observers  # loaded only if used
+
+            server.observers = Observers([Audit() if audit is True else audit])
         super().__init__(server)
 
     if not TYPE_CHECKING:  # type checkers would take every attribute for defined

@@ -190,6 +190,8 @@ class ContextBackend:
 
     def on_exception(self, error: BaseException) -> None:
         """Pass on the exception behind a result or error that hides it, for tests."""
+        if self.request.operation is not None:
+            self.request.operation.exception = error
         if self.session.on_exception is not None:
             self.session.on_exception(self.request, error)
 

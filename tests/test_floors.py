@@ -54,6 +54,7 @@ FLOORS: Final[dict[str, int]] = {
     "extensions": 9,
     "transports": 9,
     "_registration": 9,
+    "audit": 9,
     "tasks": 9,
     "app": 10,
     "": 11,  # the public names

@@ -130,6 +130,8 @@ class Server:
     """Functions that load the extensions which serve some capabilities, until one is advertised."""
     memory: dict[str, Any] = field(default_factory=dict[str, Any])
     """What extensions keep in this process, by their identifiers."""
+    observers: Any = None
+    """The `mcpkit._server.operations.Observers`, if there are any."""
     services: Services | None = None
     """What extensions run on this event loop, while the server is served."""
     all_services: list[Services] = field(default_factory=list["Services"])

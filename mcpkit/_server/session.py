@@ -35,6 +35,7 @@ from mcpkit._protocol.messages import Encoded, Id, notification_text, parse
 from mcpkit._protocol.revisions import Notice
 from mcpkit._server.channel import Channel, SessionState, do_nothing
 from mcpkit._server.encoding import encode_result
+from mcpkit._server.operations import outcome_of
 from mcpkit._server.run import ABANDONED, Failed, Outcome, Run
 from mcpkit._server.server import Server
 from mcpkit._server.subscriptions import Subscriptions
@@ -90,6 +91,7 @@ class Session(RunHost):
         self.server = server
         self.on_writable: Callable[[], None] = do_nothing
         self._channel = channel
+        self._observers = server.observers
         self._loop = loop
         self.connection = connection or Connection()
         self.connection.extensions = server.extension_methods
@@ -143,7 +145,7 @@ class Session(RunHost):
                 or known.capability is None
                 or known.operation in SESSION_HANDLERS
             ):
-                self._start(event)
+                self._start(event, self._size)
             elif self._many_wait(_WHILE_ASKING, _BYTES_WHILE_ASKING):
                 self._fail(event, InternalError("Too many requests are waiting; ask again later"))
             else:
@@ -151,6 +153,9 @@ class Session(RunHost):
                 self._bytes_waiting += self._size
         elif type(event) is Rejected:
             self._channel.reject(event, origin)
+            if self._observers is not None:
+                source = None if origin is None else origin.http
+                self._observers.reject(event.error, source)
         elif type(event) is Cancelled:
             self.cancel(event.request)
         elif type(event) is Notification:
@@ -266,18 +271,19 @@ class Session(RunHost):
             self._waiting and len(self._running) < self._max_running and not self._channel.congested
         ):
             request = next(iter(self._waiting))
-            self._waits_no_more(request).run(self._start, request)
+            context, size = self._waits_no_more(request)
+            context.run(self._start, request, size)
         if was_full and not self.is_full:
             self.on_writable()
         if not self.busy and self._idle is not None:
             self._idle.set()
 
-    def _waits_no_more(self, request: Request) -> contextvars.Context:
+    def _waits_no_more(self, request: Request) -> tuple[contextvars.Context, int]:
         context, size = self._waiting.pop(request)
         self._bytes_waiting -= size
-        return context
+        return context, size
 
-    def _start(self, request: Request) -> None:
+    def _start(self, request: Request, size: int) -> None:
         known = request.known
         params = request.params
         server = self.server
@@ -286,6 +292,8 @@ class Session(RunHost):
             if self._subscriptions is not None:
                 self._subscriptions.catalog = server.catalog
         run = Run(self, server, request)
+        if self._observers is not None:
+            self._observers.begin(request, server, size)
         try:
             capability = known.capability
             if capability is not None and capability not in server.catalog.advertised:
@@ -328,6 +336,8 @@ class Session(RunHost):
         elif outcome is None:
             pass  # it is answered later
         elif self.connection.is_in_flight(request):
+            if request.operation is not None:
+                request.operation.outcome = outcome_of(outcome)
             used_input = run.asker is not None and run.asker.used_input
             try:
                 if used_input and type(outcome) is bytes:
@@ -337,14 +347,14 @@ class Session(RunHost):
             except Exception as error:  # the value holds what JSON cannot carry
                 self._fail(request, run.failed(error).error)
             else:
-                self._channel.answer(request, self.connection.send_result(request, text))
+                self._answer(request, self.connection.send_result(request, text))
         if self._running.pop(request, None) is not None:
             self.start_waiting()
         # Else the run ended in its first step, and was never counted.
 
     def cancel(self, request: Request) -> None:
         """Cancel a request; nothing more is sent for it (CANC-1, CANC-4)."""
-        self._channel.answer(request, self.connection.forget(request))
+        self._answer(request, self.connection.forget(request))
         self._stop(request)
 
     def requests_in(self, origin: RequestSource) -> list[Request]:
@@ -369,11 +379,18 @@ class Session(RunHost):
         if request.known.is_notification:  # it has no response
             log.warning("%s failed: %s", request.method, error)
         if self.connection.is_in_flight(request):
-            self._channel.answer(request, self.connection.send_error(request, error), error)
+            self._answer(request, self.connection.send_error(request, error), error)
+
+    def _answer(
+        self, request: Request, text: bytes | None, error: ProtocolError | None = None
+    ) -> None:
+        self._channel.answer(request, text, error)
+        if self._observers is not None:
+            self._observers.end(request, text, error)
 
     def _abandon(self, request: Request) -> None:
         if self.connection.is_in_flight(request):
-            self._channel.answer(request, self.connection.forget(request))
+            self._answer(request, self.connection.forget(request))
 
     # --- state of a session with a handshake ------------------------------------------------------
 
@@ -390,7 +407,7 @@ class Session(RunHost):
             for request, tag in self._subscriptions.end_listens(announce=announce):
                 if self.connection.is_in_flight(request):
                     text = encode_result(self.server, request, Encoded(b"", tag))
-                    self._channel.answer(request, self.connection.send_result(request, text))
+                    self._answer(request, self.connection.send_result(request, text))
 
     @property
     def subscriptions(self) -> Subscriptions:

@@ -95,6 +95,7 @@ class Endpoint:
     ) -> None:
         """Answer one HTTP request; `part` is one of the two endpoints of HTTP+SSE."""
         method = scope["method"]
+        http: HttpRequest | None = None
         try:
             started: Exchange | None = scope.pop(STARTED, None)  # which refers to the scope
             if started is not None:
@@ -118,9 +119,16 @@ class Endpoint:
             else:
                 raise HttpError(405, f"There is no {truncate(method)} here", [(b"allow", _METHODS)])
         except HttpError as error:
+            self._note(error, http)
             await send_error(send, error)
         except ClientNotReading:
             log.debug("a client does not read its response")
+
+    def _note(self, error: HttpError, http: HttpRequest | None) -> None:
+        """Tell observers that a request is not served."""
+        observers = None if self._state is None else self._state.open_requests.server.observers
+        if observers is not None:
+            observers.reject(error.error, http, error.status)
 
     async def _current_state(self) -> EndpointState:
         """Return the state of the endpoint in this event loop; start to serve if need be.
@@ -154,6 +162,7 @@ class Endpoint:
             return None  # others have their turn while the principal is found, or a long body read
         if self.settings.cors and any(name == b"origin" for name, _ in scope["headers"]):
             return None  # the middleware in front of the endpoint adds headers
+        http: HttpRequest | None = None
         try:
             http = HttpRequest(scope)
             pending = self._admit(http)
@@ -170,9 +179,12 @@ class Endpoint:
                 open_requests.check_room(http)
             exchange = state.start(parse(body), http)
         except HttpError as error:
+            self._note(error, http)
             return error.status, error.headers, error.body
         except ParseError as error:
-            return 400, (), HttpError(400, error).body
+            refusal = HttpError(400, error)
+            self._note(refusal, http)
+            return 400, (), refusal.body
         if not exchange.ready:
             open_requests.add(exchange)  # counts from now on, not from a task's first step
             return exchange

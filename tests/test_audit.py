@@ -1,0 +1,161 @@
+"""The audit log: what it says of operations and rejections, and what it keeps to itself."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, SecretStr
+
+from mcpkit import Context, MCPKit, ToolError
+from mcpkit.audit import Audit, JsonLinesHandler
+from mcpkit.errors import ProtocolError
+from mcpkit.testing import REVISIONS, AsyncTestClient
+
+pytestmark = pytest.mark.anyio
+
+every_revision = pytest.mark.parametrize("revision", REVISIONS)
+
+
+class Login(BaseModel):
+    user: str
+    password: SecretStr
+
+
+def make_app(**options: Any) -> MCPKit[Any]:
+    app: MCPKit[Any] = MCPKit("audited", **options)
+
+    @app.tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @app.tool
+    def log_in(login: Login, note: str = "", pin: SecretStr | None = None) -> str:
+        return login.user
+
+    @app.tool
+    def fail(how: str) -> str:
+        raise (ToolError(how) if how == "told" else OSError(how))
+
+    @app.tool
+    async def ask(ctx: Context) -> str:
+        return str((await ctx.elicit("Sure?", bool)).data)
+
+    @app.resource("notes://today")
+    def today() -> str:
+        return "rain"
+
+    return app
+
+
+@pytest.fixture
+def audited(caplog: pytest.LogCaptureFixture) -> Any:
+    caplog.set_level(logging.INFO, "mcpkit.audit")
+
+    def records(method: str | None = None) -> list[dict[str, Any]]:
+        found = [each.audit for each in caplog.records if each.name == "mcpkit.audit"]  # type: ignore[attr-defined]
+        return [each for each in found if method in (None, each.get("method"))]
+
+    return records
+
+
+@every_revision
+async def test_an_operation_is_logged_when_it_has_ended(revision: str, audited: Any) -> None:
+    async with AsyncTestClient(make_app(audit=True), revision=revision) as client:
+        await client.call_tool("add", {"a": 1, "b": 2})
+        await client.read_resource("notes://today")
+    (call,) = audited("tools/call")
+    assert call.pop("duration") > 0
+    assert call.pop("sent") > call.pop("received") / 2 > 0
+    client_name = call.pop("client").split()[0]
+    assert call == {
+        "event": "operation",
+        "revision": revision,
+        "transport": "stdio",
+        "method": "tools/call",
+        "name": "add",
+        "outcome": "ok",
+    }
+    assert client_name
+    (read,) = audited("resources/read")
+    assert (read["name"], read["outcome"]) == ("notes://today", "ok")
+
+
+@pytest.mark.parametrize(
+    ("how", "error"), [("told", "ToolError"), ("other", "OSError"), (5, "InvalidArguments")]
+)
+async def test_a_failure_has_its_class(how: Any, error: str, audited: Any) -> None:
+    async with AsyncTestClient(make_app(audit=True), raise_exceptions=False) as client:
+        assert (await client.call_tool("fail", {"how": how})).is_error
+    (call,) = audited("tools/call")
+    assert (call["outcome"], call["error"]) == ("tool_error", error)
+    assert "arguments" not in call
+
+
+@every_revision
+async def test_errors_of_the_protocol_have_a_code(revision: str, audited: Any) -> None:
+    async with AsyncTestClient(make_app(audit=True), revision=revision) as client:
+        with pytest.raises(ProtocolError):
+            await client.request("tools/call", {"name": "nothing"})
+        with pytest.raises(ProtocolError):
+            await client.request("no/such")
+    (call,) = audited("tools/call")
+    assert (call["outcome"], call["code"], call["name"]) == ("error", -32602, "nothing")
+    (rejection,) = [each for each in audited() if each["event"] == "rejection"]
+    assert (rejection["code"], rejection["reason"]) == (-32601, "Method not found: no/such")
+
+
+async def test_each_request_of_a_dialogue_is_logged(audited: Any) -> None:
+    async def answer(params: Any) -> Any:
+        return {"action": "accept", "content": {"value": True}}
+
+    app = make_app(audit=True)
+    async with AsyncTestClient(app, revision=REVISIONS[-1], elicitation=answer) as client:
+        assert (await client.call_tool("ask")).text == "True"
+    assert [each["outcome"] for each in audited("tools/call")] == ["input_required", "ok"]
+
+
+async def test_arguments_are_logged_on_request_and_secrets_never(
+    audited: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = make_app(audit=Audit(arguments=True))
+    async with AsyncTestClient(app) as client:
+        login = {"user": "ada", "password": "hunter2"}
+        await client.call_tool("log_in", {"login": login, "note": "a\nb\x1b[0m", "pin": "1234"})
+    (call,) = audited("tools/call")
+    assert call["arguments"] == {"login": "[secret]", "note": "a\nb\x1b[0m", "pin": "[secret]"}
+    assert "hunter2" not in caplog.text
+    assert "1234" not in caplog.text
+    lines = [each.getMessage() for each in caplog.records if each.name == "mcpkit.audit"]
+    assert all(each.isprintable() for each in lines)
+
+
+async def test_without_it_nothing_is_logged(audited: Any) -> None:
+    async with AsyncTestClient(make_app()) as client:
+        await client.call_tool("add", {"a": 1, "b": 2})
+    assert audited() == []
+
+
+async def test_a_file_has_a_line_for_each_and_is_rotated(tmp_path: Path) -> None:
+    logger, path = logging.getLogger("mcpkit.audit"), tmp_path / "audit.jsonl"
+    handler = JsonLinesHandler(str(path), max_bytes=2000, backups=2)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        async with AsyncTestClient(make_app(audit=True)) as client:
+            for number in range(20):
+                await client.call_tool("add", {"a": number, "b": 0})
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+        handler.close()
+    files = sorted(tmp_path.iterdir())
+    assert [each.name for each in files] == ["audit.jsonl", "audit.jsonl.1", "audit.jsonl.2"]
+    for each in files:
+        for line in each.read_text().splitlines():
+            found = json.loads(line)
+            assert found["time"].endswith("+00:00")
+            assert found["event"] == "operation"
