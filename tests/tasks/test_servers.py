@@ -249,7 +249,7 @@ async def test_an_opening_that_is_cancelled_leaves_no_connection(
 ) -> None:
     """Libraries may connect in spite of it."""
     made = 0
-    for number in range(60):
+    for number in (*range(60), 10_000):  # the last one is not cancelled
         store = store_at(kind, servers.url(kind))
         with anyio.move_on_after(number / (10_000 if kind == "redis" else 1000)):
             await store.open(CODEC, "x", lambda id: None)
