@@ -166,7 +166,7 @@ class JsonLinesHandler(logging.handlers.QueueHandler):
     def __init__(self, path: str, *, max_bytes: int = 10_000_000, backups: int = 5) -> None:
         super().__init__(queue.SimpleQueue())
         file = logging.handlers.RotatingFileHandler(
-            path, maxBytes=max_bytes, backupCount=backups, encoding="utf-8"
+            path, maxBytes=max_bytes, backupCount=backups, encoding="utf-8", delay=True
         )
         file.setFormatter(_JsonLines())
         self._listener = logging.handlers.QueueListener(self.queue, file)

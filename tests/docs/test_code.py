@@ -26,7 +26,7 @@ SERVERS: Final = [
     and path.stem not in ("careless", "refused", "broken")  # bad on purpose
     and path.stem != "auth_keys"  # is about who may come in, and not about what is there
     and path.stem != "flags"  # makes its app from flags
-    and path.stem != "json_logs"  # configures logging, which is a process's own
+    and path.stem not in ("audit", "json_logs")  # configure logging, which is a process's own
 ]
 
 ENVIRONMENT: Final = {
