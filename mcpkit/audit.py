@@ -7,6 +7,7 @@ import logging
 import logging.handlers
 import queue
 import re
+import time
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from hashlib import sha256
@@ -23,6 +24,7 @@ from mcpkit.errors import ProtocolError
 LOGGER: Final = logging.getLogger("mcpkit.audit")
 
 _TRACE: Final = re.compile("[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_PAUSE_S: Final = 0.05
 _MAX_TEXT: Final = 1000
 """Characters of a text that a client sends."""
 
@@ -165,11 +167,9 @@ class JsonLinesHandler(logging.handlers.QueueHandler):
 
     def __init__(self, path: str, *, max_bytes: int = 10_000_000, backups: int = 5) -> None:
         super().__init__(queue.SimpleQueue())
-        file = logging.handlers.RotatingFileHandler(
-            path, maxBytes=max_bytes, backupCount=backups, encoding="utf-8", delay=True
-        )
+        file = _File(path, maxBytes=max_bytes, backupCount=backups, encoding="utf-8", delay=True)
         file.setFormatter(_JsonLines())
-        self._listener = logging.handlers.QueueListener(self.queue, file)
+        self._listener = _Listener(self.queue, file)
         self._file = file
         self._listener.start()
 
@@ -183,6 +183,21 @@ class JsonLinesHandler(logging.handlers.QueueHandler):
             self._listener.stop()
         self._file.close()
         super().close()
+
+
+class _Listener(logging.handlers.QueueListener):
+    def dequeue(self, block: bool) -> Any:
+        queue: Any = self.queue
+        if queue.empty():
+            # Waking this thread for each record would take longer than to write it.
+            time.sleep(_PAUSE_S)
+        return super().dequeue(block)
+
+
+class _File(logging.handlers.RotatingFileHandler):
+    def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802
+        # The base class looks at the file system before each record.
+        return self.stream is not None and self.stream.tell() >= self.maxBytes > 0
 
 
 class _JsonLines(logging.Formatter):
