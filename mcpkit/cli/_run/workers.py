@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 _START_PAUSE_S: Final = 1.0
 """Seconds before another attempt to start a worker."""
 
+_BLOCKED_S: Final = 60
+"""Seconds after which a worker is replaced whose event loop does not run."""
+
+_LOOK_S: Final = 1.0
+"""Seconds between two looks at workers that are watched."""
+
 
 # --- in a worker ----------------------------------------------------------------------------------
 
@@ -47,6 +53,8 @@ class Order(NamedTuple):
 
 def work(order: Order, bound: socket.socket, ready: Connection) -> None:
     """Serve until SIGTERM, or until the parent ends; send a byte once the app is served.
+
+    If the app is to be watched, another byte follows every second in which the event loop runs.
 
     The exit code is 2 if the app cannot be imported, 3 if it cannot be started.
     """
@@ -80,12 +88,20 @@ def work(order: Order, bound: socket.socket, ready: Connection) -> None:
 
     from mcpkit.transports.http.server import serve_on
 
+    application = app.asgi(**order.options)
+
     def announce() -> None:
         ready.send_bytes(b"!")
-        ready.close()
+        if not application.settings.watch_loop:
+            ready.close()
 
+    def alive() -> None:
+        with suppress(OSError):  # the parent has ended
+            ready.send_bytes(b".")
+
+    application.lifespans.on_alive.append(alive)
     serve_on(
-        app.asgi(**order.options),
+        application,
         bound,
         announce,
         numbers=[signal.SIGTERM],
@@ -104,6 +120,8 @@ class _Worker:
         self.ready, ready = context.Pipe(duplex=False)
         self.process = context.Process(target=work, args=(order, bound, ready))
         self.serving = False
+        self.silent: float | None = None
+        """Seconds since its event loop is known to have run; None if it is not watched."""
         signals = [] if sys.platform == "win32" else [signal.SIGINT, signal.SIGHUP]
         try:
             # Blocked until the worker has its handlers.
@@ -127,15 +145,21 @@ class _Worker:
         """The exit code or the signal, for messages."""
         return exit_reason(self.process.exitcode or 0)
 
-    def check_ready(self) -> None:
-        """Receive the byte of a process that serves; the pipe of one that never will just ends."""
-        if not self.ready.closed and self.ready.poll():
+    def receive(self, waited: float) -> None:
+        """Receive its bytes, after some seconds; the pipe of one that never serves just ends."""
+        if self.silent is not None:
+            self.silent += waited
+        while not self.ready.closed and self.ready.poll():
             try:
-                self.ready.recv_bytes()
-                self.serving = True
+                received = self.ready.recv_bytes()
             except (EOFError, OSError):
-                pass
-            self.ready.close()
+                self.silent = None
+                self.ready.close()
+                return
+            if received == b"!":
+                self.serving = True
+            else:
+                self.silent = 0
 
 
 class Supervisor:
@@ -186,6 +210,11 @@ class Supervisor:
                     note(f"a worker could not be started: {error.strerror}; once more")
                     not_before = now + _START_PAUSE_S
                 self._wait(max(not_before - now, 0) if len(workers) < wanted else None)
+                for each in workers:
+                    if each.silent is not None and each.silent >= _BLOCKED_S:
+                        note(f"a worker has been blocked for {_BLOCKED_S} seconds, and is killed")
+                        each.silent = None
+                        each.process.kill()
                 ended = [] if self._received else [each for each in workers if each.ended]
                 for each in ended:
                     workers.remove(each)
@@ -242,12 +271,17 @@ class Supervisor:
 
     def _wait(self, timeout: float | None) -> None:
         """Wait until a worker changes its state or a signal arrives."""
-        starting = [each.ready for each in self._workers if not each.ready.closed]
+        pipes = [each.ready for each in self._workers if not each.ready.closed]
         ends = [each.process.sentinel for each in self._workers]
-        if self._wake_reader in wait([*ends, *starting, self._wake_reader], timeout):
+        if any(each.silent is not None for each in self._workers):
+            timeout = _LOOK_S if timeout is None else min(timeout, _LOOK_S)
+        started = time.monotonic()
+        if self._wake_reader in wait([*ends, *pipes, self._wake_reader], timeout):
             self._wake_reader.recv(4096)
+        # Not longer than it was to take: this machine, or all of its processes, may have slept.
+        waited = min(time.monotonic() - started, _LOOK_S)
         for each in self._workers:
-            each.check_ready()
+            each.receive(waited)
         if self._announce is not None and any(each.serving for each in self._workers):
             self._announce()
             self._announce = None

@@ -71,6 +71,10 @@ class Application:
         settings = make_settings(options, server.settings.limits)
         self.lifespans = lifespans
         lifespans.drain_delay = max(lifespans.drain_delay, settings.drain_delay)
+        if settings.watch_loop:
+            from mcpkit.transports.http.blocked import LoopWatcher  # loaded only if used
+
+            lifespans.watch = partial(LoopWatcher, on_alive=lifespans.on_alive)
         self.settings = settings
         base = (settings.path if prefix is None else prefix).rstrip("/")
         login: Mapping[str, Asgi] = {}

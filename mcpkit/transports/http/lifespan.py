@@ -60,6 +60,8 @@ class Lifespan:
         """Functions that return True while calls are running."""
         self.on_end: list[Callable[[], Any]] = []
         """Functions to call and await before the app's lifespan is left, the last one first."""
+        self.watch: Callable[[Loop], Any] | None = None
+        """Makes what watches the event loop, and has an ``aclose``."""
         self.task: asyncio.Task[None] | None = None
         """The task that holds it without lifespan events; loops hold tasks only weakly."""
         self._decided = anyio.Event()
@@ -88,6 +90,8 @@ class Lifespan:
                 self.started = True
                 self._decided.set()
                 self._chain_signals()
+                if self.watch is not None:
+                    self.on_end.append(self.watch(loop).aclose)
                 try:
                     yield self
                 finally:
@@ -179,6 +183,9 @@ class Lifespans:
         """Functions to call and await when each of them ends."""
         self.drain_delay = 0.0
         """The longest that an endpoint asks for."""
+        self.watch: Callable[[Loop], Any] | None = None
+        self.on_alive: list[Callable[[], object]] = []
+        """Functions that `watch` calls while the event loop runs."""
         self._running = running
         self._by_loop: dict[object, Lifespan] = {}
 
@@ -242,7 +249,7 @@ class Lifespans:
     def _add(self, loop: object) -> Lifespan:
         lifespan = self._by_loop[loop] = Lifespan(loop)
         lifespan.on_end += self.on_end
-        lifespan.drain_delay = self.drain_delay
+        lifespan.drain_delay, lifespan.watch = self.drain_delay, self.watch
         return lifespan
 
 

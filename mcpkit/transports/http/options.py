@@ -51,6 +51,7 @@ class HttpOptions(TypedDict, total=False):
     keep_alive: float
     retry: float
     drain_delay: float
+    watch_loop: bool
 
 
 DEPRECATED: Final = frozenset({*(each.name for each in fields(Limits)), "max_share"})
@@ -95,6 +96,8 @@ class HttpSettings(NamedTuple):
         retry: The time after which a client should reconnect to a stream that was closed.
         drain_delay: The time of normal service after SIGTERM, while `ready` fails already: longer
             than a load balancer takes to notice. Ctrl-C skips it.
+        watch_loop: True logs the stack of code that blocks the event loop for 5 seconds; a worker
+            of ``--workers`` that is blocked for 60 seconds is replaced.
         max_share: Deprecated: the part of each total that one client may hold, instead of
             ``limits.max_each``.
     """
@@ -115,6 +118,7 @@ class HttpSettings(NamedTuple):
     keep_alive: float = 15
     retry: float = 1
     drain_delay: float = 0
+    watch_loop: bool = False
     max_share: float | None = None
 
 
