@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mcpkit._protocol.revisions import BY_VERSION
+from mcpkit._protocol.revisions import APPS_EXTENSION, BY_VERSION
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.targets import is_url
 from mcpkit.cli._arguments import suggest, tool_arguments
@@ -75,9 +75,11 @@ async def call(
     async with session.connected() as client:
         listed = await client.list_tools() if "tools" in client.server_capabilities else []
         tools = {each.name: each for each in listed}
-        if not tool or (tool not in tools and session.options.is_anonymous):
+        # A tool may be hidden from a caller who lacks a scope, which the error names (AUTH-6), or
+        # from a client without views (APP-7).
+        hides = not session.options.is_anonymous or client.extension(APPS_EXTENSION) is not None
+        if not tool or (tool not in tools and not hides):
             fail(suggest("tool", tool, list(tools)))
-        # A tool may be hidden from a caller who lacks a scope, which the error names (AUTH-6).
         found = tools.get(tool) or ListedTool.from_wire({"name": tool, "inputSchema": {}})
         given = tool_arguments(arguments or (), found.input_schema, args)
         by_handshake = BY_VERSION[client.revision].handshake

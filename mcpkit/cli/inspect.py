@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from rich.text import Text
 
 from mcpkit._protocol.connection import SKILLS_EXTENSION, TASKS_EXTENSION
-from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE
+from mcpkit._protocol.revisions import APPS_EXTENSION, BY_VERSION, HANDSHAKE, VIEW_TYPE
 from mcpkit._protocol.wire import implementation_to_wire
 from mcpkit._utils.json import is_object, value_at
 from mcpkit._utils.targets import TargetError
@@ -77,7 +77,9 @@ class Offer:
     @property
     def costs(self) -> dict[str, int]:
         """The estimated tokens of each tool."""
-        return {tool.name: tool_tokens(tool.raw) for tool in self.tools}
+        return {
+            tool.name: 0 if _is_for_views(tool) else tool_tokens(tool.raw) for tool in self.tools
+        }
 
 
 def inspect(
@@ -114,7 +116,13 @@ def inspect(
     app = None if as_ is None else _app_as(target, as_)
 
     async def main() -> None:
-        async with options.connected() if app is None else Client(app, revision=revision) as client:
+        # To list the tools of views, too.
+        views = {APPS_EXTENSION: {"mimeTypes": [VIEW_TYPE]}}
+        async with (
+            options.connected(extensions=views)
+            if app is None
+            else Client(app, revision=revision, extensions=views)
+        ) as client:
             offer = await _offer_of(client)
         names = [str(each.name) for each in offer.tools]
         for name in tool or ():
@@ -294,7 +302,7 @@ class _Page:
         self._title(
             tool.name,
             (tool.title or (tool.annotations and tool.annotations.title) or "", ""),
-            (f"about {_tokens(cost)}", "dim"),
+            ("for views" if _is_for_views(tool) else f"about {_tokens(cost)}", "dim"),
             *_hints(tool),
             (_TASKS.get(tool.task_support, ""), "cyan"),
         )
@@ -412,6 +420,10 @@ def _hints(tool: ListedTool) -> list[tuple[str, str]]:
         "closed world": (hints.open_world is False, "cyan"),
     }
     return [(name, style) for name, (is_true, style) in effects.items() if is_true]
+
+
+def _is_for_views(tool: ListedTool) -> bool:
+    return bool(value_at(tool.raw, "_meta", "ui", "visibility") == ["app"])
 
 
 def _tokens(count: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from mcpkit._protocol.revisions import BY_VERSION
 from mcpkit.testing import REVISIONS, TestClient
+from tests.cli.commands import mcpkit
 from tests.extensions.apps.server import app
 from tests.warm import python
 from tests.web import serving
@@ -54,3 +56,12 @@ def test_a_host_lists_reads_calls_and_pings(target: Any, revision: str, views: b
     assert (result.text, hidden.text) == ("12 in 2026.", "13")
     if known.structured_output != "none":
         assert result.structured_content == {"sold": 12}
+
+
+def test_the_command_line_shows_and_calls_tools_of_views() -> None:
+    """APP-7: they are hidden from it, as from any client without views."""
+    page = mcpkit("inspect", str(SERVER)).output
+    assert re.search(r"Tools +2, together .*\n\n  show_sales +about .*\n", page)
+    assert "\n  more_sales  for views\n" in page
+    assert mcpkit("call", str(SERVER), "more_sales").output == "13\n"
+    assert "there is no tool 'mroe_sales'" in mcpkit("call", str(SERVER), "mroe_sales").refusal
