@@ -19,6 +19,7 @@ from mcpkit._utils.lazy import importer
 TYPE_CHECKING = False  # type checkers know the name; importing `typing` for it would take longer
 if TYPE_CHECKING:
     from mcpkit.app import MCPKit as MCPKit
+    from mcpkit.call_limits import CallLimits as CallLimits
     from mcpkit.client.client import Client as Client
     from mcpkit.client.results import TaskQuestion as TaskQuestion
     from mcpkit.client.results import TaskStatus as TaskStatus
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from mcpkit.errors import InputRequestRefused as InputRequestRefused
     from mcpkit.errors import InputRequestTimeout as InputRequestTimeout
     from mcpkit.errors import InvalidInputResponse as InvalidInputResponse
+    from mcpkit.errors import LimitExceeded as LimitExceeded
     from mcpkit.errors import MCPKitError as MCPKitError
     from mcpkit.errors import MissingClientCapability as MissingClientCapability
     from mcpkit.errors import PromptError as PromptError
@@ -96,6 +98,7 @@ __getattr__ = importer(
     __name__,
     {
         "mcpkit.app": "MCPKit",
+        "mcpkit.call_limits": "CallLimits",
         "mcpkit.client.client": "Client",
         "mcpkit.client.results": "TaskQuestion TaskStatus",
         "mcpkit.client.tasks": "TaskHandle",
@@ -104,9 +107,9 @@ __getattr__ = importer(
         "mcpkit.elicitation": "Accepted Choices Declined Dismissed Elicit Elicitation",
         "mcpkit.errors": (
             "ConnectionClosed ElicitationError InputRequestError InputRequestRefused "
-            "InputRequestTimeout InvalidInputResponse MCPKitError MissingClientCapability "
-            "PromptError ProtocolError RegistrationError ResourceError ResourceNotFound "
-            "SkillError TaskCancelled ToolError UrlElicitationRequired"
+            "InputRequestTimeout InvalidInputResponse LimitExceeded MCPKitError "
+            "MissingClientCapability PromptError ProtocolError RegistrationError ResourceError "
+            "ResourceNotFound SkillError TaskCancelled ToolError UrlElicitationRequired"
         ),
         "mcpkit.extension": "Extension",
         "mcpkit.extensions.apps.extension": "Apps",

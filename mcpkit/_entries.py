@@ -10,7 +10,17 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    cast,
+)
 
 from typing_extensions import Self, TypedDict, TypeVar
 
@@ -27,6 +37,9 @@ from mcpkit._utils.text import truncate
 from mcpkit.errors import AccessDenied, Forbidden, RegistrationError
 from mcpkit.permissions import Allow, needed_scopes
 from mcpkit.types import Annotations, Icon, Meta, ToolAnnotations
+
+if TYPE_CHECKING:
+    from mcpkit.call_limits import CallLimits
 
 Listing: TypeAlias = Literal["tools", "resources", "resourceTemplates", "prompts"]
 """A list of the protocol, by the member of the result that carries it."""
@@ -177,6 +190,14 @@ class CommonOptions(TypedDict, total=False):
     """For selecting entries; not sent."""
     inline: bool
     """True to run a plain ``def`` on the event loop, not in a thread."""
+    timeout: float | None
+    """Seconds for which the function may run; the app's by default. See `CallLimits`."""
+    concurrency: int | None
+    """Calls that run at once; more wait."""
+    rate: str | None
+    """Calls in any second, minute or hour: ``"10/s"``, ``"100/min"``, ``"1000/h"``."""
+    call_limits: CallLimits | None
+    """The limits that have no option of their own."""
     expose_errors: Errors | None
     """The exceptions whose text clients see, like that of a `ToolError`: a class, several, or
     ``"all"``; ``()`` hides all. The app's by default."""

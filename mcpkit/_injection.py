@@ -300,6 +300,7 @@ class CallPlan:
         self, fn: Callable[..., Any], signature: Signature, *, inline: bool = False
     ) -> None:
         self.fn = fn
+        self._called = fn
         self.is_async = signature.is_async
         self.inline = inline and not signature.is_async
         self._injected: tuple[_Source, ...] = ()
@@ -334,9 +335,9 @@ class CallPlan:
             assert source.get is not None
             values[source.name] = source.get(context)
         if self.is_async:
-            awaitable: Awaitable[Any] = self.fn(**values)
+            awaitable: Awaitable[Any] = self._called(**values)
             return awaitable
-        return _call(self.fn, self.is_async, values, context, self.inline)
+        return _call(self._called, self.is_async, values, context, self.inline)
 
     async def ask_first(self, values: Values, context: Context[Any]) -> Values:
         """Ask the client for the input that parameters declare; return the values of these."""
@@ -364,8 +365,8 @@ class CallPlan:
                 resolved.append(await _enter(made, step.promised, stack, context))
             every = {**values, **_gather(sources, values, resolved, context)}
             if self.is_async or self.inline:
-                return await _call(self.fn, self.is_async, every, context, self.inline)
-            call: ThreadCall[Any] = ThreadCall(functools.partial(self.fn, **every))
+                return await _call(self._called, self.is_async, every, context, self.inline)
+            call: ThreadCall[Any] = ThreadCall(functools.partial(self._called, **every))
             try:
                 result = await context.backend.in_thread(call)
                 return await result if inspect.isawaitable(result) else result
@@ -381,6 +382,42 @@ class CallPlan:
                 if not call.then(lambda: loop.soon(lambda: loop.start(_exit(kept)))):
                     stack.push_async_exit(kept)
                 raise
+
+
+class LimitedPlan(CallPlan):
+    """The plan of a function whose calls have limits."""
+
+    def __init__(self, plan: CallPlan, gate: Any) -> None:
+        vars(self).update(vars(plan))
+        self._gates: tuple[Any, ...] = (gate,)
+        if isinstance(plan, LimitedPlan):
+            self._gates = tuple(dict.fromkeys((*plan._gates, gate)))
+        elif not self.is_async and not self.inline:
+            from mcpkit.call_limits import tracked  # loaded only if used
+
+            self._called = tracked(self.fn)
+
+    def run(self, values: Values, context: Context[Any]) -> Awaitable[Any]:
+        """Call the function within its limits."""
+        from mcpkit.call_limits import run  # loaded only if used
+
+        call = functools.partial(super().run, values, context)
+        return run(call, self._gates, context, function_name(self.fn))
+
+
+def plan_of(fn: Callable[..., Any], signature: Signature, options: Mapping[str, Any]) -> CallPlan:
+    """Return the plan of an entry with these options; raises `RegistrationError`."""
+    inline = bool(options.get("inline"))
+    plan = CallPlan(fn, signature, inline=inline)
+    if all(options.get(name) is None for name in _LIMITS):
+        return plan
+    from mcpkit.call_limits import gate_of  # loaded only if used
+
+    name = options.get("name") or signature.name
+    return LimitedPlan(plan, gate_of(options, name, signature.place, inline=plan.inline))
+
+
+_LIMITS: Final = ("timeout", "concurrency", "rate", "call_limits")
 
 
 def _gather(

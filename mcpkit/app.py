@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mcpkit._protocol.connection import Request, RequestSource
     from mcpkit.audit import Audit
     from mcpkit.auth.verifiers import Auth
+    from mcpkit.call_limits import CallLimits
     from mcpkit.extension import Extension
     from mcpkit.tasks.task_runs import AppTasks
     from mcpkit.transports.http.options import HttpOptions
@@ -102,6 +103,8 @@ class MCPKit(Registration, Generic[StateT]):
             processes of one machine may share and which outlives them, or the URL of a database. If
             None, ``MCPKIT_TASKS``; without that, in the memory of this process.
         audit: True or an `Audit` to write the audit log.
+        call_limits: The limits of all calls of tools, resources and prompts together, in addition
+            to those of each. None: no limits.
         expose_errors: The exceptions of handlers whose text clients see, like that of `ToolError`:
             a class, several, or ``"all"``. Other exceptions are replaced by a reference to the
             log. An entry may override it.
@@ -141,6 +144,7 @@ class MCPKit(Registration, Generic[StateT]):
         scope_hierarchy: Mapping[str, Sequence[str]] | None = None,
         tasks: TaskOptions | Store | None = None,
         audit: Audit | bool = False,
+        call_limits: CallLimits | None = None,
         expose_errors: Errors = (),
     ) -> None:
         if page_size is not None and page_size < 1:
@@ -188,6 +192,10 @@ class MCPKit(Registration, Generic[StateT]):
             (frozenset({"tasks", "results"}), _tasks),
             (frozenset({APPS_EXTENSION}), _apps),
         ]
+        if call_limits is not None:
+            from mcpkit.call_limits import Gate  # loaded only if used
+
+            server.registry.gate = Gate(call_limits)
         server.registry.offer(check_offers(offers))
         if server.settings.tasks.store is not None:
             server.load(["tasks"])

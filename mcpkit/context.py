@@ -35,7 +35,7 @@ from mcpkit._protocol.revisions import ClientProfile, Declarable, Revision
 from mcpkit._protocol.wire import implementation_from_wire
 from mcpkit._signature.schema import typed
 from mcpkit._utils.names import other_attribute, with_suggestions
-from mcpkit._utils.quota import ANONYMOUS
+from mcpkit._utils.quota import ANONYMOUS, limited
 from mcpkit.elicitation import ChoiceValues, Elicit, Elicitation, ElicitUrl
 from mcpkit.errors import InputRequestError, InvalidInputResponse
 from mcpkit.roots import Root, Roots
@@ -177,7 +177,8 @@ class ContextBackend:
         if self.cancelled:
             # Cancelling does not stop a thread.
             raise InputRequestError("The client gave up on the request")
-        return await self.requester().gather(asks)
+        answers, slot = self.requester().gather(asks), limited.get()
+        return await (answers if slot is None else slot.pause(answers))
 
     async def sample_with_tools(
         self, sample: Sample, functions: Sequence[Callable[..., Any]], rounds: int

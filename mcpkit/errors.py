@@ -6,6 +6,7 @@ reference, the server's log has the traceback under the same reference.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
@@ -164,6 +165,26 @@ class InvalidParams(ProtocolError):
 
 class InternalError(ProtocolError):
     """The server failed, and not by the client's doing."""
+
+
+class LimitExceeded(ProtocolError):
+    """A call is rejected because of a limit. Its data is ``{"retryAfter": seconds}``.
+
+    A model reads it in the result of the tool; over HTTP on 2026-07-28, another method has the
+    status 429.
+
+    Args:
+        message: What the limit is.
+        retry_after: Seconds after which another attempt may succeed, rounded up; at least 1.
+    """
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        self.retry_after = max(1, math.ceil(retry_after))
+        plural = "" if self.retry_after == 1 else "s"
+        super().__init__(
+            f"{message}; try again in {self.retry_after} second{plural}",
+            data={"retryAfter": self.retry_after},
+        )
 
 
 class HeaderMismatch(ProtocolError):

@@ -18,7 +18,7 @@ from mcpkit._entries import (
     mark,
     refuse_headers,
 )
-from mcpkit._injection import CallPlan, inspect_handler
+from mcpkit._injection import CallPlan, inspect_handler, plan_of
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import RequestSource
 from mcpkit._protocol.revisions import Revision
@@ -145,7 +145,7 @@ def make_prompt(
     arguments = Arguments(signature)
     refuse_headers(arguments, signature.place)
     fields.update(
-        plan=CallPlan(fn, signature, inline=options.get("inline", False)),
+        plan=plan_of(fn, signature, options),
         converters=defaults.converters,
         accepts=arguments,
         completers=completers_of(arguments, signature, CallPlan),

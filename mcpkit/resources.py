@@ -21,7 +21,7 @@ from mcpkit._entries import (
     prefixed_uri,
     refuse_headers,
 )
-from mcpkit._injection import CallPlan, inspect_handler
+from mcpkit._injection import CallPlan, inspect_handler, plan_of
 from mcpkit._protocol import wire
 from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.arguments import Arguments
@@ -258,7 +258,7 @@ def make_resource(
     kind = Resource if template.is_literal else ResourceTemplate
     fields = entry_fields(kind, ResourceOptions, signature, options, defaults)
     fields.update(
-        plan=CallPlan(fn, signature, inline=options.get("inline", False)),
+        plan=plan_of(fn, signature, options),
         converters=defaults.converters,
         mime_type=options.get("mime_type") or _mime_type_of(returns),
         annotations=annotations_from(options, Annotations, at),

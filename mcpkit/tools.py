@@ -20,7 +20,7 @@ from mcpkit._entries import (
     mark,
     prefixed_uri,
 )
-from mcpkit._injection import CallPlan, inspect_handler
+from mcpkit._injection import CallPlan, inspect_handler, plan_of
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import RequestSource
 from mcpkit._protocol.headers import HeaderParameter, declared_in
@@ -261,7 +261,7 @@ def make_tool(
     if not options.get("description") and _repeats(signature, output.schema):
         fields["description"] = signature.docs.without_returns
     fields.update(
-        plan=CallPlan(fn, signature, inline=options.get("inline", False)),
+        plan=plan_of(fn, signature, options),
         accepts=arguments,
         output=output,
         input_schema=input_schema,

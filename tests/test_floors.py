@@ -42,6 +42,7 @@ FLOORS: Final[dict[str, int]] = {
     "context": 6,
     "_entries": 7,
     "_injection": 7,
+    "call_limits": 6,
     "completion": 7,
     "extension": 7,
     "middleware": 7,
@@ -248,6 +249,9 @@ def loaded_by(code: str) -> set[str]:
 def test_making_an_app_loads_nothing_heavy_and_the_pytest_plugin_no_event_loop() -> None:
     tools = "app.add_tool(lambda: 1, name='a'); app.add_tool(lambda: 1, name='b', task='optional')"
     assert loaded_by(f"import mcpkit; app = mcpkit.MCPKit('a'); {tools}") & HEAVY == set()
+    limited = "app.add_tool(lambda: 1, name='a', timeout=1)"
+    loaded = loaded_by(f"import mcpkit; app = mcpkit.MCPKit('a'); {limited}")
+    assert (loaded & HEAVY, "mcpkit.call_limits" in loaded) == (set(), True)
     assert loaded_by("import pytest, mcpkit.pytest_plugin") & {"anyio", "asyncio"} == set()
 
 
@@ -258,7 +262,7 @@ def test_a_server_loads_no_extension_that_it_does_not_use() -> None:
         code = (
             f"import mcpkit; app = mcpkit.MCPKit('a'); app.add_tool(lambda: 1, name='b'{options})"
         )
-        packages = ("mcpkit.extension", "mcpkit.tasks.", "mcpkit.views")
+        packages = ("mcpkit.extension", "mcpkit.tasks.", "mcpkit.views", "mcpkit.call_limits")
         return {each for each in loaded_by(f"{code}; app.run()") if each.startswith(packages)}
 
     assert extensions("") == {"mcpkit.tasks.options"}

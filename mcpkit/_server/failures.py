@@ -19,6 +19,7 @@ from mcpkit.errors import (
     ConnectionClosed,
     ElicitationError,
     InternalError,
+    LimitExceeded,
     MCPKitError,
     MissingClientCapability,
     ProtocolError,
@@ -40,7 +41,10 @@ async def error_result(tool: Tool, context: Context[Any], error: BaseException) 
         raise error
     if isinstance(error, UrlElicitationRequired):
         error = await context.backend.requester().open_url(error)
-    if isinstance(error, ProtocolError) and not _is_result(error, context.request):
+    is_for_model = isinstance(error, LimitExceeded)
+    if isinstance(error, ProtocolError) and not (
+        is_for_model or _is_result(error, context.request)
+    ):
         raise error
     if isinstance(error, (PublicError, ProtocolError, ElicitationError, ConnectionClosed)):
         context.backend.on_exception(error)

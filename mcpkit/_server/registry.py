@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from mcpkit._entries import Entry, Listing
+from mcpkit._injection import LimitedPlan
 from mcpkit._protocol import wire
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import APPS_EXTENSION, PER_REQUEST, VIEW_TYPE, Revision
@@ -191,6 +192,8 @@ class Registry:
         """True if some entries need scopes."""
         self.hides_tools = False
         """True if some tools are hidden from clients that show no views."""
+        self.gate: Any = None
+        """The `mcpkit.call_limits.Gate` of all entries, if there is one."""
         self._changing = threading.RLock()
 
     # --- changing ---------------------------------------------------------------------------------
@@ -208,6 +211,8 @@ class Registry:
                     f"a {_TABLES[listing][2]} {item.key!r} is registered already; remove it first, "
                     f"or choose another"
                 )
+            if self.gate is not None:
+                item.plan = LimitedPlan(item.plan, self.gate)
             added: list[_Inclusion] = []
             try:
                 for inclusion in self._inclusions:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Final
+from contextvars import ContextVar
+from typing import Any, Final
 
 ANONYMOUS: Final = ""
 """The owner of work that no known caller has caused."""
 
 MAX_RATED_OWNERS: Final = 10_000
 """Owners that a rate limit remembers; the one that was quiet for longest is forgotten first."""
+
+
+limited: Final[ContextVar[Any]] = ContextVar("mcpkit_limited", default=None)
+"""The `mcpkit.call_limits.Slot` of the call whose function runs, if it has limits."""
 
 
 def principal_owner(id: str) -> str:
@@ -129,6 +134,34 @@ class Reservation:
     def release(self) -> None:
         """Give everything back."""
         self.set(0)
+
+
+class Window:
+    """At most `count` events of each owner in any `period`, in seconds."""
+
+    __slots__ = ("_clock", "_count", "_events", "_period")
+
+    def __init__(
+        self, count: int, period: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._count = count
+        self._period = period
+        self._clock = clock
+        self._events: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def wait(self, owner: str) -> float:
+        """Return the seconds until an owner may have another event; 0 if it may now."""
+        events = self._events.get(owner)
+        if events is None or len(events) < self._count:
+            return 0.0
+        return max(0.0, events[0] + self._period - self._clock())
+
+    def add(self, owner: str) -> None:
+        """Count an event of an owner."""
+        self._events.setdefault(owner, deque(maxlen=self._count)).append(self._clock())
+        self._events.move_to_end(owner)
+        if len(self._events) > MAX_RATED_OWNERS:
+            self._events.popitem(last=False)
 
 
 class RateLimit:

@@ -17,7 +17,7 @@ from mcpkit._protocol.messages import error_text
 from mcpkit._server.channel import Channel
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.quota import QuotaExceeded, Reservation
-from mcpkit.errors import Forbidden, ProtocolError
+from mcpkit.errors import Forbidden, LimitExceeded, ProtocolError
 from mcpkit.http import HttpRequest, Receive, Send
 from mcpkit.transports.http.http_error import JSON, HttpError, retry_after
 from mcpkit.transports.http.quotas import watch
@@ -218,6 +218,8 @@ class Exchange(OpenRequest):
                 if not text.startswith(b"["):  # other requests of a batch are allowed
                     self.status = error.status
                     self.headers = self.open_requests.challenge(self.http, error)
+            elif isinstance(error, LimitExceeded) and self._per_request:
+                self.status, self.headers = 429, retry_after(error.retry_after)
             else:
                 self.status = status or error_status(
                     error, per_request=self._per_request, served=True
