@@ -19,6 +19,7 @@ from mcpkit._protocol.wire import some
 from mcpkit._registration import Registration
 from mcpkit._server.registry import Registry
 from mcpkit._server.server import Server, Settings, check_offers, ttl_of_each
+from mcpkit._settings import Sources, with_settings
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.names import (
     caller,
@@ -60,6 +61,9 @@ Lifespan = Callable[["MCPKit[Any]"], AbstractAsyncContextManager[StateT]]
 
 class MCPKit(Registration, Generic[StateT]):
     """An MCP server: its tools, resources and prompts, and how they are served.
+
+    Options that are omitted may be set by variables such as ``MCPKIT_PAGE_SIZE``, or else in the
+    table ``[tool.mcpkit]`` of the nearest pyproject.toml: see the guide to settings.
 
     Args:
         name: For clients and logs.
@@ -111,12 +115,16 @@ class MCPKit(Registration, Generic[StateT]):
 
     Raises:
         ValueError: ``offers`` or ``cache_ttl`` has an unknown kind, ``page_size`` is less than 1,
-            ``secret`` is too short, an option of ``tasks`` is invalid, or ``auth`` is given twice.
+            ``secret`` is too short, an option of ``tasks`` is invalid, or ``auth`` is given twice;
+            or a variable or a key of the file is invalid, and the message names it.
         TypeError: ``auth`` is not a verifier, or ``offers`` is a single string.
         RegistrationError: ``expose_errors`` contains something that is not a class of exceptions.
     """
 
+    _sources: Sources
+
     @with_suggestions("MCPKit(…)")
+    @with_settings
     def __init__(
         self,
         name: str,
@@ -184,7 +192,7 @@ class MCPKit(Registration, Generic[StateT]):
                 state_lifetime=state_lifetime,
                 ask_timeout=ask_timeout,
                 expose_errors=errors_of(expose_errors, f"MCPKit({name!r})"),
-                tasks=settings_of(tasks, os.environ),
+                tasks=settings_of(tasks),
                 scope_hierarchy=Hierarchy(scope_hierarchy or {}),
             ),
         )
@@ -361,7 +369,7 @@ class MCPKit(Registration, Generic[StateT]):
         self.check_environment()
         module, own = load(transport)
         check_options("run(…)", module.run, options)
-        module.run(self, **{**options, **own})
+        module.run(self, **{**self._address_for(transport), **options, **own})
 
     async def serve(self, transport: str = "stdio", **options: Any) -> None:
         """Serve in the running event loop, until the client disconnects or the task is cancelled.
@@ -380,7 +388,10 @@ class MCPKit(Registration, Generic[StateT]):
         self.check_environment()
         module, own = load(transport)
         check_options("serve(…)", module.serve_here, options)
-        await module.serve_here(self, **{**options, **own})
+        await module.serve_here(self, **{**self._address_for(transport), **options, **own})
+
+    def _address_for(self, transport: str) -> dict[str, Any]:
+        return {} if transport == "stdio" else self._sources.address._asdict()
 
     # --- as a part of other applications ----------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 _MIB: Final = 1024 * 1024
 
@@ -85,6 +85,14 @@ class Limits:
     replay_buffer: int = 16 * _MIB
     replay_time: float = 300
     grace: float = 5
+
+    if not TYPE_CHECKING:  # type checkers would take it for the signature
+
+        def __new__(cls, **given: float | None) -> Limits:
+            """Note the names that are given, because settings must replace only the others."""
+            made = super().__new__(cls)
+            object.__setattr__(made, "given", frozenset(given))
+            return made
 
     def __post_init__(self) -> None:
         for each in fields(self):

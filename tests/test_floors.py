@@ -56,6 +56,7 @@ FLOORS: Final[dict[str, int]] = {
     "transports": 9,
     "_registration": 9,
     "audit": 9,
+    "_settings": 9,
     "tasks": 9,
     "app": 10,
     "": 11,  # the public names

@@ -293,7 +293,7 @@ def with_suggestions(on: str | None = None) -> Callable[[_F], _F]:
         if isinstance(fn, type):  # a dataclass
             fn.__init__ = decorate(fn.__init__)  # type: ignore[misc]
             return cast("_F", fn)
-        code = cast("Any", fn).__code__
+        code = getattr(fn, "__wrapped__", cast("Any", fn)).__code__
         known = frozenset(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
 
         @wraps(fn)

@@ -36,6 +36,7 @@ SECTIONS: Final = {
         "prompt": "Get a prompt.",
         "tasks": "List, show, await and cancel tasks.",
         "check": "Find problems for hosts and models.",
+        "config": "Show the settings of a server, and where they are set.",
         "login": "Log in to a server, for the commands above.",
         "logout": "Revoke a login, and forget it.",
     },
@@ -48,6 +49,7 @@ COMMANDS: Final = {name: text for section in SECTIONS.values() for name, text in
 OTHERS: Final = {
     **dict.fromkeys(("create", "init"), "new"),
     **dict.fromkeys(("describe", "discover", "list", "tools"), "inspect"),
+    **dict.fromkeys(("env", "settings"), "config"),
     **dict.fromkeys(("lint", "test", "validate"), "check"),
     **dict.fromkeys(("remove", "uninstall"), "install --remove"),
     **dict.fromkeys(("dev", "serve", "start"), "run, also with --reload"),

@@ -24,6 +24,7 @@ from pydantic import ValidationError, validate_call
 from typer.models import ParameterInfo
 
 from mcpkit._entries import marked_in
+from mcpkit._settings import FOLDER, SettingError
 from mcpkit._utils.names import library_of
 from mcpkit._utils.targets import TargetError, split
 from mcpkit.app import MCPKit
@@ -90,11 +91,14 @@ def _from_marks(module: ModuleType, source: str) -> MCPKit[Any]:
             f"{source} has no app: make one, app = MCPKit({name!r}), "
             f"or mark functions with @mcpkit.tool"
         )
-    app: MCPKit[Any] = MCPKit(name, instructions=module.__doc__)
+    in_folder = FOLDER.set(str(Path(module.__file__ or "").resolve().parent))
     try:
+        app: MCPKit[Any] = MCPKit(name, instructions=module.__doc__)
         app.include(module)
-    except RegistrationError as error:
+    except (RegistrationError, SettingError) as error:
         raise TargetError(str(error)) from error
+    finally:
+        FOLDER.reset(in_folder)
     return app
 
 
@@ -114,6 +118,8 @@ def _import(source: str) -> ModuleType:
         return importlib.import_module(source)
     except TargetError:
         raise
+    except SettingError as error:
+        raise TargetError(str(error)) from error
     except RegistrationError as error:
         text = str(error)
         raise TargetError(text if _PLACE.match(text) else text + _where(error)) from error
@@ -185,7 +191,7 @@ def _named(module: ModuleType, name: str, source: str, flags: Sequence[str]) -> 
         raise TargetError(
             f"{source}:{name} is called to make an app, and its parameters are flags: {error}"
         ) from None
-    except RegistrationError as error:
+    except (RegistrationError, SettingError) as error:
         raise TargetError(str(error)) from error
     except (Exception, SystemExit) as error:
         raise TargetError(_failed(f"{source}:{name} failed", source, error)) from error

@@ -7,14 +7,13 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from pydantic import BaseModel, Field, ValidationError
 
-from mcpkit._utils.json import value_at
+from mcpkit._settings import SettingError, find_file
 from mcpkit._utils.names import MCPKitDeprecationWarning
 from mcpkit._utils.targets import TargetError, is_remote, split
 from mcpkit.cli._check import apply, choose, unknown
@@ -26,7 +25,7 @@ from mcpkit.cli._connection import ConnectionOptions, is_python, run_async
 from mcpkit.cli._options import SERVER, TARGET, Env, Headers, Revision, Timeout, Token, option
 from mcpkit.cli._render import put_json
 from mcpkit.cli._target import load_app
-from mcpkit.cli._terminal import BAD_NEWS, console, fail, note
+from mcpkit.cli._terminal import BAD_NEWS, console, fail
 
 __all__ = ["check"]
 
@@ -141,27 +140,15 @@ def _settings(target: str | None) -> CheckSettings:
         source, _ = split(target)
         if source.endswith(".py") and Path(source).is_file():
             folder = Path(source).parent.resolve()
-    for each in (folder, *folder.parents):
-        path = each / "pyproject.toml"
-        if path.is_file():
-            return _read_settings(path)
-    return CheckSettings()
-
-
-def _read_settings(path: Path) -> CheckSettings:
-    text = path.read_text(encoding="utf-8", errors="replace")
-    if "tool.mcpkit" not in text:
-        return CheckSettings()
-    if sys.version_info < (3, 11):
-        note(f"the settings in {path.name} are ignored; reading them needs Python 3.11")
-        return CheckSettings()
-    tomllib: Any = import_module("tomllib")  # by name, for type checkers set to Python 3.10
     try:
-        found = value_at(tomllib.loads(text), "tool", "mcpkit", "check")
-        return CheckSettings.model_validate(found or {})
-    except tomllib.TOMLDecodeError as error:
-        fail(f"{path} is not valid TOML: {error}")
+        file = find_file(folder)
+    except SettingError as error:
+        fail(str(error))
+    if file is None:
+        return CheckSettings()
+    try:
+        return CheckSettings.model_validate(file.content.get("check") or {})
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, ("tool.mcpkit.check", *first["loc"])))
-        fail(f"{path}: {where}: {first['msg']}")
+        fail(f"{file.path}: {where}: {first['msg']}")

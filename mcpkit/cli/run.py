@@ -188,7 +188,8 @@ def _supervise(app: MCPKit[Any], target: str, workers: int, order: Order) -> int
     from mcpkit.transports.http.server import MARGIN, bind, is_loopback, warn_if_open, where
 
     options = order.options
-    host, port = options.pop("host", "127.0.0.1"), options.pop("port", 8000)
+    default = app._sources.address
+    host, port = options.pop("host", default.host), options.pop("port", default.port)
     if order.reload:
         options["drain_delay"] = 0
     settings = app.asgi(**options).settings

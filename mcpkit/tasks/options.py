@@ -85,8 +85,8 @@ class TaskSettings(NamedTuple):
         return requested if self.max_ttl is None else min(requested, self.max_ttl)
 
 
-def settings_of(given: TaskOptions | Store | None, environment: Mapping[str, str]) -> TaskSettings:
-    """Return settings from an author's options, or the location in the environment.
+def settings_of(given: TaskOptions | Store | None) -> TaskSettings:
+    """Return settings from an author's options.
 
     Raises `TypeError` or `ValueError` for invalid ones, also if a library is missing.
     """
@@ -102,8 +102,6 @@ def settings_of(given: TaskOptions | Store | None, environment: Mapping[str, str
             f'TaskOptions; to run a tool as a task, use @app.tool(task="optional")'
         )
     settings = TaskSettings(**options)
-    if settings.store is None and environment.get(STORE):
-        settings = settings._replace(store=environment[STORE])
     if isinstance(settings.store, str):
         _check_scheme(scheme_of(settings.store))
     for name in sorted(TaskOptions.__optional_keys__ - {"store"}):

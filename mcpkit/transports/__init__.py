@@ -11,12 +11,20 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from importlib import import_module
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 from mcpkit._server.server import Server
 from mcpkit._utils.names import check_keywords, suggest
 
-__all__ = ["TRANSPORTS", "Served", "check_options", "exit_now", "load", "stop_signals"]
+__all__ = [
+    "TRANSPORTS",
+    "Address",
+    "Served",
+    "check_options",
+    "exit_now",
+    "load",
+    "stop_signals",
+]
 
 TRANSPORTS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "stdio": ("mcpkit.transports.stdio.server", {}),
@@ -28,6 +36,20 @@ TRANSPORTS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 A module has ``run(served, **options)``, which serves until it is over, and ``serve_here`` of the
 same parameters, which does so in the running event loop.
 """
+
+
+class Address(NamedTuple):
+    """The address at which a server over HTTP listens."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+
+    def check(self) -> None:
+        """Raise `OSError` if there is no such port."""
+        if not 0 <= self.port <= 65535:
+            raise OSError(
+                f"there is no port {self.port}; ports go from 0 (any that is free) to 65535"
+            )
 
 
 class Served(Protocol):

@@ -228,9 +228,7 @@ def test_settings_that_this_python_cannot_read_are_noted(folder: Path) -> None:
     (folder / "pyproject.toml").write_text('[tool.mcpkit.check]\nignore = ["DESC"]\n')
     ended = check(folder, "sloppy.py")
     assert ended.code == 1
-    assert (
-        "the settings in pyproject.toml are ignored; reading them needs Python 3.11" in ended.stderr
-    )
+    assert "pyproject.toml are ignored; reading them needs Python 3.11" in ended.stderr
 
 
 # --- servers in other languages -------------------------------------------------------------------

@@ -23,7 +23,7 @@ from typing_extensions import Unpack
 
 from mcpkit._utils.logs import get_logger, log
 from mcpkit._utils.text import single_line
-from mcpkit.transports import Served, exit_now, stop_signals
+from mcpkit.transports import Address, Served, exit_now, stop_signals
 from mcpkit.transports.http.options import HttpOptions, HttpSettings
 from mcpkit.transports.http.uvicorn import connection_class
 from mcpkit.transports.stdio.redirect import never_block
@@ -39,6 +39,7 @@ _ACCEPTING: Final = 0.01
 
 _CANNOT_START: Final = 3
 _BACKLOG: Final = 2048
+_DEFAULT: Final = Address()
 _DESCRIPTORS: Final = 65_536
 _HOSTS: Final = "choose 127.0.0.1 for this machine alone, 0.0.0.0 for all that can reach it"
 
@@ -190,8 +191,7 @@ def bind(host: str, port: int) -> socket.socket:
     Raises:
         OSError: The address cannot be listened on; the message says what to do.
     """
-    if not 0 <= port <= 65535:
-        raise OSError(f"there is no port {port}; ports go from 0 (any that is free) to 65535")
+    Address(host, port).check()
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError):
@@ -248,7 +248,11 @@ def warn_if_open(settings: HttpSettings, host: str) -> None:
 
 
 def run(
-    served: Served, *, host: str = "127.0.0.1", port: int = 8000, **options: Unpack[HttpOptions]
+    served: Served,
+    *,
+    host: str = _DEFAULT.host,
+    port: int = _DEFAULT.port,
+    **options: Unpack[HttpOptions],
 ) -> None:
     """Serve an app over HTTP, with uvicorn, until SIGTERM or SIGINT.
 
@@ -273,7 +277,11 @@ def run(
 
 
 async def serve_here(
-    served: Served, *, host: str = "127.0.0.1", port: int = 8000, **options: Unpack[HttpOptions]
+    served: Served,
+    *,
+    host: str = _DEFAULT.host,
+    port: int = _DEFAULT.port,
+    **options: Unpack[HttpOptions],
 ) -> None:
     """Serve an app over HTTP in the running event loop, until the task is cancelled.
 
