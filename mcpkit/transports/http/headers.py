@@ -195,6 +195,8 @@ def check_repeated(
             or type(meta.get(CAPABILITIES_KEY)) is not dict
         ):
             headers.require_version(raw)
+            if "id" not in message:  # a notification is served without those members
+                headers.check_method(raw, method)
             return
         headers.check_version(raw, version)  # HTTPM-6: before its support
         revision = BY_VERSION.get(version)

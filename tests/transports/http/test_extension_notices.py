@@ -10,7 +10,16 @@ import pytest
 
 from mcpkit import Context, Extension
 from tests.kit import eventually
-from tests.messages import BATCHES, LAST_HANDSHAKE, LEGACY, MODERN, announced, notification, request
+from tests.messages import (
+    BATCHES,
+    LAST_HANDSHAKE,
+    LEGACY,
+    MODERN,
+    announced,
+    meta,
+    notification,
+    request,
+)
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import JSON, Exchange, Site, Talk
 
@@ -93,10 +102,11 @@ def test_a_failure_is_only_logged(
     assert eventually(lambda: f"{MOVED} failed" in caplog.text)
 
 
-def test_its_headers_must_agree_with_it(moving: Site) -> None:
-    """EXT-16, HTTPM-2."""
-    refused = sender(moving, MODERN)(MOVED, {"Mcp-Method": "tools/call"})
-    assert refused.refusal == (400, -32020)
+@pytest.mark.parametrize("message", [notification(MOVED), notification(MOVED, _meta=meta())])
+@pytest.mark.parametrize("method", ["tools/call", None])
+def test_its_headers_must_agree_with_it(moving: Site, message: Any, method: str | None) -> None:
+    """EXT-16, HTTPM-2, also without the members that requests need."""
+    assert moving.modern(message, {"Mcp-Method": method}).refusal == (400, -32020)
     assert not moving.stage.has("moved", "")
 
 
