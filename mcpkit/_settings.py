@@ -7,6 +7,7 @@ can express its value. An argument has priority over the environment, and that o
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import os
 import re
@@ -126,8 +127,6 @@ def table(init: Callable[..., Any]) -> Mapping[str, Setting]:
     """Return the settings by their paths, from ``MCPKit.__init__`` and what it refers to."""
     from mcpkit.transports.http.options import HttpOptions, HttpSettings
 
-    # Names that the modules import for type checkers only, or that are strings.
-    names = {"Audit": object, "Auth": object, "HttpOptions": object, "Store": str}
     parameters = inspect.signature(init).parameters
     limits = {each.name: each.default for each in fields(Limits)}
     own = {k: v.default for k, v in parameters.items() if k not in {*limits, *_SECTIONS}}
@@ -141,11 +140,24 @@ def table(init: Callable[..., Any]) -> Mapping[str, Setting]:
     found = [
         Setting(section + name, kind, defaults[name])
         for section, owner, defaults in sections
-        for name, hint in hints_of(owner, localns=names).items()
+        for name, hint in hints_of(owner, localns=_Names(owner)).items()
         if name in defaults and defaults[name] is not inspect.Parameter.empty
         if (kind := _writable(hint)) is not None
     ]
     return {each.path: each for each in found}
+
+
+class _Names(dict[str, Any]):
+    """The names in annotations of an owner: `object` for those that only type checkers import."""
+
+    def __init__(self, owner: Any) -> None:
+        super().__init__(Store=str)  # whose value is a string
+        self._known = {**vars(builtins), **vars(sys.modules[owner.__module__])}
+
+    def __missing__(self, name: str) -> Any:
+        if name in self._known:
+            raise KeyError(name)
+        return object
 
 
 def _writable(hint: Any) -> Any:
