@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from mcpkit._utils.lazy import moved
 from mcpkit.types import Principal
@@ -19,6 +19,12 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 """An ASGI application."""
+
+BUFFERED: Final = "mcpkit.buffered"
+"""The member of a scope that says that an endpoint has been told that its host does not stream."""
+
+_LAMBDA: Final = "aws.event"
+"""The member of a scope with which Mangum passes on a whole response at a time."""
 
 
 class Headers(Mapping[str, str]):
@@ -111,6 +117,11 @@ class HttpRequest:
     def state(self) -> Any:
         """The state that the host keeps with it: ``request.state`` of Starlette and FastAPI."""
         return self.scope.get("state", {})
+
+    @property
+    def streams(self) -> bool:
+        """False if the host passes a response on only when it is complete, as AWS Lambda does."""
+        return not (BUFFERED in self.scope or _LAMBDA in self.scope)
 
     @property
     def user(self) -> Any:

@@ -152,6 +152,12 @@ class Request:
         """The caller; None if it is not known, as on stdio."""
         return None if self.origin is None else self.origin.principal
 
+    @property
+    def streams(self) -> bool:
+        """False if its host passes a response on only when it is complete."""
+        http = None if self.origin is None else self.origin.http
+        return http is None or http.streams
+
 
 class Notification(NamedTuple):
     """A notification of the client."""

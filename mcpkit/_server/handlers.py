@@ -47,6 +47,8 @@ def capabilities(catalog: Catalog, request: Request) -> dict[str, Any]:
         "completions": {},
         "logging": {},
     }
+    if not request.streams:
+        shapes |= {"tools": {}, "resources": {}, "prompts": {}}
     advertised, revision = catalog.advertised, request.revision
     present: dict[str, Any] = {name: shape for name, shape in shapes.items() if name in advertised}
     return revision.keep(revision.server_capabilities, present)

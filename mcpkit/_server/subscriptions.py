@@ -25,6 +25,7 @@ from mcpkit.errors import (
     Forbidden,
     InvalidParams,
     InvalidRequest,
+    MethodNotFound,
     ResourceNotFound,
 )
 
@@ -132,6 +133,7 @@ class Subscriptions:
     def subscribe(self, catalog: Catalog, context: Context[Any]) -> Any:
         """``resources/subscribe``: notify of changes of a resource, and of those below it."""
         request = context.request
+        _check_streams(request)
         uri = uri_of(request.params)
         self.catalog = catalog
         found = catalog.resource(uri)
@@ -163,6 +165,7 @@ class Subscriptions:
     def listen(self, catalog: Catalog, context: Context[Any]) -> Any:
         """``subscriptions/listen``: notify of changes on a stream; it is answered later."""
         request = context.request
+        _check_streams(request)
         wanted = request.params.get("notifications")
         if not is_object(wanted):
             raise InvalidParams('subscriptions/listen needs "notifications", an object')
@@ -302,6 +305,12 @@ class Subscriptions:
             for stream in self._streams.values():
                 if not stream.uris.isdisjoint(affected):
                     self.notify(method, {"uri": uri, "_meta": stream.tag}, stream.request)
+
+
+def _check_streams(request: Request) -> None:
+    """Refuse to notify a client whom no notification would reach."""
+    if not request.streams:
+        raise MethodNotFound("There are no subscriptions here: the host does not stream")
 
 
 def _once_allowed(

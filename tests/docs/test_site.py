@@ -87,6 +87,8 @@ FOUND: Final = {
     "testing": "testing",
     "Kubernetes": "kubernetes",
     "Docker": "deployment",
+    "serverless": "serverless",
+    "Lambda": "serverless",
     "authentication": "authorization",
     "scaling": "deployment",
     "streaming": "http",

@@ -18,7 +18,7 @@ from mcpkit._utils.logs import log
 from mcpkit._utils.quota import RateLimit
 from mcpkit._utils.text import single_line, truncate
 from mcpkit.errors import ParseError
-from mcpkit.http import HttpRequest, Receive, Scope, Send
+from mcpkit.http import BUFFERED, HttpRequest, Receive, Scope, Send
 from mcpkit.transports.http.authorization import Authorization, forbidden_challenge
 from mcpkit.transports.http.bodies import LARGE_BODY, Bodies, parse_body
 from mcpkit.transports.http.exchange import Exchange
@@ -106,6 +106,9 @@ class Endpoint:
             state = await self._current_state()
             if pending is not None:
                 await self._authenticate(http, pending, state)
+            if method == "GET" and not http.streams:
+                text = "There are no streams here: the host passes on whole responses only"
+                raise HttpError(405, text, [(b"allow", b"POST, DELETE")])
             if part == "sse":
                 await state.sse.get(http, receive, send)
             elif part == "messages":
@@ -197,6 +200,8 @@ class Endpoint:
         The result is for `finish_authentication`, if that has to be awaited.
         """
         scope, raw = http.scope, http.raw
+        if not self.settings.streaming:
+            scope[BUFFERED] = True
         server = scope.get("server")
         address = server[0] if server else None
         why = self._guard.refusal(raw.get(b"host"), raw.get(b"origin"), address)

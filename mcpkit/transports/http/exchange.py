@@ -259,7 +259,7 @@ class Exchange(OpenRequest):
 
     def detach(self, retry: float | None) -> None:
         """Close the connection, because the client reconnects for the rest."""
-        if self.done or not self.may_stream:
+        if self.done or not self.may_stream or not self.http.streams:
             return
         stream = self._streaming()
         if retry is not None:

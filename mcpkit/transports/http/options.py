@@ -52,6 +52,7 @@ class HttpOptions(TypedDict, total=False):
     retry: float
     drain_delay: float
     watch_loop: bool
+    streaming: bool
 
 
 DEPRECATED: Final = frozenset({*(each.name for each in fields(Limits)), "max_share"})
@@ -98,6 +99,9 @@ class HttpSettings(NamedTuple):
             than a load balancer takes to notice. Ctrl-C skips it.
         watch_loop: True logs the stack of code that blocks the event loop for 5 seconds; a worker
             of ``--workers`` that is blocked for 60 seconds is replaced.
+        streaming: False for a host that passes a response on only when it is complete: streams that
+            have no end, and questions on handshake revisions, are refused. Mangum on AWS Lambda is
+            recognized without it.
         max_share: Deprecated: the part of each total that one client may hold, instead of
             ``limits.max_each``.
     """
@@ -119,6 +123,7 @@ class HttpSettings(NamedTuple):
     retry: float = 1
     drain_delay: float = 0
     watch_loop: bool = False
+    streaming: bool = True
     max_share: float | None = None
 
 
@@ -159,6 +164,8 @@ def make_settings(options: HttpOptions, limits: Limits | None = None) -> HttpSet
         raise ValueError(
             "auth= and principal= both determine the caller of a request; omit one of them"
         )
+    if settings.sse and not settings.streaming:
+        raise ValueError("sse=True needs a host that streams: omit it, or streaming=False")
     path = settings.path
     if not path.startswith("/") or not path.isprintable() or not set("?#%{} ").isdisjoint(path):
         raise ValueError(f"path must be like /mcp, without query or escapes, not {path!r}")

@@ -195,8 +195,13 @@ class OpenRequests:
         """Count a request among those that wait for their client; the result ends that.
 
         Raises:
-            InputRequestError: There are too many.
+            InputRequestError: There are too many, or the question would not reach the client.
         """
+        if not request.http.streams:
+            raise InputRequestError(
+                "This server cannot ask its client in this protocol revision, because its host "
+                "passes on whole responses only; clients of 2026-07-28 can be asked"
+            )
         if not self._may_wait(request):
             raise InputRequestError("Too many questions wait for an answer; ask again later")
 
