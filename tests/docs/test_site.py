@@ -134,8 +134,8 @@ def test_the_manifest_for_kubernetes_fits_the_server() -> None:
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     port = container["ports"][0]["containerPort"]
-    for probe in ("readinessProbe", "livenessProbe"):
-        assert container[probe]["httpGet"] == {"path": "/health", "port": port}
+    for probe, path in {"readinessProbe": "/ready", "livenessProbe": "/health"}.items():
+        assert container[probe]["httpGet"] == {"path": path, "port": port}
     assert service["spec"]["ports"][0]["targetPort"] == port
     seconds = int(container["lifecycle"]["preStop"]["exec"]["command"][-1])
     assert "grace=10" in page
