@@ -23,8 +23,8 @@ PAGE: Final = (DOCS / "deployment.md").read_text(encoding="utf-8")
 needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 
 
-def block_of(language: str) -> str:
-    (found,) = [each.body for each in blocks_of(PAGE) if each.language == language]
+def block_of(title: str) -> str:
+    (found,) = [each.body for each in blocks_of(PAGE) if each.title == title]
     return found
 
 
@@ -44,7 +44,7 @@ def proxied(folder: Path) -> Iterator[str]:
     )
     options = ["--http", "--allow-host", "trips.example.com"]
     with serving(str(DOCS / "code" / "context.py"), *options, cwd=folder) as server:
-        location = block_of("nginx").replace("8000", str(urlsplit(server.url).port))
+        location = block_of("trips.conf").replace("8000", str(urlsplit(server.url).port))
         (folder / "nginx.conf").write_text(
             f"pid {folder}/pid; daemon off; error_log stderr; events {{}}\n"
             f"http {{ access_log off; {temporary}\n"
@@ -64,7 +64,7 @@ def proxied(folder: Path) -> Iterator[str]:
 
 def test_the_proxy_replaces_addresses_that_clients_claim() -> None:
     """SEC-17: quotas count by an address that the server believes."""
-    assert "proxy_set_header X-Forwarded-For $remote_addr;" in block_of("nginx")
+    assert "proxy_set_header X-Forwarded-For $remote_addr;" in block_of("trips.conf")
 
 
 @needs_nginx
