@@ -47,7 +47,7 @@ _VARIABLES: Final = {
 }
 """Variables that are not named after their option."""
 
-_SECTIONS: Final = ("limits", "tasks", "http")
+_SECTIONS: Final = ("limits", "call_limits", "tasks", "http")
 """Options whose members are settings."""
 
 FOLDER: Final[ContextVar[str | None]] = ContextVar("FOLDER", default=None)
@@ -125,6 +125,7 @@ def with_settings(init: _F) -> _F:
 @cache
 def table(init: Callable[..., Any]) -> Mapping[str, Setting]:
     """Return the settings by their paths, from ``MCPKit.__init__`` and what it refers to."""
+    from mcpkit.call_limits import CallLimits
     from mcpkit.transports.http.options import HttpOptions, HttpSettings
 
     parameters = inspect.signature(init).parameters
@@ -133,6 +134,7 @@ def table(init: Callable[..., Any]) -> Mapping[str, Setting]:
     sections: list[tuple[str, Any, Mapping[str, Any]]] = [
         ("", init, own),
         ("limits.", Limits, limits),
+        ("call_limits.", CallLimits, {each.name: each.default for each in fields(CallLimits)}),
         ("tasks.", TaskOptions, TaskSettings._field_defaults),
         ("http.", Address, Address._field_defaults),
         ("http.", HttpOptions, HttpSettings._field_defaults),
@@ -290,6 +292,7 @@ def without_password(value: Any) -> Any:
 
 def _check(make: Callable[..., object], path: str, found: Found) -> None:
     """Check the range of a value by giving it alone to the option that takes it."""
+    from mcpkit.call_limits import CallLimits
     from mcpkit.transports.http.options import make_settings
 
     section, _, name = path.rpartition(".")
@@ -297,6 +300,8 @@ def _check(make: Callable[..., object], path: str, found: Found) -> None:
     try:
         if section == "limits":
             Limits(**options)
+        elif section == "call_limits":
+            CallLimits(**options)
         elif section == "tasks":
             settings_of(options)
         elif name in Address._fields:
@@ -317,9 +322,9 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings among the arguments of a call, by their paths."""
     found = dict[str, Any]()
     for name, value in options.items():
-        if name == "limits":
+        if name in ("limits", "call_limits"):
             names = getattr(value, "given", ())
-            found |= {f"limits.{each}": getattr(value, each) for each in names}
+            found |= {f"{name}.{each}": getattr(value, each) for each in names}
         elif name in ("http", "tasks"):
             found |= {f"{name}.{each}": member for each, member in _members(value).items()}
         elif name not in Limits.__dataclass_fields__:
@@ -335,6 +340,11 @@ def _fill(options: dict[str, Any], outside: Mapping[str, Any]) -> None:
     for path, value in outside.items():
         section, _, name = path.rpartition(".")
         (members[section] if section else options)[name] = value
+    if members["call_limits"]:
+        from mcpkit.call_limits import CallLimits
+
+        own = options.get("call_limits") or CallLimits()
+        options["call_limits"] = replace(own, **members["call_limits"])
     if members["limits"]:
         options["limits"] = replace(options.get("limits") or Limits(), **members["limits"])
     for section in ("tasks", "http"):

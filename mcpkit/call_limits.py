@@ -14,13 +14,14 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import ANONYMOUS, Quota, Window, largest_share, limited
 from mcpkit.errors import ConnectionClosed, LimitExceeded, PublicError, RegistrationError
+from mcpkit.limits import NotesGiven
 
 if TYPE_CHECKING:
     from anyio import CancelScope
@@ -32,7 +33,7 @@ _SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True, kw_only=True)
-class CallLimits:
+class CallLimits(NotesGiven):
     """The limits of the calls of one tool, resource or prompt, or of all of an app together.
 
     ``@app.tool(call_limits=CallLimits(concurrency_each=2))`` or ``MCPKit(call_limits=…)``. A client
@@ -61,7 +62,7 @@ class CallLimits:
     max_wait: float = 10
 
     def __post_init__(self) -> None:
-        options: dict[str, Any] = vars(self)
+        options = {each.name: getattr(self, each.name) for each in fields(self)}
         for name, value in options.items():
             if value is None and name not in ("max_waiting", "max_wait"):
                 continue

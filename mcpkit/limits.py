@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 _MIB: Final = 1024 * 1024
 
 
+class NotesGiven:
+    """A base of frozen dataclasses whose objects know the ``given`` names of their members."""
+
+    if not TYPE_CHECKING:  # type checkers would take it for the signature
+
+        def __new__(cls, **given: float | None) -> Any:
+            """Note the names that are given, because settings must replace only the others."""
+            made = super().__new__(cls)
+            object.__setattr__(made, "given", frozenset(given))
+            return made
+
+
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(NotesGiven):
     """The limits of a server, for ``MCPKit(limits=…)`` and for a single HTTP endpoint.
 
     Sizes are in bytes and times in seconds. `max_threads`, `max_in_flight` and `max_subscriptions`
@@ -85,14 +97,6 @@ class Limits:
     replay_buffer: int = 16 * _MIB
     replay_time: float = 300
     grace: float = 5
-
-    if not TYPE_CHECKING:  # type checkers would take it for the signature
-
-        def __new__(cls, **given: float | None) -> Limits:
-            """Note the names that are given, because settings must replace only the others."""
-            made = super().__new__(cls)
-            object.__setattr__(made, "given", frozenset(given))
-            return made
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Limits, MCPKit
+from mcpkit import CallLimits, Limits, MCPKit
 from mcpkit._settings import OTHERS, SettingError
 from tests.cli.commands import mcpkit
 from tests.docs.settings import PAGE, SETTINGS, START, written
@@ -33,7 +33,7 @@ if __name__ == "__main__":
 
 def made(folder: Path, code: str = "MCPKit('a')") -> MCPKit[Any]:
     """The app that a file in a folder makes."""
-    names: dict[str, Any] = {"MCPKit": MCPKit, "Limits": Limits}
+    names: dict[str, Any] = {"MCPKit": MCPKit, "Limits": Limits, "CallLimits": CallLimits}
     exec(compile(f"app = {code}", folder / "server.py", "exec"), names)
     app: MCPKit[Any] = names["app"]
     return app
@@ -61,7 +61,7 @@ def test_every_option_is_a_setting_unless_its_values_are_objects() -> None:
     options = set(inspect.signature(MCPKit).parameters)
     paths = {each.partition(".")[0] for each in SETTINGS}
     assert options - paths == {
-        *("name", "icons", "lifespan", "auth", "call_limits"),  # required, or objects
+        *("name", "icons", "lifespan", "auth"),  # required, or objects
         *("max_threads", "max_in_flight"),  # short forms of limits
     }
     assert len({each.variable for each in SETTINGS.values()}) == len(SETTINGS)
@@ -165,6 +165,20 @@ def test_an_argument_counts_also_if_it_is_the_default(
     assert made(tmp_path, "MCPKit('a', tasks='own.db')").server.settings.tasks.store == "own.db"
 
 
+def test_limits_of_calls_are_settings_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCPKIT_CALL_LIMITS_TIMEOUT", "20")
+    monkeypatch.setenv("MCPKIT_CALL_LIMITS_CONCURRENCY", "9")
+    for given, timeout, concurrency in (
+        ("", 20, 9),
+        (", call_limits=CallLimits(timeout=None)", None, 9),
+        (", call_limits=CallLimits(concurrency=3)", 20, 3),
+    ):
+        gate: Any = made(tmp_path, f"MCPKit('a'{given})").server.registry.gate
+        assert (gate.limits.timeout, gate.limits.concurrency) == (timeout, concurrency)
+
+
 # --- what is wrong --------------------------------------------------------------------------------
 
 
@@ -176,6 +190,7 @@ def test_an_argument_counts_also_if_it_is_the_default(
         ("CACHE_SCOPE", "shared", "expected 'public' or 'private', got \"shared\""),
         ("CACHE_TTL", '{"tools": 5', "this is not valid JSON"),
         ("LIMITS_GRACE", "-1", "grace must be at least 0"),
+        ("CALL_LIMITS_RATE", "often", "rate is a number of calls and a time"),
         ("TASKS", "ftp://files", "tasks cannot be stored at ftp://"),
         ("TASKS_TTL", "0", "ttl must be more than 0"),
         ("HTTP_CORS", "perhaps", "expected true or false"),

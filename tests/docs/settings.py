@@ -21,6 +21,7 @@ SETTINGS: Final = table(inspect.unwrap(MCPKit.__init__))
 _SECTIONS: Final = {
     "": ("The app", "[tool.mcpkit]", "reference/app.md"),
     "limits": ("Limits", "[tool.mcpkit.limits]", "reference/http.md"),
+    "call_limits": ("Limits of calls", "[tool.mcpkit.call-limits]", "call-limits.md"),
     "tasks": ("Tasks", "[tool.mcpkit.tasks]", "reference/tasks.md"),
     "http": ("HTTP", "[tool.mcpkit.http]", "reference/http.md"),
 }
