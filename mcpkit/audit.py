@@ -19,9 +19,10 @@ from mcpkit._protocol.wire import some
 from mcpkit._server.operations import Observers as Observers
 from mcpkit._server.operations import Operation
 from mcpkit._utils.json import every_schema, is_object
+from mcpkit._utils.logs import get_logger
 from mcpkit.errors import ProtocolError
 
-LOGGER: Final = logging.getLogger("mcpkit.audit")
+LOGGER: Final = get_logger("mcpkit.audit")
 
 _TRACE: Final = re.compile("[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _PAUSE_S: Final = 0.05
@@ -156,7 +157,7 @@ def _shortened(value: Any) -> Any:
 class JsonLinesHandler(logging.handlers.QueueHandler):
     """Writes the records of the audit log into a file, a line of JSON each, in a thread of its own.
 
-    ``logging.getLogger("mcpkit.audit").addHandler(JsonLinesHandler("audit.jsonl"))``
+    Add it to the logger ``mcpkit.audit``.
 
     Args:
         path: The file, which is appended to.
