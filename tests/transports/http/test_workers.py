@@ -109,10 +109,9 @@ def test_what_needs_the_worker_that_holds_a_stream_is_refused_elsewhere(four: Se
     question = events.question()
     result = {"action": "accept", "content": {"value": "this"}}
     response = {"jsonrpc": "2.0", "id": question["id"], "result": result}
-    statuses = [client.post(response, there).status]
-    while statuses[-1] == 409 and len(statuses) < 500:
-        statuses.append(client.post(response).status)
-    assert statuses[-1] == 202
+    assert client.post(response, there).status == 409
+    # A busy machine may leave the connections to the other workers for a while.
+    assert eventually(lambda: client.post(response).status == 202)
     assert events.text == "this"
 
     client = four.client("2025-11-25")
