@@ -27,6 +27,7 @@ SERVERS: Final = [
     and path.stem != "auth_keys"  # is about who may come in, and not about what is there
     and path.stem != "flags"  # makes its app from flags
     and path.stem not in ("audit", "json_logs")  # configure logging, which is a process's own
+    and path.stem != "serverless_lambda"  # Mangum makes an event loop for the whole process
 ]
 
 ENVIRONMENT: Final = {
