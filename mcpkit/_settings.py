@@ -142,24 +142,22 @@ def table(init: Callable[..., Any]) -> Mapping[str, Setting]:
     found = [
         Setting(section + name, kind, defaults[name])
         for section, owner, defaults in sections
-        for name, hint in hints_of(owner, localns=_Names(owner)).items()
+        for name, hint in hints_of(owner, localns=_names(owner)).items()
         if name in defaults and defaults[name] is not inspect.Parameter.empty
         if (kind := _writable(hint)) is not None
     ]
     return {each.path: each for each in found}
 
 
-class _Names(dict[str, Any]):
-    """The names in annotations of an owner: `object` for those that only type checkers import."""
-
-    def __init__(self, owner: Any) -> None:
-        super().__init__(Store=str)  # whose value is a string
-        self._known = {**vars(builtins), **vars(sys.modules[owner.__module__])}
-
-    def __missing__(self, name: str) -> Any:
-        if name in self._known:
-            raise KeyError(name)
-        return object
+def _names(owner: Any) -> dict[str, Any]:
+    """Return the names in annotations of an owner: `object` for what only type checkers import."""
+    known = {**vars(builtins), **vars(sys.modules[owner.__module__])}
+    places = getattr(owner, "__mro__", (owner,))
+    found = [each for part in places for each in getattr(part, "__annotations__", {}).values()]
+    texts = [str(getattr(each, "__forward_arg__", each)) for each in found]
+    words = {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)}
+    # The value of a store is a string.
+    return {**dict.fromkeys(words - known.keys(), object), "Store": str}
 
 
 def _writable(hint: Any) -> Any:
