@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
@@ -29,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
-class Registration:
+class Registration(ABC):
     """The half of `mcpkit.MCPKit` that takes entries; the other half serves them."""
 
     def __init__(self, server: Server) -> None:
@@ -46,9 +47,9 @@ class Registration:
         """The registry, the identity and the settings, for transports."""
         return self._server
 
+    @abstractmethod
     def _parts_of_served(self) -> Mapping[str, bool]:
         """Return what only an app that is served can have, and if this one has it."""
-        raise NotImplementedError
 
     # --- decorators -------------------------------------------------------------------------------
 

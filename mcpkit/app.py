@@ -208,9 +208,9 @@ class MCPKit(Registration, Generic[StateT]):
         if server.settings.tasks.store is not None:
             server.load(["tasks"])
         if audit:
-            from mcpkit.audit import Audit, Observers  # loaded only if used
+            from mcpkit.audit import Audit  # loaded only if used
 
-            server.observers = Observers([Audit() if audit is True else audit])
+            server.observer = Audit() if audit is True else audit
         super().__init__(server)
 
     if not TYPE_CHECKING:  # type checkers would take every attribute for defined

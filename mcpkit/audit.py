@@ -16,8 +16,7 @@ from typing import Any, Final
 from pydantic_core import to_json
 
 from mcpkit._protocol.wire import some
-from mcpkit._server.operations import Observers as Observers
-from mcpkit._server.operations import Operation
+from mcpkit._server.operations import Observer, Operation
 from mcpkit._utils.json import every_schema, is_object
 from mcpkit._utils.logs import get_logger
 from mcpkit.errors import ProtocolError
@@ -33,7 +32,7 @@ _QUIET: Final = frozenset({"ok", "input_required", "task", "cancelled"})
 """The outcomes that are logged as information, not as warnings."""
 
 
-class Audit:
+class Audit(Observer):
     """Writes the audit log: ``MCPKit("shop", audit=Audit(arguments=True))``.
 
     The logger ``mcpkit.audit`` gets a record of each operation at the level INFO, and of those that
@@ -47,9 +46,6 @@ class Audit:
 
     def __init__(self, *, arguments: bool = False) -> None:
         self._arguments = arguments
-
-    def began(self, operation: Operation) -> None:
-        """Do nothing: an operation is logged when it has ended."""
 
     def ended(self, operation: Operation) -> None:
         """Log an operation."""
@@ -108,7 +104,9 @@ class Audit:
         for name, value in given.items():
             parts = [*every_schema(schema.get("properties", {}).get(name, {"writeOnly": True}))]
             hidden = any(_is_secret(each) or (definitions and "$ref" in each) for each in parts)
-            shown[name] = "[secret]" if hidden else value
+            text = value if isinstance(value, str) else to_json(value).decode()
+            is_long = len(text) > _MAX_TEXT
+            shown[name] = "[secret]" if hidden else _shortened(text) if is_long else value
         return shown
 
 

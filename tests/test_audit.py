@@ -133,6 +133,33 @@ async def test_arguments_are_logged_on_request_and_secrets_never(
     assert all(each.isprintable() for each in lines)
 
 
+@pytest.mark.parametrize("kind", ["text", "list"])
+async def test_long_arguments_are_cut(kind: str, audited: Any) -> None:
+    app = make_app(audit=Audit(arguments=True))
+
+    @app.tool
+    def count(items: str | list[str]) -> int:
+        return len(items)
+
+    async with AsyncTestClient(app) as client:
+        await client.call_tool("count", {"items": "x" * 5000 if kind == "text" else ["x"] * 5000})
+    (call,) = audited("tools/call")
+    assert call["arguments"]["items"].startswith("xxx" if kind == "text" else '["x","x"')
+    assert len(call["arguments"]["items"]) == 1001
+
+
+async def test_a_fault_of_the_log_is_reported_and_fails_no_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(Audit):
+        def ended(self, operation: Any) -> None:
+            raise OSError("full")
+
+    async with AsyncTestClient(make_app(audit=Broken())) as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
+    assert "an operation could not be observed" in caplog.text
+
+
 async def test_without_it_nothing_is_logged(audited: Any) -> None:
     async with AsyncTestClient(make_app()) as client:
         await client.call_tool("add", {"a": 1, "b": 2})

@@ -134,7 +134,7 @@ class Request:
     log_level: str | None = None  # None: the session decides, or the client wants no messages
     batch: Batch | None = None
     origin: RequestSource | None = None  # None: of the only client, for whom scopes do not apply
-    operation: Any = None  # what observers learn of it, if there are any
+    operation: Any = None  # what an observer learns of it, if there is one
 
     def __repr__(self) -> str:
         return f"<Request {self.id!r} {self.method} {self.revision.version}>"

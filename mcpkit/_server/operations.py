@@ -1,10 +1,11 @@
-"""What observers, such as the audit log, learn of requests and of messages that are not served."""
+"""What an observer, such as the audit log, learns of requests and refused messages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from time import perf_counter
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from mcpkit._input_requests.requester import InputRequired
 from mcpkit._protocol.connection import Request
@@ -40,7 +41,7 @@ class Operation:
 
     __slots__ = (
         *("duration", "error", "exception", "outcome", "received", "request", "sent"),
-        *("_server", "started", "state"),
+        *("_server", "started"),
     )
 
     def __init__(self, request: Request, server: Any, received: int) -> None:
@@ -57,8 +58,6 @@ class Operation:
         self.error: ProtocolError | None = None
         self.exception: BaseException | None = None
         """What the handler raised, though the client may see something else."""
-        self.state: dict[object, Any] = {}
-        """What observers keep of it, by themselves."""
 
     @property
     def name(self) -> str | None:
@@ -79,17 +78,16 @@ class Operation:
             return None
 
 
-class Observer(Protocol):
+class Observer(ABC):
     """Learns of operations. What it raises is logged; nothing else changes."""
 
-    def began(self, operation: Operation) -> None:
-        """A handler is about to start."""
-
+    @abstractmethod
     def ended(self, operation: Operation) -> None:
-        """The response is on its way, or the client does not want it any more."""
+        """Take an operation: its response is on its way, or its client does not want one."""
 
+    @abstractmethod
     def rejected(self, error: ProtocolError, status: int | None, source: Any) -> None:
-        """A message is not served.
+        """Take a message that is not served.
 
         Args:
             error: What is wrong with it.
@@ -97,24 +95,12 @@ class Observer(Protocol):
             source: The HTTP request; None for other transports.
         """
 
-
-class Observers:
-    """All observers of a server."""
-
-    def __init__(self, observers: Sequence[Observer]) -> None:
-        self._all = tuple(observers)
-
     def begin(self, request: Request, server: Any, size: int) -> None:
         """Note that the handler of a request starts."""
         if request.origin is not None:
             length = request.origin.http.raw.get(b"content-length", b"")
             size = int(length) if length.isdigit() else 0
-        request.operation = operation = Operation(request, server, size)
-        for each in self._all:
-            try:
-                each.began(operation)
-            except Exception:
-                log.exception("an observer failed")
+        request.operation = Operation(request, server, size)
 
     def end(self, request: Request, text: bytes | None, error: ProtocolError | None) -> None:
         """Note the response to a request; without a text, it has none."""
@@ -129,17 +115,15 @@ class Observers:
             operation.outcome = "error"
         elif text is None and request.batch is None and not request.known.is_notification:
             operation.outcome = "cancelled"
-        for each in self._all:
-            try:
-                each.ended(operation)
-            except Exception:
-                log.exception("an observer failed")
+        try:
+            self.ended(operation)
+        except Exception:
+            log.exception("an operation could not be observed")
         operation.exception = None  # its frames would keep the request in a cycle
 
     def reject(self, error: ProtocolError, source: Any, status: int | None = None) -> None:
         """Note that a message is not served."""
-        for each in self._all:
-            try:
-                each.rejected(error, status, source)
-            except Exception:
-                log.exception("an observer failed")
+        try:
+            self.rejected(error, status, source)
+        except Exception:
+            log.exception("a rejection could not be observed")

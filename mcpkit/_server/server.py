@@ -17,11 +17,7 @@ from mcpkit._protocol.connection import (
     RequestSource,
 )
 from mcpkit._protocol.messages import encode
-from mcpkit._protocol.revisions import (
-    Capability,
-    Method,
-    Revision,
-)
+from mcpkit._protocol.revisions import Capability, Method, Revision
 from mcpkit._server.changes import Changes
 from mcpkit._server.failures import text_to_show
 from mcpkit._server.registry import Addition, Catalog, Registry, View
@@ -130,8 +126,8 @@ class Server:
     """Functions that load the extensions which serve some capabilities, until one is advertised."""
     memory: dict[str, Any] = field(default_factory=dict[str, Any])
     """What extensions keep in this process, by their identifiers."""
-    observers: Any = None
-    """The `mcpkit._server.operations.Observers`, if there are any."""
+    observer: Any = None
+    """The `mcpkit._server.operations.Observer`, if there is one."""
     services: Services | None = None
     """What extensions run on this event loop, while the server is served."""
     all_services: list[Services] = field(default_factory=list["Services"])

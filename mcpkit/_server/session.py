@@ -91,7 +91,7 @@ class Session(RunHost):
         self.server = server
         self.on_writable: Callable[[], None] = do_nothing
         self._channel = channel
-        self._observers = server.observers
+        self._observer = server.observer
         self._loop = loop
         self.connection = connection or Connection()
         self.connection.extensions = server.extension_methods
@@ -153,9 +153,9 @@ class Session(RunHost):
                 self._bytes_waiting += self._size
         elif type(event) is Rejected:
             self._channel.reject(event, origin)
-            if self._observers is not None:
+            if self._observer is not None:
                 source = None if origin is None else origin.http
-                self._observers.reject(event.error, source)
+                self._observer.reject(event.error, source)
         elif type(event) is Cancelled:
             self.cancel(event.request)
         elif type(event) is Notification:
@@ -292,8 +292,8 @@ class Session(RunHost):
             if self._subscriptions is not None:
                 self._subscriptions.catalog = server.catalog
         run = Run(self, server, request)
-        if self._observers is not None:
-            self._observers.begin(request, server, size)
+        if self._observer is not None:
+            self._observer.begin(request, server, size)
         try:
             capability = known.capability
             if capability is not None and capability not in server.catalog.advertised:
@@ -385,8 +385,8 @@ class Session(RunHost):
         self, request: Request, text: bytes | None, error: ProtocolError | None = None
     ) -> None:
         self._channel.answer(request, text, error)
-        if self._observers is not None:
-            self._observers.end(request, text, error)
+        if self._observer is not None:
+            self._observer.end(request, text, error)
 
     def _abandon(self, request: Request) -> None:
         if self.connection.is_in_flight(request):

@@ -128,10 +128,10 @@ class Endpoint:
             log.debug("a client does not read its response")
 
     def _note(self, error: HttpError, http: HttpRequest | None) -> None:
-        """Tell observers that a request is not served."""
-        observers = None if self._state is None else self._state.open_requests.server.observers
-        if observers is not None:
-            observers.reject(error.error, http, error.status)
+        """Tell an observer that a request is not served."""
+        observer = None if self._state is None else self._state.open_requests.server.observer
+        if observer is not None:
+            observer.reject(error.error, http, error.status)
 
     async def _current_state(self) -> EndpointState:
         """Return the state of the endpoint in this event loop; start to serve if need be.
