@@ -60,20 +60,16 @@ Apps: Final = _Apps()
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class UiResource(Resource):
-    """A resource with a page."""
+    """A resource with a page, whose options are in its ``_meta.ui``."""
 
-    ui: Mapping[str, Any]
-    """The ``_meta.ui`` of the page."""
     domain: Domain | None = None
-    text: str | None = None
-    """The page, unless a function makes it."""
 
     async def read(
         self, uri: str, variables: Mapping[str, Any], context: Context[Any]
     ) -> ResourceResult:
         """Return the page, with its ``_meta``, which hosts prefer to that of the list (APP-8)."""
         found = await Resource.read(self, uri, variables, context)
-        ui = {**self.ui}
+        ui: dict[str, Any] = {**(self.meta or {})["ui"]}
         if callable(self.domain):
             found = replace(found, cache_scope="private")
             ui.update(some(domain=self.domain(context)))
@@ -87,13 +83,12 @@ def add_function(
     """Add the page that a function returns; see `MCPKit.ui`."""
     at = location(fn)
     page = {name: options.pop(name) for name in PageOptions.__optional_keys__ & options.keys()}
-    ui = page_meta(page, at)
-    meta: dict[str, Any] = {"ui": ui, **(options.pop("meta", None) or {})}
+    meta: dict[str, Any] = {"ui": page_meta(page, at), **(options.pop("meta", None) or {})}
     made = make_resource(fn, uri, defaults, mime_type=VIEW_TYPE, meta=meta, **options)
     if not isinstance(made, Resource) or not uri.startswith("ui://"):
         raise RegistrationError(f'{at}: the URI of a view is "ui://…", without variables')
     known = {each.name: getattr(made, each.name) for each in fields(made) if each.init}
-    registry.add(UiResource(**known, ui=ui, domain=page.get("domain")))
+    registry.add(UiResource(**known, domain=page.get("domain")))
 
 
 def add_page(registry: Registry, html: Html, uri: str) -> None:
@@ -130,7 +125,5 @@ def _resource_with(html: Html, name: str, uri: str | None = None) -> UiResource:
         mime_type=VIEW_TYPE,
         meta={"ui": html.meta},
         plan=CallPlan(page, inspect_handler(page), inline=True),
-        ui=html.meta,
         domain=html.domain,
-        text=text,
     )
