@@ -63,6 +63,8 @@ class UiResource(Resource):
     """A resource with a page, whose options are in its ``_meta.ui``."""
 
     domain: Domain | None = None
+    text: str | None = None
+    """The page, unless a function makes it; for ``mcpkit check``."""
 
     async def read(
         self, uri: str, variables: Mapping[str, Any], context: Context[Any]
@@ -126,4 +128,5 @@ def _resource_with(html: Html, name: str, uri: str | None = None) -> UiResource:
         meta={"ui": html.meta},
         plan=CallPlan(page, inspect_handler(page), inline=True),
         domain=html.domain,
+        text=text,
     )
