@@ -54,6 +54,7 @@ def main(address: str, executable: str, *args: str) -> None:
             },
             "session": False,
             "descriptors": descriptors,
+            "blocked": [int(each) for each in _signal.pthread_sigmask(_signal.SIG_BLOCK, [])],
         }
     )
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
@@ -67,6 +68,7 @@ def main(address: str, executable: str, *args: str) -> None:
         posix.close(each)
     for each in PASSED:
         _signal.signal(each, lambda number, _: posix.kill(pid, number))
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, PASSED)
     _, code = read_report(connection)
     if code < 0:
         if -code not in (_signal.SIGKILL, _signal.SIGSTOP):

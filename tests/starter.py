@@ -231,6 +231,7 @@ def _child(
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, request.get("blocked", []))
     if request["session"]:
         os.setsid()
     numbers: list[int] = request.get("descriptors", [0, 1, 2])
