@@ -389,9 +389,9 @@ class LimitedPlan(CallPlan):
 
     def __init__(self, plan: CallPlan, gate: Any) -> None:
         vars(self).update(vars(plan))
-        self._gates: tuple[Any, ...] = (gate,)
+        self.gates: tuple[Any, ...] = (gate,)
         if isinstance(plan, LimitedPlan):
-            self._gates = tuple(dict.fromkeys((*plan._gates, gate)))
+            self.gates = tuple(dict.fromkeys((*plan.gates, gate)))
         elif not self.is_async and not self.inline:
             from mcpkit.call_limits import tracked  # loaded only if used
 
@@ -402,7 +402,7 @@ class LimitedPlan(CallPlan):
         from mcpkit.call_limits import run  # loaded only if used
 
         call = functools.partial(super().run, values, context)
-        return run(call, self._gates, context, function_name(self.fn))
+        return run(call, self.gates, context, function_name(self.fn))
 
 
 def plan_of(fn: Callable[..., Any], signature: Signature, options: Mapping[str, Any]) -> CallPlan:

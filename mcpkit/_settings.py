@@ -47,6 +47,9 @@ _VARIABLES: Final = {
 }
 """Variables that are not named after their option."""
 
+SECRETS: Final = frozenset({"secret", "http.metrics_token"})
+"""Options whose values are not in files, and not shown."""
+
 _SECTIONS: Final = ("limits", "call_limits", "tasks", "http")
 """Options whose members are settings."""
 
@@ -225,7 +228,7 @@ def _read(
         if path not in settings:
             advice = advice_on("settings", path, settings)
             raise SettingError(f"{key} is not a setting" + (f"; {advice}" if advice else ""))
-        if path == "secret" or without_password(value) != value:
+        if path in SECRETS or without_password(value) != value:
             raise SettingError(f"{key}: set {settings[path].variable}; no secret is in this file")
         yield path, Found(_parse(settings[path], value, key), str(file and file.path))
     by_variable = {each.variable: each for each in settings.values()}

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from mcpkit.call_limits import CallLimits
     from mcpkit.extension import Extension
     from mcpkit.tasks.task_runs import AppTasks
+    from mcpkit.telemetry import Telemetry
     from mcpkit.transports.http.options import HttpOptions
     from mcpkit.transports.memory import MemoryLink
 
@@ -107,6 +108,7 @@ class MCPKit(Registration, Generic[StateT]):
             processes of one machine may share and which outlives them, or the URL of a database. If
             None, ``MCPKIT_TASKS``; without that, in the memory of this process.
         audit: True or an `Audit` to write the audit log.
+        telemetry: True or a `Telemetry` to send traces and metrics with OpenTelemetry.
         call_limits: The limits of all calls of tools, resources and prompts together, in addition
             to those of each. None: no limits.
         expose_errors: The exceptions of handlers whose text clients see, like that of `ToolError`:
@@ -152,6 +154,7 @@ class MCPKit(Registration, Generic[StateT]):
         scope_hierarchy: Mapping[str, Sequence[str]] | None = None,
         tasks: TaskOptions | Store | None = None,
         audit: Audit | bool = False,
+        telemetry: Telemetry | bool = False,
         call_limits: CallLimits | None = None,
         expose_errors: Errors = (),
     ) -> None:
@@ -210,7 +213,11 @@ class MCPKit(Registration, Generic[StateT]):
         if audit:
             from mcpkit.audit import Audit  # loaded only if used
 
-            server.observer = Audit() if audit is True else audit
+            server.observers.all.append(Audit() if audit is True else audit)
+        if telemetry:
+            from mcpkit.telemetry import Telemetry  # loaded only if used
+
+            (Telemetry() if telemetry is True else telemetry).observe(server.observers)
         super().__init__(server)
 
     if not TYPE_CHECKING:  # type checkers would take every attribute for defined

@@ -6,24 +6,21 @@ import json
 import logging
 import logging.handlers
 import queue
-import re
 import time
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from hashlib import sha256
 from typing import Any, Final
 
 from pydantic_core import to_json
 
 from mcpkit._protocol.wire import some
-from mcpkit._server.operations import Observer, Operation
+from mcpkit._server.operations import Observer, Operation, session_name
 from mcpkit._utils.json import every_schema, is_object
 from mcpkit._utils.logs import get_logger
 from mcpkit.errors import ProtocolError
 
 LOGGER: Final = get_logger("mcpkit.audit")
 
-_TRACE: Final = re.compile("[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _PAUSE_S: Final = 0.05
 _MAX_TEXT: Final = 1000
 """Characters of a text that a client sends."""
@@ -59,7 +56,7 @@ class Audit(Observer):
             event="operation",
             principal=None if request.principal is None else request.principal.id,
             client=" ".join(str(each) for each in (info.get("name"), info.get("version")) if each),
-            session=_session_of(request.origin and request.origin.http),
+            session=session_name(request.origin and request.origin.http),
             revision=request.revision.version,
             transport="stdio" if request.origin is None else "http",
             method=request.method,
@@ -70,8 +67,8 @@ class Audit(Observer):
             duration=round(operation.duration, 6),
             received=operation.received or None,
             sent=operation.sent,
-            trace_id=_trace_of(request.meta),
-            arguments=self._shown(operation) if self._arguments else None,
+            trace_id=request.trace_id,
+            arguments=shown_arguments(operation) if self._arguments else None,
         )
         _write(level, members)
 
@@ -81,7 +78,7 @@ class Audit(Observer):
             event="rejection",
             principal=None if source is None or source.principal is None else source.principal.id,
             address=None if source is None or not source.client else source.client[0],
-            session=_session_of(source),
+            session=session_name(source),
             transport="stdio" if source is None else "http",
             status=status,
             error=type(error).__name__,
@@ -90,39 +87,29 @@ class Audit(Observer):
         )
         _write(logging.WARNING, members)
 
-    def _shown(self, operation: Operation) -> Mapping[str, Any] | None:
-        """Return the arguments of a call, without secrets."""
-        given = operation.request.params.get("arguments")
-        if not is_object(given):
-            return None
-        entry = operation.entry
-        if entry is None:  # and nothing is known of its arguments
-            return None
-        schema = getattr(entry, "input_schema", None) or entry.accepts.schema()
-        definitions = any(_is_secret(each) for each in every_schema(schema.get("$defs", {})))
-        shown: dict[str, Any] = {}
-        for name, value in given.items():
-            parts = [*every_schema(schema.get("properties", {}).get(name, {"writeOnly": True}))]
-            hidden = any(_is_secret(each) or (definitions and "$ref" in each) for each in parts)
-            text = value if isinstance(value, str) else to_json(value).decode()
-            is_long = len(text) > _MAX_TEXT
-            shown[name] = "[secret]" if hidden else _shortened(text) if is_long else value
-        return shown
+
+def shown_arguments(operation: Operation) -> Mapping[str, Any] | None:
+    """Return the arguments of a call, without secrets."""
+    given = operation.request.params.get("arguments")
+    if not is_object(given):
+        return None
+    entry = operation.entry
+    if entry is None:  # and nothing is known of its arguments
+        return None
+    schema = getattr(entry, "input_schema", None) or entry.accepts.schema()
+    definitions = any(_is_secret(each) for each in every_schema(schema.get("$defs", {})))
+    shown: dict[str, Any] = {}
+    for name, value in given.items():
+        parts = [*every_schema(schema.get("properties", {}).get(name, {"writeOnly": True}))]
+        hidden = any(_is_secret(each) or (definitions and "$ref" in each) for each in parts)
+        text = value if isinstance(value, str) else to_json(value).decode()
+        is_long = len(text) > _MAX_TEXT
+        shown[name] = "[secret]" if hidden else _shortened(text) if is_long else value
+    return shown
 
 
 def _is_secret(schema: Mapping[str, Any]) -> bool:
     return schema.get("writeOnly") is True or schema.get("format") == "password"
-
-
-def _session_of(source: Any) -> str | None:
-    """Return a name for a session; its id itself would let readers of the log continue it."""
-    id = None if source is None else source.raw.get(b"mcp-session-id")
-    return None if id is None else sha256(id).hexdigest()[:16]
-
-
-def _trace_of(meta: Mapping[str, Any]) -> str | None:
-    found = _TRACE.fullmatch(str(meta.get("traceparent")))
-    return None if found is None else found[1]
 
 
 def _write(level: int, members: Mapping[str, Any]) -> None:

@@ -145,6 +145,11 @@ class Gate:
                 count, _, unit = rate.partition("/")
                 self._windows.append((Window(int(count), _SECONDS[unit]), is_each))
 
+    @property
+    def waiting(self) -> int:
+        """The number of calls that wait for a place."""
+        return len(self._waiting)
+
     def wait_for_rate(self, owner: str) -> float:
         """Return the seconds until an owner may call again; 0 if it may now."""
         return max((w.wait(owner if each else ANONYMOUS) for w, each in self._windows), default=0)

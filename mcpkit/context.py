@@ -1,7 +1,6 @@
 """The context of a request, as its handler sees it: facts, and messages to the client.
 
-A context holds plain facts and a `ContextBackend`, so that a handler and its unit test need
-neither a session nor an app.
+A context has plain facts and a `ContextBackend`: a unit test needs neither a session nor an app.
 """
 
 from __future__ import annotations
@@ -350,6 +349,11 @@ class Facts(Generic[StateT]):
     def client(self) -> Client:
         """The client that sent the request."""
         return Client(self.request.client, self.request.revision)
+
+    @property
+    def trace_id(self) -> str | None:
+        """The id of the trace that the request belongs to: 32 hex digits; None if it has none."""
+        return self.request.trace_id
 
     @property
     def principal(self) -> Principal | None:

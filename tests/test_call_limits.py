@@ -43,7 +43,7 @@ CALLERS = 64
 def gates(app: MCPKit[Any], name: str) -> list[Gate]:
     """The gates of a tool."""
     found: Any = app.server.registry.tools[name].plan
-    return list(found._gates)
+    return list(found.gates)
 
 
 def in_use(app: MCPKit[Any], name: str) -> list[int]:

@@ -33,6 +33,7 @@ FLOORS: Final[dict[str, int]] = {
     "_protocol": 3,
     "_signature": 3,
     "_stores": 3,
+    "tracing": 3,
     "auth": 4,
     "client": 4,
     "elicitation": 4,
@@ -56,6 +57,8 @@ FLOORS: Final[dict[str, int]] = {
     "transports": 9,
     "_registration": 9,
     "audit": 9,
+    "metrics": 9,
+    "telemetry": 9,
     "_settings": 9,
     "tasks": 9,
     "app": 10,
@@ -256,14 +259,20 @@ def test_making_an_app_loads_nothing_heavy_and_the_pytest_plugin_no_event_loop()
     assert loaded_by("import pytest, mcpkit.pytest_plugin") & {"anyio", "asyncio"} == set()
 
 
-def test_a_server_loads_no_extension_that_it_does_not_use() -> None:
+def test_a_server_loads_nothing_that_it_does_not_use() -> None:
     """EXT-7."""
 
     def extensions(options: str) -> set[str]:
         code = (
             f"import mcpkit; app = mcpkit.MCPKit('a'); app.add_tool(lambda: 1, name='b'{options})"
         )
-        packages = ("mcpkit.extension", "mcpkit.tasks.", "mcpkit.views", "mcpkit.call_limits")
+        packages = (
+            "mcpkit.extension",
+            "mcpkit.tasks.",
+            "mcpkit.views",
+            "mcpkit.call_limits",
+            "mcpkit.metrics",
+        )
         return {each for each in loaded_by(f"{code}; app.run()") if each.startswith(packages)}
 
     assert extensions("") == {"mcpkit.tasks.options"}

@@ -263,6 +263,12 @@ class Threads:
         sniffio: Any = sys.modules.get("sniffio")
         self._library = getattr(sniffio, "current_async_library_cvar", None)
 
+    @property
+    def waiting(self) -> int:
+        """The number of functions that wait for a worker."""
+        with self.lock:
+            return sum(1 for _ in self._queue)
+
     # --- on the loop ------------------------------------------------------------------------------
 
     async def run(self, function: Callable[[], T], owner: str = ANONYMOUS) -> T:

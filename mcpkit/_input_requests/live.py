@@ -38,7 +38,8 @@ class PendingRequests:
     """The requests of one session to its client that wait for their responses.
 
     `wait_for_client` notes that a request waits for its client, and returns the function that ends
-    that; it raises `InputRequestError` if too many wait. `on_sent` is called after each request.
+    that; it raises `InputRequestError` if too many wait. `on_sent` is called after each request,
+    and `calling` traces each, if it is given.
     """
 
     def __init__(
@@ -48,9 +49,11 @@ class PendingRequests:
         wait_for_client: Callable[[Request], Callable[[], None]],
         timeout: float,
         on_sent: Callable[[], None],
+        calling: Any = None,
     ) -> None:
         self._connection = connection
         self._on_sent = on_sent
+        self._calling = calling
         self._send = send
         self._wait_for_client = wait_for_client
         self._timeout = timeout
@@ -101,8 +104,18 @@ class PendingRequests:
         self, ask: InputRequest[Any], revision: Revision, cause: Request | None
     ) -> Mapping[str, Any]:
         """Send a request to the client, and return its result."""
+        params = ask.params(revision)
+        if self._calling is None:
+            return await self._send_request(ask, params, cause)
+        meta = {**params.get("_meta", {})}
+        with self._calling(ask.METHOD, params, meta):
+            return await self._send_request(ask, {**params, "_meta": meta}, cause)
+
+    async def _send_request(
+        self, ask: InputRequest[Any], params: Mapping[str, Any], cause: Request | None
+    ) -> Mapping[str, Any]:
         timeout = self._timeout if ask.timeout is None else ask.timeout
-        id, text = self._connection.send_request(ask.METHOD, ask.params(revision), ask.request_id)
+        id, text = self._connection.send_request(ask.METHOD, params, ask.request_id)
         pending = self._open[id] = _PendingRequest(cause)
         if self._connection.state is State.OPENING:
             self._held[id] = text, cause  # LIFE-6

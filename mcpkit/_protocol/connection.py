@@ -10,6 +10,7 @@ Requests that announce themselves (2026-07-28) are served in every state, beside
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -52,6 +53,8 @@ RELATED_TASK_KEY: Final = "io.modelcontextprotocol/related-task"
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 SKILLS_EXTENSION: Final = "io.modelcontextprotocol/skills"
 """The names of extensions, in capabilities (TASKX-1)."""
+
+_TRACE: Final = re.compile("[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 INITIALIZE_IN_BATCH: Final = "initialize cannot be in a batch"
 
@@ -134,7 +137,8 @@ class Request:
     log_level: str | None = None  # None: the session decides, or the client wants no messages
     batch: Batch | None = None
     origin: RequestSource | None = None  # None: of the only client, for whom scopes do not apply
-    operation: Any = None  # what an observer learns of it, if there is one
+    operation: Any = None  # what observers learn of it, if there are any
+    trace: Any = None  # the `mcpkit.telemetry.Trace` that it belongs to, if it is traced
 
     def __repr__(self) -> str:
         return f"<Request {self.id!r} {self.method} {self.revision.version}>"
@@ -151,6 +155,17 @@ class Request:
     def principal(self) -> Principal | None:
         """The caller; None if it is not known, as on stdio."""
         return None if self.origin is None else self.origin.principal
+
+    @property
+    def trace_id(self) -> str | None:
+        """The id of its trace: 32 hex digits (W3C Trace Context); None if it has none."""
+        if self.trace is not None:
+            return cast("str", self.trace.id)
+        found = _TRACE.fullmatch(str(self.meta.get("traceparent")))
+        if found is None and self.origin is not None:
+            header = self.origin.http.raw.get(b"traceparent", b"")
+            found = _TRACE.fullmatch(header.decode("latin-1"))
+        return None if found is None else found[1]
 
     @property
     def streams(self) -> bool:

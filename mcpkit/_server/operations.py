@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from hashlib import sha256
 from time import perf_counter
-from typing import Any, Final, Literal, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from mcpkit._input_requests.requester import InputRequired
 from mcpkit._protocol.connection import Request
-from mcpkit._protocol.messages import Encoded
-from mcpkit._signature.output import Rendered
 from mcpkit._utils.logs import log
 from mcpkit.errors import ProtocolError
+
+T = TypeVar("T")
 
 Outcome: TypeAlias = Literal["ok", "tool_error", "error", "input_required", "task", "cancelled"]
 """How an operation has ended: with a result, or the result of a tool that failed, …"""
@@ -27,26 +29,17 @@ _NAMED_BY: Final[Mapping[str, str]] = {
 """Method → the member of its params that names an entry."""
 
 
-def outcome_of(value: object) -> Outcome:
-    """Return the outcome of an operation with this result."""
-    if isinstance(value, Rendered) and value.is_error:
-        return "tool_error"
-    if isinstance(value, InputRequired):
-        return "input_required"
-    return "task" if isinstance(value, Encoded) and value.kind == b"task" else "ok"
-
-
 class Operation:
     """A request, from the start of its handler to its response."""
 
     __slots__ = (
-        *("duration", "error", "exception", "outcome", "received", "request", "sent"),
-        *("_server", "started"),
+        *("continues", "duration", "error", "exception", "outcome", "received", "request"),
+        *("sent", "server", "started"),
     )
 
     def __init__(self, request: Request, server: Any, received: int) -> None:
         self.request = request
-        self._server = server
+        self.server = server
         self.received = received
         """The bytes of the message; 0 if they are not known."""
         self.started = perf_counter()
@@ -58,6 +51,8 @@ class Operation:
         self.error: ProtocolError | None = None
         self.exception: BaseException | None = None
         """What the handler raised, though the client may see something else."""
+        self.continues: Request | None = None
+        """The request whose handler it continues, after a question."""
 
     @property
     def name(self) -> str | None:
@@ -73,13 +68,16 @@ class Operation:
         if table is None or self.name is None:
             return None
         try:
-            return getattr(self._server.catalog, table).get(self.name)
+            return getattr(self.server.catalog, table).get(self.name)
         except ProtocolError:
             return None
 
 
 class Observer(ABC):
     """Learns of operations. What it raises is logged; nothing else changes."""
+
+    def began(self, operation: Operation) -> None:  # noqa: B027
+        """Take an operation whose handler starts, in the context of the handler."""
 
     @abstractmethod
     def ended(self, operation: Operation) -> None:
@@ -95,12 +93,47 @@ class Observer(ABC):
             source: The HTTP request; None for other transports.
         """
 
+    def dropped(self, method: str) -> None:  # noqa: B027
+        """Take the method of a notification that is not sent: its client does not keep up."""
+
+
+class Reading(NamedTuple):
+    """What a process holds at a moment, of one kind."""
+
+    name: str
+    value: float
+    attributes: Mapping[str, str] = MappingProxyType({})
+
+
+class Observers:
+    """The observers of a server, and what they may read."""
+
+    def __init__(self) -> None:
+        self.all: list[Observer] = []
+        self.readings: list[Callable[[], Iterable[Reading]]] = []
+        """Functions that return what is held now."""
+        self.inject: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _same
+        """Returns ``_meta`` with the trace of the running operation, for work that continues it."""
+        self.attach: Callable[[Mapping[str, Any]], object] = _same
+        """Continues the trace that ``_meta`` names, in the running task."""
+        self.calling: Any = None
+        """`mcpkit.telemetry.Telemetry.calling`, if requests to clients are traced."""
+
+    def __bool__(self) -> bool:
+        return bool(self.all)
+
+    def read(self, function: Callable[[], Iterable[Reading]]) -> Callable[[], object]:
+        """Let a function be read; returns the function that ends this."""
+        self.readings.append(function)
+        return partial(self.readings.remove, function)
+
     def begin(self, request: Request, server: Any, size: int) -> None:
         """Note that the handler of a request starts."""
         if request.origin is not None:
             length = request.origin.http.raw.get(b"content-length", b"")
             size = int(length) if length.isdigit() else 0
         request.operation = Operation(request, server, size)
+        self._tell("began", request.operation)
 
     def end(self, request: Request, text: bytes | None, error: ProtocolError | None) -> None:
         """Note the response to a request; without a text, it has none."""
@@ -115,15 +148,30 @@ class Observer(ABC):
             operation.outcome = "error"
         elif text is None and request.batch is None and not request.known.is_notification:
             operation.outcome = "cancelled"
-        try:
-            self.ended(operation)
-        except Exception:
-            log.exception("an operation could not be observed")
+        self._tell("ended", operation)
         operation.exception = None  # its frames would keep the request in a cycle
 
     def reject(self, error: ProtocolError, source: Any, status: int | None = None) -> None:
         """Note that a message is not served."""
-        try:
-            self.rejected(error, status, source)
-        except Exception:
-            log.exception("a rejection could not be observed")
+        self._tell("rejected", error, status, source)
+
+    def drop(self, method: str) -> None:
+        """Note that a notification is not sent."""
+        self._tell("dropped", method)
+
+    def _tell(self, what: str, *args: Any) -> None:
+        for each in self.all:
+            try:
+                getattr(each, what)(*args)
+            except Exception:
+                log.exception("an observer failed: %s", what)
+
+
+def _same(value: T) -> T:
+    return value
+
+
+def session_name(http: Any) -> str | None:
+    """Return a name for the session of an HTTP request; its id would let readers continue it."""
+    id = None if http is None else http.raw.get(b"mcp-session-id")
+    return None if id is None else sha256(id).hexdigest()[:16]

@@ -12,9 +12,12 @@ from typing import Any, Final, TypeAlias
 
 from mcpkit._concurrency.threads import is_interrupt
 from mcpkit._entries import Defaults
+from mcpkit._input_requests.requester import InputRequired
 from mcpkit._input_requests.steps import Suspended
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import Request
+from mcpkit._protocol.messages import Encoded
+from mcpkit._server import operations
 from mcpkit._server.channel import do_nothing
 from mcpkit._server.failures import error_result, leaves, to_protocol_error
 from mcpkit._signature.output import Rendered
@@ -36,6 +39,15 @@ ABANDONED: Final = object()
 
 Outcome: TypeAlias = Any
 """The value that a handler returned, `InputRequired`, a `Failed`, or `ABANDONED`."""
+
+
+def name_of(value: object) -> operations.Outcome:
+    """Return the outcome of an operation with this result."""
+    if isinstance(value, Rendered) and value.is_error:
+        return "tool_error"
+    if isinstance(value, InputRequired):
+        return "input_required"
+    return "task" if isinstance(value, Encoded) and value.kind == b"task" else "ok"
 
 
 class Run(ContextBackend):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -20,6 +20,7 @@ from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import Capability, Method, Revision
 from mcpkit._server.changes import Changes
 from mcpkit._server.failures import text_to_show
+from mcpkit._server.operations import Observers, Reading
 from mcpkit._server.registry import Addition, Catalog, Registry, View
 from mcpkit._signature.converters import Converters
 from mcpkit._utils.logs import log as log
@@ -126,8 +127,8 @@ class Server:
     """Functions that load the extensions which serve some capabilities, until one is advertised."""
     memory: dict[str, Any] = field(default_factory=dict[str, Any])
     """What extensions keep in this process, by their identifiers."""
-    observer: Any = None
-    """The `mcpkit._server.operations.Observer`, if there is one."""
+    observers: Observers = field(default_factory=Observers)
+    """What learns of requests and refused messages, such as the audit log."""
     services: Services | None = None
     """What extensions run on this event loop, while the server is served."""
     all_services: list[Services] = field(default_factory=list["Services"])
@@ -329,6 +330,10 @@ class Service(Protocol):
     async def check_store(self) -> object:
         """Raise an exception if its store cannot be reached."""
 
+    def read(self) -> Iterable[Reading]:
+        """Return what it holds now."""
+        return ()
+
 
 class Services:
     """What extensions run on one event loop that serves a server."""
@@ -338,6 +343,8 @@ class Services:
         self.loop = loop
         self.running: dict[str, Service] = {}
         """Those that have been needed, by the identifiers of their extensions."""
+        self.threads: list[Threads] = []
+        """The threads of calls."""
 
     def get(self, identifier: str) -> Any:
         """Return the service of an extension, which is made when it is first needed."""

@@ -35,8 +35,7 @@ from mcpkit._protocol.messages import Encoded, Id, notification_text, parse
 from mcpkit._protocol.revisions import Notice
 from mcpkit._server.channel import Channel, SessionState, do_nothing
 from mcpkit._server.encoding import encode_result
-from mcpkit._server.operations import outcome_of
-from mcpkit._server.run import ABANDONED, Failed, Outcome, Run
+from mcpkit._server.run import ABANDONED, Failed, Outcome, Run, name_of
 from mcpkit._server.server import Server
 from mcpkit._server.subscriptions import Subscriptions
 from mcpkit._utils.logs import log
@@ -91,7 +90,7 @@ class Session(RunHost):
         self.server = server
         self.on_writable: Callable[[], None] = do_nothing
         self._channel = channel
-        self._observer = server.observer
+        self._observers = server.observers or None
         self._loop = loop
         self.connection = connection or Connection()
         self.connection.extensions = server.extension_methods
@@ -153,9 +152,9 @@ class Session(RunHost):
                 self._bytes_waiting += self._size
         elif type(event) is Rejected:
             self._channel.reject(event, origin)
-            if self._observer is not None:
+            if self._observers is not None:
                 source = None if origin is None else origin.http
-                self._observer.reject(event.error, source)
+                self._observers.reject(event.error, source)
         elif type(event) is Cancelled:
             self.cancel(event.request)
         elif type(event) is Notification:
@@ -249,6 +248,7 @@ class Session(RunHost):
                 self._channel.wait_for_client,
                 self.server.settings.ask_timeout,
                 self._expect_response,
+                self.server.observers.calling,
             )
         return self._pending
 
@@ -284,6 +284,12 @@ class Session(RunHost):
         return context, size
 
     def _start(self, request: Request, size: int) -> None:
+        if self._observers is None:
+            self._serve(request, size)
+        else:  # which may set context variables
+            contextvars.copy_context().run(self._serve, request, size)
+
+    def _serve(self, request: Request, size: int) -> None:
         known = request.known
         params = request.params
         server = self.server
@@ -292,8 +298,8 @@ class Session(RunHost):
             if self._subscriptions is not None:
                 self._subscriptions.catalog = server.catalog
         run = Run(self, server, request)
-        if self._observer is not None:
-            self._observer.begin(request, server, size)
+        if self._observers is not None:
+            self._observers.begin(request, server, size)
         try:
             capability = known.capability
             if capability is not None and capability not in server.catalog.advertised:
@@ -337,7 +343,7 @@ class Session(RunHost):
             pass  # it is answered later
         elif self.connection.is_in_flight(request):
             if request.operation is not None:
-                request.operation.outcome = outcome_of(outcome)
+                request.operation.outcome = name_of(outcome)
             used_input = run.asker is not None and run.asker.used_input
             try:
                 if used_input and type(outcome) is bytes:
@@ -385,8 +391,8 @@ class Session(RunHost):
         self, request: Request, text: bytes | None, error: ProtocolError | None = None
     ) -> None:
         self._channel.answer(request, text, error)
-        if self._observer is not None:
-            self._observer.end(request, text, error)
+        if self._observers is not None:
+            self._observers.end(request, text, error)
 
     def _abandon(self, request: Request) -> None:
         if self.connection.is_in_flight(request):
@@ -425,6 +431,8 @@ class Session(RunHost):
             is_wanted = level is None or LOG_RANK[level] >= self._log_rank  # LOG-2
             channel = self._channel
             congested = channel.congested if request is None else channel.is_congested(request)
+            if is_wanted and congested and self._observers is not None:
+                self._observers.drop(method)
             if not is_wanted or congested:
                 return
         self._channel.send(notification_text(method, params), request)

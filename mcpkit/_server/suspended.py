@@ -321,6 +321,8 @@ class SuspendedRuns:
         await check_permissions(retry)
         held = self.known.get(asker.call)
         if held is not None:
+            if request.operation is not None:
+                request.operation.continues = held.run.request
             return await held.carry_on(retry)
         cause = self._causes.pop(asker.call, "this process does not hold it")
         if REQUIRED_PAGE not in asker.ahead:  # else the handler has ended, to be called again

@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from mcpkit._settings import Setting, Sources, table, without_password
+from mcpkit._settings import SECRETS, Setting, Sources, table, without_password
 from mcpkit._utils.sealing import SECRET
 from mcpkit._utils.targets import TargetError
 from mcpkit._utils.text import single_line
@@ -75,6 +75,8 @@ def _rows(app: MCPKit[Any]) -> Iterator[tuple[Setting, Any, str]]:
             if source == "default" or value is None:
                 source = SECRET if secrets else "default"
             value = "set" if secrets else "not set"
+        elif path in SECRETS:
+            value = "not set" if value is None else "set"
         yield setting, without_password(value), source
 
 

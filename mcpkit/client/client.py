@@ -99,6 +99,8 @@ class Client(ClientConnection):
         raise_exceptions: With an app object, raise the handler's own exception instead of
             returning the error that a client sees. An exception of a callback is raised by the
             next request, or by the end of the connection; otherwise it is only logged.
+        telemetry: True, or a `Tracing` or `Telemetry`, to send traces and metrics with
+            OpenTelemetry. Requests carry the trace that is current.
 
     Attributes:
         server_info: Name and version of the server; None if it did not send any.

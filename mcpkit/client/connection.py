@@ -29,7 +29,8 @@ from contextlib import (
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
+from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 import anyio
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
 
     from mcpkit.client.auth.base import HttpAuth
     from mcpkit.client.http import HttpLink
+    from mcpkit.tracing import Tracing
 
 log = get_logger("mcpkit.client")
 
@@ -184,6 +186,7 @@ class ClientConnection:
         http_client: httpx2.AsyncClient | None = None,
         auth: HttpAuth | str | Callable[[], str | Awaitable[str]] | None = None,
         raise_exceptions: bool = False,
+        telemetry: Tracing | bool = False,
     ) -> None:
         if revision is not None and revision not in BY_VERSION:
             raise ValueError(f"unknown revision {revision!r}; known: {', '.join(BY_VERSION)}")
@@ -222,6 +225,11 @@ class ClientConnection:
             from mcpkit.client.auth.base import http_auth
 
             self._http_options["auth"] = http_auth(auth)
+        self._telemetry: Tracing | None = None
+        if telemetry:
+            from mcpkit.tracing import Tracing  # loaded only if used
+
+            self._telemetry = Tracing() if telemetry is True else telemetry
         self._memory_options: Mapping[str, Any] = {}
         self._timeouts: set[anyio.CancelScope] = set()
         self._raise = raise_exceptions
@@ -555,6 +563,11 @@ class ClientConnection:
 
     async def notify(self, method: str, params: Params | None = None) -> None:
         """Send a notification; raises as `request`."""
+        if self._telemetry is not None:
+            params = {
+                **(params or {}),
+                "_meta": self._telemetry.inject((params or {}).get("_meta", {})),
+            }
         await self.link.exchange(self._protocol.send_notification(method, params))
 
     async def request(
@@ -599,6 +612,31 @@ class ClientConnection:
         if pending.on_progress is not None:
             # The request's own id would do, but it is only known once the request is made.
             merged["progressToken"] = self._protocol.next_id
+        if self._telemetry is None:
+            return await self._send_and_wait(pending, method, params, merged, timeout)
+        with self._telemetry.calling(method, params or {}, merged, **self._about()) as results:
+            results.append(await self._send_and_wait(pending, method, params, merged, timeout))
+        return cast("Params", results[0])
+
+    def _about(self) -> dict[str, Any]:
+        """Return the attributes that all spans and metrics of this connection have."""
+        address = urlsplit(self._target) if isinstance(self._target, str) and self._http else None
+        return {
+            "mcp.protocol.version": self._protocol.revision and self._protocol.revision.version,
+            "network.transport": "tcp" if address else "pipe",
+            "network.protocol.name": "http" if address else None,
+            "server.address": address and address.hostname,
+            "server.port": address and address.port,
+        }
+
+    async def _send_and_wait(
+        self,
+        pending: Pending,
+        method: str,
+        params: Params | None,
+        merged: dict[str, Any],
+        timeout: float | None,
+    ) -> Params:
         sent = self._protocol.send_request(method, params or {}, merged)
         id = sent.id
         assert id is not None

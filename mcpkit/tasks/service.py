@@ -14,7 +14,15 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Collection,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from time import monotonic, time
@@ -25,6 +33,7 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import TASKS_EXTENSION, Request, RequestSource
+from mcpkit._server.operations import Reading
 from mcpkit._server.server import Server
 from mcpkit._stores.base import Position, StoreUnavailable, TooManyRecords
 from mcpkit._stores.connections import LoopThread
@@ -124,7 +133,7 @@ class TaskService:
 
     `threads` are for handlers of tasks; calls have others, which tasks cannot occupy. The store is
     made when it is first needed. What it stores is sealed by the `sealer`, if there is one. For
-    `run_task` and `choice` see `Runs`.
+    `run_task` and `choice` see `Runs`, for `inject` see `Observers`.
     """
 
     def __init__(
@@ -137,11 +146,13 @@ class TaskService:
         sealer: Sealer | None,
         run_task: Callable[[Task, str | None], RunningTask],
         choice: Choice,
+        inject: Callable[[Mapping[str, Any]], Mapping[str, Any]],
     ) -> None:
         self.settings = settings
         self.loop = loop
         self.threads = threads
         self._sealer = sealer
+        self._inject = inject
         self.is_closing = False
         self._bytes = StoredBytes(settings.max_stored or 64 * settings.max_bytes, self.change)
         self.runs = Runs(settings, loop, run_task, choice, self._note_reached)
@@ -239,6 +250,12 @@ class TaskService:
                     self._note_reached(error)
                 self._store = None
 
+    def read(self) -> Iterator[Reading]:
+        """Yield how many tasks run here, and how many of them wait for their clients."""
+        asking = sum(each.is_suspended for each in self.runs.running)
+        yield Reading("mcpkit.tasks", len(self.runs.running) - asking, {"state": "working"})
+        yield Reading("mcpkit.tasks", asking, {"state": "input_required"})
+
     async def check_store(self) -> None:
         """Read from the store. Raises an exception if it cannot be reached."""
         async with self._reached() as store:
@@ -331,7 +348,7 @@ class TaskService:
                 "arguments": arguments,
                 "revision": request.revision.version,
                 "client": [request.client.capabilities, request.client.info],
-                "meta": request.meta,
+                "meta": self._inject(request.meta),
                 "log_level": request.log_level,
                 "id": request.id,
                 "holder": "" if origin is None else origin.owner,

@@ -129,6 +129,7 @@ class TaskRun(RunHost):
             return
         try:
             call, request = _call_of(self._tasks, task)
+            self._server.observers.attach(request.meta)
             asks = self._opened(task.input_requests, "question")
             answers = self._opened(task.answers, "answer")
             steps: Mapping[str, bytes] = {}
@@ -482,6 +483,7 @@ def make_service(services: Services) -> TaskService:
         sealer=server.sealer("tasks") if is_sealed else None,
         run_task=run_task,
         choice=Choice(settings.tasks.max_running, unfit, lambda: server.registry.version),
+        inject=server.observers.inject,
     )
     return tasks
 

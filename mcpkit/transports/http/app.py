@@ -112,6 +112,13 @@ class Application:
             if self._authorization is not None and self._authorization.embedded is not None:
                 stores["logins"] = self._authorization.embedded.check_store
             self._paths[(prefix or "").rstrip("/") + ready] = Readiness(lifespans, stores)
+        metrics = "/metrics" if settings.metrics is True else settings.metrics
+        if metrics:
+            from mcpkit.metrics import metrics_of  # loaded only if used
+            from mcpkit.transports.http.metrics import MetricsPage
+
+            page = MetricsPage(metrics_of(server.observers), settings.metrics_token)
+            self._paths[(prefix or "").rstrip("/") + metrics] = page
         self._paths.update(login)
         # Mount("/x", app): the endpoint is there, and not only at /x/mcp.
         self._mounted: dict[str, Asgi] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Iterator
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, Final, Literal
@@ -12,6 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import parse, readable_id
+from mcpkit._server.operations import Reading
 from mcpkit._server.session import Session
 from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import log
@@ -128,10 +129,9 @@ class Endpoint:
             log.debug("a client does not read its response")
 
     def _note(self, error: HttpError, http: HttpRequest | None) -> None:
-        """Tell an observer that a request is not served."""
-        observer = None if self._state is None else self._state.open_requests.server.observer
-        if observer is not None:
-            observer.reject(error.error, http, error.status)
+        """Tell the observers that a request is not served."""
+        if self._state is not None:
+            self._state.open_requests.server.observers.reject(error.error, http, error.status)
 
     async def _current_state(self) -> EndpointState:
         """Return the state of the endpoint in this event loop; start to serve if need be.
@@ -280,6 +280,14 @@ class EndpointState:
         lifespan.on_drain.append(open_requests.drain)
         lifespan.grace = max(lifespan.grace, self._limits.grace)
         lifespan.on_end.append(self.aclose)
+        self._stop_reading = lifespan.server.observers.read(self._read)
+
+    def _read(self) -> Iterator[Reading]:
+        quotas = self.open_requests.quotas
+        yield Reading("mcpkit.requests.parked", quotas.waiting.used)
+        yield Reading("mcpkit.sessions", quotas.sessions.used)
+        yield Reading("mcpkit.streams", quotas.streams.used)
+        yield Reading("mcpkit.unread", quotas.unread.used)
 
     async def post(self, http: HttpRequest, receive: Receive, send: Send) -> None:
         """Serve one message, or a batch."""
@@ -357,6 +365,7 @@ class EndpointState:
 
     async def aclose(self) -> None:
         """End all requests, streams and sessions."""
+        self._stop_reading()
         self.open_requests.time_out_all()
         self.open_requests.close_responses()
         await self.legacy.table.aclose()

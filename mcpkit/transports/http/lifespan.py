@@ -86,6 +86,7 @@ class Lifespan:
             ):
                 self.server, self.loop = served, loop
                 self.threads = Threads(loop, served.settings.limits.max_threads)
+                services.threads.append(self.threads)
                 self.on_drain.append(served.suspended.evict_all)
                 self.started = True
                 self._decided.set()

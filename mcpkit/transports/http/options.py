@@ -39,6 +39,8 @@ class HttpOptions(TypedDict, total=False):
     sse: bool
     health: str | bool
     ready: str | bool
+    metrics: str | bool
+    metrics_token: str | None
     card: bool | CardOptions
     cors: bool
     allowed_origins: Sequence[str]
@@ -72,6 +74,10 @@ class HttpSettings(NamedTuple):
         ready: A path that answers 200 to GET if requests can be served, else 503: the app's
             lifespan has been entered, stores can be reached, the checks of `MCPKit.ready` pass, and
             the process has not been told to stop; True is ``/ready``, False none.
+        metrics: A path that answers GET with `mcpkit.metrics`, in the text format of Prometheus;
+            True is ``/metrics``, False none.
+        metrics_token: The bearer token of those who may read `metrics`; None: anyone who reaches
+            the server may.
         card: Experimental: True answers GET at ``/server-card`` below the endpoint with a draft
             server card, of the app and the `public_url`; a dict has other members: ``name``, such
             as ``com.example/weather``, ``description`` and ``repository``.
@@ -110,6 +116,8 @@ class HttpSettings(NamedTuple):
     sse: bool = False
     health: str | bool = False
     ready: str | bool = False
+    metrics: str | bool = False
+    metrics_token: str | None = None
     card: bool | CardOptions = False
     cors: bool = False
     allowed_origins: Sequence[str] = ()

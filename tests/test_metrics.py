@@ -1,0 +1,263 @@
+"""Metrics: the durations and counts of a server, their names, and their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from mcpkit import Context, MCPKit, metrics
+from mcpkit._utils.semconv import BUCKETS
+from mcpkit.errors import ProtocolError
+from mcpkit.testing import REVISIONS, AsyncTestClient
+from tests.kit import until
+from tests.messages import MODERN, announced
+
+pytestmark = pytest.mark.anyio
+
+every_revision = pytest.mark.parametrize("revision", REVISIONS)
+
+
+class Measured:
+    """An app with metrics, its endpoint, and what Prometheus reads there."""
+
+    def __init__(self, **options: Any) -> None:
+        self.app: MCPKit[Any] = MCPKit("measured", **options)
+        self.release = anyio.Event()
+        self.application = self.app.asgi(metrics=True)
+
+        @self.app.tool
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        @self.app.tool
+        def fail() -> None:
+            raise ValueError
+
+        @self.app.tool(concurrency=1)
+        async def wait() -> str:
+            await self.release.wait()
+            return "released"
+
+        @self.app.tool(task="required")
+        async def long() -> str:
+            await self.release.wait()
+            return "released"
+
+        @self.app.tool
+        async def ask(ctx: Context) -> str:
+            return str(await ctx.elicit("Sure?", bool))
+
+        @self.app.prompt
+        def greet(name: str) -> str:
+            return f"Hello, {name}"
+
+    @asynccontextmanager
+    async def http(self) -> AsyncGenerator[httpx2.AsyncClient, None]:
+        transport = httpx2.ASGITransport(self.application)
+        client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+        async with self.application.lifespans.hold(), client:
+            yield client
+
+    def value(self, name: str, **labels: str) -> float:
+        """The value of one series, or the sum of those with these labels."""
+        text = self.app.server.observers.all[0].text()  # type: ignore[attr-defined]
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    def durations(self, method: str, **labels: str) -> float:
+        name = "mcp_server_operation_duration_seconds_count"
+        return self.value(name, mcp_method_name=method, **labels)
+
+
+@pytest.fixture
+def measured() -> Measured:
+    return Measured()
+
+
+# --- operations -----------------------------------------------------------------------------------
+
+
+@every_revision
+async def test_operations_are_timed_by_the_names_of_the_conventions(
+    measured: Measured, revision: str
+) -> None:
+    """OTEL-11, OTEL-12: dashboards for other servers work."""
+    async with AsyncTestClient(measured.app, revision=revision) as client:
+        await client.call_tool("add", {"a": 1, "b": 2})
+        await client.get_prompt("greet", {"name": "Ada"})
+        await client.list_tools()
+    common = {"mcp_protocol_version": revision, "network_transport": "pipe"}
+    assert measured.durations("tools/call", gen_ai_tool_name="add", **common) == 1
+    assert measured.durations("tools/call", gen_ai_operation_name="execute_tool") == 1
+    assert measured.durations("prompts/get", gen_ai_prompt_name="greet", **common) == 1
+    assert measured.durations("tools/list", **common) == 1
+    name = "mcp_server_operation_duration_seconds"
+    call = {"mcp_method_name": "tools/call"}
+    assert measured.value(f"{name}_bucket", le="+Inf", **call) == 1
+    assert 0 < measured.value(f"{name}_sum", **call) < 60
+    bounds = [float(each) for each in BUCKETS]
+    reached = [measured.value(f"{name}_bucket", le=f"{each:g}", **call) for each in bounds]
+    assert reached == sorted(reached)
+    assert reached[-1] == 1
+    assert measured.value("mcpkit_requests_in_flight") == 0
+
+
+async def test_failures_of_the_server_have_an_error_type(measured: Measured) -> None:
+    """OTEL-5, OTEL-6: a caller's mistake is not an error of the server."""
+    async with AsyncTestClient(measured.app, raise_exceptions=False) as client:
+        assert (await client.call_tool("fail")).is_error
+        with pytest.raises(ProtocolError):
+            await client.get_prompt("none")
+    assert measured.durations("tools/call", error_type="tool_error") == 1
+    assert measured.durations("prompts/get", rpc_response_status_code="-32602") == 1
+    assert measured.durations("prompts/get", error_type="-32602") == 0
+
+
+async def test_names_that_a_client_invents_are_one_series(measured: Measured) -> None:
+    """OTEL-13."""
+    async with AsyncTestClient(measured.app) as client:
+        for number in range(5):
+            with pytest.raises(ProtocolError):
+                await client.request("tools/call", {"name": f"invented {number}"})
+            with pytest.raises(ProtocolError):
+                await client.request(f"invented/{number}")
+    assert measured.durations("tools/call", gen_ai_tool_name="_OTHER") == 5
+    text = measured.app.server.observers.all[0].text()  # type: ignore[attr-defined]
+    assert "invented" not in text
+    assert measured.value("mcpkit_rejections_total", reason="malformed") == 5
+
+
+async def test_a_stream_of_changes_is_not_timed(measured: Measured) -> None:
+    """OTEL-14: it lasts for as long as its client likes."""
+    changed = anyio.Event()
+    async with (
+        AsyncTestClient(measured.app, revision=REVISIONS[-1]) as client,
+        client.listen(lambda method, params: changed.set(), tools=True),
+    ):
+        measured.app.remove_tool("add")
+        with anyio.fail_after(5):
+            await changed.wait()
+        assert measured.value("mcpkit_requests_in_flight") == 0
+    assert measured.durations("subscriptions/listen") == 0
+
+
+async def test_series_are_bounded(measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "MAX_SERIES", 3)
+    for number in range(8):
+        measured.app.tool(name=f"tool{number}")(lambda: "")
+    async with AsyncTestClient(measured.app) as client:
+        for number in range(8):
+            await client.call_tool(f"tool{number}")
+    assert measured.durations("tools/call") == 8
+    assert measured.durations("tools/call", gen_ai_tool_name="_OTHER") == 6
+
+
+async def test_a_round_of_questions_is_two_operations(measured: Measured) -> None:
+    async def answer(params: Mapping[str, Any]) -> dict[str, Any]:
+        held = measured.value("mcpkit_runs_suspended")
+        assert held == 1
+        return {"action": "accept", "content": {"value": True}}
+
+    async with AsyncTestClient(measured.app, revision=REVISIONS[-1], elicitation=answer) as client:
+        await client.call_tool("ask")
+    assert measured.durations("tools/call", gen_ai_tool_name="ask") == 2
+    assert measured.value("mcpkit_runs_suspended") == 0
+
+
+# --- gauges ---------------------------------------------------------------------------------------
+
+
+async def test_what_runs_and_waits_is_shown(measured: Measured) -> None:
+    async with AsyncTestClient(measured.app) as client, anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(client.call_tool, "wait")
+        await until(lambda: measured.value("mcpkit_queue_length", queue="call limits") == 2)
+        assert measured.value("mcpkit_requests_in_flight") == 3
+        group.start_soon(client.call_tool, "long")
+        await until(lambda: measured.value("mcpkit_tasks", state="working") == 1)
+        measured.release.set()
+    assert measured.value("mcpkit_requests_in_flight") == 0
+    assert measured.value("mcpkit_queue_length", queue="call limits") == 0
+
+
+async def test_threads_are_counted_while_functions_use_them(measured: Measured) -> None:
+    seen = list[float]()
+
+    @measured.app.tool
+    def look() -> None:
+        seen.append(measured.value("mcpkit_threads", state="busy"))
+
+    async with measured.http() as http:
+        body = announced(1, "tools/call", name="look")
+        headers = {"Accept": "application/json, text/event-stream", "Mcp-Method": "tools/call"}
+        headers |= {"Mcp-Name": "look", "MCP-Protocol-Version": MODERN}
+        assert (await http.post("/mcp", json=body, headers=headers)).is_success
+        assert seen == [1]
+        assert measured.value("mcpkit_threads", state="busy") == 0
+        assert measured.value("mcpkit_threads", state="idle") == 1
+        tcp = {"network_transport": "tcp", "network_protocol_name": "http"}
+        assert measured.durations("tools/call", **tcp) == 1
+
+
+async def test_dropped_notifications_are_counted_by_method(measured: Measured) -> None:
+    measured.app.server.observers.drop("notifications/progress")
+    name = "mcpkit_notifications_dropped_total"
+    assert measured.value(name, mcp_method_name="notifications/progress") == 1
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+async def test_prometheus_parses_the_page(measured: Measured) -> None:
+    async with measured.http() as http:
+        found = await http.get("/metrics")
+        assert found.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        names = {each.name for each in text_string_to_metric_families(found.text)}
+        assert {"mcp_server_operation_duration_seconds", "mcpkit_sessions"} <= names
+        assert (await http.head("/metrics")).content == b""
+        assert (await http.post("/metrics")).status_code == 405
+
+
+async def test_values_that_need_escapes_survive(measured: Measured) -> None:
+    name = 'a "b" \\ c\nd'
+    measured.app.server.observers.drop(name)
+    found = measured.value("mcpkit_notifications_dropped_total", mcp_method_name=name)
+    assert found == 1
+
+
+async def test_a_token_may_be_needed() -> None:
+    app: MCPKit[Any] = MCPKit("measured")
+    application = app.asgi(metrics="/numbers", metrics_token="s3cret")
+    transport = httpx2.ASGITransport(application)
+    async with (
+        application.lifespans.hold(),
+        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
+    ):
+        for given in ("", "Bearer wrong", "Basic s3cret", "s3cret", "Bearer é"):
+            headers = {"Authorization": given.encode()} if given else {}
+            refused = await http.get("/numbers", headers=headers)
+            assert refused.status_code == 401
+            assert refused.headers["www-authenticate"] == "Bearer"
+        for given in ("Bearer s3cret", "bearer  s3cret"):
+            assert (await http.get("/numbers", headers={"Authorization": given})).is_success
+        assert (await http.get("/metrics")).status_code == 404
+
+
+async def test_the_page_is_below_the_path_where_the_app_is_mounted(measured: Measured) -> None:
+    host = Starlette(routes=[Mount("/tools", measured.application)])
+    transport = httpx2.ASGITransport(host)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        assert (await http.get("/tools/metrics")).is_success
+        assert (await http.get("/metrics")).status_code == 404
