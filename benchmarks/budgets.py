@@ -74,6 +74,9 @@ _FRAMEWORKS_OVER_HTTP = (
     (MANY, OFFICIAL, 12),
     (MANY, LOWLEVEL, 12),
 )
+_OBSERVED = (("metrics", 1.05), ("audit", 1.25), ("traced", 2), ("observed", 2.5))
+"""How many times the time of the plain call they take at most."""
+
 _KINDS_OVER_STDIO = ((PLAIN, BARE, 0.5), ("ctx", BARE, 0.4), ("def", PLAIN, 0.3))
 _KINDS_OVER_HTTP = (
     (PLAIN, BARE, 1.0),
@@ -105,6 +108,15 @@ BUDGETS: tuple[Budget, ...] = (
     ),
     *(Budget(stdio(era, IN_FLIGHT, True), *row) for era in _ERAS for row in _KINDS_OVER_STDIO),
     *(Budget(http(era, MANY, True), *row) for era in _ERAS for row in _KINDS_OVER_HTTP),
+    *(
+        budget
+        for era in _ERAS
+        for kind, times in _OBSERVED
+        for budget in (
+            Budget(stdio(era, 1, True), kind, PLAIN, most=times),
+            Budget(http(era, MANY, True), kind, PLAIN, least=1 / times),
+        )
+    ),
 )
 
 

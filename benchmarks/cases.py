@@ -400,6 +400,13 @@ def _is_question(result: Any) -> bool:
 
 _QUESTION = {"name": "question", "arguments": {"a": "17", "b": "25"}}
 
+OBSERVING = {
+    "metrics": "with metrics",
+    "audit": "with the audit log in a file",
+    "traced": "with every span sampled, kept in memory",
+    "observed": "with all three",
+}
+
 KINDS: Mapping[str, Kind] = {
     PLAIN: Kind("async def"),
     "ctx": Kind("async def that takes a Context", adding("add_ctx")),
@@ -409,6 +416,7 @@ KINDS: Mapping[str, Kind] = {
     "prompt": Kind("prompts/get", Call("prompts/get", _QUESTION, _is_question)),
     "principal": Kind("plain, option principal", server="principal"),
     "rate_limit": Kind("plain, option rate_limit", server="rate_limit"),
+    **{name: Kind(f"plain, {about}", server=name) for name, about in OBSERVING.items()},
     "mounted": Kind("plain, in Starlette on uvicorn", server="mounted"),
     "uvicorn": Kind("plain, on plain uvicorn", server="uvicorn"),
 }
@@ -416,11 +424,13 @@ KINDS: Mapping[str, Kind] = {
 
 _FILE, _MOUNTED = str(SERVERS / "mcpkit_kinds.py"), str(SERVERS / "mcpkit_mounted.py")
 
-STDIO_SERVERS: Mapping[str, tuple[str, ...]] = {name: (_FILE, name) for name in ("app", "threads")}
+STDIO_SERVERS: Mapping[str, tuple[str, ...]] = {
+    name: (_FILE, name) for name in ("app", "threads", *OBSERVING)
+}
 HTTP_SERVERS: Mapping[str, tuple[str, ...]] = {
     **{
         name: ("-m", "mcpkit", "run", f"{_FILE}:{name}", "--http", "--port", "{port}")
-        for name in ("app", "threads", "principal", "rate_limit")
+        for name in ("app", "threads", "principal", "rate_limit", *OBSERVING)
     },
     **{name: (_MOUNTED, "{port}", name) for name in ("mounted", "uvicorn")},
 }
