@@ -213,7 +213,7 @@ class MCPKit(Registration, Generic[StateT]):
         if audit:
             from mcpkit.audit import Audit  # loaded only if used
 
-            server.observers.all.append(Audit() if audit is True else audit)
+            server.observers.add(Audit() if audit is True else audit)
         if telemetry:
             from mcpkit.telemetry import Telemetry  # loaded only if used
 

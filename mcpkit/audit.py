@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-import logging.handlers
+import os
 import queue
+import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timezone
+from functools import lru_cache
 from typing import Any, Final
 
 from pydantic_core import to_json
 
-from mcpkit._protocol.wire import some
 from mcpkit._server.operations import Observer, Operation, session_name
 from mcpkit._utils.json import every_schema, is_object
 from mcpkit._utils.logs import get_logger
@@ -50,41 +52,44 @@ class Audit(Observer):
         if not LOGGER.isEnabledFor(level):
             return
         request = operation.request
-        exception = operation.exception or operation.error
+        exception, principal = operation.exception or operation.error, request.principal
         info = request.client.info or {}
-        members = some(
-            event="operation",
-            principal=None if request.principal is None else request.principal.id,
-            client=" ".join(str(each) for each in (info.get("name"), info.get("version")) if each),
-            session=session_name(request.origin and request.origin.http),
-            revision=request.revision.version,
-            transport="stdio" if request.origin is None else "http",
-            method=request.method,
-            name=operation.name,
-            outcome=operation.outcome,
-            error=None if exception is None else type(exception).__name__,
-            code=None if operation.error is None else operation.error.code,
-            duration=round(operation.duration, 6),
-            received=operation.received or None,
-            sent=operation.sent,
-            trace_id=request.trace_id,
-            arguments=shown_arguments(operation) if self._arguments else None,
-        )
+        client = " ".join(str(info[each]) for each in ("name", "version") if info.get(each))
+        members = {
+            "event": "operation",
+            "principal": None if principal is None else principal.id,
+            "client": _shortened(client),
+            "session": session_name(request.origin and request.origin.http),
+            "revision": request.revision.version,
+            "transport": "stdio" if request.origin is None else "http",
+            "method": request.method,
+            "name": _shortened(operation.name),
+            "outcome": operation.outcome,
+            "error": None if exception is None else type(exception).__name__,
+            "code": None if operation.error is None else operation.error.code,
+            "duration": round(operation.duration, 6),
+            "received": operation.received or None,
+            "sent": operation.sent,
+            "trace_id": request.trace_id,
+            "arguments": shown_arguments(operation) if self._arguments else None,
+        }
         _write(level, members)
 
     def rejected(self, error: ProtocolError, status: int | None, source: Any) -> None:
         """Log a message that is not served."""
-        members = some(
-            event="rejection",
-            principal=None if source is None or source.principal is None else source.principal.id,
-            address=None if source is None or not source.client else source.client[0],
-            session=session_name(source),
-            transport="stdio" if source is None else "http",
-            status=status,
-            error=type(error).__name__,
-            code=error.code,
-            reason=error.message,
-        )
+        members = {
+            "event": "rejection",
+            "principal": None
+            if source is None or source.principal is None
+            else source.principal.id,
+            "address": None if source is None or not source.client else source.client[0],
+            "session": session_name(source),
+            "transport": "stdio" if source is None else "http",
+            "status": status,
+            "error": type(error).__name__,
+            "code": error.code,
+            "reason": _shortened(error.message),
+        }
         _write(logging.WARNING, members)
 
 
@@ -113,13 +118,22 @@ def _is_secret(schema: Mapping[str, Any]) -> bool:
 
 
 def _write(level: int, members: Mapping[str, Any]) -> None:
-    shown = {key: _shortened(each) for key, each in members.items()}
-    extra = {"audit": shown}
-    # Without the search for the caller, which is always this module.
-    record = LOGGER.makeRecord(
-        LOGGER.name, level, __file__, 0, "%s", (_Line(shown),), None, extra=extra
-    )
-    LOGGER.handle(record)
+    shown = {key: each for key, each in members.items() if each is not None}
+    LOGGER.handle(_Record(level, shown))
+
+
+class _Record(logging.LogRecord):
+    """A record of the audit log; made without a look at the caller, which is always this module."""
+
+    _template = logging.LogRecord(LOGGER.name, logging.INFO, __file__, 0, "%s", None, None)
+
+    def __init__(self, level: int, members: Mapping[str, Any]) -> None:
+        vars(self).update(vars(self._template))
+        self.levelno, self.levelname = level, logging.getLevelName(level)
+        self.created = time.time()
+        self.msecs = self.created % 1 * 1000
+        self.args = (_Line(members),)
+        self.audit = members
 
 
 class _Line:
@@ -139,7 +153,7 @@ def _shortened(value: Any) -> Any:
     return value
 
 
-class JsonLinesHandler(logging.handlers.QueueHandler):
+class JsonLinesHandler(logging.Handler):
     """Writes the records of the audit log into a file, a line of JSON each, in a thread of its own.
 
     Add it to the logger ``mcpkit.audit``.
@@ -152,42 +166,67 @@ class JsonLinesHandler(logging.handlers.QueueHandler):
     """
 
     def __init__(self, path: str, *, max_bytes: int = 10_000_000, backups: int = 5) -> None:
-        super().__init__(queue.SimpleQueue())
-        file = _File(path, maxBytes=max_bytes, backupCount=backups, encoding="utf-8", delay=True)
-        file.setFormatter(_JsonLines())
-        self._listener = _Listener(self.queue, file)
-        self._file = file
-        self._listener.start()
+        super().__init__()
+        self._path, self._max_bytes, self._backups = path, max_bytes, backups
+        self._file = open(path, "ab")  # noqa: SIM115
+        self._size = self._file.tell()
+        self._records = queue.SimpleQueue[tuple[float, Mapping[str, Any]] | None]()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._work, name="mcpkit audit", daemon=True)
+        self._thread.start()
 
-    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        """Return the record as it is: its attribute ``audit`` is written, and nothing else."""
-        return record
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record: its attribute ``audit``, and nothing else."""
+        members = getattr(record, "audit", None) or {"message": record.getMessage()}
+        self._records.put((record.created, members))
 
     def close(self) -> None:
         """Write what is left, and close the file."""
-        if self._listener._thread is not None:
-            self._listener.stop()
-        self._file.close()
+        if not self._is_closed:
+            self._is_closed = True
+            self._records.put(None)
+            self._thread.join()
         super().close()
 
+    def _work(self) -> None:
+        is_open = True
+        while is_open:
+            records = [self._records.get()]
+            if records[0] is not None:
+                # Waking this thread for each record would take longer than to write it.
+                time.sleep(_PAUSE_S)
+            while not self._records.empty():
+                records.append(self._records.get())
+            is_open = records[-1] is not None
+            try:
+                for record in records:
+                    if record is not None:
+                        self._write(_line_of(*record))
+                self._file.flush()
+            except Exception:
+                self.handleError(_Record(logging.ERROR, {"event": "write"}))
+        self._file.close()
 
-class _Listener(logging.handlers.QueueListener):
-    def dequeue(self, block: bool) -> Any:
-        queue: Any = self.queue
-        if queue.empty():
-            # Waking this thread for each record would take longer than to write it.
-            time.sleep(_PAUSE_S)
-        return super().dequeue(block)
+    def _write(self, line: bytes) -> None:
+        if self._size >= self._max_bytes > 0:
+            self._rotate()
+        self._size += self._file.write(line)
+
+    def _rotate(self) -> None:
+        self._file.close()
+        for number in range(self._backups - 1, 0, -1):
+            with suppress(FileNotFoundError):
+                os.replace(f"{self._path}.{number}", f"{self._path}.{number + 1}")
+        if self._backups:
+            os.replace(self._path, f"{self._path}.1")
+        self._file, self._size = open(self._path, "wb"), 0  # noqa: SIM115
 
 
-class _File(logging.handlers.RotatingFileHandler):
-    def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802
-        # The base class looks at the file system before each record.
-        return self.stream is not None and self.stream.tell() >= self.maxBytes > 0
+def _line_of(created: float, members: Mapping[str, Any]) -> bytes:
+    at = f"{_second(int(created))}.{int(created % 1 * 1000):03}+00:00"
+    return to_json({"time": at, **members}, fallback=str) + b"\n"
 
 
-class _JsonLines(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        at = datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds")
-        members = getattr(record, "audit", None) or {"message": record.getMessage()}
-        return to_json({"time": at, **members}, fallback=str).decode()
+@lru_cache(maxsize=1)
+def _second(at: int) -> str:
+    return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from mcpkit._protocol.wire import some
+from mcpkit._protocol.connection import Request
 from mcpkit._server.operations import Observer, Observers, Operation
 from mcpkit._utils.semconv import BUCKETS, names_of
 from mcpkit.errors import LimitExceeded, ProtocolError
@@ -25,7 +25,6 @@ MAX_SERIES: Final = 2_000
 OPERATION: Final = "mcp.server.operation.duration"
 REJECTIONS: Final = "mcpkit.rejections"
 DROPPED: Final = "mcpkit.notifications.dropped"
-IN_FLIGHT: Final = "mcpkit.requests.in_flight"
 
 _CALLERS_MISTAKES: Final = (-32700, -32600, -32601, -32602, -32002)
 """Codes of errors that are not those of the server (OTEL-6)."""
@@ -42,6 +41,9 @@ _REASONS: Final[Mapping[int, str]] = {
 }
 """Why a request was refused, by the HTTP status."""
 
+_NAMED: Final = ("call_tool", "get_prompt")
+"""Operations whose metrics have the name of an entry."""
+
 Kind: TypeAlias = Literal["histogram", "counter", "gauge"]
 
 
@@ -55,7 +57,7 @@ class Instrument(NamedTuple):
 
 INSTRUMENTS: Final[Mapping[str, Instrument]] = {
     OPERATION: Instrument("histogram", "s", "Time from a request's arrival to its response"),
-    IN_FLIGHT: Instrument("gauge", "{request}", "Requests that are served now"),
+    "mcpkit.requests.in_flight": Instrument("gauge", "{request}", "Requests that are served now"),
     "mcpkit.requests.parked": Instrument(
         "gauge", "{request}", "Requests over HTTP that wait for an answer of their client"
     ),
@@ -104,32 +106,26 @@ class Metrics(Observer):
         self._lock = threading.Lock()
         self._durations: dict[tuple[Any, ...], _Durations] = {}
         self._counts: dict[str, dict[Attributes, int]] = {REJECTIONS: {}, DROPPED: {}}
-        self._in_flight = 0
 
     # --- observing --------------------------------------------------------------------------------
 
-    def began(self, operation: Operation) -> None:
-        """Count an operation that starts."""
-        if _is_timed(operation):
-            with self._lock:
-                self._in_flight += 1
-
     def ended(self, operation: Operation) -> None:
         """Count and time an operation that has ended."""
-        if type(operation.error) is LimitExceeded:
-            self._count(REJECTIONS, "reason", "call limit")
-        if not _is_timed(operation):
-            return
-        request, name = operation.request, entry_name(operation)
-        transport = "pipe" if request.origin is None else "tcp"
-        error, status = error_type(operation), response_status(operation)
-        key = request.method, name, error, status, request.revision.version, transport
-        duration = operation.duration
+        request, error, duration = operation.request, operation.error, operation.duration
+        known, name, code = request.known, None, None
+        if known.operation in _NAMED:
+            name = request.params.get("name")
+            name = name if type(name) is str else None
+        elif known.operation == "listen":
+            return  # it is open for as long as its client likes (OTEL-14)
+        if error is not None:
+            code = error.code
+            if type(error) is LimitExceeded:
+                self._count(REJECTIONS, "reason", "call limit")
+        version, is_local = request.revision.version, request.origin is None
+        key = request.method, name, version, is_local, operation.outcome, code
+        found = self._durations.get(key) or self._add(key, operation)
         with self._lock:
-            self._in_flight -= 1
-            found = self._durations.get(key)
-            if found is None:
-                found = self._add(key, operation)
             found.counts[bisect_left(BUCKETS, duration)] += 1
             found.total += duration
         for each in self.on_duration:
@@ -145,11 +141,16 @@ class Metrics(Observer):
         self._count(DROPPED, "mcp.method.name", method)
 
     def _add(self, key: tuple[Any, ...], operation: Operation) -> _Durations:
-        if len(self._durations) >= MAX_SERIES and key[1] is not None:
-            key = key[0], OTHER, *key[2:]
-        if key not in self._durations:
-            self._durations[key] = _Durations(tuple(attributes_of(operation, key[1]).items()))
-        return self._durations[key]
+        """Return the series of an operation, whose name may be one that a client has invented."""
+        name = entry_name(operation)
+        if len(self._durations) >= MAX_SERIES and name is not None:
+            name = OTHER
+        key = key[0], name, *key[2:]
+        with self._lock:
+            if key not in self._durations:
+                found = {**attributes_of(operation.request, name), **failure_of(operation)}
+                self._durations[key] = _Durations(tuple(found.items()))
+            return self._durations[key]
 
     def _count(self, name: str, attribute: str, value: str) -> None:
         counts, key = self._counts[name], ((attribute, value),)
@@ -162,7 +163,7 @@ class Metrics(Observer):
         """Yield the value of each series of a counter or a gauge."""
         with self._lock:
             yield from list(self._counts.get(name, {}).items())
-        sums: dict[Attributes, float] = {(): self._in_flight} if name == IN_FLIGHT else {}
+        sums = dict[Attributes, float]()
         for function in list(self._observers.readings):
             for each in function():
                 if each.name == name:
@@ -205,7 +206,7 @@ def metrics_of(observers: Observers) -> Metrics:
         if isinstance(each, Metrics):
             return each
     found = Metrics(observers)
-    observers.all.append(found)
+    observers.add(found)
     return found
 
 
@@ -214,42 +215,34 @@ def metrics_of(observers: Observers) -> Metrics:
 
 def entry_name(operation: Operation) -> str | None:
     """Return the name of the tool or prompt; `OTHER` if it is not one of the server's."""
-    if operation.request.method not in ("tools/call", "prompts/get"):
+    if operation.request.known.operation not in _NAMED:
         return None
     return OTHER if operation.entry is None else operation.name
 
 
-def error_type(operation: Operation) -> str | None:
-    """Return ``error.type``: what the server has failed with, if it has (OTEL-5, OTEL-6)."""
+def failure_of(operation: Operation) -> dict[str, str]:
+    """Return ``error.type`` and the code of the error, if the operation has failed.
+
+    A mistake of the caller has the code only: the server has not failed (OTEL-5, OTEL-6).
+    """
     if operation.outcome == "tool_error":
-        return "tool_error"
-    error = operation.error
-    return None if error is None or error.code in _CALLERS_MISTAKES else str(error.code)
+        return {"error.type": "tool_error"}
+    if operation.error is None:
+        return {}
+    code = str(operation.error.code)
+    found = {"rpc.response.status_code": code}
+    if operation.error.code not in _CALLERS_MISTAKES:
+        found["error.type"] = code
+    return found
 
 
-def response_status(operation: Operation) -> str | None:
-    """Return the code of the JSON-RPC error."""
-    return None if operation.error is None else str(operation.error.code)
-
-
-def attributes_of(operation: Operation, name: str | None) -> dict[str, str]:
+def attributes_of(request: Request, name: str | None) -> dict[str, str]:
     """Return the attributes of a metric or a span, with the name of the tool or prompt."""
-    request = operation.request
-    http = None if request.origin is None else request.origin.http
-    found = {
-        **names_of(request.method, name),
-        "error.type": error_type(operation),
-        "rpc.response.status_code": response_status(operation),
-        "mcp.protocol.version": request.revision.version,
-        "network.transport": "pipe" if http is None else "tcp",
-        "network.protocol.name": None if http is None else "http",
-    }
-    return some(**found)
-
-
-def _is_timed(operation: Operation) -> bool:
-    """Return False for a stream that is open for as long as its client likes (OTEL-14)."""
-    return operation.request.known.operation != "listen"
+    found = names_of(request.method, name)
+    found["mcp.protocol.version"] = request.revision.version
+    if request.origin is None:
+        return {**found, "network.transport": "pipe"}
+    return {**found, "network.transport": "tcp", "network.protocol.name": "http"}
 
 
 def _labels(attributes: Iterable[tuple[str, str]]) -> str:

@@ -12,7 +12,6 @@ from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
-from mcpkit._protocol.wire import some
 from mcpkit._server.operations import Observer, Observers, Operation, session_name
 from mcpkit._utils.text import truncate
 from mcpkit.errors import ProtocolError
@@ -23,7 +22,7 @@ from mcpkit.metrics import (
     Attributes,
     attributes_of,
     entry_name,
-    error_type,
+    failure_of,
     metrics_of,
 )
 from mcpkit.tracing import KEYS, Tracing, context, metrics, trace
@@ -35,8 +34,21 @@ _MAX_TEXT: Final = 1000
 class Trace:
     """The trace that a request belongs to, with the span of the request."""
 
-    def __init__(self, span: trace.Span) -> None:
+    __slots__ = ("_parent", "_token", "span")
+
+    def __init__(self, span: trace.Span, parent: context.Context) -> None:
         self.span = span
+        self._parent = parent
+        self._token: Any = None
+
+    def enter(self) -> None:
+        """Make the span current in this context, which is that of the handler."""
+        self._token = context.attach(trace.set_span_in_context(self.span, self._parent))
+
+    def leave(self) -> None:
+        """Make what was current before so again, unless the handler ends in another context."""
+        if trace.get_current_span() is self.span:
+            context.detach(self._token)
 
     @property
     def id(self) -> str | None:
@@ -78,7 +90,7 @@ class Telemetry(Tracing, Observer):
 
     def observe(self, observers: Observers) -> None:
         """Observe a server."""
-        observers.all.append(self)
+        observers.add(self)
         observers.inject, observers.attach = self.inject, self.attach
         observers.calling = self.calling
         found = metrics_of(observers)
@@ -102,38 +114,41 @@ class Telemetry(Tracing, Observer):
     # --- a server's operations --------------------------------------------------------------------
 
     def began(self, operation: Operation) -> None:
-        """Start the span of a request, which is current in its handler."""
-        request, links = operation.request, list[trace.Link]()
+        """Start the span of a request."""
+        request, links = operation.request, None
         http = None if request.origin is None else request.origin.http
         ambient = trace.get_current_span().get_span_context()
-        parent = self.extracted(request.meta)
-        named = trace.get_current_span(parent).get_span_context()
-        if named.is_remote and ambient.is_valid and ambient.span_id != named.span_id:
-            links.append(trace.Link(ambient))  # OTEL-8
-        elif http is not None and not named.is_valid:
+        parent = context.get_current()
+        if "traceparent" in request.meta:
+            parent = self.extracted(request.meta)
+            named = trace.get_current_span(parent).get_span_context()
+            if named.is_remote and ambient.is_valid and ambient.span_id != named.span_id:
+                links = [trace.Link(ambient)]  # OTEL-8
+        elif http is not None and not ambient.is_valid and b"traceparent" in http.raw:
             headers = {key: http.raw.get(key.encode(), b"").decode("latin-1") for key in KEYS}
             parent = self.extracted(headers)
         name = entry_name(operation)
+        target = None if name == OTHER else name
+        attributes: dict[str, Any] = attributes_of(request, name)
+        if not request.known.is_notification:
+            attributes["jsonrpc.request.id"] = str(request.id)
         uri = request.params.get("uri")
-        uri = truncate(uri, _MAX_TEXT) if isinstance(uri, str) else None
-        target = (uri if self._resource_uris else None) if name in (None, OTHER) else name
-        address = http and http.client
-        more = {
-            "mcp.resource.uri": uri,
-            "jsonrpc.request.id": None if request.known.is_notification else str(request.id),
-            "client.address": address[0] if address else None,
-            "client.port": address[1] if address else None,
-            "mcp.session.id": session_name(http) if request.revision.handshake else None,
-        }
+        if isinstance(uri, str):
+            uri = attributes["mcp.resource.uri"] = truncate(uri, _MAX_TEXT)
+            target = uri if self._resource_uris else None
+        if http is not None:
+            if http.client is not None:
+                attributes["client.address"], attributes["client.port"] = http.client
+            if request.revision.handshake and (session := session_name(http)):
+                attributes["mcp.session.id"] = session  # OTEL-4
         span = self.tracer.start_span(
             f"{request.method} {target}" if target else request.method,
             parent,
             trace.SpanKind.SERVER,
-            {**attributes_of(operation, name), **some(**more)},
+            attributes,
             links,
         )
-        request.trace = Trace(span)
-        context.attach(trace.set_span_in_context(span, parent))
+        request.trace = Trace(span, parent)
 
     def ended(self, operation: Operation) -> None:
         """End the span of a request."""
@@ -145,7 +160,6 @@ class Telemetry(Tracing, Observer):
         earlier = operation.continues
         if earlier is not None and earlier.trace is not None:
             span.add_link(earlier.trace.span.get_span_context())
-        span.set_attributes(attributes_of(operation, entry_name(operation)))
         if self._arguments and request.method == "tools/call":
             from mcpkit.audit import shown_arguments  # loaded only if used
 
@@ -153,11 +167,13 @@ class Telemetry(Tracing, Observer):
             if shown is not None:
                 text = to_json(shown, fallback=str).decode()
                 span.set_attribute("gen_ai.tool.call.arguments", text)
-        if operation.exception is not None and operation.outcome in ("error", "tool_error"):
-            span.record_exception(operation.exception)
-        if error_type(operation) is not None:
-            error = operation.error or operation.exception
-            span.set_status(trace.StatusCode.ERROR, None if error is None else str(error))
+        if failure := failure_of(operation):
+            span.set_attributes(failure)
+            if operation.exception is not None:
+                span.record_exception(operation.exception)
+            if "error.type" in failure:
+                error = operation.error or operation.exception
+                span.set_status(trace.StatusCode.ERROR, None if error is None else str(error))
         span.end()
 
     def rejected(self, error: ProtocolError, status: int | None, source: Any) -> None:

@@ -157,7 +157,7 @@ async def test_a_fault_of_the_log_is_reported_and_fails_no_call(
 
     async with AsyncTestClient(make_app(audit=Broken())) as client:
         assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
-    assert "an observer failed: ended" in caplog.text
+    assert "an observer failed: " in caplog.text
 
 
 async def test_without_it_nothing_is_logged(audited: Any) -> None:

@@ -369,8 +369,8 @@ async def test_meters_get_what_prometheus_gets(traced: Traced) -> None:
     """OTEL-11, OTEL-12."""
     async with Client(traced.app, telemetry=traced.telemetry) as client:
         await client.call_tool("add", {"a": 1, "b": 2})
-    traced.app.server.observers.drop("notifications/progress")
-    found = traced.metrics()
+        traced.app.server.observers.drop("notifications/progress")
+        found = traced.metrics()
     for name in ("mcp.server.operation.duration", CLIENT_OPERATION):
         points = {each.attributes["mcp.method.name"]: each for each in found[name].data.data_points}
         call = points["tools/call"]

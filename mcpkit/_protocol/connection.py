@@ -161,10 +161,10 @@ class Request:
         """The id of its trace: 32 hex digits (W3C Trace Context); None if it has none."""
         if self.trace is not None:
             return cast("str", self.trace.id)
-        found = _TRACE.fullmatch(str(self.meta.get("traceparent")))
-        if found is None and self.origin is not None:
-            header = self.origin.http.raw.get(b"traceparent", b"")
-            found = _TRACE.fullmatch(header.decode("latin-1"))
+        given = self.meta.get("traceparent")
+        if given is None and self.origin is not None:
+            given = self.origin.http.raw.get(b"traceparent", b"").decode("latin-1")
+        found = _TRACE.fullmatch(given) if isinstance(given, str) else None
         return None if found is None else found[1]
 
     @property

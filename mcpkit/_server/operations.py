@@ -33,15 +33,14 @@ class Operation:
     """A request, from the start of its handler to its response."""
 
     __slots__ = (
-        *("continues", "duration", "error", "exception", "outcome", "received", "request"),
-        *("sent", "server", "started"),
+        *("continues", "duration", "error", "exception", "outcome", "request"),
+        *("sent", "server", "size", "started"),
     )
 
-    def __init__(self, request: Request, server: Any, received: int) -> None:
+    def __init__(self, request: Request, server: Any, size: int) -> None:
         self.request = request
         self.server = server
-        self.received = received
-        """The bytes of the message; 0 if they are not known."""
+        self.size = size
         self.started = perf_counter()
         self.duration = 0.0
         """Seconds."""
@@ -53,6 +52,14 @@ class Operation:
         """What the handler raised, though the client may see something else."""
         self.continues: Request | None = None
         """The request whose handler it continues, after a question."""
+
+    @property
+    def received(self) -> int:
+        """The bytes of the message; 0 if they are not known."""
+        if self.request.origin is None:
+            return self.size
+        length = self.request.origin.http.raw.get(b"content-length", b"")
+        return int(length) if length.isdigit() else 0
 
     @property
     def name(self) -> str | None:
@@ -77,7 +84,7 @@ class Observer(ABC):
     """Learns of operations. What it raises is logged; nothing else changes."""
 
     def began(self, operation: Operation) -> None:  # noqa: B027
-        """Take an operation whose handler starts, in the context of the handler."""
+        """Take an operation whose handler starts."""
 
     @abstractmethod
     def ended(self, operation: Operation) -> None:
@@ -109,7 +116,9 @@ class Observers:
     """The observers of a server, and what they may read."""
 
     def __init__(self) -> None:
-        self.all: list[Observer] = []
+        self.all: tuple[Observer, ...] = ()
+        self._on_begin: list[Callable[[Operation], object]] = []
+        self._on_end: list[Callable[[Operation], object]] = []
         self.readings: list[Callable[[], Iterable[Reading]]] = []
         """Functions that return what is held now."""
         self.inject: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _same
@@ -122,6 +131,13 @@ class Observers:
     def __bool__(self) -> bool:
         return bool(self.all)
 
+    def add(self, observer: Observer) -> None:
+        """Add an observer, before the server is served."""
+        self.all = (*self.all, observer)
+        self._on_end.append(observer.ended)
+        if type(observer).began is not Observer.began:
+            self._on_begin.append(observer.began)
+
     def read(self, function: Callable[[], Iterable[Reading]]) -> Callable[[], object]:
         """Let a function be read; returns the function that ends this."""
         self.readings.append(function)
@@ -129,11 +145,9 @@ class Observers:
 
     def begin(self, request: Request, server: Any, size: int) -> None:
         """Note that the handler of a request starts."""
-        if request.origin is not None:
-            length = request.origin.http.raw.get(b"content-length", b"")
-            size = int(length) if length.isdigit() else 0
-        request.operation = Operation(request, server, size)
-        self._tell("began", request.operation)
+        operation = request.operation = Operation(request, server, size)
+        for each in self._on_begin:
+            _tell(each, operation)
 
     def end(self, request: Request, text: bytes | None, error: ProtocolError | None) -> None:
         """Note the response to a request; without a text, it has none."""
@@ -142,29 +156,33 @@ class Observers:
             return
         request.operation = None
         operation.duration = perf_counter() - operation.started
-        operation.sent = len(text or b"")
-        operation.error = error
-        if error is not None:
-            operation.outcome = "error"
-        elif text is None and request.batch is None and not request.known.is_notification:
+        if text is not None:
+            operation.sent = len(text)
+        elif request.batch is None and not request.known.is_notification:
             operation.outcome = "cancelled"
-        self._tell("ended", operation)
+        if error is not None:
+            operation.error = error
+            operation.outcome = "error"
+        for each in self._on_end:
+            _tell(each, operation)
         operation.exception = None  # its frames would keep the request in a cycle
 
     def reject(self, error: ProtocolError, source: Any, status: int | None = None) -> None:
         """Note that a message is not served."""
-        self._tell("rejected", error, status, source)
+        for each in self.all:
+            _tell(each.rejected, error, status, source)
 
     def drop(self, method: str) -> None:
         """Note that a notification is not sent."""
-        self._tell("dropped", method)
-
-    def _tell(self, what: str, *args: Any) -> None:
         for each in self.all:
-            try:
-                getattr(each, what)(*args)
-            except Exception:
-                log.exception("an observer failed: %s", what)
+            _tell(each.dropped, method)
+
+
+def _tell(observe: Callable[..., object], *args: Any) -> None:
+    try:
+        observe(*args)
+    except Exception:
+        log.exception("an observer failed: %s", observe.__qualname__)
 
 
 def _same(value: T) -> T:

@@ -73,6 +73,9 @@ class Run(ContextBackend):
     async def complete(self, operation: Awaitable[Any]) -> None:
         """Wait for the handler to end, and tell the host of the outcome, once."""
         outcome: Outcome = ABANDONED
+        trace = self.request.trace
+        if trace is not None:
+            trace.enter()
         try:
             outcome = await operation
             if self.asker is not None:
@@ -96,6 +99,8 @@ class Run(ContextBackend):
             # The handler called sys.exit(), or let through the cancellation of a task of its own.
             outcome = self.failed(error)
         finally:
+            if trace is not None:
+                trace.leave()
             self.session.take_outcome(self, outcome)
 
     @property

@@ -344,7 +344,9 @@ class Services:
         self.running: dict[str, Service] = {}
         """Those that have been needed, by the identifiers of their extensions."""
         self.threads: list[Threads] = []
-        """The threads of calls."""
+        """The threads of calls that sessions share."""
+        self.sessions: list[Any] = []
+        """The sessions that have threads of their own."""
 
     def get(self, identifier: str) -> Any:
         """Return the service of an extension, which is made when it is first needed."""

@@ -46,7 +46,10 @@ def _read(services: Services) -> Iterator[Reading]:
     plans = [each.plan for table in tables for each in table.values()]
     gates = {gate for plan in plans for gate in getattr(plan, "gates", ())}
     yield Reading(_QUEUE, sum(each.waiting for each in gates), {_QUEUE_NAME: "call limits"})
-    pools = [*services.threads, *(each.threads for each in services.running.values())]
+    users = (*services.sessions, *services.running.values())
+    pools = [*services.threads, *(each.threads for each in users)]
+    in_flight = sum(each.in_flight for each in services.sessions)
+    yield Reading("mcpkit.requests.in_flight", in_flight)
     for each in pools:
         yield Reading("mcpkit.threads", each.busy, {"state": "busy"})
         yield Reading("mcpkit.threads", max(each.size - each.busy, 0), {"state": "idle"})

@@ -257,6 +257,11 @@ class Session(RunHost):
             self._loop.soon(self.on_writable)  # the transport has to read on
 
     @property
+    def in_flight(self) -> int:
+        """The number of requests that have no response yet, without streams of changes."""
+        return len(self._running) + len(self._waiting)
+
+    @property
     def busy(self) -> bool:
         """True if any handler runs, or waits for others to end."""
         return bool(self._running or self._waiting)
@@ -284,12 +289,6 @@ class Session(RunHost):
         return context, size
 
     def _start(self, request: Request, size: int) -> None:
-        if self._observers is None:
-            self._serve(request, size)
-        else:  # which may set context variables
-            contextvars.copy_context().run(self._serve, request, size)
-
-    def _serve(self, request: Request, size: int) -> None:
         known = request.known
         params = request.params
         server = self.server

@@ -8,13 +8,13 @@ BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300
 """Upper bounds of the buckets of durations, in seconds (OTEL-11)."""
 
 
-def names_of(method: str, entry: object) -> dict[str, str | None]:
+def names_of(method: str, entry: object) -> dict[str, str]:
     """Return the attributes that name a request: its method, and its tool or prompt."""
-    entry = entry if isinstance(entry, str) else None
-    is_tool = method == "tools/call"
-    return {
-        "mcp.method.name": method,
-        "gen_ai.operation.name": "execute_tool" if is_tool else None,  # OTEL-3
-        "gen_ai.tool.name": entry if is_tool else None,
-        "gen_ai.prompt.name": entry if method == "prompts/get" else None,
-    }
+    found = {"mcp.method.name": method}
+    if method == "tools/call":
+        found["gen_ai.operation.name"] = "execute_tool"  # OTEL-3
+        if isinstance(entry, str):
+            found["gen_ai.tool.name"] = entry
+    elif method == "prompts/get" and isinstance(entry, str):
+        found["gen_ai.prompt.name"] = entry
+    return found

@@ -75,8 +75,9 @@ async def connect(
     Yields:
         The client's way to the server.
     """
-    async with running as server, serving(server, loop) as (served, _):
+    async with running as server, serving(server, loop) as (served, services):
         link = MemoryLink(served, loop, on_text, on_exception, origin)
+        services.sessions.append(link.session)
         try:
             yield link
         finally:

@@ -284,6 +284,7 @@ class EndpointState:
 
     def _read(self) -> Iterator[Reading]:
         quotas = self.open_requests.quotas
+        yield Reading("mcpkit.requests.in_flight", quotas.requests.used)
         yield Reading("mcpkit.requests.parked", quotas.waiting.used)
         yield Reading("mcpkit.sessions", quotas.sessions.used)
         yield Reading("mcpkit.streams", quotas.streams.used)

@@ -121,7 +121,7 @@ async def serve(
     async with open_loop() as loop, serving(server, loop) as (served, services):
         output = Output(streams.writer, loop, on_broken=ended.set)
         session = Session(served, output, loop)
-        services.threads.append(session.threads)
+        services.sessions.append(session)
         lines = Lines(session, max_line, lambda: session.is_full or output.congested)
         context = contextvars.copy_context()
         stop_watching: Callable[[], object] = do_nothing
