@@ -81,6 +81,14 @@ class Measured:
         return self.value(name, mcp_method_name=method, **labels)
 
 
+async def call(http: httpx2.AsyncClient, tool: str, **meta: Any) -> httpx2.Response:
+    """Call a tool without arguments."""
+    body = announced(1, "tools/call", name=tool, _meta=meta)
+    headers = {"Accept": "application/json, text/event-stream", "Mcp-Method": "tools/call"}
+    headers |= {"Mcp-Name": tool, "MCP-Protocol-Version": MODERN}
+    return await http.post("/mcp", json=body, headers=headers)
+
+
 @pytest.fixture
 def measured() -> Measured:
     return Measured()
@@ -200,10 +208,7 @@ async def test_threads_are_counted_while_functions_use_them(measured: Measured) 
         seen.append(measured.value("mcpkit_threads", state="busy"))
 
     async with measured.http() as http:
-        body = announced(1, "tools/call", name="look")
-        headers = {"Accept": "application/json, text/event-stream", "Mcp-Method": "tools/call"}
-        headers |= {"Mcp-Name": "look", "MCP-Protocol-Version": MODERN}
-        assert (await http.post("/mcp", json=body, headers=headers)).is_success
+        assert (await call(http, "look")).is_success
         assert seen == [1]
         assert measured.value("mcpkit_threads", state="busy") == 0
         assert measured.value("mcpkit_threads", state="idle") == 1
@@ -212,9 +217,17 @@ async def test_threads_are_counted_while_functions_use_them(measured: Measured) 
 
 
 async def test_dropped_notifications_are_counted_by_method(measured: Measured) -> None:
-    measured.app.server.observers.drop("notifications/progress")
+    @measured.app.tool
+    async def flood(ctx: Context) -> None:
+        for _ in range(100):
+            ctx.info("x" * 10_000)
+
+    async with measured.http() as http:
+        found = await call(http, "flood", **{"io.modelcontextprotocol/logLevel": "info"})
+    arrived = found.text.count("notifications/message")
     name = "mcpkit_notifications_dropped_total"
-    assert measured.value(name, mcp_method_name="notifications/progress") == 1
+    assert 0 < arrived < 100
+    assert measured.value(name, mcp_method_name="notifications/message") == 100 - arrived
 
 
 # --- the page -------------------------------------------------------------------------------------

@@ -492,13 +492,13 @@ class Session(RunHost):
         """Send a notification that belongs to a request, unless that is over. From any thread."""
         # A user often completes an elicitation by URL long after the request is over.
         outlasts = method == _OUTLASTING
-        if not outlasts and not self._takes_more(request):
+        if not outlasts and not self._takes_more(request, method):
             return  # before encoding it
         text = notification_text(method, params)
 
         def send() -> None:
             if not outlasts:
-                if self._takes_more(request):
+                if self._takes_more(request, method):
                     self._channel.send(text, request)
             elif not self._closing:
                 live = request if self.connection.is_in_flight(request) else None
@@ -511,7 +511,7 @@ class Session(RunHost):
         else:
             self._channel.send(text, request)
 
-    def _takes_more(self, request: Request) -> bool:
+    def _takes_more(self, request: Request, method: str) -> bool:
         """Return True if the request is not over and the client keeps up with its messages."""
         if not self.connection.is_in_flight(request):
             return False  # PROG-3, CANC-4
@@ -520,6 +520,8 @@ class Session(RunHost):
         if not self._dropped:
             log.warning("the client does not keep up: log messages and progress are dropped")
         self._dropped += 1
+        if self._observers is not None:
+            self._observers.drop(method)
         return False
 
     def log_threshold(self, request: Request) -> int | None:
