@@ -44,6 +44,12 @@ _REASONS: Final[Mapping[int, str]] = {
 _NAMED: Final = ("call_tool", "get_prompt")
 """Operations whose metrics have the name of an entry."""
 
+_COUNTED: Final = (
+    (REJECTIONS, "reason", ("call limit", *_REASONS.values())),
+    (DROPPED, "mcp.method.name", ("notifications/message", "notifications/progress")),
+)
+"""Counters with the values of their label. They begin at 0, or a rate would miss the first."""
+
 Kind: TypeAlias = Literal["histogram", "counter", "gauge"]
 
 
@@ -105,7 +111,9 @@ class Metrics(Observer):
         self._observers = observers
         self._lock = threading.Lock()
         self._durations: dict[tuple[Any, ...], _Durations] = {}
-        self._counts: dict[str, dict[Attributes, int]] = {REJECTIONS: {}, DROPPED: {}}
+        self._counts: dict[str, dict[Attributes, int]] = {
+            name: {((label, value),): 0 for value in values} for name, label, values in _COUNTED
+        }
 
     # --- observing --------------------------------------------------------------------------------
 
@@ -162,7 +170,8 @@ class Metrics(Observer):
     def read(self, name: str) -> Iterator[tuple[Attributes, float]]:
         """Yield the value of each series of a counter or a gauge."""
         with self._lock:
-            yield from list(self._counts.get(name, {}).items())
+            counts = list(self._counts.get(name, {}).items())
+        yield from counts
         sums = dict[Attributes, float]()
         for function in list(self._observers.readings):
             for each in function():

@@ -184,6 +184,15 @@ async def test_a_round_of_questions_is_two_operations(measured: Measured) -> Non
     assert measured.value("mcpkit_runs_suspended") == 0
 
 
+async def test_counters_begin_at_zero(measured: Measured) -> None:
+    """Prometheus shows no rate for the first count of a series that was not there."""
+    text = measured.app.server.observers.all[0].text()  # type: ignore[attr-defined]
+    assert 'mcpkit_rejections_total{reason="call limit"} 0' in text
+    assert 'mcpkit_rejections_total{reason="server limit"} 0' in text
+    progress = 'mcp_method_name="notifications/progress"'
+    assert f"mcpkit_notifications_dropped_total{{{progress}}} 0" in text
+
+
 # --- gauges ---------------------------------------------------------------------------------------
 
 

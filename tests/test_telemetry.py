@@ -378,8 +378,9 @@ async def test_meters_get_what_prometheus_gets(traced: Traced) -> None:
         assert call.attributes["gen_ai.tool.name"] == "add"
         assert call.explicit_bounds[0] == 0.01
         assert call.explicit_bounds[-1] == 300
-    (dropped,) = found["mcpkit.notifications.dropped"].data.data_points
-    assert (dropped.value, dropped.attributes) == (1, {"mcp.method.name": "notifications/progress"})
+    dropped = found["mcpkit.notifications.dropped"].data.data_points
+    values = {each.attributes["mcp.method.name"]: each.value for each in dropped}
+    assert values == {"notifications/progress": 1, "notifications/message": 0}
     (running,) = found["mcpkit.requests.in_flight"].data.data_points
     assert running.value == 0
 
