@@ -50,6 +50,8 @@ _COUNTED: Final = (
 )
 """Counters with the values of their label. They begin at 0, or a rate would miss the first."""
 
+_FAILED: Final = ("error", "tool_error")
+
 Kind: TypeAlias = Literal["histogram", "counter", "gauge"]
 
 
@@ -120,15 +122,16 @@ class Metrics(Observer):
     def ended(self, operation: Operation) -> None:
         """Count and time an operation that has ended."""
         request, error, duration = operation.request, operation.error, operation.duration
-        known, name, code = request.known, None, None
+        known, name = request.known, None
         if known.operation in _NAMED:
             name = request.params.get("name")
             name = name if type(name) is str else None
         elif known.operation == "listen":
             return  # it is open for as long as its client likes (OTEL-14)
-        if error is not None:
-            code = error.code
-            if type(error) is LimitExceeded:
+        code = None if error is None else error.code
+        if operation.outcome in _FAILED:
+            # A model is shown the limit of a tool in a result.
+            if LimitExceeded in (type(error), type(operation.exception)):
                 self._count(REJECTIONS, "reason", "call limit")
         version, is_local = request.revision.version, request.origin is None
         key = request.method, name, version, is_local, operation.outcome, code

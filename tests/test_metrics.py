@@ -184,6 +184,27 @@ async def test_a_round_of_questions_is_two_operations(measured: Measured) -> Non
     assert measured.value("mcpkit_runs_suspended") == 0
 
 
+@every_revision
+async def test_calls_beyond_their_limits_are_rejections(measured: Measured, revision: str) -> None:
+    """Of tools, which show them to the model, and of prompts."""
+
+    @measured.app.tool(rate="1/h")
+    def rated_tool() -> None: ...
+
+    @measured.app.prompt(rate="1/h")
+    def rated_prompt() -> str:
+        return ""
+
+    async with AsyncTestClient(measured.app, revision=revision, raise_exceptions=False) as client:
+        for _ in range(3):
+            await client.call_tool("rated_tool")
+        await client.get_prompt("rated_prompt")
+        with pytest.raises(ProtocolError):
+            await client.get_prompt("rated_prompt")
+    assert measured.value("mcpkit_rejections_total") == 3
+    assert measured.value("mcpkit_rejections_total", reason="call limit") == 3
+
+
 async def test_counters_begin_at_zero(measured: Measured) -> None:
     """Prometheus shows no rate for the first count of a series that was not there."""
     text = measured.app.server.observers.all[0].text()  # type: ignore[attr-defined]
