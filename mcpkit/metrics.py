@@ -203,13 +203,14 @@ class Metrics(Observer):
         with self._lock:
             series = [(s.attributes, [*s.counts], s.total) for s in self._durations.values()]
         for attributes, counts, total in series:
+            labels = _labels(attributes)
+            bucket = f'{shown}_bucket{labels[:-1]},le="'
             reached = 0
             for bound, number in zip((*BUCKETS, "+Inf"), counts, strict=True):
                 reached += number
-                labels = _labels((*attributes, ("le", str(bound))))
-                yield f"{shown}_bucket{labels} {reached}"
-            yield f"{shown}_sum{_labels(attributes)} {total}"
-            yield f"{shown}_count{_labels(attributes)} {reached}"
+                yield f'{bucket}{bound}"}} {reached}'
+            yield f"{shown}_sum{labels} {total}"
+            yield f"{shown}_count{labels} {reached}"
 
 
 def metrics_of(observers: Observers) -> Metrics:
