@@ -16,7 +16,7 @@ from starlette.routing import Mount
 from mcpkit import Context, MCPKit, metrics
 from mcpkit._utils.semconv import BUCKETS
 from mcpkit.errors import ProtocolError
-from mcpkit.testing import REVISIONS, AsyncTestClient
+from mcpkit.testing import REVISIONS, AsyncTestClient, TestClient
 from tests.kit import until
 from tests.messages import MODERN, announced
 
@@ -81,12 +81,14 @@ class Measured:
         return self.value(name, mcp_method_name=method, **labels)
 
 
-async def call(http: httpx2.AsyncClient, tool: str, **meta: Any) -> httpx2.Response:
+async def call(
+    http: httpx2.AsyncClient, tool: str, path: str = "/mcp", **meta: Any
+) -> httpx2.Response:
     """Call a tool without arguments."""
     body = announced(1, "tools/call", name=tool, _meta=meta)
     headers = {"Accept": "application/json, text/event-stream", "Mcp-Method": "tools/call"}
     headers |= {"Mcp-Name": tool, "MCP-Protocol-Version": MODERN}
-    return await http.post("/mcp", json=body, headers=headers)
+    return await http.post(path, json=body, headers=headers)
 
 
 @pytest.fixture
@@ -230,6 +232,16 @@ async def test_what_runs_and_waits_is_shown(measured: Measured) -> None:
     assert measured.value("mcpkit_queue_length", queue="call limits") == 0
 
 
+async def test_calls_that_wait_are_counted_once_for_all_event_loops(measured: Measured) -> None:
+    with TestClient(measured.app):
+        async with AsyncTestClient(measured.app) as client, anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(client.call_tool, "wait")
+            await until(lambda: measured.value("mcpkit_requests_in_flight") == 3)
+            await until(lambda: measured.value("mcpkit_queue_length", queue="call limits") == 2)
+            measured.release.set()
+
+
 async def test_threads_are_counted_while_functions_use_them(measured: Measured) -> None:
     seen = list[float]()
 
@@ -274,10 +286,21 @@ async def test_prometheus_parses_the_page(measured: Measured) -> None:
 
 
 async def test_values_that_need_escapes_survive(measured: Measured) -> None:
-    name = 'a "b" \\ c\nd'
-    measured.app.server.observers.drop(name)
-    found = measured.value("mcpkit_notifications_dropped_total", mcp_method_name=name)
-    assert found == 1
+    names = [
+        'a "b" \\ c\nd',
+        "\\n",
+        'x{y="z"} 1',
+        "carriage\rreturn",
+        "nul\0",
+        "☃\u2028",
+        "x" * 5000,
+    ]
+    for name in names:
+        measured.app.prompt(name=name)(lambda: "")
+    async with AsyncTestClient(measured.app) as client:
+        for name in names:
+            await client.get_prompt(name)
+            assert measured.durations("prompts/get", gen_ai_prompt_name=name) == 1
 
 
 async def test_a_token_may_be_needed() -> None:
@@ -296,6 +319,20 @@ async def test_a_token_may_be_needed() -> None:
         for given in ("Bearer s3cret", "bearer  s3cret"):
             assert (await http.get("/numbers", headers={"Authorization": given})).is_success
         assert (await http.get("/metrics")).status_code == 404
+
+
+async def test_endpoints_of_one_app_have_the_numbers_of_all(measured: Measured) -> None:
+    paths = {"/a": measured.application, "/b": measured.app.asgi(metrics=True)}
+    host = Starlette(routes=[Mount(path, each) for path, each in paths.items()])
+    transport = httpx2.ASGITransport(host)
+    async with (
+        measured.application.lifespans.hold(),
+        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
+    ):
+        for path in paths:
+            assert (await call(http, "fail", f"{path}/mcp")).is_success
+        assert measured.durations("tools/call", gen_ai_tool_name="fail") == 2
+        assert (await http.get("/a/metrics")).text == (await http.get("/b/metrics")).text
 
 
 async def test_the_page_is_below_the_path_where_the_app_is_mounted(measured: Measured) -> None:

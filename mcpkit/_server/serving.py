@@ -42,10 +42,11 @@ def _read(services: Services) -> Iterator[Reading]:
     """Yield what is held on an event loop, whatever the transport."""
     server, registry = services.server, services.server.registry
     yield Reading("mcpkit.runs.suspended", server.suspended.count.used)
-    tables = (registry.tools, registry.resources, registry.templates, registry.prompts)
-    plans = [each.plan for table in tables for each in table.values()]
-    gates = {gate for plan in plans for gate in getattr(plan, "gates", ())}
-    yield Reading(_QUEUE, sum(each.waiting for each in gates), {_QUEUE_NAME: "call limits"})
+    if services is server.all_services[0]:  # all event loops share the gates
+        tables = (registry.tools, registry.resources, registry.templates, registry.prompts)
+        plans = [each.plan for table in tables for each in table.values()]
+        gates = {gate for plan in plans for gate in getattr(plan, "gates", ())}
+        yield Reading(_QUEUE, sum(each.waiting for each in gates), {_QUEUE_NAME: "call limits"})
     users = (*services.sessions, *services.running.values())
     pools = [*services.threads, *(each.threads for each in users)]
     in_flight = sum(each.in_flight for each in services.sessions)
