@@ -29,6 +29,7 @@ DEAR: Final = (
     "tests/cli",
     "tests/docs",
     "tests/examples",
+    "tests/test_dashboard",
     "tests/test_examples",
     "tests/test_templates",
     "tests/transports",
