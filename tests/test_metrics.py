@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,6 +19,7 @@ from starlette.routing import Mount
 from mcpkit import Context, MCPKit, metrics
 from mcpkit._utils.semconv import BUCKETS
 from mcpkit.errors import ProtocolError
+from mcpkit.metrics import Metrics
 from mcpkit.testing import REVISIONS, AsyncTestClient, TestClient
 from tests.kit import until
 from tests.messages import MODERN, announced
@@ -240,6 +244,38 @@ async def test_calls_that_wait_are_counted_once_for_all_event_loops(measured: Me
             await until(lambda: measured.value("mcpkit_requests_in_flight") == 3)
             await until(lambda: measured.value("mcpkit_queue_length", queue="call limits") == 2)
             measured.release.set()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_other_threads_read_while_tasks_begin_and_end(
+    measured: Measured,
+) -> None:
+    """As an exporter of OpenTelemetry does."""
+    numbers: Metrics = measured.app.server.observers.all[0]  # type: ignore[assignment]
+    over = threading.Event()
+
+    @measured.app.tool(task="required")
+    async def short() -> None: ...
+
+    def read() -> None:
+        while not over.is_set():
+            counts = dict(numbers.read("mcpkit.tasks"))
+            assert all(0 <= each <= 20 for each in counts.values())
+
+    async def call_often() -> None:
+        for _ in range(10):
+            await client.call_tool("short")
+
+    async with AsyncTestClient(measured.app) as client, anyio.create_task_group() as readers:
+        readers.start_soon(anyio.to_thread.run_sync, read)
+        sys.setswitchinterval(1e-6)
+        try:
+            async with anyio.create_task_group() as callers:
+                for _ in range(20):
+                    callers.start_soon(call_often)
+        finally:
+            sys.setswitchinterval(0.005)
+            over.set()
 
 
 async def test_threads_are_counted_while_functions_use_them(measured: Measured) -> None:

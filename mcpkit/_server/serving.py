@@ -47,13 +47,13 @@ def _read(services: Services) -> Iterator[Reading]:
         plans = [each.plan for table in tables for each in table.values()]
         gates = {gate for plan in plans for gate in getattr(plan, "gates", ())}
         yield Reading(_QUEUE, sum(each.waiting for each in gates), {_QUEUE_NAME: "call limits"})
-    users = (*services.sessions, *services.running.values())
-    pools = [*services.threads, *(each.threads for each in users)]
+    running = list(services.running.values())
+    pools = [*services.threads, *(each.threads for each in (*services.sessions, *running))]
     in_flight = sum(each.in_flight for each in services.sessions)
     yield Reading("mcpkit.requests.in_flight", in_flight)
     for each in pools:
         yield Reading("mcpkit.threads", each.busy, {"state": "busy"})
         yield Reading("mcpkit.threads", max(each.size - each.busy, 0), {"state": "idle"})
         yield Reading(_QUEUE, each.waiting, {_QUEUE_NAME: "threads"})
-    for service in services.running.values():
+    for service in running:
         yield from service.read()

@@ -252,8 +252,9 @@ class TaskService:
 
     def read(self) -> Iterator[Reading]:
         """Yield how many tasks run here, and how many of them wait for their clients."""
-        asking = sum(each.is_suspended for each in self.runs.running)
-        yield Reading("mcpkit.tasks", len(self.runs.running) - asking, {"state": "working"})
+        running = list(self.runs.running)  # OpenTelemetry reads in a thread of its own
+        asking = sum(each.is_suspended for each in running)
+        yield Reading("mcpkit.tasks", len(running) - asking, {"state": "working"})
         yield Reading("mcpkit.tasks", asking, {"state": "input_required"})
 
     async def check_store(self) -> None:
