@@ -129,10 +129,12 @@ class Metrics(Observer):
         elif known.operation == "listen":
             return  # it is open for as long as its client likes (OTEL-14)
         code = None if error is None else error.code
-        if operation.outcome in _FAILED:
-            # A model is shown the limit of a tool in a result.
-            if LimitExceeded in (type(error), type(operation.exception)):
-                self._count(REJECTIONS, "reason", "call limit")
+        # A model is shown the limit of a tool in a result.
+        if operation.outcome in _FAILED and LimitExceeded in (
+            type(error),
+            type(operation.exception),
+        ):
+            self._count(REJECTIONS, "reason", "call limit")
         version, is_local = request.revision.version, request.origin is None
         key = request.method, name, version, is_local, operation.outcome, code
         found = self._durations.get(key) or self._add(key, operation)

@@ -42,7 +42,7 @@ def _read(services: Services) -> Iterator[Reading]:
     """Yield what is held on an event loop, whatever the transport."""
     server, registry = services.server, services.server.registry
     yield Reading("mcpkit.runs.suspended", server.suspended.count.used)
-    if services is server.all_services[0]:  # all event loops share the gates
+    if server.all_services[:1] == [services]:  # all event loops share the gates
         tables = (registry.tools, registry.resources, registry.templates, registry.prompts)
         plans = [each.plan for table in tables for each in table.values()]
         gates = {gate for plan in plans for gate in getattr(plan, "gates", ())}

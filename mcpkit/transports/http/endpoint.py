@@ -284,7 +284,8 @@ class EndpointState:
 
     def _read(self) -> Iterator[Reading]:
         quotas = self.open_requests.quotas
-        yield Reading("mcpkit.requests.in_flight", quotas.requests.used)
+        in_flight = quotas.requests.used + quotas.waiting.used
+        yield Reading("mcpkit.requests.in_flight", in_flight)
         yield Reading("mcpkit.requests.parked", quotas.waiting.used)
         yield Reading("mcpkit.sessions", quotas.sessions.used)
         yield Reading("mcpkit.streams", quotas.streams.used)
