@@ -178,6 +178,7 @@ export async function drive(client, callTool, { logged, updated, listed }, revis
   await note("decided", () => call("decide"));
   await note("thought", () => call("think"));
   await note("looked", () => call("look"));
+  await note("traced", () => call("traced"));
   await note("text", () => read("notes://today"));
   await note("blob", () => read("notes://pixel"));
   await note("templated", () => read("notes://tomorrow/text"));

@@ -122,6 +122,7 @@ class Driver:
         await note("decided", lambda: call("decide"))
         await note("thought", lambda: call("think"))
         await note("looked", lambda: call("look"))
+        await note("traced", lambda: call("traced"))
         await note("text", lambda: read("notes://today"))
         await note("blob", lambda: read("notes://pixel"))
         await note("templated", lambda: read("notes://tomorrow/text"))

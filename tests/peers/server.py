@@ -8,14 +8,28 @@ from typing import Annotated, Literal
 
 import anyio
 import anyio.lowlevel
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import BaseModel, Field
 
 from mcpkit import Complete, Context, Image, MCPKit, SyncContext, ToolError
+from mcpkit.telemetry import Telemetry
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
 from glossary import glossary
 
-app = MCPKit("peers", version="1.2.3", title="Peers", instructions="Try everything.")
+exported = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exported))
+
+app = MCPKit(
+    "peers",
+    version="1.2.3",
+    title="Peers",
+    instructions="Try everything.",
+    telemetry=Telemetry(tracer_provider=provider),
+)
 app.extend(glossary)
 
 TODAY = "notes://today"
@@ -137,6 +151,13 @@ async def think(*, ctx: Context) -> str:
 async def look(*, ctx: Context) -> str:
     """Ask for the roots."""
     return " ".join(root.uri for root in await ctx.roots())
+
+
+@app.tool
+def traced() -> str:
+    """Tell which tools have been called, by the spans of their calls."""
+    spans = exported.get_finished_spans()
+    return ", ".join(sorted({each.name for each in spans if each.name.startswith("tools/call ")}))
 
 
 @app.resource(TODAY, mime_type="text/plain")

@@ -175,6 +175,13 @@ def answer(text: str, structured: Any = None, *, is_error: bool = False) -> dict
     }
 
 
+CALLED = [
+    *("add", "decide", "everywhere", "explode", "locate", "look", "picture"),
+    *("refuse", "shout", "think"),
+]
+"""The tools that a client has called when it asks for their spans."""
+
+
 def expected(peer: Peer) -> dict[str, Any]:
     """What a client reports, by revision."""
     revision = peer.revision
@@ -216,6 +223,7 @@ def expected(peer: Peer) -> dict[str, Any]:
             "decide": "Ask the user two things, one after the other.",
             "think": "Ask the model.",
             "look": "Ask for the roots.",
+            "traced": "Tell which tools have been called, by the spans of their calls.",
         },
         "sync": answer("42", structured({"result": 42})),
         "async": answer("HEY"),
@@ -249,6 +257,7 @@ def expected(peer: Peer) -> dict[str, Any]:
         "decided": decided,
         "thought": answer("hot leaf water"),
         "looked": answer("file:///tea"),
+        "traced": answer(", ".join(f"tools/call {name}" for name in CALLED)),  # OTEL-1
         "counted": answer("counted"),
         "resumed": answer("still here"),
         "progress": [[1, 2, messages[0]], [2, 2, messages[1]]],
