@@ -14,7 +14,7 @@ from pydantic_core import to_json
 
 from mcpkit._server.operations import Observer, Observers, Operation, session_name
 from mcpkit._utils.text import truncate
-from mcpkit.errors import ProtocolError
+from mcpkit.errors import ProtocolError, PublicError
 from mcpkit.metrics import (
     INSTRUMENTS,
     OPERATION,
@@ -169,7 +169,7 @@ class Telemetry(Tracing, Observer):
                 span.set_attribute("gen_ai.tool.call.arguments", text)
         if failure := failure_of(operation):
             span.set_attributes(failure)
-            if operation.exception is not None:
+            if operation.exception is not None and not isinstance(operation.exception, PublicError):
                 span.record_exception(operation.exception)
             if "error.type" in failure:
                 error = operation.error or operation.exception
