@@ -50,8 +50,6 @@ _COUNTED: Final = (
 )
 """Counters with the values of their label. They begin at 0, or a rate would miss the first."""
 
-_FAILED: Final = ("error", "tool_error")
-
 Kind: TypeAlias = Literal["histogram", "counter", "gauge"]
 
 
@@ -128,15 +126,11 @@ class Metrics(Observer):
             name = name if type(name) is str else None
         elif known.operation == "listen":
             return  # it is open for as long as its client likes (OTEL-14)
-        code = None if error is None else error.code
+        failed = "tool_error" if operation.outcome == "tool_error" else error and error.code
         # A model is shown the limit of a tool in a result.
-        if operation.outcome in _FAILED and LimitExceeded in (
-            type(error),
-            type(operation.exception),
-        ):
+        if failed and LimitExceeded in (type(error), type(operation.exception)):
             self._count(REJECTIONS, "reason", "call limit")
-        version, is_local = request.revision.version, request.origin is None
-        key = request.method, name, version, is_local, operation.outcome, code
+        key = request.method, name, failed, request.revision.version, request.origin is None
         found = self._durations.get(key) or self._add(key, operation)
         with self._lock:
             found.counts[bisect_left(BUCKETS, duration)] += 1

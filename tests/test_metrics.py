@@ -73,6 +73,8 @@ class Measured:
     def value(self, name: str, **labels: str) -> float:
         """The value of one series, or the sum of those with these labels."""
         text = self.app.server.observers.all[0].text()  # type: ignore[attr-defined]
+        series = [line.rpartition(" ")[0] for line in text.split("\n") if line[:1] != "#"]
+        assert len(series) == len({*series})
         return sum(
             sample.value
             for family in text_string_to_metric_families(text)
