@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mcpkit.dependencies import Complete as Complete
     from mcpkit.dependencies import Depends as Depends
     from mcpkit.dependencies import Env as Env
+    from mcpkit.dependencies import Idempotent as Idempotent
     from mcpkit.dependencies import MirroredHeader as MirroredHeader
     from mcpkit.elicitation import Accepted as Accepted
     from mcpkit.elicitation import Choices as Choices
@@ -103,7 +104,7 @@ __getattr__ = importer(
         "mcpkit.client.results": "TaskQuestion TaskStatus",
         "mcpkit.client.tasks": "TaskHandle",
         "mcpkit.context": "CallNext Context CurrentTask SyncContext",
-        "mcpkit.dependencies": "Claim Complete Depends Env MirroredHeader",
+        "mcpkit.dependencies": "Claim Complete Depends Env Idempotent MirroredHeader",
         "mcpkit.elicitation": "Accepted Choices Declined Dismissed Elicit Elicitation",
         "mcpkit.errors": (
             "ConnectionClosed ElicitationError InputRequestError InputRequestRefused "

@@ -34,6 +34,7 @@ from mcpkit._signature.signature import Signature, can_take
 from mcpkit._utils.json import every_schema
 from mcpkit._utils.names import advice_on, library_of, present_options, suggest
 from mcpkit._utils.text import truncate
+from mcpkit.dependencies import Idempotent
 from mcpkit.errors import AccessDenied, Forbidden, RegistrationError
 from mcpkit.permissions import Allow, needed_scopes
 from mcpkit.types import Annotations, Icon, Meta, ToolAnnotations
@@ -293,9 +294,14 @@ def annotations_from(
     return made if made != kind() else None
 
 
-def refuse_headers(arguments: Arguments, at: str) -> None:
-    """Refuse ``MirroredHeader(...)``, because only calls of tools repeat arguments in headers."""
+def refuse_marks_of_tools(arguments: Arguments, at: str) -> None:
+    """Refuse ``MirroredHeader(...)`` and ``Idempotent(...)``, which are for calls of tools only."""
     for each in arguments.fields:
+        if isinstance(each.parameter.mark, Idempotent):
+            raise RegistrationError(
+                f"{at}: {each.name} has an Idempotent(...), but only calls of tools have a key; "
+                f"remove it"
+            )
         if any("x-mcp-header" in part for part in every_schema(each.form.schema("validation"))):
             raise RegistrationError(
                 f"{at}: {each.name} has a MirroredHeader(...), but only calls of tools repeat "

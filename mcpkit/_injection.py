@@ -58,6 +58,9 @@ from mcpkit.sampling import Sample, SampleResult
 
 Values: TypeAlias = dict[str, Any]
 
+Around: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
+"""Does something around the run of a handler."""
+
 CONTEXTS: Final = (Context, SyncContext)
 
 _log: Final = get_logger("mcpkit")
@@ -339,6 +342,10 @@ class CallPlan:
             return awaitable
         return _call(self._called, self.is_async, values, context, self.inline)
 
+    def run_within(self, around: Around, values: Values, context: Context[Any]) -> Awaitable[Any]:
+        """As `run`; `around` is called with a function that runs the handler, and awaits it."""
+        return around(functools.partial(self.run, values, context))
+
     async def ask_first(self, values: Values, context: Context[Any]) -> Values:
         """Ask the client for the input that parameters declare; return the values of these."""
         if not self._asked:
@@ -403,6 +410,13 @@ class LimitedPlan(CallPlan):
 
         call = functools.partial(super().run, values, context)
         return run(call, self.gates, context, function_name(self.fn))
+
+    def run_within(self, around: Around, values: Values, context: Context[Any]) -> Awaitable[Any]:
+        """As `run`; `around` has its place then."""
+        from mcpkit.call_limits import run  # loaded only if used
+
+        call = functools.partial(around, functools.partial(super().run, values, context))
+        return run(call, self._gates, context, function_name(self.fn))
 
 
 def plan_of(fn: Callable[..., Any], signature: Signature, options: Mapping[str, Any]) -> CallPlan:

@@ -200,7 +200,7 @@ class MCPKit(Registration, Generic[StateT]):
             ),
         )
         server.loaders += [
-            (frozenset({"tasks", "results"}), _tasks),
+            (frozenset({"tasks", "results", "calls"}), _tasks),
             (frozenset({APPS_EXTENSION}), _apps),
         ]
         if call_limits is not None:

@@ -84,6 +84,19 @@ class Complete(NamedTuple):
     values: Iterable[str] | Callable[..., Any]
 
 
+class Idempotent(NamedTuple):
+    """The key of a call of a tool: ``key: Annotated[str, Idempotent()]``.
+
+    The first call with a key runs, and a repeat gets its result; see the guide. A parameter that is
+    None has no key: each call runs.
+
+    Args:
+        lifetime: Seconds for which the result is kept.
+    """
+
+    lifetime: float = 86400.0
+
+
 class MirroredHeader(NamedTuple):
     """A tool's parameter that clients repeat in an HTTP header, so that a gateway can read it.
 

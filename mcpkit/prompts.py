@@ -16,7 +16,7 @@ from mcpkit._entries import (
     decorated,
     entry_fields,
     mark,
-    refuse_headers,
+    refuse_marks_of_tools,
 )
 from mcpkit._injection import CallPlan, inspect_handler, plan_of
 from mcpkit._protocol import wire
@@ -143,7 +143,7 @@ def make_prompt(
     signature = inspect_handler(fn)
     fields = entry_fields(Prompt, PromptOptions, signature, options, defaults)
     arguments = Arguments(signature)
-    refuse_headers(arguments, signature.place)
+    refuse_marks_of_tools(arguments, signature.place)
     fields.update(
         plan=plan_of(fn, signature, options),
         converters=defaults.converters,

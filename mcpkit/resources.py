@@ -19,7 +19,7 @@ from mcpkit._entries import (
     entry_fields,
     mark,
     prefixed_uri,
-    refuse_headers,
+    refuse_marks_of_tools,
 )
 from mcpkit._injection import CallPlan, inspect_handler, plan_of
 from mcpkit._protocol import wire
@@ -238,7 +238,7 @@ def make_resource(
     signature = inspect_handler(fn)
     at = signature.place
     arguments = Arguments(signature)
-    refuse_headers(arguments, at)
+    refuse_marks_of_tools(arguments, at)
     names = [each.wire_name for each in arguments.fields]
     uri = uri or "/".join([f"resource://{signature.name}", *(f"{{{name}}}" for name in names)])
     try:

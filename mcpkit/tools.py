@@ -31,6 +31,7 @@ from mcpkit._signature.signature import Signature
 from mcpkit._utils.json import UNSET, JsonSchema, every_schema
 from mcpkit._utils.names import present_options
 from mcpkit.context import Context
+from mcpkit.dependencies import Idempotent
 from mcpkit.errors import RegistrationError
 from mcpkit.types import ToolAnnotations
 
@@ -97,6 +98,9 @@ class Tool(Entry):
     raw_output: bool = False  # wrap other values than objects only where the revision requires it
     task: TaskSupport = TaskSupport("forbidden")
     max_result: int | None = None
+    repeats: Any = (
+        None  # the `mcpkit.idempotency` class that serves repeated calls, if there is one
+    )
     ui: str | None = None  # the URI of its view
     html: Html | None = None  # its view, until that is registered
     visibility: Audience | None = None
@@ -126,6 +130,9 @@ class Tool(Entry):
         values = self.accepts.validate(arguments)
         if self.allow is not None and context.task is None:
             await self.check_allowed(values, context.request.origin)
+        if self.repeats is not None:
+            found: Rendered = await self.repeats.call(self, arguments, values, context)
+            return found
         return self.output.render(await self.plan.run(values, context))
 
     async def admit(self, arguments: dict[str, Any], origin: RequestSource | None) -> None:
@@ -194,6 +201,11 @@ class ToolOptions(CommonOptions, total=False):
     max_result: int | None
     """The characters of a result, at least 1000: longer lists and texts are truncated, and the
     model is told what is missing and where it can read that."""
+    once: Callable[..., str | None] | None
+    """The key of a call, from those of its arguments that the function names: the first call with
+    a key runs, and a repeat gets its result. None if the call has no key. See `Idempotent`."""
+    single_flight: bool
+    """True if equal calls of one principal at the same moment share one run: for reads."""
     task: TaskMode | TaskSupport
     """``"optional"`` lets clients that support tasks turn a call into a task; ``"required"``
     refuses all other calls. A `TaskSupport` also says how its tasks run."""
@@ -273,6 +285,11 @@ def make_tool(
         **_view(options, signature.place),
         meta={**_host_hints(options, signature.place), **(options.get("meta") or {})} or None,
     )
+    is_marked = any(isinstance(each.mark, Idempotent) for each in signature.arguments)
+    if is_marked or options.get("once") is not None or options.get("single_flight"):
+        from mcpkit.idempotency import add_repeats  # loaded only if used
+
+        add_repeats(fields, signature, options)
     return Tool(**fields)
 
 

@@ -46,6 +46,7 @@ FLOORS: Final[dict[str, int]] = {
     "call_limits": 6,
     "completion": 7,
     "extension": 7,
+    "idempotency": 7,
     "middleware": 7,
     "prompts": 7,
     "providers": 7,
@@ -253,6 +254,8 @@ def loaded_by(code: str) -> set[str]:
 def test_making_an_app_loads_nothing_heavy_and_the_pytest_plugin_no_event_loop() -> None:
     tools = "app.add_tool(lambda: 1, name='a'); app.add_tool(lambda: 1, name='b', task='optional')"
     assert loaded_by(f"import mcpkit; app = mcpkit.MCPKit('a'); {tools}") & HEAVY == set()
+    once = "app.add_tool(lambda: 1, name='a', once=lambda: 'a')"
+    assert loaded_by(f"import mcpkit; app = mcpkit.MCPKit('a'); {once}") & HEAVY == set()
     limited = "app.add_tool(lambda: 1, name='a', timeout=1)"
     loaded = loaded_by(f"import mcpkit; app = mcpkit.MCPKit('a'); {limited}")
     assert (loaded & HEAVY, "mcpkit.call_limits" in loaded) == (set(), True)
@@ -272,11 +275,13 @@ def test_a_server_loads_nothing_that_it_does_not_use() -> None:
             "mcpkit.views",
             "mcpkit.call_limits",
             "mcpkit.metrics",
+            "mcpkit.idem",
         )
         return {each for each in loaded_by(f"{code}; app.run()") if each.startswith(packages)}
 
     assert extensions("") == {"mcpkit.tasks.options"}
     assert "mcpkit.tasks.handlers" in extensions(", task='optional'")
+    assert {"mcpkit.idempotency", "mcpkit.tasks.extension"} <= extensions(", once=lambda: None")
     assert "mcpkit.extensions.apps.extension" in extensions(", ui=mcpkit.Html('<p>')")
 
 

@@ -80,6 +80,8 @@ class Replay(Requester):
         while True:
             looked_up = [self._find(*each) for each in named]
             if all(found for found, _ in looked_up):
+                if self.pausing is not None:
+                    await self.pausing.go_on()
                 return [answer for _, answer in looked_up]
             try:
                 await self._wait_for_answers()
@@ -102,15 +104,20 @@ class Replay(Requester):
         return unused_key(key, self._keys), mark
 
     async def _wait_for_answers(self) -> None:
+        from anyio import Event  # importing an app should not load an event loop
+
+        changed = self._changed or Event()
+        if self.pausing is not None:
+            self._changed = changed  # an answer may arrive meanwhile
+            await self.pausing.pause()
         release = None if self.hold is None else self.hold()
         if release is None:
             self.is_suspended = True
             raise Suspended
-        from anyio import Event  # importing an app should not load an event loop
-
-        self._changed = self._changed or Event()
+        if self.pausing is None:
+            self._changed = changed
         try:
-            await self._changed.wait()
+            await changed.wait()
         finally:
             release()
         if self._abandoned:

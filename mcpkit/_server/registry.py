@@ -541,6 +541,8 @@ def _advertised_by(entry: Any) -> set[str]:
         found.add("tasks")
     if listing == "tools" and entry.max_result is not None:
         found |= {"resources", "results"}
+    if listing == "tools" and entry.repeats is not None and entry.repeats.is_stored:
+        found.add("calls")
     if listing == "tools" and (entry.ui or entry.visibility):
         found.add(APPS_EXTENSION)
     return found

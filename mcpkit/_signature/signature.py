@@ -22,7 +22,15 @@ from mcpkit._signature.hints import (
 )
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.names import library_of
-from mcpkit.dependencies import Claim, Complete, Depends, Env, InputMarker, MirroredHeader
+from mcpkit.dependencies import (
+    Claim,
+    Complete,
+    Depends,
+    Env,
+    Idempotent,
+    InputMarker,
+    MirroredHeader,
+)
 from mcpkit.errors import RegistrationError
 
 T = TypeVar("T")
@@ -38,7 +46,7 @@ class Parameter(NamedTuple):
     default: Any  # `UNSET` if it must be given
     description: str | None  # from ``Annotated[..., "text"]``, else from the docstring
     source: Source
-    mark: Any = None  # the mark that names the source; for an argument `Complete`, if any
+    mark: Any = None  # names the source; for an argument `Idempotent` or `Complete`, if any
 
     @property
     def required(self) -> bool:
@@ -228,6 +236,12 @@ def _parameter(
     if is_context or type(named) is ANNOTATED:
         annotation = named  # a recursive alias keeps its name
         marks = [each for each in getattr(named, "__metadata__", ()) if isinstance(each, _MARKS)]
+    key_marks = [
+        each
+        for part in (named, *(named.__args__ if type(named) in UNIONS else ()))
+        for each in getattr(part, "__metadata__", ())
+        if each is Idempotent or isinstance(each, Idempotent)
+    ]
     description = _text_in(annotation) or docs.parameters.get(name)
     source: Source = "context" if is_context else "argument"
     mark: Any = None
@@ -236,10 +250,11 @@ def _parameter(
             if isinstance(each, kind):
                 source, mark = name_of_source, each
     if source != "argument":
-        if any(isinstance(each, MirroredHeader) for each in marks):
+        if key_marks or any(isinstance(each, MirroredHeader) for each in marks):
+            mark_of = "Idempotent" if key_marks else "MirroredHeader"
+            use = "a call has no key there" if key_marks else "no header can repeat it"
             raise RegistrationError(
-                f"{at}: {name} is not sent by the client, so no header can repeat it; "
-                f"remove MirroredHeader(...)"
+                f"{at}: {name} is not sent by the client, so {use}; remove {mark_of}(...)"
             )
         return Parameter(name, annotation, default, description, source, mark)
     if annotation is not Any:
@@ -248,8 +263,11 @@ def _parameter(
         raise RegistrationError(
             f"{at}: the name {name} begins with an underscore, which hosts refuse; rename it"
         )
-    complete = next((each for each in marks if isinstance(each, Complete)), None)
-    return Parameter(name, annotation, default, description, "argument", complete)
+    if Idempotent in key_marks:
+        raise RegistrationError(f"{at}: write {name}: Annotated[str, Idempotent()], with ()")
+    completes = [each for each in marks if isinstance(each, Complete)]
+    mark = next(iter([*key_marks, *completes]), None)
+    return Parameter(name, annotation, default, description, "argument", mark)
 
 
 _SOURCES: Final[Sequence[tuple[type, Source]]] = (
@@ -305,7 +323,7 @@ def _refuse_foreign(annotation: Any, name: str, at: str) -> None:
 
 _METHODS: Final = frozenset({"cls", "self"})
 _RESERVED: Final = _METHODS | {"ctx"}
-_MARKS: Final = (Depends, Complete, InputMarker, MirroredHeader, Claim, Env)
+_MARKS: Final = (Depends, Complete, InputMarker, MirroredHeader, Claim, Env, Idempotent)
 
 
 def is_context_type(annotation: object, contexts: tuple[type, ...]) -> bool:

@@ -10,13 +10,22 @@ from mcpkit._protocol.connection import TASKS_EXTENSION
 from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.converters import Converters
 from mcpkit.context import Context
+from mcpkit.errors import InternalError
 from mcpkit.extension import Extension, Follower, LateAnswer
 from mcpkit.middleware import Handler
 
 if TYPE_CHECKING:
     from mcpkit._server.server import Server, Services
     from mcpkit._server.subscriptions import Subscriptions
+    from mcpkit.tasks.record import Task
+    from mcpkit.tasks.runs import RunningTask
     from mcpkit.tasks.service import TaskService
+
+
+def _lost_call(tasks: TaskService, task: Task) -> RunningTask:
+    from mcpkit.tasks.calls import LostCall  # loaded only if used
+
+    return LostCall(tasks, task)
 
 
 class Tasks(Extension):
@@ -60,6 +69,16 @@ class Tasks(Extension):
             "read_resource": partial(budgets.read_resource, handlers["read_resource"]),
         }
 
+    async def call_once(self, call: Any, context: Context[Any], run: Any) -> Any:
+        """Run a call that has a key, or return the result of the first one with that key."""
+        from mcpkit.tasks.calls import call_once
+        from mcpkit.tasks.service import service_of
+
+        tasks = service_of(context.backend.server)
+        if tasks is None:
+            raise InternalError(f"{call.tool.name} cannot be called while the app is not served")
+        return await call_once(tasks, call, context, run)
+
     def start(self, services: Services) -> None:
         """Run the tasks in the store, if there is one."""
         from mcpkit.tasks.task_runs import start_stored
@@ -70,7 +89,7 @@ class Tasks(Extension):
         """Return the tasks of an event loop."""
         from mcpkit.tasks.task_runs import make_service
 
-        return make_service(services)
+        return make_service(services, _lost_call)
 
     def follow(self, subscriptions: Subscriptions) -> Follower | None:
         """Return the tasks that a client follows."""

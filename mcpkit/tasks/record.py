@@ -18,6 +18,9 @@ Status: TypeAlias = Literal["working", "input_required", "completed", "failed", 
 
 Outcome: TypeAlias = Literal["completed", "failed"]
 
+CALL: Final = "call-"
+"""The prefix of the ids of calls, which clients do not see as tasks."""
+
 MAX_CRASHES: Final = 20
 """Attempts in a row that may be lost, mostly with their process: then the task fails, or it would
 end one process after the other."""
@@ -83,6 +86,11 @@ class Task:
     def holder(self) -> str:
         """By whom it is counted in the store."""
         return self.caller or self.owner
+
+    @property
+    def is_call(self) -> bool:
+        """True for the record of a call that runs once; see `mcpkit.tasks.calls`."""
+        return self.id.startswith(CALL)
 
     @property
     def size(self) -> int:

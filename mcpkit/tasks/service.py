@@ -155,6 +155,8 @@ class TaskService:
         self._inject = inject
         self.is_closing = False
         self._bytes = StoredBytes(settings.max_stored or 64 * settings.max_bytes, self.change)
+        self.kept_calls = StoredBytes(settings.max_stored or 64 * settings.max_bytes, _never)
+        """The bytes of calls that have ended, which do not make room for others."""
         self.runs = Runs(settings, loop, run_task, choice, self._note_reached)
         self._make_store = make_store
         self._store: TaskStore | None = None
@@ -259,7 +261,7 @@ class TaskService:
 
     async def check_store(self) -> None:
         """Read from the store. Raises an exception if it cannot be reached."""
-        async with self._reached() as store:
+        async with self.reached() as store:
             await store.get("")
 
     def _note_reached(self, error: StoreUnavailable | None) -> None:
@@ -375,7 +377,7 @@ class TaskService:
             task = replace(task, caller=task.caller or task.owner, status="completed")
             task = replace(task, outcome=self.seal(task, rest, *outcome_field(task)))
         limit, limit_per_holder = self.settings.max_tasks, self.settings.max_tasks_each
-        async with self._reached() as store:
+        async with self.reached() as store:
             while True:
                 try:
                     if not await self._bytes.make_room(task.caller, task.size):
@@ -403,7 +405,7 @@ class TaskService:
         if polled and self._polls.take(id):
             interval = f"{self.settings.poll_interval:g} s"
             raise InternalError(f"The task was polled too often; wait {interval} between polls")
-        async with self._reached() as store:
+        async with self.reached() as store:
             task = await store.get(id)
         if task is None or task.owner != owner:
             raise InvalidParams(f"Unknown task: {quote_name(id)}")
@@ -457,18 +459,19 @@ class TaskService:
 
     async def list(self, owner: str, after: Position | None, limit: int) -> Sequence[Task]:
         """Return tasks of an owner, the oldest first."""
-        async with self._reached() as store:
+        async with self.reached() as store:
             return await store.list(owner, after, limit)
 
     async def _change_as_client(self, id: str, edit: Change) -> Task | None:
-        async with self._reached():
+        async with self.reached():
             try:
                 return await self.change(id, edit)
             except KeyError:
                 raise InvalidParams(f"Unknown task: {quote_name(id)}") from None
 
     @asynccontextmanager
-    async def _reached(self) -> AsyncGenerator[TaskStore, None]:
+    async def reached(self) -> AsyncGenerator[TaskStore, None]:
+        """Return a context with the store, which raises `Unavailable` if it cannot be used."""
         try:
             yield await self.store()
         except StoreUnavailable as error:
@@ -613,6 +616,11 @@ class TaskService:
                 log.exception("expired tasks could not be deleted")
             self.runs.choice.forget()
             self._bytes.forget(time())
+            self.kept_calls.forget(time())
+
+
+async def _never(id: str, edit: Change) -> Task | None:
+    return None
 
 
 def _is_news(task: Task, known: Task | None) -> bool:

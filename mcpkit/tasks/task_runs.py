@@ -36,6 +36,7 @@ from mcpkit.tasks import record
 from mcpkit.tasks.options import TaskSettings
 from mcpkit.tasks.protocol import outcome_field, related
 from mcpkit.tasks.record import Task
+from mcpkit.tasks.runs import RunningTask
 from mcpkit.tasks.service import StoredSource, TaskService
 from mcpkit.tasks.shares import Choice, OtherSecret
 from mcpkit.tasks.transitions import TaskStore, remember
@@ -409,6 +410,8 @@ def _call_of(tasks: TaskService, task: Task) -> tuple[Mapping[str, Any], Request
 
 def _unfit(server: Server, tasks: TaskService, task: Task) -> str | None:
     """Return why a task cannot be run by a server; None if it can."""
+    if task.is_call:
+        return None
     call, _ = _call_of(tasks, task)
     tool = server.registry.tools.get(call["tool"])
     if tool is None:
@@ -463,13 +466,17 @@ def _store_maker(server: Server) -> Callable[[], TaskStore]:
     return lambda: make_store(store, server.info.name)
 
 
-def make_service(services: Services) -> TaskService:
-    """Return the tasks of an event loop."""
+def make_service(
+    services: Services, lost_call: Callable[[TaskService, Task], RunningTask]
+) -> TaskService:
+    """Return the tasks of an event loop; `lost_call` ends a call whose process has ended."""
     server, loop = services.server, services.loop
     settings = server.settings
     is_sealed = bool(settings.secrets) and settings.tasks.store is not None
 
-    def run_task(task: Task, refused: str | None) -> TaskRun:
+    def run_task(task: Task, refused: str | None) -> RunningTask:
+        if task.is_call:
+            return lost_call(tasks, task)
         return TaskRun(server, tasks, task, refused)
 
     def unfit(task: Task) -> str | None:

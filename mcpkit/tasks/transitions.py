@@ -72,6 +72,8 @@ async def release_lost(store: TaskStore, running: Collection[tuple[str, int]]) -
 
     def undo(task: Task, _: float) -> Task | None:
         is_lost = task.worker == store.worker and (task.id, task.attempt) not in running
+        # A call may have been stored meanwhile; those that are lost expire with their leases.
+        is_lost = is_lost and not task.is_call
         return record.release(task, task.attempt) if is_lost else None
 
     await store.change_own(undo)

@@ -24,6 +24,7 @@ from mcpkit import (
     Dismissed,
     Html,
     Icon,
+    Idempotent,
     Image,
     MCPKit,
     Message,
@@ -123,6 +124,20 @@ def page() -> str:
 
 app.ui("ui://other", Html("page.html"))
 assert_type(page(), str)
+
+
+@app.tool(once=lambda order, amount: f"{order} {amount}")
+def buy(order: str, amount: int = 1) -> None: ...
+
+
+@app.tool(once=lambda order: order)
+async def cancel(order: str) -> None: ...
+
+
+@app.tool
+async def pay(key: Annotated[str, Idempotent(lifetime=3600)]) -> str:
+    assert_type(key, str)
+    return key
 
 
 @app.tool(annotations={"title": "Search", "readOnlyHint": True})

@@ -46,6 +46,8 @@ def function(city: str, nights: int = 1) -> int:
 
 app.tool(tilte="Search")  # error
 app.tool(title=1)  # error
+app.tool(once="key")  # error
+app.tool(once=lambda order: 1)  # error
 app.tool(read_only="yes")  # error
 app.tool("name")  # error
 app.tool(ttl=60)  # error

@@ -1,0 +1,307 @@
+"""Repeated calls of a tool: keys with which a call runs once, and runs that equal calls share.
+
+How both are declared is checked here. The records of calls with a key are in `mcpkit.tasks.calls`.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, NamedTuple, get_args
+
+from mcpkit._concurrency.threads import is_interrupt
+from mcpkit._input_requests.requester import Requester
+from mcpkit._protocol.connection import TASKS_EXTENSION
+from mcpkit._protocol.input_request import InputRequest
+from mcpkit._signature.arguments import Arguments, Field
+from mcpkit._signature.forms import ANNOTATED, UNIONS
+from mcpkit._signature.output import Rendered
+from mcpkit._signature.signature import Signature
+from mcpkit._utils.json import UNSET, is_object
+from mcpkit.context import Context
+from mcpkit.dependencies import Idempotent
+from mcpkit.errors import InputRequestError, InvalidArguments, RegistrationError
+from mcpkit.types import ToolAnnotations
+
+MAX_KEY: Final = 256
+"""Characters of a key."""
+
+_FOR_MODELS: Final = (
+    "Use a new value for each new intent, and the same value when you repeat a call."
+)
+
+_SCALARS: Final = frozenset({bool, float, int, str, type(None)})
+
+
+def add_repeats(fields: dict[str, Any], signature: Signature, options: Mapping[str, Any]) -> None:
+    """Add what serves repeated calls to the fields of a tool; raises `RegistrationError`."""
+    at, arguments = signature.place, fields["accepts"]
+    marked = [each for each in arguments.fields if isinstance(each.parameter.mark, Idempotent)]
+    once = options.get("once")
+    found = [f"{each.name} with Idempotent(...)" for each in marked]
+    found += ["once="] * (once is not None) + ["single_flight="] * bool(
+        options.get("single_flight")
+    )
+    if len(found) > 1:
+        raise RegistrationError(f"{at}: it has {' and '.join(found)}; omit all but one")
+    if options.get("single_flight"):
+        asked = [each.name for each in signature.parameters if each.source == "ask"]
+        if asked:
+            raise RegistrationError(
+                f"{at}: with single_flight=True calls of several clients share a run, which "
+                f"cannot ask one of them for {asked[0]}; omit one of the two"
+            )
+        fields["repeats"] = SingleFlight(arguments)
+        return
+    if once is not None:
+        fields["repeats"] = Once(arguments, _key_function(once, arguments, at), DEFAULT)
+    else:
+        [field], lifetime = marked, marked[0].parameter.mark.lifetime
+        is_number = isinstance(lifetime, (int, float)) and not isinstance(lifetime, bool)
+        if not is_number or not 0 < lifetime < math.inf:
+            raise RegistrationError(
+                f"{at}: the lifetime of Idempotent(...) is seconds, more than 0, not {lifetime!r}"
+            )
+        is_required = field.required or (field.default is None and field.factory is None)
+        if not is_required or not _is_text(field.parameter.annotation):
+            raise RegistrationError(
+                f"{at}: {field.name} is the key of a call; write {field.name}: "
+                f"Annotated[str, Idempotent()], or str | None with the default None"
+            )
+        fields["repeats"] = Once(arguments, lambda each: each.get(field.name), lifetime, field)
+        fields["input_schema"] = _described(fields["input_schema"], field.wire_name)
+    hints = fields["annotations"] or ToolAnnotations()
+    if hints.idempotent is None:
+        fields["annotations"] = replace(hints, idempotent=True)
+
+
+DEFAULT: Final = Idempotent().lifetime
+
+
+def _is_text(annotation: Any) -> bool:
+    while type(annotation) is ANNOTATED:
+        annotation = annotation.__origin__
+    if type(annotation) in UNIONS:
+        parts = [each for each in get_args(annotation) if each is not type(None)]
+        return len(parts) == 1 and _is_text(parts[0])
+    return annotation is str
+
+
+def _described(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return an input schema that tells the model how to use the key."""
+    properties: dict[str, Any] = schema.get("properties", {})
+    shown: Any = properties.get(name)
+    if not is_object(shown):
+        return schema
+    before = str(shown.get("description", "The key of the call.")).rstrip()
+    before += "" if before.endswith((".", "!", "?")) else "."
+    shown = {**shown, "description": f"{before} {_FOR_MODELS}"}
+    return {**schema, "properties": {**properties, name: shown}}
+
+
+def _key_function(
+    once: Any, arguments: Arguments, at: str
+) -> Callable[[Mapping[str, Any]], str | None]:
+    """Return a function from the values of the arguments to the key of a call."""
+    fields = {each.name: each for each in arguments.fields}
+    try:
+        parameters: Sequence[inspect.Parameter] = [*inspect.signature(once).parameters.values()]
+        is_named = all(
+            each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY) for each in parameters
+        )
+    except (TypeError, ValueError):
+        parameters, is_named = (), False
+    names = [each.name for each in parameters]
+    if not is_named or inspect.iscoroutinefunction(once) or not fields.keys() >= {*names}:
+        raise RegistrationError(
+            f"{at}: once= is a function of arguments of the tool, by their names, that returns the "
+            f"key: once=lambda order, amount: ..., not {once!r:.80}"
+        )
+    defaults = {n: fields[n].default for n in names if fields[n].default is not UNSET}
+
+    def key_of(values: Mapping[str, Any]) -> str | None:
+        key = once(**{name: values.get(name, defaults.get(name)) for name in names})
+        if key is not None and not isinstance(key, str):
+            raise TypeError(f"once= returned a {type(key).__name__}, not a str")
+        return key
+
+    return key_of
+
+
+def _digest(
+    arguments: Arguments, given: Mapping[str, Any], values: Mapping[str, Any], key: str | None
+) -> str:
+    """Return the digest of the arguments of a call, except its key.
+
+    Numbers in strings and defaults that are written out make no difference; the order of members
+    makes none either. Defaults that are made for each call do not count.
+    """
+    import json  # loaded when needed, as is hashlib, which brings OpenSSL along
+    from hashlib import sha256
+
+    fields, shown = {each.name: each for each in arguments.fields}, dict[str, Any]()
+    for name, value in values.items():
+        field = fields.get(name)
+        if field is None:  # one of ``**arguments``
+            shown[name] = value
+        elif name != key and field.wire_name in given:
+            if type(value) not in _SCALARS:
+                shown[name] = given[field.wire_name]
+            elif value != field.default or isinstance(value, bool) != isinstance(
+                field.default, bool
+            ):
+                shown[name] = value
+    return sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
+
+
+# --- once -----------------------------------------------------------------------------------------
+
+
+class KeyedCall(NamedTuple):
+    """A call that has a key."""
+
+    tool: Any  # a `mcpkit.tools.Tool`
+    key: str
+    digest: str  # of the other arguments
+    lifetime: float  # of its result, in seconds
+    same: str  # in messages: the first call
+    other: str  # in messages: how to make another call
+
+
+class Once:
+    """Runs a tool once for each key.
+
+    Args:
+        arguments: Those of the tool.
+        key_of: From the values of the arguments to the key; None if the call has none.
+        lifetime: Seconds for which results are kept.
+        field: The argument that is the key; None if it is made of several.
+    """
+
+    is_stored = True
+
+    def __init__(
+        self,
+        arguments: Arguments,
+        key_of: Callable[[Mapping[str, Any]], str | None],
+        lifetime: float,
+        field: Field | None = None,
+    ) -> None:
+        self._arguments = arguments
+        self._key_of = key_of
+        self._lifetime = lifetime
+        self._parameter = None if field is None else field.name
+        self._name = "the key" if field is None else field.wire_name
+        self._texts = ("the call that this one repeats", "change what identifies it")
+        if field is not None:
+            self._texts = (f"the call with this {self._name}", f"use a new {self._name}")
+
+    async def call(
+        self, tool: Any, given: Mapping[str, Any], values: dict[str, Any], context: Context[Any]
+    ) -> Rendered:
+        """Call the tool with validated values, and render its result, unless this is a repeat."""
+        key = self._key_of(values)
+        if key is None:
+            rendered: Rendered = tool.output.render(await tool.plan.run(values, context))
+            return rendered
+        if not 0 < len(key) <= MAX_KEY:
+            wanted = f"expected 1 to {MAX_KEY} characters, got {len(key)}"
+            raise InvalidArguments([f"{self._name}: {wanted}"])
+        digest = _digest(self._arguments, given, values, self._parameter)
+        call = KeyedCall(tool, key, digest, self._lifetime, *self._texts)
+        tasks = context.backend.server.extension(TASKS_EXTENSION)
+        around = partial(tasks.call_once, call, context)
+        rendered = await tool.plan.run_within(around, values, context)
+        return rendered  # noqa: RET504 - `tool` has no type here
+
+
+# --- single flight --------------------------------------------------------------------------------
+
+
+class SingleFlight:
+    """Lets equal calls of one principal at the same moment share one run."""
+
+    is_stored = False
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._arguments = arguments
+        self._flights: dict[Hashable, _Flight] = {}
+
+    async def call(
+        self, tool: Any, given: Mapping[str, Any], values: dict[str, Any], context: Context[Any]
+    ) -> Rendered:
+        """Call the tool with validated values, or wait for the same call; render the result."""
+        if context.task is not None:  # its steps and its cancellation are its own
+            rendered: Rendered = tool.output.render(await tool.plan.run(values, context))
+            return rendered
+        loop, principal = context.backend.session.threads.loop, context.request.principal
+        digest = _digest(self._arguments, given, values, None)
+        caller = None if principal is None else principal.id
+        key = (loop, tool.name, caller, digest)
+        flight = self._flights.get(key)
+        if flight is None:
+            flight = self._flights[key] = _Flight(context, partial(self._flights.pop, key, None))
+            flight.cancel = loop.start(flight.fly(tool, values))
+        return await flight.join()
+
+
+class _Flight:
+    """A run that several calls share. Its messages go to the client of the first one."""
+
+    def __init__(self, context: Context[Any], end: Callable[[], object]) -> None:
+        from anyio import Event  # importing an app should not load an event loop
+
+        # The first call may be cancelled, which does not cancel the others.
+        self._run = copy.copy(context.backend)
+        self._run.asker = _NoQuestions(self._run.request)
+        self._callers = 0
+        self._end = end
+        self._ended = Event()
+        self._outcome: Rendered | BaseException | None = None
+        self.cancel: Callable[[], object] = lambda: None
+
+    async def fly(self, tool: Any, values: dict[str, Any]) -> None:
+        """Run the tool."""
+        try:
+            self._outcome = tool.output.render(await tool.plan.run(values, Context(self._run)))
+        except Exception as error:
+            self._outcome = error
+        except BaseException as error:
+            self._outcome = error
+            if self._run.cancelled or is_interrupt(error):
+                raise
+        finally:
+            if not self._run.cancelled:
+                self._end()
+            self._ended.set()
+
+    async def join(self) -> Rendered:
+        """Wait for the result; the last call that is cancelled cancels the run."""
+        self._callers += 1
+        try:
+            await self._ended.wait()
+        finally:
+            self._callers -= 1
+            if not self._callers and not self._ended.is_set():
+                self._run.cancelled = True
+                self._end()
+                self.cancel()
+        if isinstance(self._outcome, Rendered):
+            return replace(self._outcome)
+        assert self._outcome is not None
+        raise self._outcome
+
+
+class _NoQuestions(Requester):
+    """Rejects the questions of a run that several clients share."""
+
+    async def gather(self, asks: Sequence[InputRequest[Any]]) -> list[Any]:
+        """Raise `InputRequestError`."""
+        raise InputRequestError("A tool with single_flight=True cannot ask its clients")
+
+    def abandon(self) -> None:
+        """Do nothing: nothing waits."""

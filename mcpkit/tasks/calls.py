@@ -1,0 +1,406 @@
+"""Calls with a key: each runs once, and its record is in the store of tasks.
+
+    (none) ──added──▶ working ──its result or error──▶ completed
+                       │   ▲ └──cancelled, or its process has ended──▶ cancelled: outcome unknown
+             it asks ──▼   │ the retry with the answers, here or in another process
+                   input_required
+
+To the store it is a task that a process runs already. So its lease is renewed with those of tasks,
+and if the process ends, another claims the record: not to run it, but to note that its outcome is
+unknown. The number of the attempt is the fence.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from hashlib import sha256
+from time import time
+from typing import Any
+
+import anyio
+from pydantic_core import from_json, to_json
+
+from mcpkit._input_requests.steps import Suspended
+from mcpkit._protocol import wire
+from mcpkit._protocol.messages import encode
+from mcpkit._protocol.revisions import PER_REQUEST
+from mcpkit._server.failures import error_result, leaves, unwrap
+from mcpkit._signature.output import Rendered
+from mcpkit._stores.base import RecordExists, StoreUnavailable, TooManyRecords
+from mcpkit._utils.logs import log
+from mcpkit.context import Context
+from mcpkit.errors import ProtocolError, ToolError, UrlElicitationRequired
+from mcpkit.idempotency import DEFAULT, KeyedCall
+from mcpkit.tasks.protocol import split_outcome
+from mcpkit.tasks.record import CALL, Task
+from mcpkit.tasks.runs import RETRY_S
+from mcpkit.tasks.service import TaskService, Unavailable
+from mcpkit.tasks.shares import OtherSecret
+from mcpkit.tasks.transitions import Change, TaskStore
+
+
+async def call_once(
+    tasks: TaskService, call: KeyedCall, context: Context[Any], run: Callable[[], Awaitable[Any]]
+) -> Rendered:
+    """Run a call, and record its result; or return the recorded one.
+
+    Raises:
+        ToolError: The key belongs to other arguments; its call waits for an answer, or its outcome
+            is unknown; or the call cannot be recorded and has not run.
+        ProtocolError: The one that the first call has raised.
+    """
+    claim = _Claim(tasks, call, context)
+    with tasks.watching(claim.id) as waiter:
+        while True:
+            try:
+                found = await claim.take()
+            except Unavailable:
+                raise ToolError(
+                    "The call has not run, because it cannot be recorded at the moment; repeat it "
+                    "later"
+                ) from None
+            if found is None:
+                rendered = await claim.run(run)
+                if rendered is not None:
+                    return rendered
+            elif found.outcome is not None:
+                return _recorded(tasks, found)
+            elif found.is_over:
+                raise ToolError(
+                    f"The outcome of {call.same} is unknown: it was interrupted while it ran. "
+                    f"Check if it has taken effect; {call.other} to call again"
+                )
+            elif found.status == "input_required":
+                raise ToolError(
+                    f"The answer to a question of {call.same} is missing; answer it, or "
+                    f"{call.other} to call again"
+                )
+            else:
+                await waiter.wait()
+
+
+def _recorded(tasks: TaskService, task: Task) -> Rendered:
+    is_error, data = split_outcome(tasks.open(task, task.outcome or b"", "outcome"))
+    if is_error:
+        raise ProtocolError.from_wire(from_json(data))
+    content: Any
+    content, structured, *rest = from_json(data)
+    if content is not None and not isinstance(content, str):
+        content = [wire.block_from_wire(each) for each in content]
+    return Rendered(content, None if structured is None else structured.encode(), *rest)
+
+
+def _dump(rendered: Rendered) -> bytes:
+    """Return a result as bytes that `_recorded` reads, for every revision."""
+    content: Any = rendered.content
+    if content is not None and not isinstance(content, str):
+        content = [wire.block_to_wire(each, PER_REQUEST[-1]) for each in content]
+    structured = None if rendered.structured is None else rendered.structured.decode()
+    rest = (rendered.is_error, rendered.meta, rendered.is_object, rendered.is_raw)
+    return b"r" + to_json([content, structured, *rest])
+
+
+class _Held:
+    """The record of a call that this process has a lease on: a `RunningTask`."""
+
+    caller = ""
+    is_suspended = True  # it takes no place of a task
+    may_go_on = False
+
+    def __init__(self, tasks: TaskService, id: str, number: int) -> None:
+        self.id = id
+        self.number = number
+        self.ended = anyio.Event()
+        self._tasks = tasks
+
+    def start(self) -> None:
+        """Do nothing: it runs already."""
+
+    def see(self, task: Task) -> None:
+        """Do nothing: its own retry brings the answers."""
+
+    def lose(self) -> None:
+        """Do nothing: the record rejects its outcome then."""
+
+    def stop(self) -> None:
+        """Do nothing: its request ends it."""
+
+    def end(self, change: Change) -> None:
+        """Store the end of the call. In a task of its own, because its request may be cancelled."""
+        self._tasks.loop.start(self._store_end(change))
+
+    async def _store_end(self, change: Change) -> None:
+        try:
+            await self._change(change)
+        except StoreUnavailable:
+            pass  # the server stops, and its leases end
+        except Exception:
+            log.exception("the outcome of a call could not be stored")
+        finally:
+            self._tasks.runs.ended(self)
+            self.ended.set()
+
+    async def _change(self, change: Change) -> Task | None:
+        """Change the record; retry while the store is unavailable, until the server stops."""
+        while True:
+            try:
+                return await self._tasks.change(self.id, change)
+            except KeyError:
+                return None  # its time is over
+            except StoreUnavailable:
+                if self._tasks.is_closing:
+                    raise
+                await anyio.sleep(RETRY_S)
+
+    def _finish(self, outcome: bytes | None, lifetime: float) -> Change:
+        """Return the change that ends the call; without an outcome, that is unknown."""
+        number = self.number
+
+        def finish(task: Task, now: float) -> Task | None:
+            if task.attempt != number or task.is_over:  # an answer of the store may have been lost
+                return task if outcome is not None and task.outcome == outcome else None
+            return replace(
+                task,
+                status="cancelled" if outcome is None else "completed",
+                outcome=outcome,
+                worker=None,
+                updated=now,
+                ttl=now - task.created + lifetime,
+            )
+
+        return finish
+
+
+class LostCall(_Held):
+    """A call whose process has ended, claimed by this one."""
+
+    def __init__(self, tasks: TaskService, task: Task) -> None:
+        super().__init__(tasks, task.id, task.attempt)
+        self._task = task
+
+    def start(self) -> None:
+        """Note that its outcome is unknown; or forget it, if it has never run."""
+        lifetime = DEFAULT
+        try:
+            lifetime = from_json(self._tasks.open(self._task, self._task.call, "call"))[2]
+        except OtherSecret:
+            pass
+        has_run = self._task.starts > 1
+        self.end(self._finish(None, lifetime) if has_run else _forget(self.number))
+
+
+def _forget(number: int) -> Change:
+    """Return the change that lets a call expire at once."""
+
+    def forget(task: Task, now: float) -> Task | None:
+        if task.attempt != number:
+            return None
+        return replace(task, status="cancelled", worker=None, ttl=now - task.created)
+
+    return forget
+
+
+class _Claim(_Held):
+    """A call, and its claim to be the one that runs: told when it waits for its client."""
+
+    def __init__(self, tasks: TaskService, call: KeyedCall, context: Context[Any]) -> None:
+        request, server = context.request, context.backend.server
+        owner = tasks.owner_of(request, "calls")
+        named = json.dumps([server.info.name, call.tool.name, owner, call.key])
+        super().__init__(tasks, CALL + sha256(named.encode()).hexdigest()[:48], 0)
+        self._call = call
+        self._context = context
+        self._task = Task(id=self.id, owner=owner, call=b"", ttl=None)
+        self._asker: Any = context.backend.asker
+        self._run_id = ""  # of a run that another process may go on with
+        if context.task is not None:
+            self._run_id = f"task {context.task.id}"
+        elif request.revision.input_via == "result":
+            self._asker = context.backend.requester()
+            self._run_id = self._asker.call
+        self._worker = ""
+        self._is_paused = self._is_lost = self._is_ending = False
+        self._pausing = anyio.Lock()
+
+    # --- the claim --------------------------------------------------------------------------------
+
+    async def take(self) -> Task | None:
+        """Return None if this is the call to run, else the record of the one that is.
+
+        Raises:
+            ToolError: The record belongs to other arguments, or there is no room for one.
+            Unavailable: The store cannot be used.
+        """
+        tasks, is_expired = self._tasks, False
+        async with tasks.reached() as store:
+            self._worker = store.worker
+            while True:
+                found = await store.get(self.id)
+                if found is not None and not self._goes_on(found):
+                    return found
+                if found is None and self._is_lost:
+                    return replace(self._task, status="cancelled")
+                self.number = secrets.randbits(48)
+                # Before it is stored: the leases of what is here are renewed.
+                tasks.runs.running[self] = None
+                try:
+                    if found is None:
+                        await self._add(store)
+                        return None
+                    if await store.change(self.id, self._resume(found)) is not None:
+                        return None
+                except RecordExists:
+                    if is_expired:
+                        await store.sweep()
+                    is_expired = True
+                except KeyError:
+                    pass
+                except TooManyRecords:
+                    if not await store.sweep():
+                        tasks.runs.ended(self)
+                        raise ToolError("Too many calls are recorded; try again later") from None
+                except BaseException:  # it may have been stored
+                    self.end(_forget(self.number))
+                    raise
+                tasks.runs.ended(self)
+
+    async def _add(self, store: TaskStore) -> None:
+        tasks, call, settings = self._tasks, self._call, self._tasks.settings
+        if not await tasks.kept_calls.make_room(self._task.owner):
+            raise TooManyRecords
+        about = to_json([call.digest, self._run_id, call.lifetime])
+        task = replace(self._task, attempt=self.number, call=tasks.seal(self._task, about, "call"))
+
+        await store.add(
+            lambda now: self._running(replace(task, created=now), now),
+            limit=settings.max_tasks,
+            limit_per_holder=settings.max_tasks_each,
+        )
+
+    def _goes_on(self, found: Task) -> bool:
+        """Return True if a record is of this very run, which waits for this process to go on."""
+        digest, run_id, _ = from_json(self._tasks.open(found, found.call, "call"))
+        if digest != self._call.digest:
+            raise ToolError(
+                f"The arguments of {self._call.same} were others; repeat those, or "
+                f"{self._call.other} for another call"
+            )
+        is_same = run_id == self._run_id != "" and not self._is_lost
+        return is_same and self._may_go_on(found)
+
+    def _may_go_on(self, task: Task) -> bool:
+        # Tasks have a fence of their own: one that runs again runs nowhere else.
+        is_task = self._context.task is not None
+        return task.outcome is None and (is_task or task.status == "input_required")
+
+    def _resume(self, found: Task) -> Change:
+        number = self.number
+
+        def resume(task: Task, now: float) -> Task | None:
+            if task.call != found.call or not self._may_go_on(task):
+                return None
+            return self._running(replace(task, attempt=number), now)
+
+        return resume
+
+    def _running(self, task: Task, now: float) -> Task:
+        lease = now + self._tasks.settings.lease
+        started = replace(task, status="working", worker=self._worker, lease_expires=lease)
+        return replace(started, updated=now, ttl=None, crashes=1, starts=1)
+
+    # --- the run ----------------------------------------------------------------------------------
+
+    async def run(self, run: Callable[[], Awaitable[Any]]) -> Rendered | None:
+        """Run the handler and record its outcome; None if another process goes on with the call."""
+        tool = self._call.tool
+        if self._asker is not None:
+            self._asker.pausing = self
+        try:
+            try:
+                rendered: Rendered = tool.output.render(await run())
+                outcome = _dump(rendered)
+            except Exception as error:
+                if isinstance(unwrap(error), UrlElicitationRequired):
+                    # The handler is to be called again, when the page was opened.
+                    await self._conclude(_forget(self.number))
+                    raise
+                rendered = await error_result(tool, self._context, error)
+                outcome = _dump(rendered)
+            await self._record(outcome)
+            return rendered
+        except UrlElicitationRequired:
+            raise
+        except ProtocolError as error:
+            await self._record(b"e" + encode(error.to_wire()))
+            raise
+        except BaseException as error:
+            if self._is_lost and any(isinstance(each, Suspended) for each in leaves(error)):
+                return None
+            if not self._is_paused and not self._is_ending:
+                self.end(self._finish(None, self._call.lifetime))
+            raise
+        finally:
+            if self._asker is not None:
+                self._asker.pausing = None
+
+    async def _record(self, outcome: bytes) -> None:
+        limit, call = self._tasks.settings.max_bytes, self._call
+        if len(outcome) > limit:
+            text = f"The call has run, but its result has more than {limit} bytes: it is not kept"
+            outcome = _dump(Rendered(text, is_error=True))
+        sealed = self._tasks.seal(self._task, outcome, "outcome")
+        await self._conclude(self._finish(sealed, call.lifetime))
+        ended = replace(self._task, caller=self._task.owner, created=time(), outcome=sealed)
+        self._tasks.kept_calls.note(replace(ended, ttl=call.lifetime))
+
+    async def _conclude(self, change: Change) -> None:
+        """Store the end of the call, and wait for that, unless its handler is to be replayed."""
+        if self._is_paused and self._asker.is_suspended:
+            return
+        self._is_ending = True
+        self.end(change)
+        await self.ended.wait()
+
+    # --- questions --------------------------------------------------------------------------------
+
+    async def pause(self) -> None:
+        """Record that the call waits for its client; see `Pausing`."""
+        settings, number = self._context.backend.server.settings, self.number
+        kept = self._call.lifetime + max(settings.state_lifetime, settings.ask_timeout)
+
+        def pause(task: Task, now: float) -> Task | None:
+            if task.attempt != number or task.is_over:
+                return None
+            if task.worker is None:  # an answer of the store was lost
+                return task
+            waiting = replace(task, status="input_required", worker=None, lease_expires=0.0)
+            return replace(waiting, updated=now, ttl=now - task.created + kept)
+
+        async with self._pausing:
+            if not self._is_paused:
+                await self._change_own(pause)
+                self._is_paused = True
+                self._tasks.runs.ended(self)
+
+    async def go_on(self) -> None:
+        """Record that the call has its answers; see `Pausing`."""
+        number = self.number
+
+        def go_on(task: Task, now: float) -> Task | None:
+            is_own = task.attempt == number and not task.is_over
+            return self._running(task, now) if is_own else None
+
+        async with self._pausing:
+            if self._is_paused:
+                self._tasks.runs.running[self] = None
+                await self._change_own(go_on)
+                self._is_paused = False
+
+    async def _change_own(self, change: Change) -> None:
+        if await self._change(change) is None:
+            self._tasks.runs.ended(self)
+            self._is_lost = True
+            raise Suspended
