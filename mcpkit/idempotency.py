@@ -30,6 +30,9 @@ from mcpkit.types import ToolAnnotations
 MAX_KEY: Final = 256
 """Characters of a key."""
 
+DEFAULT: Final = Idempotent().lifetime
+"""Seconds for which results are kept."""
+
 _FOR_MODELS: Final = (
     "Use a new value for each new intent, and the same value when you repeat a call."
 )
@@ -77,9 +80,6 @@ def add_repeats(fields: dict[str, Any], signature: Signature, options: Mapping[s
     hints = fields["annotations"] or ToolAnnotations()
     if hints.idempotent is None:
         fields["annotations"] = replace(hints, idempotent=True)
-
-
-DEFAULT: Final = Idempotent().lifetime
 
 
 def _is_text(annotation: Any) -> bool:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
 from time import time
@@ -53,33 +54,36 @@ async def call_once(
         ProtocolError: The one that the first call has raised.
     """
     claim = _Claim(tasks, call, context)
-    with tasks.watching(claim.id) as waiter:
-        while True:
-            try:
-                found = await claim.take()
-            except Unavailable:
-                raise ToolError(
-                    "The call has not run, because it cannot be recorded at the moment; repeat it "
-                    "later"
-                ) from None
-            if found is None:
-                rendered = await claim.run(run)
-                if rendered is not None:
-                    return rendered
-            elif found.outcome is not None:
+    while True:
+        with _readable():
+            found = await claim.wait()
+            if found is not None and found.outcome is not None:
                 return _recorded(tasks, found)
-            elif found.is_over:
-                raise ToolError(
-                    f"The outcome of {call.same} is unknown: it was interrupted while it ran. "
-                    f"Check if it has taken effect; {call.other} to call again"
-                )
-            elif found.status == "input_required":
-                raise ToolError(
-                    f"The answer to a question of {call.same} is missing; answer it, or "
-                    f"{call.other} to call again"
-                )
-            else:
-                await waiter.wait()
+        if found is not None:
+            break
+        rendered = await claim.run(run)
+        if rendered is not None:
+            return rendered
+    if found.is_over:
+        raise ToolError(
+            f"The outcome of {call.same} is unknown: it was interrupted while it ran. Check if it "
+            f"has taken effect; {call.other} to call again"
+        )
+    raise ToolError(
+        f"The answer to a question of {call.same} is missing; answer it, or {call.other} to call "
+        f"again"
+    )
+
+
+@contextmanager
+def _readable() -> Generator[None, None, None]:
+    try:
+        yield
+    except (Unavailable, OtherSecret):
+        raise ToolError(
+            "The call has not run, because its key cannot be stored or read at the moment; repeat "
+            "it later"
+        ) from None
 
 
 def _recorded(tasks: TaskService, task: Task) -> Rendered:
@@ -184,10 +188,8 @@ class LostCall(_Held):
     def start(self) -> None:
         """Note that its outcome is unknown; or forget it, if it has never run."""
         lifetime = DEFAULT
-        try:
+        with suppress(OtherSecret):
             lifetime = from_json(self._tasks.open(self._task, self._task.call, "call"))[2]
-        except OtherSecret:
-            pass
         has_run = self._task.starts > 1
         self.end(self._finish(None, lifetime) if has_run else _forget(self.number))
 
@@ -227,13 +229,30 @@ class _Claim(_Held):
 
     # --- the claim --------------------------------------------------------------------------------
 
-    async def take(self) -> Task | None:
-        """Return None if this is the call to run, else the record of the one that is.
+    async def wait(self) -> Task | None:
+        """Return None once the call is to run here, else the record once it does not run.
 
         Raises:
             ToolError: The record belongs to other arguments, or there is no room for one.
+            OtherSecret: The record cannot be read.
             Unavailable: The store cannot be used.
         """
+        has_waited = False
+        with self._tasks.watching(self.id) as waiter:
+            while True:
+                try:
+                    found = await self._take()
+                except Unavailable:
+                    if not has_waited:
+                        raise
+                else:
+                    if found is None or found.status != "working":
+                        return found
+                has_waited = True
+                await waiter.wait()
+
+    async def _take(self) -> Task | None:
+        """Return None if the call is to run here now, else its record."""
         tasks, is_expired = self._tasks, False
         async with tasks.reached() as store:
             self._worker = store.worker
@@ -270,10 +289,11 @@ class _Claim(_Held):
     async def _add(self, store: TaskStore) -> None:
         tasks, call, settings = self._tasks, self._call, self._tasks.settings
         if not await tasks.kept_calls.make_room(self._task.owner):
-            raise TooManyRecords
+            tasks.kept_calls.forget(time())
+            if not await tasks.kept_calls.make_room(self._task.owner):
+                raise TooManyRecords
         about = to_json([call.digest, self._run_id, call.lifetime])
         task = replace(self._task, attempt=self.number, call=tasks.seal(self._task, about, "call"))
-
         await store.add(
             lambda now: self._running(replace(task, created=now), now),
             limit=settings.max_tasks,

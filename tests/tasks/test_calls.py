@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import anyio
 import pytest
 
+from mcpkit import Idempotent, MCPKit
+from mcpkit._protocol.connection import CAPABILITIES_KEY
 from mcpkit._utils.sealing import SECRET
 from mcpkit.tasks.options import STORE
-from tests.kit import PATIENCE
+from mcpkit.testing import AsyncTestClient
+from tests.asking.conftest import accept
+from tests.kit import PATIENCE, eventually
 from tests.messages import announced
 from tests.tasks.servers import Servers as Databases
 from tests.transports.http import plain
@@ -30,6 +36,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL"
 FILE = Path(__file__).parents[1] / "keyed.py"
 KINDS = ["sqlite", "redis", "postgres"]
 CALLERS = 16
+CLIENT: dict[str, Any] = {CAPABILITIES_KEY: {"elicitation": {}}}
+ON_ASYNCIO = True
 
 
 class Processes:
@@ -55,13 +63,17 @@ class Processes:
         self.kills += 1
         self.running[place] = self.start()
 
+    @staticmethod
+    def calling(tool: str, **params: Any) -> Any:
+        return announced(1, "tools/call", name=tool, **params)
+
     def call(self, tool: str, server: Server | None = None, **params: Any) -> Any:
         """The result of a call, which is repeated until there is one."""
         deadline = time.monotonic() + 3 * PATIENCE
         while True:
             client = (server or random.choice(self.running)).client()
             try:
-                message = client.post(announced(1, "tools/call", name=tool, **params)).last
+                message = client.post(self.calling(tool, **params)).last
             except (OSError, HTTPException):
                 message = {}
             if "result" in message:
@@ -132,7 +144,108 @@ def test_no_call_runs_twice_while_servers_are_killed(
     unknown = {
         key for key, found in texts.items() if len(found) == 1 and "is unknown" in next(iter(found))
     }
-    print(f"{store}: {all_.kills} kills, {len(done)} done, {len(unknown)} unknown")
+    print(f"{total} calls, {all_.kills} kills, {len(unknown)} with an unknown outcome")
     assert [key for key, count in runs.items() if count > 1] == []
     assert done | unknown == texts.keys()
     assert done <= runs.keys()
+
+
+def test_another_process_goes_on_when_the_one_that_asked_is_killed(
+    tmp_path: Path, store: str
+) -> None:
+    """MRTR-5; and the retry that is sent again gets the recorded result."""
+    with processes(tmp_path, store) as all_:
+        arguments = {"key": "a"}
+        first, second = all_.running
+        asked = all_.call("ask", first, arguments=arguments, _meta=CLIENT)
+        assert asked["resultType"] == "input_required"
+        repeat = all_.call("ask", second, arguments=arguments, _meta=CLIENT)
+        assert "The answer to a question" in repeat["content"][0]["text"]
+        all_.kill(first)
+        answers = {key: accept("yes") for key in asked["inputRequests"]}
+        retry = {"requestState": asked["requestState"], "inputResponses": answers}
+        for _ in range(2):
+            found = all_.call("ask", arguments=arguments, _meta=CLIENT, **retry)
+            assert found["content"][0]["text"] == "yes a"
+        assert all_.runs() == {"a": 1}
+
+
+def test_the_outcome_of_a_call_is_unknown_whose_server_was_stopped(
+    tmp_path: Path, store: str
+) -> None:
+    with processes(tmp_path, store) as all_, ThreadPoolExecutor(1) as pool:
+        first, second = all_.running
+        arguments = {"key": "a", "seconds": 300}
+        lost = pool.submit(first.client().post, all_.calling("pay", arguments=arguments))
+        eventually(all_.runs)
+        first.process.signal(signal.SIGTERM)
+        first.process.exit_code(PATIENCE)
+        lost.exception()
+        found = all_.call("pay", second, arguments=arguments)
+        assert "is unknown: it was interrupted" in found["content"][0]["text"]
+        assert all_.runs() == {"a": 1}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ["redis", "postgres"])
+def test_a_store_that_is_away_lets_no_call_run_and_loses_no_result(
+    tmp_path: Path, servers: Databases, kind: str
+) -> None:
+    database = servers.new(kind, fsync=kind == "redis")
+    with ExitStack() as stack:
+        stack.callback(database.end)
+        all_ = stack.enter_context(processes(tmp_path, database.url))
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        arguments = {"key": "a", "seconds": 1}
+        running = pool.submit(all_.call, "pay", arguments=arguments)
+        eventually(all_.runs)
+        database.kill()
+        found = all_.call("pay", arguments={"key": "b"})
+        assert (
+            "The call has not run, because its key cannot be stored" in found["content"][0]["text"]
+        )
+        assert not running.done()
+        database.start()
+        first = running.result()
+        assert first["structuredContent"] == {"amount": 1, "run": 1}
+        assert all_.call("pay", arguments=arguments)["structuredContent"] == {"amount": 1, "run": 1}
+        eventually(
+            lambda: all_.call("pay", arguments={"key": "b"}),
+            lambda found: found.get("structuredContent") == {"amount": 1, "run": 1},
+        )
+        assert all_.runs() == {"a": 1, "b": 1}
+
+
+# --- in one process -------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_processes_share_their_keys_and_apps_do_not(store: str) -> None:
+    """Two servers of one app, and one of another, with 100 calls at once each."""
+    runs: Counter[str] = Counter()
+
+    def make_app(name: str) -> MCPKit[None]:
+        app: MCPKit[None] = MCPKit(name, tasks={"store": store})
+
+        @app.tool
+        async def pay(key: Annotated[str, Idempotent()]) -> str:
+            runs[name] += 1
+            await anyio.sleep(0.01)
+            return f"{name} {runs[name]}"
+
+        return app
+
+    name, texts = secrets.token_hex(8), list[str]()
+    async with AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(AsyncTestClient(make_app(each)))
+            for each in (name, name, f"other {name}")
+        ]
+
+        async def call(client: AsyncTestClient) -> None:
+            texts.append((await client.call_tool("pay", {"key": "a"})).text)
+
+        async with anyio.create_task_group() as group:
+            for client in clients * 100:
+                group.start_soon(call, client)
+    assert Counter(texts) == {f"{name} 1": 200, f"other {name} 1": 100}
