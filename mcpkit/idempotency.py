@@ -44,14 +44,12 @@ def add_repeats(fields: dict[str, Any], signature: Signature, options: Mapping[s
     """Add what serves repeated calls to the fields of a tool; raises `RegistrationError`."""
     at, arguments = signature.place, fields["accepts"]
     marked = [each for each in arguments.fields if isinstance(each.parameter.mark, Idempotent)]
-    once = options.get("once")
+    once, shares = options.get("once"), bool(options.get("single_flight"))
     found = [f"{each.name} with Idempotent(...)" for each in marked]
-    found += ["once="] * (once is not None) + ["single_flight="] * bool(
-        options.get("single_flight")
-    )
+    found += ["once="] * (once is not None) + ["single_flight="] * shares
     if len(found) > 1:
         raise RegistrationError(f"{at}: it has {' and '.join(found)}; omit all but one")
-    if options.get("single_flight"):
+    if shares:
         asked = [each.name for each in signature.parameters if each.source == "ask"]
         if asked:
             raise RegistrationError(
@@ -61,7 +59,7 @@ def add_repeats(fields: dict[str, Any], signature: Signature, options: Mapping[s
         fields["repeats"] = SingleFlight(arguments)
         return
     if once is not None:
-        fields["repeats"] = Once(arguments, _key_function(once, arguments, at), DEFAULT)
+        fields["repeats"] = Once(arguments, _key_function(once, arguments, at))
     else:
         [field], lifetime = marked, marked[0].parameter.mark.lifetime
         is_number = isinstance(lifetime, (int, float)) and not isinstance(lifetime, bool)
@@ -75,7 +73,7 @@ def add_repeats(fields: dict[str, Any], signature: Signature, options: Mapping[s
                 f"{at}: {field.name} is the key of a call; write {field.name}: "
                 f"Annotated[str, Idempotent()], or str | None with the default None"
             )
-        fields["repeats"] = Once(arguments, lambda each: each.get(field.name), lifetime, field)
+        fields["repeats"] = Once(arguments, lambda each: each.get(field.name), field, lifetime)
         fields["input_schema"] = _described(fields["input_schema"], field.wire_name)
     hints = fields["annotations"] or ToolAnnotations()
     if hints.idempotent is None:
@@ -83,12 +81,11 @@ def add_repeats(fields: dict[str, Any], signature: Signature, options: Mapping[s
 
 
 def _is_text(annotation: Any) -> bool:
-    while type(annotation) is ANNOTATED:
-        annotation = annotation.__origin__
-    if type(annotation) in UNIONS:
-        parts = [each for each in get_args(annotation) if each is not type(None)]
-        return len(parts) == 1 and _is_text(parts[0])
-    return annotation is str
+    parts = get_args(annotation) if type(annotation) in UNIONS else (annotation,)
+    return all(
+        _is_text(each.__origin__) if type(each) is ANNOTATED else each in (str, type(None))
+        for each in parts
+    )
 
 
 def _described(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -149,10 +146,12 @@ def _digest(
         if field is None:  # one of ``**arguments``
             shown[name] = value
         elif name != key and field.wire_name in given:
+            default = field.default
             if type(value) not in _SCALARS:
                 shown[name] = given[field.wire_name]
-            elif value != field.default or isinstance(value, bool) != isinstance(
-                field.default, bool
+            elif type(default) not in _SCALARS or (value, value is True) != (
+                default,
+                default is True,
             ):
                 shown[name] = value
     return sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
@@ -165,21 +164,16 @@ class KeyedCall(NamedTuple):
     """A call that has a key."""
 
     tool: Any  # a `mcpkit.tools.Tool`
+    rules: Once
     key: str
     digest: str  # of the other arguments
-    lifetime: float  # of its result, in seconds
-    same: str  # in messages: the first call
-    other: str  # in messages: how to make another call
 
 
 class Once:
-    """Runs a tool once for each key.
+    """Runs a tool once for each key, and keeps results for some seconds.
 
-    Args:
-        arguments: Those of the tool.
-        key_of: From the values of the arguments to the key; None if the call has none.
-        lifetime: Seconds for which results are kept.
-        field: The argument that is the key; None if it is made of several.
+    `key_of` makes the key of the values of the arguments, or returns None if a call has none.
+    `field` is the argument that is the key; None if there is none.
     """
 
     is_stored = True
@@ -188,17 +182,18 @@ class Once:
         self,
         arguments: Arguments,
         key_of: Callable[[Mapping[str, Any]], str | None],
-        lifetime: float,
         field: Field | None = None,
+        lifetime: float = DEFAULT,
     ) -> None:
         self._arguments = arguments
         self._key_of = key_of
-        self._lifetime = lifetime
         self._parameter = None if field is None else field.name
         self._name = "the key" if field is None else field.wire_name
-        self._texts = ("the call that this one repeats", "change what identifies it")
+        self.lifetime = lifetime
+        # In messages: the first call, and how to make another one.
+        self.first, self.other = "the call that this one repeats", "change what identifies it"
         if field is not None:
-            self._texts = (f"the call with this {self._name}", f"use a new {self._name}")
+            self.first, self.other = f"the call with this {self._name}", f"use a new {self._name}"
 
     async def call(
         self, tool: Any, given: Mapping[str, Any], values: dict[str, Any], context: Context[Any]
@@ -212,9 +207,8 @@ class Once:
             wanted = f"expected 1 to {MAX_KEY} characters, got {len(key)}"
             raise InvalidArguments([f"{self._name}: {wanted}"])
         digest = _digest(self._arguments, given, values, self._parameter)
-        call = KeyedCall(tool, key, digest, self._lifetime, *self._texts)
         tasks = context.backend.server.extension(TASKS_EXTENSION)
-        around = partial(tasks.call_once, call, context)
+        around = partial(tasks.call_once, KeyedCall(tool, self, key, digest), context)
         rendered = await tool.plan.run_within(around, values, context)
         return rendered  # noqa: RET504 - `tool` has no type here
 

@@ -53,7 +53,7 @@ async def call_once(
             is unknown; or the call cannot be recorded and has not run.
         ProtocolError: The one that the first call has raised.
     """
-    claim = _Claim(tasks, call, context)
+    claim, rules = _Claim(tasks, call, context), call.rules
     while True:
         with _readable():
             found = await claim.wait()
@@ -66,12 +66,12 @@ async def call_once(
             return rendered
     if found.is_over:
         raise ToolError(
-            f"The outcome of {call.same} is unknown: it was interrupted while it ran. Check if it "
-            f"has taken effect; {call.other} to call again"
+            f"The outcome of {rules.first} is unknown: it was interrupted while it ran. Check if "
+            f"it has taken effect; {rules.other} to call again"
         )
     raise ToolError(
-        f"The answer to a question of {call.same} is missing; answer it, or {call.other} to call "
-        f"again"
+        f"The answer to a question of {rules.first} is missing; answer it, or {rules.other} to "
+        f"call again"
     )
 
 
@@ -121,16 +121,12 @@ class _Held:
         self._tasks = tasks
 
     def start(self) -> None:
-        """Do nothing: it runs already."""
+        """Do nothing: its request runs it, and ends it."""
+
+    lose = stop = start
 
     def see(self, task: Task) -> None:
         """Do nothing: its own retry brings the answers."""
-
-    def lose(self) -> None:
-        """Do nothing: the record rejects its outcome then."""
-
-    def stop(self) -> None:
-        """Do nothing: its request ends it."""
 
     def end(self, change: Change) -> None:
         """Store the end of the call. In a task of its own, because its request may be cancelled."""
@@ -187,7 +183,7 @@ class LostCall(_Held):
 
     def start(self) -> None:
         """Note that its outcome is unknown; or forget it, if it has never run."""
-        lifetime = DEFAULT
+        lifetime = DEFAULT  # if the record cannot be read
         with suppress(OtherSecret):
             lifetime = from_json(self._tasks.open(self._task, self._task.call, "call"))[2]
         has_run = self._task.starts > 1
@@ -292,7 +288,7 @@ class _Claim(_Held):
             tasks.kept_calls.forget(time())
             if not await tasks.kept_calls.make_room(self._task.owner):
                 raise TooManyRecords
-        about = to_json([call.digest, self._run_id, call.lifetime])
+        about = to_json([call.digest, self._run_id, call.rules.lifetime])
         task = replace(self._task, attempt=self.number, call=tasks.seal(self._task, about, "call"))
         await store.add(
             lambda now: self._running(replace(task, created=now), now),
@@ -305,8 +301,8 @@ class _Claim(_Held):
         digest, run_id, _ = from_json(self._tasks.open(found, found.call, "call"))
         if digest != self._call.digest:
             raise ToolError(
-                f"The arguments of {self._call.same} were others; repeat those, or "
-                f"{self._call.other} for another call"
+                f"The arguments of {self._call.rules.first} were others; repeat those, or "
+                f"{self._call.rules.other} for another call"
             )
         is_same = run_id == self._run_id != "" and not self._is_lost
         return is_same and self._may_go_on(found)
@@ -360,21 +356,21 @@ class _Claim(_Held):
             if self._is_lost and any(isinstance(each, Suspended) for each in leaves(error)):
                 return None
             if not self._is_paused and not self._is_ending:
-                self.end(self._finish(None, self._call.lifetime))
+                self.end(self._finish(None, self._call.rules.lifetime))
             raise
         finally:
             if self._asker is not None:
                 self._asker.pausing = None
 
     async def _record(self, outcome: bytes) -> None:
-        limit, call = self._tasks.settings.max_bytes, self._call
+        limit, lifetime = self._tasks.settings.max_bytes, self._call.rules.lifetime
         if len(outcome) > limit:
             text = f"The call has run, but its result has more than {limit} bytes: it is not kept"
             outcome = _dump(Rendered(text, is_error=True))
         sealed = self._tasks.seal(self._task, outcome, "outcome")
-        await self._conclude(self._finish(sealed, call.lifetime))
-        ended = replace(self._task, caller=self._task.owner, created=time(), outcome=sealed)
-        self._tasks.kept_calls.note(replace(ended, ttl=call.lifetime))
+        await self._conclude(self._finish(sealed, lifetime))
+        kept = replace(self._task, caller=self._task.owner, created=time(), ttl=lifetime)
+        self._tasks.kept_calls.note(replace(kept, outcome=sealed))
 
     async def _conclude(self, change: Change) -> None:
         """Store the end of the call, and wait for that, unless its handler is to be replayed."""
@@ -389,7 +385,7 @@ class _Claim(_Held):
     async def pause(self) -> None:
         """Record that the call waits for its client; see `Pausing`."""
         settings, number = self._context.backend.server.settings, self.number
-        kept = self._call.lifetime + max(settings.state_lifetime, settings.ask_timeout)
+        kept = self._call.rules.lifetime + max(settings.state_lifetime, settings.ask_timeout)
 
         def pause(task: Task, now: float) -> Task | None:
             if task.attempt != number or task.is_over:
