@@ -12,7 +12,7 @@ from typing import Annotated
 
 import anyio
 
-from mcpkit import Context, Idempotent, MCPKit, TaskOptions, ToolError
+from mcpkit import Context, Idempotent, MCPKit, TaskOptions, TaskSupport, ToolError
 from mcpkit._stores import plain_name
 from mcpkit._stores.redis import RedisStore
 from mcpkit.tasks.options import STORE
@@ -58,6 +58,16 @@ def make_app() -> MCPKit[None]:
         answer = await ctx.elicit("Really?", str)
         run(key)
         return f"{answer.data} {key}"
+
+    @app.tool(task=TaskSupport("required", resumable=True))
+    async def resume(key: Annotated[str, Idempotent()], ctx: Context) -> str:
+        await ctx.step("once", run, f"{key} step")
+        run(key)
+        await ctx.elicit("Go on?", str)
+        run(f"{key} asked")
+        if not os.path.exists(f"{NAME} goes on"):
+            await anyio.sleep_forever()
+        return f"resumed {key}"
 
     return app
 

@@ -16,6 +16,7 @@ import pytest
 from mcpkit import (
     Audio,
     CallLimits,
+    CallNext,
     Context,
     Depends,
     Elicit,
@@ -189,6 +190,26 @@ async def test_keys_belong_to_a_principal_and_to_a_tool() -> None:
                 found = await client.call_tool(tool, {"key": "a"})
                 results.append((found.structured_content or {})["run"])
     assert results == [1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 3, 3]
+
+
+async def test_permissions_and_middleware_apply_to_repeats() -> None:
+    app, seen, allowed = make_app(), list[str](), {"ann"}
+
+    @app.middleware
+    async def note(ctx: Context, call_next: CallNext) -> Any:
+        seen.append(ctx.method)
+        return await call_next()
+
+    @app.tool(allow=lambda principal, arguments: principal.id in allowed)
+    def pay(key: Key) -> str:
+        return "paid"
+
+    async with AsyncTestClient(app, principal="ann") as client:
+        assert [await text_of(client, "pay", key="a") for _ in "12"] == ["paid", "paid"]
+        allowed.clear()
+        with pytest.raises(ProtocolError, match="You may not use pay"):
+            await text_of(client, "pay", key="a")
+    assert seen.count("tools/call") == 3
 
 
 async def test_a_key_is_forgotten_after_its_lifetime() -> None:

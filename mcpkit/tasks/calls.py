@@ -331,7 +331,7 @@ class _Claim(_Held):
 
     async def run(self, run: Callable[[], Awaitable[Any]]) -> Rendered | None:
         """Run the handler and record its outcome; None if another process goes on with the call."""
-        tool = self._call.tool
+        tool, outer = self._call.tool, self._asker and self._asker.pausing
         if self._asker is not None:
             self._asker.pausing = self
         try:
@@ -360,7 +360,7 @@ class _Claim(_Held):
             raise
         finally:
             if self._asker is not None:
-                self._asker.pausing = None
+                self._asker.pausing = outer
 
     async def _record(self, outcome: bytes) -> None:
         limit, lifetime = self._tasks.settings.max_bytes, self._call.rules.lifetime

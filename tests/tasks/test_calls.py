@@ -36,7 +36,9 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL"
 FILE = Path(__file__).parents[1] / "keyed.py"
 KINDS = ["sqlite", "redis", "postgres"]
 CALLERS = 16
-CLIENT: dict[str, Any] = {CAPABILITIES_KEY: {"elicitation": {}}}
+CLIENT: dict[str, Any] = {
+    CAPABILITIES_KEY: {"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {}}
+}
 ON_ASYNCIO = True
 
 
@@ -150,8 +152,9 @@ def test_no_call_runs_twice_while_servers_are_killed(
     assert done <= runs.keys()
 
 
-def test_another_process_goes_on_when_the_one_that_asked_is_killed(
-    tmp_path: Path, store: str
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_another_process_goes_on_than_the_one_that_asked(
+    tmp_path: Path, store: str, is_killed: bool
 ) -> None:
     """MRTR-5; and the retry that is sent again gets the recorded result."""
     with processes(tmp_path, store) as all_:
@@ -161,13 +164,40 @@ def test_another_process_goes_on_when_the_one_that_asked_is_killed(
         assert asked["resultType"] == "input_required"
         repeat = all_.call("ask", second, arguments=arguments, _meta=CLIENT)
         assert "The answer to a question" in repeat["content"][0]["text"]
-        all_.kill(first)
+        if is_killed:
+            all_.kill(first)
         answers = {key: accept("yes") for key in asked["inputRequests"]}
         retry = {"requestState": asked["requestState"], "inputResponses": answers}
-        for _ in range(2):
-            found = all_.call("ask", arguments=arguments, _meta=CLIENT, **retry)
+        for each in (second, *all_.running):
+            found = all_.call("ask", each, arguments=arguments, _meta=CLIENT, **retry)
             assert found["content"][0]["text"] == "yes a"
         assert all_.runs() == {"a": 1}
+
+
+def test_a_task_that_runs_again_is_the_same_call(tmp_path: Path) -> None:
+    """It was killed behind its question; its repeats get its result."""
+    with processes(tmp_path, str(tmp_path / "tasks.db")) as all_:
+        first, second = all_.running
+
+        def result(at: Server) -> Any:
+            id = all_.call("resume", at, arguments={"key": "a"}, _meta=CLIENT)["taskId"]
+            while True:
+                found = at.client().post(announced(1, "tasks/get", taskId=id, _meta=CLIENT)).result
+                if found["status"] == "input_required":
+                    answers = {each: accept("yes") for each in found["inputRequests"]}
+                    given = {"taskId": id, "inputResponses": answers, "_meta": CLIENT}
+                    at.client().post(announced(1, "tasks/update", **given))
+                elif found["status"] != "working":
+                    return found["result"]["content"][0]["text"]
+                elif all_.runs()["a asked"] and at is first:
+                    return id
+                time.sleep(0.05)
+
+        result(first)
+        (tmp_path / "runs goes on").touch()
+        all_.kill(first)
+        assert result(second) == "resumed a"
+        assert all_.runs() == {"a step": 1, "a": 2, "a asked": 2}
 
 
 def test_the_outcome_of_a_call_is_unknown_whose_server_was_stopped(
@@ -233,6 +263,11 @@ async def test_processes_share_their_keys_and_apps_do_not(store: str) -> None:
             await anyio.sleep(0.01)
             return f"{name} {runs[name]}"
 
+        @app.tool
+        def brief(key: Annotated[str, Idempotent(lifetime=1)]) -> str:
+            runs["brief"] += 1
+            return f"{runs['brief']}"
+
         return app
 
     name, texts = secrets.token_hex(8), list[str]()
@@ -248,4 +283,8 @@ async def test_processes_share_their_keys_and_apps_do_not(store: str) -> None:
         async with anyio.create_task_group() as group:
             for client in clients * 100:
                 group.start_soon(call, client)
+        for number in (1, 2):
+            for client in clients[:2]:
+                assert (await client.call_tool("brief", {"key": "a"})).text == f"{number}"
+            await anyio.sleep(1)  # it is forgotten
     assert Counter(texts) == {f"{name} 1": 200, f"other {name} 1": 100}
