@@ -98,9 +98,7 @@ class Tool(Entry):
     raw_output: bool = False  # wrap other values than objects only where the revision requires it
     task: TaskSupport = TaskSupport("forbidden")
     max_result: int | None = None
-    repeats: Any = (
-        None  # the `mcpkit.idempotency` class that serves repeated calls, if there is one
-    )
+    repeats: Any = None  # the `Once` or `SingleFlight` of `mcpkit.idempotency`
     ui: str | None = None  # the URI of its view
     html: Html | None = None  # its view, until that is registered
     visibility: Audience | None = None

@@ -311,17 +311,30 @@ async def test_more_calls_than_there_is_room_for_are_rejected_and_none_is_forgot
 
 async def test_a_call_that_needs_a_page_first_is_not_recorded() -> None:
     """ELIC-10: it is called again when the user has opened it."""
-    app, pages = make_app(), ["https://example.com/pay"]
+    app, pages, gate, texts = make_app(), ["https://example.com/pay"], Gate(), list[str]()
 
     @app.tool
-    def pay(key: Key) -> str:
+    async def pay(key: Key) -> str:
+        await gate.pass_through()
+        await anyio.sleep(0.05)
         if pages:
             raise UrlElicitationRequired("Log in", pages.pop())
         return "paid"
 
     async with AsyncTestClient(app, revision=REVISIONS[-2]) as client:
-        assert (await client.call_tool("pay", {"key": "a"})).is_error
-        assert [await text_of(client, "pay", key="a") for _ in "12"] == ["paid", "paid"]
+
+        async def call() -> None:
+            texts.append(await text_of(client, "pay", key="a"))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(call)
+            await gate.wait_for(1)
+            await anyio.wait_all_tasks_blocked()
+            gate.open()
+        await call()
+    assert "Log in" in texts.pop(0)
+    assert texts == ["paid"] * 5
 
 
 # --- at the same time -----------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from mcpkit._utils.logs import log
 from mcpkit.context import Context
 from mcpkit.errors import ProtocolError, ToolError, UrlElicitationRequired
 from mcpkit.idempotency import DEFAULT, KeyedCall
-from mcpkit.tasks.protocol import split_outcome
+from mcpkit.tasks.protocol import caller_name, split_outcome
 from mcpkit.tasks.record import CALL, Task
 from mcpkit.tasks.runs import RETRY_S
 from mcpkit.tasks.service import TaskService, Unavailable
@@ -211,7 +211,8 @@ class _Claim(_Held):
         super().__init__(tasks, CALL + sha256(named.encode()).hexdigest()[:48], 0)
         self._call = call
         self._context = context
-        self._task = Task(id=self.id, owner=owner, call=b"", ttl=None)
+        caller = caller_name("" if request.origin is None else request.origin.owner)
+        self._task = Task(id=self.id, owner=owner, caller=caller, call=b"", ttl=None)
         self._asker: Any = context.backend.asker
         self._run_id = ""  # of a run that another process may go on with
         if context.task is not None:
@@ -234,8 +235,8 @@ class _Claim(_Held):
             Unavailable: The store cannot be used.
         """
         has_waited = False
-        with self._tasks.watching(self.id) as waiter:
-            while True:
+        while True:
+            with self._tasks.watching(self.id) as waiter:  # anew: a call that ends is not watched
                 try:
                     found = await self._take()
                 except Unavailable:
@@ -258,7 +259,9 @@ class _Claim(_Held):
                     return found
                 if found is None and self._is_lost:
                     return replace(self._task, status="cancelled")
-                self.number = secrets.randbits(48)
+                # Not one of an earlier record of the key, and above that of an earlier run.
+                before = 0 if found is None else found.attempt
+                self.number = before + 1 + secrets.randbits(32)
                 # Before it is stored: the leases of what is here are renewed.
                 tasks.runs.running[self] = None
                 try:
@@ -284,9 +287,9 @@ class _Claim(_Held):
 
     async def _add(self, store: TaskStore) -> None:
         tasks, call, settings = self._tasks, self._call, self._tasks.settings
-        if not await tasks.kept_calls.make_room(self._task.owner):
+        if not await tasks.kept_calls.make_room(self._task.holder):
             tasks.kept_calls.forget(time())
-            if not await tasks.kept_calls.make_room(self._task.owner):
+            if not await tasks.kept_calls.make_room(self._task.holder):
                 raise TooManyRecords
         about = to_json([call.digest, self._run_id, call.rules.lifetime])
         task = replace(self._task, attempt=self.number, call=tasks.seal(self._task, about, "call"))
@@ -369,7 +372,7 @@ class _Claim(_Held):
             outcome = _dump(Rendered(text, is_error=True))
         sealed = self._tasks.seal(self._task, outcome, "outcome")
         await self._conclude(self._finish(sealed, lifetime))
-        kept = replace(self._task, caller=self._task.owner, created=time(), ttl=lifetime)
+        kept = replace(self._task, caller=self._task.holder, created=time(), ttl=lifetime)
         self._tasks.kept_calls.note(replace(kept, outcome=sealed))
 
     async def _conclude(self, change: Change) -> None:

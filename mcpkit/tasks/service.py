@@ -484,7 +484,7 @@ class TaskService:
         changed = await store.change(id, edit)
         if changed is not None:
             self.publish(changed)
-            if changed.ttl != 0:  # else it expires to make room
+            if changed.ttl != 0 and not changed.is_call:  # else it expires to make room
                 self._bytes.note(changed)
                 await self._bytes.make_room(changed.caller)
         return changed
