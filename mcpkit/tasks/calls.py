@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
 from time import time
-from typing import Any
+from typing import Any, Final
 
 import anyio
 from pydantic_core import from_json, to_json
@@ -41,6 +41,9 @@ from mcpkit.tasks.runs import RETRY_S
 from mcpkit.tasks.service import TaskService, Unavailable
 from mcpkit.tasks.shares import OtherSecret
 from mcpkit.tasks.transitions import Change, TaskStore
+
+_TASK: Final = "task "
+"""The prefix of the id of a run that belongs to a task."""
 
 
 async def call_once(
@@ -182,12 +185,39 @@ class LostCall(_Held):
         self._task = task
 
     def start(self) -> None:
-        """Note that its outcome is unknown; or forget it, if it has never run."""
-        lifetime = DEFAULT  # if the record cannot be read
+        """Note that its outcome is unknown."""
+        self._tasks.loop.start(self._conclude())
+
+    async def _conclude(self) -> None:
+        run_id, lifetime = "", DEFAULT
         with suppress(OtherSecret):
-            lifetime = from_json(self._tasks.open(self._task, self._task.call, "call"))[2]
-        has_run = self._task.starts > 1
-        self.end(self._finish(None, lifetime) if has_run else _forget(self.number))
+            data = self._tasks.open(self._task, self._task.call, "call")
+            _, run_id, lifetime = from_json(data)
+        if self._task.starts == 1:  # it was claimed, but has not run
+            self.end(_forget(self.number))
+        elif run_id.startswith(_TASK) and not await self._is_over(run_id.removeprefix(_TASK)):
+            self.end(_look_later(self.number))
+        else:
+            self.end(self._finish(None, lifetime))
+
+    async def _is_over(self, task_id: str) -> bool:
+        """Return True if the task that has called does not run again."""
+        try:
+            task = await (await self._tasks.store()).get(task_id)
+        except StoreUnavailable:
+            return False
+        return task is None or task.is_over
+
+
+def _look_later(number: int) -> Change:
+    """Return the change that leaves a call to a task that may run again."""
+
+    def leave(task: Task, now: float) -> Task | None:
+        if task.attempt != number:
+            return None
+        return replace(task, worker=None, lease_expires=now + RETRY_S, crashes=1, starts=1)
+
+    return leave
 
 
 def _forget(number: int) -> Change:
@@ -216,7 +246,7 @@ class _Claim(_Held):
         self._asker: Any = context.backend.asker
         self._run_id = ""  # of a run that another process may go on with
         if context.task is not None:
-            self._run_id = f"task {context.task.id}"
+            self._run_id = _TASK + context.task.id
         elif request.revision.input_via == "result":
             self._asker = context.backend.requester()
             self._run_id = self._asker.call
@@ -236,7 +266,7 @@ class _Claim(_Held):
         """
         has_waited = False
         while True:
-            with self._tasks.watching(self.id) as waiter:  # anew: a call that ends is not watched
+            with self._tasks.watching(self.id) as waiter:  # again: an ended call is not watched
                 try:
                     found = await self._take()
                 except Unavailable:
@@ -281,7 +311,9 @@ class _Claim(_Held):
                         tasks.runs.ended(self)
                         raise ToolError("Too many calls are recorded; try again later") from None
                 except BaseException:  # it may have been stored
-                    self.end(_forget(self.number))
+                    tasks.runs.ended(self)
+                    undo = _forget(self.number) if found is None else self._pause()
+                    _Held(tasks, self.id, self.number).end(undo)
                     raise
                 tasks.runs.ended(self)
 
@@ -294,7 +326,7 @@ class _Claim(_Held):
         about = to_json([call.digest, self._run_id, call.rules.lifetime])
         task = replace(self._task, attempt=self.number, call=tasks.seal(self._task, about, "call"))
         await store.add(
-            lambda now: self._running(replace(task, created=now), now),
+            lambda now: self._running(replace(task, created=now), now, starts=1),
             limit=settings.max_tasks,
             limit_per_holder=settings.max_tasks_each,
         )
@@ -325,10 +357,10 @@ class _Claim(_Held):
 
         return resume
 
-    def _running(self, task: Task, now: float) -> Task:
+    def _running(self, task: Task, now: float, starts: int = 2) -> Task:
         lease = now + self._tasks.settings.lease
         started = replace(task, status="working", worker=self._worker, lease_expires=lease)
-        return replace(started, updated=now, ttl=None, crashes=1, starts=1)
+        return replace(started, updated=now, ttl=None, crashes=1, starts=starts)
 
     # --- the run ----------------------------------------------------------------------------------
 
@@ -385,8 +417,7 @@ class _Claim(_Held):
 
     # --- questions --------------------------------------------------------------------------------
 
-    async def pause(self) -> None:
-        """Record that the call waits for its client; see `Pausing`."""
+    def _pause(self) -> Change:
         settings, number = self._context.backend.server.settings, self.number
         kept = self._call.rules.lifetime + max(settings.state_lifetime, settings.ask_timeout)
 
@@ -398,9 +429,13 @@ class _Claim(_Held):
             waiting = replace(task, status="input_required", worker=None, lease_expires=0.0)
             return replace(waiting, updated=now, ttl=now - task.created + kept)
 
+        return pause
+
+    async def pause(self) -> None:
+        """Record that the call waits for its client; see `Pausing`."""
         async with self._pausing:
             if not self._is_paused:
-                await self._change_own(pause)
+                await self._change_own(self._pause())
                 self._is_paused = True
                 self._tasks.runs.ended(self)
 
