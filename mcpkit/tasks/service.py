@@ -108,6 +108,10 @@ class TaskWaiter:
 
     def task_changed(self, task: Task) -> None:
         """End the wait."""
+        self.wake()
+
+    def wake(self) -> None:
+        """End the wait: the task may have changed, or is gone."""
         self._changed.set()
 
     def task_notifies(self, id: str, method: str, params: Mapping[str, Any]) -> None:
@@ -598,8 +602,12 @@ class TaskService:
         for id in ids:
             if id in found:
                 self.publish(found[id])
-            else:
+            elif id not in self._awaited:
                 self._forget(id)
+            else:  # it has expired, or it is a call that is about to be stored
+                for listener in self._listeners.get(id, ()):
+                    if isinstance(listener, TaskWaiter):
+                        listener.wake()
 
     # --- expiry -----------------------------------------------------------------------------------
 
