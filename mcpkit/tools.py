@@ -165,6 +165,17 @@ class Tool(Entry):
         return revision.keep(revision.tool_members, members)
 
 
+KeyFunction: TypeAlias = (
+    Callable[[Any], str | None]
+    | Callable[[Any, Any], str | None]
+    | Callable[[Any, Any, Any], str | None]
+    | Callable[[Any, Any, Any, Any], str | None]
+    | Callable[[Any, Any, Any, Any, Any], str | None]
+)
+"""From arguments of a tool, by name, to the key of a call. Not ``Callable[..., …]``, for which type
+checkers do not know the parameters of a lambda."""
+
+
 class ToolHints(TypedDict, total=False):
     """The annotations of a tool, as the protocol names them."""
 
@@ -199,7 +210,7 @@ class ToolOptions(CommonOptions, total=False):
     max_result: int | None
     """The characters of a result, at least 1000: longer lists and texts are truncated, and the
     model is told what is missing and where it can read that."""
-    once: Callable[..., str | None] | None
+    once: KeyFunction | None
     """The key of a call, from those of its arguments that the function names: the first call with
     a key runs, and a repeat gets its result. None if the call has no key. See `Idempotent`."""
     single_flight: bool
