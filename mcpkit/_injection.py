@@ -416,7 +416,7 @@ class LimitedPlan(CallPlan):
         from mcpkit.call_limits import run  # loaded only if used
 
         call = functools.partial(around, functools.partial(super().run, values, context))
-        return run(call, self._gates, context, function_name(self.fn))
+        return run(call, self.gates, context, function_name(self.fn))
 
 
 def plan_of(fn: Callable[..., Any], signature: Signature, options: Mapping[str, Any]) -> CallPlan:

@@ -52,6 +52,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
+@pytest.mark.timeout(1800)
 async def test_memory_is_flat_with_everything_on(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -269,14 +269,8 @@ def test_a_server_loads_nothing_that_it_does_not_use() -> None:
         code = (
             f"import mcpkit; app = mcpkit.MCPKit('a'); app.add_tool(lambda: 1, name='b'{options})"
         )
-        packages = (
-            "mcpkit.extension",
-            "mcpkit.tasks.",
-            "mcpkit.views",
-            "mcpkit.call_limits",
-            "mcpkit.metrics",
-            "mcpkit.idem",
-        )
+        names = ("extension", "tasks.", "views", "call_limits", "idem", "audit", "metrics")
+        packages = (*(f"mcpkit.{each}" for each in names), "mcpkit.telemetry")
         return {each for each in loaded_by(f"{code}; app.run()") if each.startswith(packages)}
 
     assert extensions("") == {"mcpkit.tasks.options"}
