@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from mcpkit.client.auth.base import HttpAuth
+    from mcpkit.tracing import Tracing
 
 __all__ = [
     "REVISIONS",
@@ -103,6 +104,7 @@ class AppOptions(TypedDict, total=False):
     http_client: httpx2.AsyncClient | None
     auth: HttpAuth | str | Callable[[], str | Awaitable[str]] | None
     raise_exceptions: bool
+    telemetry: Tracing | bool
 
 
 class AsyncTestClient(Client):

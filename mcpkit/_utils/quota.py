@@ -158,7 +158,10 @@ class Window:
 
     def add(self, owner: str) -> None:
         """Count an event of an owner."""
-        self._events.setdefault(owner, deque(maxlen=self._count)).append(self._clock())
+        events, now = self._events.setdefault(owner, deque(maxlen=self._count)), self._clock()
+        events.append(now)
+        while events[0] <= now - self._period:  # a high rate would remember many for nothing
+            events.popleft()
         self._events.move_to_end(owner)
         if len(self._events) > MAX_RATED_OWNERS:
             self._events.popitem(last=False)
