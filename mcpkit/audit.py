@@ -198,28 +198,33 @@ class JsonLinesHandler(logging.Handler):
             while not self._records.empty():
                 records.append(self._records.get())
             is_open = records[-1] is not None
-            try:
-                for record in records:
-                    if record is not None:
+            for record in records:
+                try:
+                    if record is None:
+                        self._file.close()
+                    else:
                         self._write(_line_of(*record))
+                except Exception:
+                    self.handleError(_Record(logging.ERROR, {"event": "write"}))
+            with suppress(OSError, ValueError):  # the next record reports it, or it is closed
                 self._file.flush()
-            except Exception:
-                self.handleError(_Record(logging.ERROR, {"event": "write"}))
-        self._file.close()
 
     def _write(self, line: bytes) -> None:
-        if self._size >= self._max_bytes > 0:
-            self._rotate()
         self._size += self._file.write(line)
+        if self._size >= self._max_bytes > 0:
+            self._size = 0
+            self._rotate()
 
     def _rotate(self) -> None:
         self._file.close()
-        for number in range(self._backups - 1, 0, -1):
-            with suppress(FileNotFoundError):
-                os.replace(f"{self._path}.{number}", f"{self._path}.{number + 1}")
-        if self._backups:
-            os.replace(self._path, f"{self._path}.1")
-        self._file, self._size = open(self._path, "wb"), 0  # noqa: SIM115
+        try:
+            for number in range(self._backups - 1, 0, -1):
+                with suppress(FileNotFoundError):
+                    os.replace(f"{self._path}.{number}", f"{self._path}.{number + 1}")
+            if self._backups:
+                os.replace(self._path, f"{self._path}.1")
+        finally:  # a file that cannot be renamed is written on
+            self._file = open(self._path, "ab" if self._backups else "wb")  # noqa: SIM115
 
 
 def _line_of(created: float, members: Mapping[str, Any]) -> bytes:

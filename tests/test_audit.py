@@ -14,6 +14,7 @@ from mcpkit import Context, MCPKit, ToolError
 from mcpkit.audit import Audit, JsonLinesHandler
 from mcpkit.errors import ProtocolError
 from mcpkit.testing import REVISIONS, AsyncTestClient
+from tests.kit import until
 
 pytestmark = pytest.mark.anyio
 
@@ -186,3 +187,19 @@ async def test_a_file_has_a_line_for_each_and_is_rotated(tmp_path: Path) -> None
             found = json.loads(line)
             assert found["time"].endswith("+00:00")
             assert found["event"] == "operation"
+
+
+async def test_a_file_that_cannot_be_renamed_loses_no_record(tmp_path: Path) -> None:
+    path, obstacle = tmp_path / "audit.jsonl", tmp_path / "audit.jsonl.1"
+    obstacle.mkdir()
+    handler = JsonLinesHandler(str(path), max_bytes=10, backups=1)
+    handler.handleError = lambda record: None  # type: ignore[method-assign]
+    try:
+        for number in range(3):
+            handler.handle(logging.makeLogRecord({"msg": f"number {number}"}))
+        await until(lambda: path.read_text().count("number") == 3)
+        obstacle.rmdir()
+        handler.handle(logging.makeLogRecord({"msg": "number 3"}))
+    finally:
+        handler.close()
+    assert obstacle.read_text().count("number") == 4
