@@ -119,17 +119,18 @@ class Metrics(Observer):
 
     def ended(self, operation: Operation) -> None:
         """Count and time an operation that has ended."""
-        request, error, duration = operation.request, operation.error, operation.duration
-        known, name = request.known, None
+        request, duration = operation.request, operation.duration
+        known, name, failed = request.known, None, None
         if known.operation in _NAMED:
             name = request.params.get("name")
             name = name if type(name) is str else None
         elif known.operation == "listen":
             return  # it is open for as long as its client likes (OTEL-14)
-        failed = "tool_error" if operation.outcome == "tool_error" else error and error.code
-        # A model is shown the limit of a tool in a result.
-        if failed and LimitExceeded in (type(error), type(operation.exception)):
-            self._count(REJECTIONS, "reason", "call limit")
+        if operation.outcome in ("tool_error", "error"):
+            failed = operation.error.code if operation.error else "tool_error"
+            # A model is shown the limit of a tool in a result.
+            if LimitExceeded in (type(operation.error), type(operation.exception)):
+                self._count(REJECTIONS, "reason", "call limit")
         key = request.method, name, failed, request.revision.version, request.origin is None
         found = self._durations.get(key) or self._add(key, operation)
         with self._lock:
@@ -202,7 +203,7 @@ class Metrics(Observer):
             labels = _labels(attributes)
             bucket = f'{shown}_bucket{labels[:-1]},le="'
             reached = 0
-            for bound, number in zip((*BUCKETS, "+Inf"), counts, strict=True):
+            for bound, number in zip((*map("{:g}".format, BUCKETS), "+Inf"), counts, strict=True):
                 reached += number
                 yield f'{bucket}{bound}"}} {reached}'
             yield f"{shown}_sum{labels} {total}"

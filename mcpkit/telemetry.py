@@ -14,7 +14,7 @@ from pydantic_core import to_json
 
 from mcpkit._server.operations import Observer, Observers, Operation, session_name
 from mcpkit._utils.text import truncate
-from mcpkit.errors import ProtocolError, PublicError
+from mcpkit.errors import PublicError
 from mcpkit.metrics import (
     INSTRUMENTS,
     OPERATION,
@@ -175,6 +175,3 @@ class Telemetry(Tracing, Observer):
                 error = operation.error or operation.exception
                 span.set_status(trace.StatusCode.ERROR, None if error is None else str(error))
         span.end()
-
-    def rejected(self, error: ProtocolError, status: int | None, source: Any) -> None:
-        """Ignore a message that is not served: it has no span."""

@@ -19,7 +19,7 @@ from starlette.routing import Mount
 from mcpkit import Context, MCPKit, metrics
 from mcpkit._utils.semconv import BUCKETS
 from mcpkit.errors import ProtocolError
-from mcpkit.metrics import Metrics
+from mcpkit.metrics import metrics_of
 from mcpkit.testing import REVISIONS, AsyncTestClient, TestClient
 from tests.kit import until
 from tests.messages import MODERN, announced
@@ -72,7 +72,7 @@ class Measured:
 
     def value(self, name: str, **labels: str) -> float:
         """The value of one series, or the sum of those with these labels."""
-        text = self.app.server.observers.all[0].text()  # type: ignore[attr-defined]
+        text = metrics_of(self.app.server.observers).text()
         series = [line.rpartition(" ")[0] for line in text.split("\n") if line[:1] != "#"]
         assert len(series) == len({*series})
         return sum(
@@ -150,7 +150,7 @@ async def test_names_that_a_client_invents_are_one_series(measured: Measured) ->
             with pytest.raises(ProtocolError):
                 await client.request(f"invented/{number}")
     assert measured.durations("tools/call", gen_ai_tool_name="_OTHER") == 5
-    text = measured.app.server.observers.all[0].text()  # type: ignore[attr-defined]
+    text = metrics_of(measured.app.server.observers).text()
     assert "invented" not in text
     assert measured.value("mcpkit_rejections_total", reason="malformed") == 5
 
@@ -215,7 +215,7 @@ async def test_calls_beyond_their_limits_are_rejections(measured: Measured, revi
 
 async def test_counters_begin_at_zero(measured: Measured) -> None:
     """Prometheus shows no rate for the first count of a series that was not there."""
-    text = measured.app.server.observers.all[0].text()  # type: ignore[attr-defined]
+    text = metrics_of(measured.app.server.observers).text()
     assert 'mcpkit_rejections_total{reason="call limit"} 0' in text
     assert 'mcpkit_rejections_total{reason="server limit"} 0' in text
     progress = 'mcp_method_name="notifications/progress"'
@@ -253,7 +253,7 @@ async def test_other_threads_read_while_tasks_begin_and_end(
     measured: Measured,
 ) -> None:
     """As an exporter of OpenTelemetry does."""
-    numbers: Metrics = measured.app.server.observers.all[0]  # type: ignore[assignment]
+    numbers = metrics_of(measured.app.server.observers)
     over = threading.Event()
 
     @measured.app.tool(task="required")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from hashlib import sha256
@@ -32,26 +31,22 @@ _NAMED_BY: Final[Mapping[str, str]] = {
 class Operation:
     """A request, from the start of its handler to its response."""
 
-    __slots__ = (
-        *("continues", "duration", "error", "exception", "outcome", "request"),
-        *("sent", "server", "size", "started"),
-    )
+    duration = 0.0
+    """Seconds."""
+    sent = 0
+    """The bytes of the response."""
+    outcome: Outcome = "ok"
+    error: ProtocolError | None = None
+    exception: BaseException | None = None
+    """What the handler raised, though the client may see something else."""
+    continues: Request | None = None
+    """The request whose handler it continues, after a question."""
 
     def __init__(self, request: Request, server: Any, size: int) -> None:
         self.request = request
         self.server = server
         self.size = size
         self.started = perf_counter()
-        self.duration = 0.0
-        """Seconds."""
-        self.sent = 0
-        """The bytes of the response."""
-        self.outcome: Outcome = "ok"
-        self.error: ProtocolError | None = None
-        self.exception: BaseException | None = None
-        """What the handler raised, though the client may see something else."""
-        self.continues: Request | None = None
-        """The request whose handler it continues, after a question."""
 
     @property
     def received(self) -> int:
@@ -80,17 +75,15 @@ class Operation:
             return None
 
 
-class Observer(ABC):
+class Observer:
     """Learns of operations. What it raises is logged; nothing else changes."""
 
-    def began(self, operation: Operation) -> None:  # noqa: B027
+    def began(self, operation: Operation) -> None:
         """Take an operation whose handler starts."""
 
-    @abstractmethod
     def ended(self, operation: Operation) -> None:
         """Take an operation: its response is on its way, or its client does not want one."""
 
-    @abstractmethod
     def rejected(self, error: ProtocolError, status: int | None, source: Any) -> None:
         """Take a message that is not served.
 
@@ -100,7 +93,7 @@ class Observer(ABC):
             source: The HTTP request; None for other transports.
         """
 
-    def dropped(self, method: str) -> None:  # noqa: B027
+    def dropped(self, method: str) -> None:
         """Take the method of a notification that is not sent: its client does not keep up."""
 
 
@@ -146,8 +139,8 @@ class Observers:
     def begin(self, request: Request, server: Any, size: int) -> None:
         """Note that the handler of a request starts."""
         operation = request.operation = Operation(request, server, size)
-        for each in self._on_begin:
-            _tell(each, operation)
+        if self._on_begin:
+            _tell(self._on_begin, operation)
 
     def end(self, request: Request, text: bytes | None, error: ProtocolError | None) -> None:
         """Note the response to a request; without a text, it has none."""
@@ -163,26 +156,24 @@ class Observers:
         if error is not None:
             operation.error = error
             operation.outcome = "error"
-        for each in self._on_end:
-            _tell(each, operation)
+        _tell(self._on_end, operation)
         operation.exception = None  # its frames would keep the request in a cycle
 
     def reject(self, error: ProtocolError, source: Any, status: int | None = None) -> None:
         """Note that a message is not served."""
-        for each in self.all:
-            _tell(each.rejected, error, status, source)
+        _tell([each.rejected for each in self.all], error, status, source)
 
     def drop(self, method: str) -> None:
         """Note that a notification is not sent."""
-        for each in self.all:
-            _tell(each.dropped, method)
+        _tell([each.dropped for each in self.all], method)
 
 
-def _tell(observe: Callable[..., object], *args: Any) -> None:
-    try:
-        observe(*args)
-    except Exception:
-        log.exception("an observer failed: %s", observe.__qualname__)
+def _tell(observers: Iterable[Callable[..., object]], *args: Any) -> None:
+    for each in observers:
+        try:
+            each(*args)
+        except Exception:
+            log.exception("an observer failed: %s", each.__qualname__)
 
 
 def _same(value: T) -> T:
