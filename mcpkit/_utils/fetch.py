@@ -12,31 +12,24 @@ from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
 import anyio
 from anyio import from_thread, to_thread
 from pydantic_core import from_json
 
+from mcpkit._utils.json import is_object
 from mcpkit._utils.turns import Turns
 
 if TYPE_CHECKING:
     import ssl
 
-TIMEOUT: Final = 5.0
-"""Default seconds for a whole request."""
-
-MAX_BODY: Final = 1024 * 1024
-"""Default limit of a response's body, in bytes."""
-
-MAX_RESOLVING: Final = 8
-"""Names given by unknown callers that are looked up at once."""
-
+TIMEOUT: Final = 5.0  # default seconds for a whole request
+MAX_BODY: Final = 1024 * 1024  # default limit of a response's body, in bytes
+MAX_RESOLVING: Final = 8  # names given by unknown callers that are looked up at once
 _MAX_TEXT: Final = 200
-_MAX_ERRORS: Final = 100
-"""Errors examined for a reason: one for each address that was tried, and their causes."""
-
+_MAX_ERRORS: Final = 100  # errors examined for a reason: one per address that was tried, and causes
 _NEEDS: Final = (
     'Requests to an authorization server need an HTTP client: pip install "mcpkit[auth]" or '
     '"mcpkit[client]"'
@@ -265,7 +258,9 @@ async def fetch(
         options["extensions"] = {"sni_hostname": tls_name}
     method = "GET" if form is None and json is None else "POST"
     body = bytearray()
-    client = _new_client(url, timeout, tls_name is None)
+    client = httpx2.AsyncClient(
+        verify=tls_for(url), timeout=timeout, trust_env=tls_name is None, follow_redirects=False
+    )
     try:
         with anyio.fail_after(timeout):
             async with client, client.stream(method, url, **options) as response:
@@ -287,19 +282,9 @@ async def fetch(
         found: Any = from_json(bytes(body), allow_inf_nan=False)
     except ValueError:
         found = None
-    is_json = isinstance(found, dict)
-    document = cast("dict[str, Any]", found) if is_json else {}
+    document = found if is_object(found) else {}
     redact(document, (form[name] for name in _SECRET_FIELDS if form and name in form))
-    names: dict[str, str] = {name.lower(): value for name, value in response.headers.items()}
-    return Response(response.status_code, document, names, is_json)
-
-
-def _new_client(url: str, timeout: float, uses_proxies: bool) -> Any:
-    import httpx2
-
-    return httpx2.AsyncClient(
-        verify=tls_for(url), timeout=timeout, trust_env=uses_proxies, follow_redirects=False
-    )
+    return Response(response.status_code, document, dict(response.headers), is_object(found))
 
 
 def s256(text: str) -> str:

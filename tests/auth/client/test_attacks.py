@@ -14,7 +14,6 @@ import anyio
 import httpx2
 import pytest
 
-from mcpkit._utils import fetch as fetch_module
 from mcpkit.client.auth import AuthorizationFailed, ClientCredentials, MemoryTokenStore, OAuth
 from mcpkit.client.auth import base as base_module
 from mcpkit.client.auth.base import check_named
@@ -107,13 +106,15 @@ async def test_no_server_elsewhere_reaches_this_machine(
     with host.world("https://mcp.example.com") as world:
         user, store, here = User(), MemoryTokenStore(), f"http://127.0.0.1:{host.port}"
 
-        def routed(*given: Any) -> httpx2.AsyncClient:
-            return httpx2.AsyncClient(transport=Routed(host.port))
+        make_client = httpx2.AsyncClient
+
+        def routed(**given: Any) -> httpx2.AsyncClient:
+            return make_client(transport=Routed(host.port))
 
         async def show(url: str) -> None:
             await user.show(url.replace(world.origin, here))
 
-        monkeypatch.setattr(fetch_module, "_new_client", routed)
+        monkeypatch.setattr(httpx2, "AsyncClient", routed)
         auth = OAuth(show=show, store=store)
         async with routed() as http:
             assert await call(world.url, auth, http_client=http) == READ
