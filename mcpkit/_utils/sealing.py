@@ -23,13 +23,9 @@ _MAC_SIZE: Final = 32
 _NONCE_SIZE: Final = 12
 _BOUND: Final = b" "
 _HEAD_SIZE: Final = 1 + _NONCE_SIZE
-_SHORTEST_SECRET: Final = 16
-"""Bytes; a shorter secret can be guessed from one sealed text."""
-_MAX_BYTES: Final = 4 * 1024 * 1024
-"""The largest length of a value, in bytes."""
-
-SECRET: Final = "MCPKIT_SECRET"
-"""The environment variable with the secrets."""
+_SHORTEST_SECRET: Final = 16  # bytes; a shorter secret can be guessed from one sealed text
+_MAX_BYTES: Final = 4 * 1024 * 1024  # of a value
+SECRET: Final = "MCPKIT_SECRET"  # the environment variable with the secrets
 
 
 class SealBroken(Exception):
@@ -69,13 +65,8 @@ class Sealer:
         material = material or [os.urandom(32)]
         self._aead = _load_aead()
         self._algorithm = _SIGNED if self._aead is None else _ENCRYPTED
-        self._keys = [
-            (
-                _derive(each, purpose, self._algorithm),
-                _derive(each, f"{purpose} in {app}", self._algorithm),
-            )
-            for each in material
-        ]
+        uses = (purpose, f"{purpose} in {app}")
+        self._keys = [[_derive(each, use, self._algorithm) for use in uses] for each in material]
 
     def seal(self, value: bytes, *place: str) -> str:
         """Return a text of letters, digits, ``-`` and ``_``: the same for the same value and place.
