@@ -65,7 +65,6 @@ class RegisteredClient:
     scopes: frozenset[str] | None = None
     machine: bool = False
     method: str = ""  # how it authenticates; empty for either of the ways to send a secret
-    is_document: bool = False  # True if its id is the URL of a client metadata document
     is_given: bool = False  # True if the author of the server has configured it
 
     def allows(self, redirect_uri: str) -> bool:
@@ -89,13 +88,13 @@ class Clients:
     """Finds clients and registers them."""
 
     _store: AuthStore
-    given: InitVar[Iterable[RegisteredClient]]
+    configured: InitVar[Iterable[RegisteredClient]]
     dynamic: bool
     documents: bool
     _clock: Callable[[], float]
 
-    def __post_init__(self, given: Iterable[RegisteredClient]) -> None:
-        self._given = {each.id: _checked(each) for each in given}
+    def __post_init__(self, configured: Iterable[RegisteredClient]) -> None:
+        self.given = {each.id: _checked(each) for each in configured}
         self._known: dict[str, tuple[RegisteredClient, float]] = {}
         self._registrations = RateLimit(MAX_REGISTRATIONS, MAX_REGISTRATIONS / 3600, self._clock)
         self._fetches = RateLimit(MAX_FETCHES, MAX_FETCHES / 600, self._clock)
@@ -104,18 +103,14 @@ class Clients:
         """Return a client; `address` is the network of the caller."""
         if not id or not id.isascii() or not id.isprintable():
             raise OAuthError("invalid_client", "client_id is missing or malformed")
-        if id in self._given:
-            return self._given[id]
+        if id in self.given:
+            return self.given[id]
         if self.documents and id.startswith("https://"):
             return await self._described(id, address)
         kept = await self._store.get("client", id)
         if kept is None:
             raise OAuthError("invalid_client", "This client is not registered here")
         return _client(id, json.loads(kept))
-
-    def is_given(self, id: str) -> bool:
-        """Return True if the author of the server has configured a client."""
-        return id in self._given
 
     async def note_use(self, client: RegisteredClient) -> None:
         """Prolong the registration of a client that has got a token."""
@@ -181,7 +176,7 @@ class Clients:
         if document.get("client_secret") is not None or method != "none":
             raise OAuthError("invalid_client", "Clients with a document have no secret")
         record = _registration({**document, "token_endpoint_auth_method": method})
-        client = replace(_client(url, record), is_document=True)
+        client = _client(url, record)
         self._known[url] = client, now + _DOCUMENT_AGE
         if len(self._known) > MAX_DOCUMENTS:
             del self._known[next(iter(self._known))]

@@ -248,7 +248,7 @@ class AuthorizationServer(EmbeddedServer):
         wanted = AuthorizationRequest(
             client.id,
             client.name,
-            (urlsplit(client.id).hostname or "") if client.is_document else "",
+            "" if client.is_given else urlsplit(client.id).hostname or "",  # of its document
             redirect_uri,
             fields.get("state"),
             challenge=fields.get("code_challenge", ""),
@@ -268,7 +268,7 @@ class AuthorizationServer(EmbeddedServer):
         A client that anyone can register must not redirect users by a link (RFC 9700, 4.11).
         """
         back = _redirect_back(request.urls, wanted, **error.members)
-        if self._clients.is_given(wanted.client_id):
+        if wanted.client_id in self._clients.given:
             return back
         target = origin_of(wanted.redirect_uri)
         return pages.error(str(error), error.status, back.headers["Location"], target)
