@@ -34,24 +34,13 @@ from mcpkit.types import Principal
 if TYPE_CHECKING:
     from mcpkit._server.server import Server
 
-WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
-"""Where the metadata of a protected resource is found (RFC 9728, 3)."""
-
-_BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9\-._~+/]+=*)")
-"""Credentials of RFC 6750 (section 2.1)."""
-
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"  # RFC 9728, 3
+_BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9\-._~+/]+=*)")  # RFC 6750, 2.1
 _IS_BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr](?:[ \t,]|$)")
-MAX_CREDENTIALS: Final = 16 * 1024
-"""Bytes of the header with a token."""
-
-MAX_VERIFIED_EACH: Final = 3
-"""Unknown tokens of one network that are verified at once; the others wait."""
-
-_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)*")
-"""A path that may be in a quoted string of a header (SEC-18)."""
-
-_AGE: Final = 3600
-"""Seconds for which the metadata may be kept."""
+MAX_CREDENTIALS: Final = 16 * 1024  # bytes of the header with a token
+MAX_VERIFIED_EACH: Final = 3  # unknown tokens of one network verified at once; the others wait
+_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)*")  # for a quoted string (SEC-18)
+_AGE: Final = 3600  # seconds for which the metadata may be cached
 
 
 class Authorization:
