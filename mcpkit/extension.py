@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, cast, get_args
 
@@ -17,13 +18,13 @@ from typing_extensions import TypeVar
 
 from mcpkit._entries import Listing
 from mcpkit._injection import CallPlan, inspect_handler
-from mcpkit._protocol.connection import Request, RequestSource
+from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import Encoded
 from mcpkit._protocol.revisions import BY_VERSION, OPERATIONS, Method, Revision
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.converters import Converters
 from mcpkit._signature.hints import location
-from mcpkit._signature.signature import Signature, can_take, is_async
+from mcpkit._signature.signature import can_take, is_async
 from mcpkit._utils.json import is_object, value_at
 from mcpkit._utils.names import caller
 from mcpkit.context import Context, Facts
@@ -141,20 +142,17 @@ class Extension:
         self.entry_metas: list[tuple[frozenset[str], EntryMeta]] = []
         self.is_added = False
         """True once an app has it; then it takes no more methods and hooks."""
-        self._settings: Settings | Callable[[Context[Any]], Settings] = {}
-        if callable(settings):
-            if is_async(settings) or not can_take(settings, None):
-                raise RegistrationError(
-                    f"{at}{identifier}: settings= is a plain function of the context"
-                )
-            self._settings = settings
-        elif settings is not None:
-            self._settings = _check_settings(settings, f"{at}{identifier}")
+        at += identifier
+        if not callable(settings):
+            settings = {} if settings is None else _check_settings(settings, at)
+        elif is_async(settings) or not can_take(settings, None):
+            raise RegistrationError(f"{at}: settings= is a plain function of the context")
+        self._settings = settings
         self._mandatory = mandatory
         self._requires = [*requires]
         if unknown := {*self._requires} - {*_CAPABILITIES}:
             raise RegistrationError(
-                f"{at}{identifier}: clients have no capability {min(unknown)!r}; known: "
+                f"{at}: clients have no capability {min(unknown)!r}; known: "
                 f"{', '.join(_CAPABILITIES)}"
             )
 
@@ -252,8 +250,8 @@ class Extension:
 
     def answer_to(
         self, server: Any, message: Mapping[str, Any], revision: Revision, principal: str | None
-    ) -> LateAnswer | None:
-        """Return the answer in a message, if this extension has asked in another session."""
+    ) -> Any:
+        """Return the answer in a message, if this extension has asked in any session."""
 
     # --- methods and hooks ------------------------------------------------------------------------
 
@@ -286,15 +284,7 @@ class Extension:
             RegistrationError: The method is taken, a revision is unknown, or the function cannot be
                 served.
         """
-
-        if not isinstance(method, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise RegistrationError(f'{caller()}request(…) needs a method: request("geo/locate")')
-
-        def add(fn: F) -> F:
-            self._add(fn, method, revisions, scopes, cache_ttl)
-            return fn
-
-        return add
+        return self._served(method, revisions, scopes, cache_ttl, is_notification=False)
 
     def notification(
         self,
@@ -317,14 +307,7 @@ class Extension:
         Raises:
             RegistrationError: As for `request`.
         """
-        if not isinstance(method, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise RegistrationError(f"{caller()}notification(…) needs a method")
-
-        def add(fn: F) -> F:
-            self._add(fn, method, revisions, scopes, None, is_notification=True)
-            return fn
-
-        return add
+        return self._served(method, revisions, scopes, None, is_notification=True)
 
     def around(self, *methods: str) -> Callable[[MiddlewareT], MiddlewareT]:
         """Put an async function around requests, inside the app's middleware.
@@ -381,51 +364,61 @@ class Extension:
                 f"this function"
             )
 
-    def _add(
+    def _served(
         self,
-        fn: Callable[..., Any],
         method: str,
         revisions: Collection[str] | None,
         scopes: Iterable[str],
         cache_ttl: float | None,
         *,
-        is_notification: bool = False,
-    ) -> None:
-        self._check_open(fn)
-        at = location(fn)
-        if (
-            _METHOD.fullmatch(method) is None
-            or method.startswith(_NOTIFICATIONS) != is_notification
-        ):
-            right = f'"{_NOTIFICATIONS}geo/moved"' if is_notification else '"geo/locate"'
-            raise RegistrationError(f"{at}: {method!r} is not a method; write {right}")
-        if method in _CORE or method in self.methods:
-            whose = "the protocol" if method in _CORE else self.identifier
-            raise RegistrationError(f"{at}: {method} is a method of {whose} already")
-        wanted = [revisions] if isinstance(revisions, str) else revisions
-        versions = frozenset(BY_VERSION if wanted is None else wanted)
-        if unknown := versions.difference(BY_VERSION):
-            raise RegistrationError(
-                f"{at}: there is no revision {min(unknown)}; known: {', '.join(BY_VERSION)}"
+        is_notification: bool,
+    ) -> Callable[[F], F]:
+        """Return the decorator of a function that serves a method."""
+        kind = "notification" if is_notification else "request"
+        example = f'"{_NOTIFICATIONS}geo/moved"' if is_notification else '"geo/locate"'
+        if not isinstance(method, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RegistrationError(f"{caller()}{kind}(…) needs a method: {kind}({example})")
+
+        def add(fn: F) -> F:
+            self._check_open(fn)
+            at = location(fn)
+            is_named = method.startswith(_NOTIFICATIONS) == is_notification
+            if not is_named or _METHOD.fullmatch(method) is None:
+                raise RegistrationError(f"{at}: {method!r} is not a method; write {example}")
+            if method in _CORE or method in self.methods:
+                whose = "the protocol" if method in _CORE else self.identifier
+                raise RegistrationError(f"{at}: {method} is a method of {whose} already")
+            wanted = [revisions] if isinstance(revisions, str) else revisions
+            versions = frozenset(BY_VERSION if wanted is None else wanted)
+            if unknown := versions.difference(BY_VERSION):
+                raise RegistrationError(
+                    f"{at}: there is no revision {min(unknown)}; known: {', '.join(BY_VERSION)}"
+                )
+            if cache_ttl is not None and not 0 <= cache_ttl < inf:
+                raise RegistrationError(f"{at}: cache_ttl= is seconds, not {cache_ttl!r}")
+            signature = inspect_handler(fn)
+            if any(each.source == "ask" for each in signature.parameters):
+                raise RegistrationError(
+                    f"{at} declares an input request, which only tools, resources and prompts can"
+                )
+            plan = CallPlan(fn, signature)
+            self.environment += plan.environment
+            needed = needed_scopes(scopes, at)
+            # Injected values may depend on the caller.
+            is_private = bool(needed) or len(signature.arguments) < len(signature.parameters)
+            scope: CacheScope | None = "private" if is_private else None
+            served = _Function(self, method, at, plan, Arguments(signature), cache_ttl, scope)
+            known = Method(
+                f"{self.identifier} {method}",
+                self.identifier,
+                cache_ttl is not None,
+                is_notification=is_notification,
             )
-        if cache_ttl is not None and not 0 <= cache_ttl < inf:
-            raise RegistrationError(f"{at}: cache_ttl= is seconds, not {cache_ttl!r}")
-        signature = inspect_handler(fn)
-        if any(each.source == "ask" for each in signature.parameters):
-            raise RegistrationError(
-                f"{at} declares an input request, which only tools, resources and prompts can"
-            )
-        plan = CallPlan(fn, signature)
-        self.environment += plan.environment
-        needed = needed_scopes(scopes, at)
-        # Injected values may depend on the caller.
-        is_private = bool(needed) or len(signature.arguments) < len(signature.parameters)
-        made = _Function(self, method, signature, plan, cache_ttl, is_private)
-        operation = f"{self.identifier} {method}"
-        known = Method(
-            *(operation, self.identifier, cache_ttl is not None), is_notification=is_notification
-        )
-        self.methods[method] = ExtensionMethod(method, needed, known, made.handle, versions)
+            made = ExtensionMethod(method, needed, known, served.handle, versions)
+            self.methods[method] = made
+            return fn
+
+        return add
 
 
 class Follower(Protocol):
@@ -445,73 +438,43 @@ class Follower(Protocol):
         """Stop for good: the session ends."""
 
 
-class LateAnswer(Protocol):
-    """An answer of a client to a request that was sent in any session, by any process."""
-
-    @property
-    def size(self) -> int:
-        """The bytes that it takes."""
-        ...
-
-    async def store(
-        self, origin: RequestSource, on_admitted: Callable[[], None], *, at_last: bool = False
-    ) -> None:
-        """Store the answer, if its sender may give it.
-
-        Args:
-            origin: The source of the message.
-            on_admitted: Called before it is stored.
-            at_last: True to wait while the store is unavailable, and to raise nothing.
-
-        Raises:
-            InternalError: The store is unavailable.
-            ProtocolError: The answer is not accepted.
-        """
-
-
+@dataclass(frozen=True, slots=True)
 class _Function:
     """The function that serves a request of an extension."""
 
-    def __init__(
-        self,
-        extension: Extension,
-        method: str,
-        signature: Signature,
-        plan: CallPlan,
-        cache_ttl: float | None,
-        is_private: bool,
-    ) -> None:
-        self._extension, self._method = extension, method
-        self._place, self._plan = signature.place, plan
-        self._accepts = Arguments(signature)
-        self._names = [each.wire_name for each in self._accepts.fields]
-        self._ttl = cache_ttl
-        self._scope: CacheScope | None = "private" if is_private else None
+    extension: Extension
+    method: str
+    place: str
+    plan: CallPlan
+    accepts: Arguments
+    cache_ttl: float | None
+    cache_scope: CacheScope | None
 
     async def handle(self, server: Any, params: Params, context: Context[Any]) -> Encoded:
-        self._extension.check_client(context)
-        server.check_scopes(self._extension.methods[self._method], context.request.origin)
-        given = {name: params[name] for name in self._names if name in params}
+        self.extension.check_client(context)
+        server.check_scopes(self.extension.methods[self.method], context.request.origin)
+        names = (each.wire_name for each in self.accepts.fields)
+        given = {name: params[name] for name in names if name in params}
         try:
-            values = self._accepts.validate(given)
+            values = self.accepts.validate(given)
         except InvalidArguments as error:
-            raise InvalidParams(f"{self._method}: {error}") from error
+            raise InvalidParams(f"{self.method}: {error}") from error
         try:
-            found = await self._plan.run(values, context)
+            found = await self.plan.run(values, context)
         except UrlElicitationRequired as error:
             raise await context.backend.requester().open_url(error) from None
         text = b"{}" if found is None else server.converters.json(found)
         if text[:1] != b"{":
-            raise TypeError(f"{self._place} returned {found!r:.50}, not a JSON object")
+            raise TypeError(f"{self.place} returned {found!r:.50}, not a JSON object")
         meta: Any = None
         if any(name in text for name in _RESERVED):
             value: dict[str, Any] = from_json(text)
             meta = value.pop("_meta", None)
             if not (meta is None or is_object(meta)):
-                raise TypeError(f"{self._place} returned a _meta that is not an object: {meta!r}")
+                raise TypeError(f"{self.place} returned a _meta that is not an object: {meta!r}")
             # The revision adds those that it has.
             text = to_json({name: value[name] for name in value if name not in _OF_RESULTS})
-        return Encoded(text[1:-1], meta, ttl=self._ttl, scope=self._scope)
+        return Encoded(text[1:-1], meta, ttl=self.cache_ttl, scope=self.cache_scope)
 
 
 def _check_settings(settings: Any, at: str) -> Settings:

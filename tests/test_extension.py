@@ -51,122 +51,85 @@ def test_an_identifier_has_a_prefix_and_a_name(identifier: str) -> None:
     app_with(Extension(identifier))
 
 
+def nothing() -> None: ...
+
+
+async def async_settings(ctx: Context) -> dict[str, Any]:
+    return {}
+
+
+MALFORMED = [
+    *("", "geo", "/geo", "com.example/", "com..example/geo", "1com/geo", "com-/geo", "com/-geo"),
+    *("com/geo-", "com/a/b", "com.example/ge o", "com.example/geo\n", "cöm/geo"),
+]
+NOT_JSON: list[Any] = [{"a": {1, 2}}, {"a": float("nan")}, {"a": "\ud800"}, [1], "text", 5]
+
+
 @pytest.mark.parametrize(
-    "identifier",
+    ("identifier", "options", "reason"),
     [
-        *(
-            "",
-            "geo",
-            "/geo",
-            "com.example/",
-            "com..example/geo",
-            "1com/geo",
-            "com-/geo",
-            "com/-geo",
-        ),
-        *("com/geo-", "com/a/b", "com.example/ge o", "com.example/geo\n", "cöm/geo"),
+        *((each, {}, "is not an identifier") for each in MALFORMED),
+        ("io.modelcontextprotocol/geo", {}, "is for official extensions"),
+        *((GEO, {"settings": each}, f"{GEO}: the settings are not JSON") for each in NOT_JSON),
+        (GEO, {"settings": async_settings}, "settings= is a plain function of the context"),
+        (GEO, {"settings": nothing}, "settings= is a plain function of the context"),
+        (GEO, {"requires": ["sample"]}, "clients have no capability 'sample'"),
+        (GEO, {"requires": "sampling"}, "clients have no capability"),
+        (GEO, {"requires": ["sampling."]}, "clients have no capability"),
     ],
 )
-def test_a_malformed_identifier_is_refused(identifier: str) -> None:
-    """EXT-1."""
-    with pytest.raises(Refused, match=r"test_extension\.py:\d+: .* is not an identifier"):
-        Extension(identifier)
+def test_a_malformed_extension_is_refused(identifier: str, options: Any, reason: str) -> None:
+    """EXT-1, EXT-2, EXT-3."""
+    with pytest.raises(Refused, match=rf"test_extension\.py:\d+: .*{reason}"):
+        Extension(identifier, **options)
 
 
-def test_official_identifiers_are_refused() -> None:
-    """EXT-2."""
-    with pytest.raises(Refused, match=r"test_extension\.py:\d+: .*is for official extensions"):
-        Extension("io.modelcontextprotocol/geo")
+def ask(sure: Annotated[bool, Elicit("Sure?")]) -> None: ...
 
 
-@pytest.mark.parametrize(
-    "settings", [{"a": {1, 2}}, {"a": float("nan")}, {"a": "\ud800"}, [1], "text", 5]
-)
-def test_settings_are_a_json_object(settings: Any) -> None:
-    """EXT-3."""
-    with pytest.raises(Refused, match=r"test_extension\.py:\d+: com\.example/geo: the settings"):
-        Extension(GEO, settings=settings)
+def plain_hook(ctx: Context, call_next: CallNext) -> Any: ...
 
 
-@pytest.mark.parametrize("requires", [["sample"], "sampling", ["sampling."]])
-def test_unknown_capabilities_are_refused(requires: Any) -> None:
-    with pytest.raises(Refused, match=r"test_extension\.py:\d+: .*clients have no capability"):
-        Extension(GEO, requires=requires)
+async def hook(ctx: Context, call_next: CallNext) -> Any: ...
 
 
-def core_method(geo: Extension) -> None:
-    geo.request("tools/call")(lambda: None)
+OF_THE_PROTOCOL = "is a method of the protocol already"
+WRONG: list[tuple[Callable[[Any], object], str]] = [
+    (lambda geo: geo.request("tools/call")(nothing), f"tools/call {OF_THE_PROTOCOL}"),
+    (
+        lambda geo: geo.request("elicitation/create")(nothing),
+        f"elicitation/create {OF_THE_PROTOCOL}",
+    ),
+    (lambda geo: geo.request("geo/mine")(nothing), f"geo/mine is a method of {GEO} already"),
+    (
+        lambda geo: geo.request("geo/a", revisions=["2030-01-01"])(nothing),
+        "there is no revision 2030-01-01; known: 2024-11-05, ",
+    ),
+    (lambda geo: geo.request("notifications/a")(nothing), "'notifications/a' is not a method"),
+    (lambda geo: geo.request("geo/a", cache_ttl=-1)(nothing), "cache_ttl= is seconds, not -1"),
+    (lambda geo: geo.request(nothing), r'request\("geo/locate"\)'),
+    (lambda geo: geo.request("geo/a")(ask), "declares an input request"),
+    (lambda geo: geo.notification("geo/a")(nothing), "'geo/a' is not a method"),
+    (lambda geo: geo.notification("notifications/")(nothing), "'notifications/' is not a method"),
+    (lambda geo: geo.notification("notifications/cancelled")(nothing), OF_THE_PROTOCOL),
+    (lambda geo: geo.notification(5), r'notification\("notifications/geo/moved"\)'),
+    (lambda geo: geo.around(), "needs methods"),
+    (lambda geo: geo.around("geo/a")(hook), "there is no method 'geo/a'"),
+    (lambda geo: geo.around("tools/call")(plain_hook), "is not async"),
+    (lambda geo: geo.entry_meta()(nothing), 'needs some of "tools"'),
+    (lambda geo: geo.entry_meta("tool")(nothing), 'needs some of "tools"'),
+    (lambda geo: geo.entry_meta("tools")(nothing), "is not a plain function of an entry"),
+    (lambda geo: (app_with(geo), geo.request("geo/a")(nothing)), r"call app\.extend\(…\) after"),
+]
 
 
-def method_of_the_client(geo: Extension) -> None:
-    geo.request("elicitation/create")(lambda: None)
-
-
-def method_twice(geo: Extension) -> None:
-    geo.request("geo/a")(lambda: None)
-    geo.request("geo/a")(lambda: None)
-
-
-def unknown_revision(geo: Extension) -> None:
-    geo.request("geo/a", revisions=["2030-01-01"])(lambda: None)
-
-
-def notification(geo: Extension) -> None:
-    geo.request("notifications/message")(lambda: None)
-
-
-def no_seconds(geo: Extension) -> None:
-    geo.request("geo/a", cache_ttl=-1)(lambda: None)
-
-
-def no_method(geo: Extension) -> None:
-    geo.request(lambda: None)  # type: ignore[arg-type]
-
-
-def no_hooked_method(geo: Extension) -> None:
-    geo.around()
-
-
-def declared_question(geo: Extension) -> None:
-    def ask(sure: Annotated[bool, Elicit("Sure?")]) -> None: ...
-
-    geo.request("geo/a")(ask)
-
-
-def unknown_hook(geo: Extension) -> None:
-    async def around(ctx: Context, call_next: CallNext) -> Any: ...
-
-    geo.around("geo/a")(around)
-
-
-def plain_hook(geo: Extension) -> None:
-    def around(ctx: Context, call_next: CallNext) -> Any: ...
-
-    geo.around("tools/call")(around)
-
-
-@pytest.mark.parametrize(
-    ("add", "reason"),
-    [
-        (core_method, "tools/call is a method of the protocol already"),
-        (method_of_the_client, "elicitation/create is a method of the protocol already"),
-        (method_twice, "geo/a is a method of com.example/geo already"),
-        (unknown_revision, "there is no revision 2030-01-01; known: 2024-11-05, "),
-        (notification, "'notifications/message' is not a method"),
-        (no_seconds, "cache_ttl= is seconds, not -1"),
-        (no_method, "needs a method"),
-        (no_hooked_method, "needs methods"),
-        (declared_question, "declares an input request"),
-        (unknown_hook, "there is no method 'geo/a'"),
-        (plain_hook, "is not async"),
-    ],
-)
-def test_a_conflict_is_refused_where_it_is_added(
-    add: Callable[[Extension], None], reason: str
-) -> None:
+@pytest.mark.parametrize(("add", "reason"), WRONG, ids=[reason for _, reason in WRONG])
+def test_a_conflict_is_refused_where_it_is_added(add: Callable[[Any], object], reason: str) -> None:
     """EXT-15; with file and line."""
+    geo = Extension(GEO)
+    geo.request("geo/mine")(nothing)
     with pytest.raises(Refused, match=rf"test_extension\.py:\d+.*{reason}"):
-        add(Extension(GEO))
+        add(geo)
 
 
 def test_extensions_do_not_share_identifiers_or_methods() -> None:
@@ -183,42 +146,10 @@ def test_extensions_do_not_share_identifiers_or_methods() -> None:
         assert client.server_capabilities["extensions"] == {GEO: {}, "com.example/third": {}}
 
 
-def test_an_extension_is_complete_when_it_is_added() -> None:
-    geo = Extension(GEO)
-    app_with(geo)
-    with pytest.raises(Refused, match=r"call app\.extend\(…\) after this function"):
-        geo.request("geo/late")(lambda: None)
-
-
 def test_an_included_app_has_no_extensions() -> None:
     """Their hooks and requests would be those of the whole app."""
     with pytest.raises(Refused, match="it has extensions; give that to the app that is served"):
         app_with().include(app_with(with_method()))
-
-
-@pytest.mark.parametrize("lists", [(), ("tool",)])
-def test_entries_are_those_of_a_list(lists: tuple[str, ...]) -> None:
-    with pytest.raises(Refused, match=r"test_extension\.py:\d+: .*needs some of \"tools\""):
-        Extension(GEO).entry_meta(*lists)(lambda entry: None)
-
-
-@pytest.mark.parametrize("name", ["geo/moved", "notifications/cancelled", "notifications/", 5])
-def test_a_notification_has_a_name_of_its_own(name: Any) -> None:
-    """EXT-15."""
-    with pytest.raises(Refused):
-        Extension(GEO).notification(name)(lambda: None)
-
-
-def test_settings_are_a_plain_function() -> None:
-    async def settings(ctx: Context) -> dict[str, Any]:
-        return {}
-
-    def nothing() -> dict[str, Any]:
-        return {}
-
-    for each in (settings, nothing):
-        with pytest.raises(Refused, match="settings= is a plain function of the context"):
-            Extension(GEO, settings=each)  # type: ignore[arg-type]
 
 
 def test_the_environment_of_requests_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,8 +237,8 @@ async def test_a_request_may_need_scopes() -> None:
 # --- what runs around -----------------------------------------------------------------------------
 
 
-async def test_middleware_and_dependencies_apply() -> None:
-    """Hooks are inside the app's middleware."""
+async def test_middleware_hooks_and_dependencies_apply() -> None:
+    """Hooks are inside the app's middleware, the first one outermost, and may replace a result."""
     seen: list[str] = []
     geo = Extension(GEO)
 
@@ -318,10 +249,13 @@ async def test_middleware_and_dependencies_apply() -> None:
     async def far(unit: Annotated[str, Depends(unit)]) -> dict[str, str]:
         return {"unit": unit}
 
-    @geo.around("tools/call", "tools/list")
-    async def hook(ctx: Context, call_next: CallNext) -> Any:
-        seen.append(f"hook {ctx.method}")
-        return await call_next()
+    for name in ("first", "second"):
+
+        @geo.around("tools/call", "tools/list")
+        async def around(ctx: Context, call_next: CallNext, name: str = name) -> Any:
+            seen.append(f"{name} {ctx.method}")
+            found = await call_next()
+            return ToolResult("replaced") if ctx.method == "tools/call" else found
 
     app = app_with(geo)
 
@@ -337,8 +271,8 @@ async def test_middleware_and_dependencies_apply() -> None:
     async with AsyncTestClient(app) as client:
         seen.clear()
         assert (await client.request("geo/far"))["unit"] == "km"
-        await client.call_tool("add", {"a": 1, "b": 2})
-        assert seen == ["app geo/far", "app tools/call", "hook tools/call"]
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "replaced"
+        assert seen == ["app geo/far", "app tools/call", "first tools/call", "second tools/call"]
 
 
 async def test_a_notification_may_have_any_members() -> None:
@@ -361,42 +295,3 @@ async def test_a_notification_may_have_any_members() -> None:
     ) as client:
         assert (await client.call_tool("ask")).text == "True"
     assert heard == [("notifications/geo/said", {"level": 3, "progressToken": "mine"})]
-
-
-async def test_the_first_hook_is_the_outermost() -> None:
-    seen: list[str] = []
-    geo = Extension(GEO)
-    for name in ("first", "second"):
-
-        @geo.around("tools/list")
-        async def hook(ctx: Context, call_next: CallNext, name: str = name) -> Any:
-            seen.append(name)
-            return await call_next()
-
-    app = app_with(geo)
-
-    @app.tool
-    def add(a: int, b: int) -> int:
-        return a + b
-
-    async with AsyncTestClient(app) as client:
-        await client.list_tools()
-    assert seen == ["first", "second"]
-
-
-def test_a_hook_may_replace_the_result() -> None:
-    geo = Extension(GEO)
-
-    @geo.around("tools/call")
-    async def hook(ctx: Context, call_next: CallNext) -> Any:
-        await call_next()
-        return ToolResult("replaced")
-
-    app = app_with(geo)
-
-    @app.tool
-    def text() -> str:
-        return "original"
-
-    with TestClient(app) as client:
-        assert client.call_tool("text").text == "replaced"

@@ -11,12 +11,13 @@ from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.converters import Converters
 from mcpkit.context import Context
 from mcpkit.errors import InternalError
-from mcpkit.extension import Extension, Follower, LateAnswer
+from mcpkit.extension import Extension, Follower
 from mcpkit.middleware import Handler
 
 if TYPE_CHECKING:
     from mcpkit._server.server import Server, Services
     from mcpkit._server.subscriptions import Subscriptions
+    from mcpkit.tasks.handlers import AnswerToTask
     from mcpkit.tasks.record import Task
     from mcpkit.tasks.runs import RunningTask
     from mcpkit.tasks.service import TaskService
@@ -101,7 +102,7 @@ class Tasks(Extension):
 
     def answer_to(
         self, server: Server, message: Mapping[str, Any], revision: Revision, principal: str | None
-    ) -> LateAnswer | None:
+    ) -> AnswerToTask | None:
         """Return the answer in a message to a question of a task."""
         from mcpkit.tasks.handlers import answer_in
 

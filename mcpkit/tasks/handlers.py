@@ -321,7 +321,7 @@ TASK_HANDLERS: Final[Mapping[str, Handler]] = {
 
 
 class AnswerToTask:
-    """An answer to a question of a task: a `mcpkit.extension.LateAnswer`."""
+    """An answer to a question of a task, which any session and any process may take."""
 
     def __init__(
         self, server: Server, tasks: TaskService, id: str, owner: str, answers: Mapping[str, bytes]
@@ -340,7 +340,17 @@ class AnswerToTask:
     async def store(
         self, origin: RequestSource, on_admitted: Callable[[], None], *, at_last: bool = False
     ) -> None:
-        """Store the answer, if its sender may give it; see `LateAnswer`."""
+        """Store the answer, if its sender may give it.
+
+        Args:
+            origin: The source of the message.
+            on_admitted: Called before it is stored.
+            at_last: True to wait while the store is unavailable, and to raise nothing.
+
+        Raises:
+            InternalError: The store is unavailable.
+            ProtocolError: The answer is not accepted.
+        """
 
         async def admit(task: Task) -> None:
             await self._tasks.admit(task, self._server.view_for(origin), origin)

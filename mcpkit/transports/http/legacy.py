@@ -33,7 +33,7 @@ from mcpkit.transports.http.sessions import (
 from mcpkit.transports.http.streams import Stream
 
 if TYPE_CHECKING:
-    from mcpkit.extension import LateAnswer
+    from mcpkit.tasks.handlers import AnswerToTask
 
 _WORKERS: Final = "MCPKIT_WORKERS"
 """The number of processes that serve the app, if more than one: set by the one that starts them."""
@@ -137,7 +137,7 @@ class LegacySessions:
             exchange.headers = ((b"mcp-session-id", token.encode("ascii")),)
         return exchange
 
-    def _late_answer(self, message: Mapping[str, Any], id: SessionId) -> LateAnswer | None:
+    def _late_answer(self, message: Mapping[str, Any], id: SessionId) -> AnswerToTask | None:
         """Return the answer in a message, if an extension has asked in any session."""
         found = (
             each.answer_to(self._server, message, id.revision, id.principal)
@@ -147,7 +147,7 @@ class LegacySessions:
 
     def _take_answer(
         self,
-        answer: LateAnswer,
+        answer: AnswerToTask,
         message: dict[str, Any],
         live: LiveSession | None,
         http: HttpRequest,
