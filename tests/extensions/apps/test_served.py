@@ -11,7 +11,7 @@ import pytest
 import mcpkit
 from mcpkit import Apps, Context, Html, MCPKit, SyncContext, ToolResult
 from mcpkit._protocol.revisions import BY_VERSION
-from mcpkit.errors import MethodNotFound, ProtocolError, RegistrationError
+from mcpkit.errors import ProtocolError, RegistrationError
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.kit import until
 
@@ -51,7 +51,10 @@ async def contents(client: AsyncTestClient, uri: str) -> dict[str, Any]:
 @every_revision
 @with_views
 async def test_a_tool_names_its_view_and_the_view_is_read(revision: str, extensions: Any) -> None:
-    """APP-1, APP-3, APP-4, APP-5, APP-8, APP-9, APP-10, APP-14; HOST-21."""
+    """APP-1, APP-3, APP-4, APP-5, APP-8, APP-9, APP-10, APP-14; HOST-21.
+
+    claude-ai-mcp#71: hosts may read the flat key only.
+    """
     app: MCPKit[Any] = MCPKit("sales")
     html = Html(PAGE, csp=CSP, permissions=["camera"], domain="a.example.com", prefers_border=False)
     app.add_tool(chart, ui=html)
@@ -78,7 +81,10 @@ async def test_a_tool_names_its_view_and_the_view_is_read(revision: str, extensi
 
 @every_revision
 async def test_text_is_for_the_model_and_data_for_the_view(revision: str) -> None:
-    """APP-2, APP-12, APP-13."""
+    """APP-2, APP-12, APP-13.
+
+    claude-code#95149, claude-ai-mcp#1060: views are not declared, or declared and never read.
+    """
     declared: list[tuple[Any, bool]] = [
         (SHOWS, True),
         (None, False),
@@ -217,35 +223,6 @@ async def test_scopes_protect_tools_of_views(scopes: list[str]) -> None:
         else:
             with pytest.raises(ProtocolError, match="needs the scopes sales"):
                 await client.call_tool("page_after")
-
-
-# --- quirks of hosts ------------------------------------------------------------------------------
-
-
-@every_revision
-async def test_hosts_may_ping_a_server_with_views(revision: str) -> None:
-    """ext-apps#671: on 2026-07-28 as well, or they do not show the view."""
-    async with AsyncTestClient(app_with(), revision=revision, extensions=SHOWS) as client:
-        result = {**await client.request("ping")}
-    result.pop("_meta", None)
-    assert result == ({"resultType": "complete"} if revision == MODERN else {})
-    async with AsyncTestClient(MCPKit("plain"), revision=MODERN) as client:
-        with pytest.raises(MethodNotFound):
-            await client.request("ping")
-
-
-async def test_hosts_may_read_the_flat_key_only() -> None:
-    """claude-ai-mcp#71 (APP-5)."""
-    async with AsyncTestClient(app_with()) as client:
-        [tool] = await client.list_tools()
-        assert (await contents(client, tool.raw["_meta"]["ui/resourceUri"]))["text"] == PAGE
-
-
-async def test_hosts_without_views_get_text() -> None:
-    """claude-code#95149, claude-ai-mcp#1060: not declared, or declared and never read."""
-    for extensions in (None, SHOWS):
-        async with AsyncTestClient(app_with(), extensions=extensions) as client:
-            assert (await client.call_tool("chart", {"year": 1})).text == "Sales of 1: 12."
 
 
 # --- composition and changes ----------------------------------------------------------------------

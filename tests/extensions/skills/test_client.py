@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from tests.extensions.skills.test_served import (
     MODERN,
     ON_CALL,
     app_with,
+    entry_of,
     folder,
     manifest,
 )
@@ -35,14 +35,7 @@ TEXT = manifest("tea")
 def entry(files: dict[str, bytes] | None = None, **changes: Any) -> dict[str, Any]:
     """An entry as a server sends it."""
     files = {"SKILL.md": TEXT.encode()} if files is None else files
-    resources = [
-        {
-            "uri": f"skill://tea/{path}",
-            "digest": f"sha256:{sha256(data).hexdigest()}",
-            "size": len(data),
-        }
-        for path, data in files.items()
-    ]
+    resources = [entry_of(f"skill://tea/{path}", data) for path, data in files.items()]
     frontmatter = {"name": "tea", "description": "Use tea."}
     return {"uri": TEA, "frontmatter": frontmatter, "resources": resources, **changes}
 
@@ -153,28 +146,27 @@ async def test_contents_that_are_not_those_of_the_entry_are_refused(
             await client.read_skill("tea")
 
 
-@pytest.mark.parametrize("text", ["Use tea.", "Use tea.\n"])
-async def test_hosts_may_read_a_last_newline_either_way(text: str) -> None:
-    """SKILL-13"""
-    raw = "---\nname: tea\ndescription: |\n  Use tea.\n---\n"
-    frontmatter = {"name": "tea", "description": text}
-    found = entry({"SKILL.md": raw.encode()}, frontmatter=frontmatter)
-    app, _ = serving(found, contents=[{"uri": TEA, "text": raw}])
-    async with AsyncTestClient(app) as client:
-        assert await client.read_skill("tea") == raw.encode()
+FRONTMATTER: dict[str, tuple[str, dict[str, Any]]] = {
+    "a last newline": ("description: |\n  Use tea.\n", {"description": "Use tea.\n"}),
+    "no last newline": ("description: |\n  Use tea.\n", {"description": "Use tea."}),
+    "fields that later versions may define": (
+        "description: x\nlicense: [MIT]\nmetadata: {io.modelcontextprotocol/a: 1}\n",
+        {
+            "description": "x",
+            "license": ["MIT"],
+            "metadata": {"io.modelcontextprotocol/a": 1},
+        },
+    ),
+}
 
 
-async def test_fields_that_later_versions_may_define_are_no_fault() -> None:
-    """SKILL-10, SKILL-14"""
-    more = "license: [MIT]\nmetadata: {io.modelcontextprotocol/a: 1}\n"
-    raw = f"---\nname: tea\ndescription: x\n{more}---\n"
-    frontmatter = {
-        "name": "tea",
-        "description": "x",
-        "license": ["MIT"],
-        "metadata": {"io.modelcontextprotocol/a": 1},
-    }
-    found = entry({"SKILL.md": raw.encode()}, frontmatter=frontmatter)
+@pytest.mark.parametrize(("yaml", "fields"), FRONTMATTER.values(), ids=FRONTMATTER)
+async def test_a_frontmatter_that_may_be_read_so_is_accepted(
+    yaml: str, fields: dict[str, Any]
+) -> None:
+    """SKILL-10, SKILL-13, SKILL-14"""
+    raw = f"---\nname: tea\n{yaml}---\n"
+    found = entry({"SKILL.md": raw.encode()}, frontmatter={"name": "tea", **fields})
     app, _ = serving(found, contents=[{"uri": TEA, "text": raw}])
     async with AsyncTestClient(app) as client:
         assert await client.read_skill("tea") == raw.encode()

@@ -361,8 +361,14 @@ def link_directory(path: Path) -> None:
     path.parent.symlink_to(path.parents[3] / "secret")
 
 
+def inflate(path: Path) -> None:
+    path.touch()
+    os.truncate(path, MAX_BYTES + 1)
+
+
 REPLACEMENTS: dict[str, Callable[[Path], object]] = {
     "nothing": lambda path: path,
+    "too much": inflate,
     "a link": lambda path: path.symlink_to(path.parents[3] / "secret/a"),
     "a pipe": lambda path: os.mkfifo(path),
     "a directory": os.mkdir,
@@ -375,12 +381,12 @@ REPLACEMENTS: dict[str, Callable[[Path], object]] = {
 def test_open_does_not_read_what_has_replaced_a_file(
     tmp_path: Path, replace: Callable[[Path], object]
 ) -> None:
-    """SKILL-16"""
+    """SKILL-16, SKILL-22"""
     write(tmp_path, {"secret/a": b"secret"})
     file = write(skill(tmp_path, "skills/pdf"), {"d/a": b"a"}) / "d/a"
     source = SkillFolder(tmp_path / "skills")
     assert source.open("skill://pdf/d/a") == b"a"
     file.unlink()
     replace(file)
-    with pytest.raises(SkillError, match=r"d.a: cannot be read"):
+    with pytest.raises(SkillError, match=r"d.a: (cannot be read|has 16777217 bytes)"):
         source.open("skill://pdf/d/a")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -16,7 +15,14 @@ from mcpkit.errors import InvalidParams, ProtocolError, RegistrationError
 from mcpkit.extensions.skills.extension import Skills
 from mcpkit.roots import Roots
 from mcpkit.testing import REVISIONS, AsyncTestClient
-from tests.extensions.skills.test_served import HANDSHAKE, MODERN, SKILLS, bytes_at, everything
+from tests.extensions.skills.test_served import (
+    HANDSHAKE,
+    MODERN,
+    SKILLS,
+    bytes_at,
+    entry_of,
+    everything,
+)
 from tests.kit import until
 
 pytestmark = pytest.mark.anyio
@@ -48,13 +54,7 @@ async def test_a_function_returns_the_text_of_a_skill(revision: str) -> None:
             "description": "Brew tea. Use it when a guest wants a cup.",
         }
         data = await bytes_at(client, BREWING)
-        assert skill["resources"] == [
-            {
-                "uri": BREWING,
-                "digest": f"sha256:{sha256(data).hexdigest()}",
-                "size": len(data),
-            }
-        ]
+        assert skill["resources"] == [entry_of(BREWING, data)]
         assert data.decode() == (
             '---\nname: "brewing-tea"\ndescription: "Brew tea. Use it when a guest wants a cup."\n'
             "---\n\n1. Heat the water.\n"
@@ -90,8 +90,7 @@ async def test_a_function_returns_files_and_has_options() -> None:
             "allowed-tools": "heat pour",
         }
         for each in skill["resources"]:
-            data = await bytes_at(client, each["uri"])
-            assert each["digest"] == f"sha256:{sha256(data).hexdigest()}"
+            assert each == entry_of(each["uri"], await bytes_at(client, each["uri"]))
         uri = "skill://acme/tea"
         found = await everything(client, "resources/directory/read", "resources", uri=uri)
         assert [each["name"] for each in found] == ["SKILL.md", "logo.png", "references"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context
-from mcpkit.errors import ProtocolError, SkillError
+from mcpkit.errors import InvalidParams, ProtocolError, SkillError
 from mcpkit.testing import AsyncTestClient
 from tests.extensions.skills.test_served import (
     HANDSHAKE,
@@ -68,15 +67,30 @@ ODD = [
 ]
 
 
+UNKNOWN: list[tuple[str, list[str], type[ProtocolError], str]] = [
+    (
+        *("skills/get", [*ODD, "skill://nothing/SKILL.md", LIMITS]),
+        *(InvalidParams, "^Unknown skill: "),
+    ),
+    ("resources/read", ODD, ProtocolError, "not found"),
+    (
+        *("resources/directory/read", [*ODD, INVOICES, "skill://nothing", "skill:/", ""]),
+        *(InvalidParams, "^Unknown directory: "),
+    ),
+]
+
+
 @pytest.mark.parametrize("revision", [HANDSHAKE, MODERN])
-async def test_uris_are_compared_byte_for_byte(folder: Path, revision: str) -> None:
-    """SKILL-7, SKILL-25: nothing is decoded, resolved or folded."""
+@pytest.mark.parametrize(("method", "uris", "kind", "said"), UNKNOWN)
+async def test_what_is_unknown_is_refused(
+    folder: Path, revision: str, method: str, uris: list[str], kind: type[Exception], said: str
+) -> None:
+    """SKILL-7, SKILL-25: URIs are not decoded, resolved or folded."""
     (folder.parent / "secret").write_text("secret")
     async with AsyncTestClient(app_with(folder), revision=revision) as client:
-        for uri in ODD:
-            for method in ("skills/get", "resources/read", "resources/directory/read"):
-                with pytest.raises(ProtocolError, match=r"Unknown|not found"):
-                    await client.request(method, {"uri": uri})
+        for uri in uris:
+            with pytest.raises(kind, match=said):
+                await client.request(method, {"uri": uri})
 
 
 @pytest.mark.parametrize("method", ["skills/get", "resources/directory/read"])
@@ -104,30 +118,13 @@ async def test_handlers_read_files_of_skills(folder: Path) -> None:
 # --- while a client reads -------------------------------------------------------------------------
 
 
-def inflate(path: Path) -> None:
-    path.touch()
-    os.truncate(path, 17 * 1024 * 1024)
-
-
-REPLACEMENTS: dict[str, Callable[[Path], object]] = {
-    "nothing": lambda path: path,
-    "a link": lambda path: path.symlink_to("/etc/passwd"),
-    "a pipe": os.mkfifo,
-    "a directory": os.mkdir,
-    "too much": inflate,
-}
-
-
-@pytest.mark.parametrize("replace", REPLACEMENTS.values(), ids=REPLACEMENTS)
-async def test_a_listed_file_that_was_replaced_is_not_found(
-    folder: Path, replace: Callable[[Path], object]
-) -> None:
-    """SKILL-16, SKILL-22: and the others are read as before."""
+async def test_a_listed_file_that_was_replaced_is_not_found(folder: Path) -> None:
+    """SKILL-16: and the others are read as before."""
     async with AsyncTestClient(app_with(folder)) as client:
         await client.skills()
         path = folder / "invoices/references/limits.md"
         path.unlink()
-        replace(path)
+        os.mkfifo(path)
         with pytest.raises(ProtocolError, match="not found"):
             await client.read_resource(LIMITS)
         assert await client.read_skill(ON_CALL) == manifest("on-call").encode()
