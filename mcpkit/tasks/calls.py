@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from time import time
-from typing import Any, Final
+from typing import Any
 
 import anyio
 from pydantic_core import from_json, to_json
 
+from mcpkit._input_requests.replay import StatelessReplay
 from mcpkit._input_requests.steps import Suspended
 from mcpkit._protocol import wire
 from mcpkit._protocol.messages import encode
@@ -36,14 +37,11 @@ from mcpkit.context import Context
 from mcpkit.errors import ProtocolError, ToolError, UrlElicitationRequired
 from mcpkit.idempotency import DEFAULT, KeyedCall
 from mcpkit.tasks.protocol import caller_name, split_outcome
-from mcpkit.tasks.record import CALL, Task
+from mcpkit.tasks.record import CALL, Status, Task
 from mcpkit.tasks.runs import RETRY_S
 from mcpkit.tasks.service import TaskService, Unavailable
 from mcpkit.tasks.shares import OtherSecret
 from mcpkit.tasks.transitions import Change, TaskStore
-
-_TASK: Final = "task "
-"""The prefix of the id of a run that belongs to a task."""
 
 
 async def call_once(
@@ -58,10 +56,15 @@ async def call_once(
     """
     claim, rules = _Claim(tasks, call, context), call.rules
     while True:
-        with _readable():
+        try:
             found = await claim.wait()
             if found is not None and found.outcome is not None:
                 return _recorded(tasks, found)
+        except (Unavailable, OtherSecret):
+            raise ToolError(
+                "The call has not run, because its key cannot be stored or read at the moment; "
+                "repeat it later"
+            ) from None
         if found is not None:
             break
         rendered = await claim.run(run)
@@ -76,17 +79,6 @@ async def call_once(
         f"The answer to a question of {rules.first} is missing; answer it, or {rules.other} to "
         f"call again"
     )
-
-
-@contextmanager
-def _readable() -> Generator[None, None, None]:
-    try:
-        yield
-    except (Unavailable, OtherSecret):
-        raise ToolError(
-            "The call has not run, because its key cannot be stored or read at the moment; repeat "
-            "it later"
-        ) from None
 
 
 def _recorded(tasks: TaskService, task: Task) -> Rendered:
@@ -158,23 +150,26 @@ class _Held:
                     raise
                 await anyio.sleep(RETRY_S)
 
-    def _finish(self, outcome: bytes | None, lifetime: float) -> Change:
-        """Return the change that ends the call; without an outcome, that is unknown."""
+    def _own(self, edit: Change) -> Change:
+        """Return a change that applies while no other process runs the call, and it is not over."""
         number = self.number
+        return lambda task, now: None if task.attempt != number or task.is_over else edit(task, now)
 
-        def finish(task: Task, now: float) -> Task | None:
-            if task.attempt != number or task.is_over:  # an answer of the store may have been lost
-                return task if outcome is not None and task.outcome == outcome else None
-            return replace(
+    def _leave(self, status: Status, kept: float, outcome: bytes | None = None) -> Change:
+        """Return the change after which the call runs nowhere, and is `kept` for some seconds.
+
+        One that is cancelled has an unknown outcome.
+        """
+        return self._own(
+            lambda task, now: replace(
                 task,
-                status="cancelled" if outcome is None else "completed",
+                status=status,
                 outcome=outcome,
                 worker=None,
-                updated=now,
-                ttl=now - task.created + lifetime,
+                lease_expires=0.0,
+                ttl=now - task.created + kept,
             )
-
-        return finish
+        )
 
 
 class LostCall(_Held):
@@ -185,7 +180,7 @@ class LostCall(_Held):
         self._task = task
 
     def start(self) -> None:
-        """Note that its outcome is unknown."""
+        """Note that its outcome is unknown, unless it belongs to a task that may run again."""
         self._tasks.loop.start(self._conclude())
 
     async def _conclude(self) -> None:
@@ -193,42 +188,17 @@ class LostCall(_Held):
         with suppress(OtherSecret):
             data = self._tasks.open(self._task, self._task.call, "call")
             _, run_id, lifetime = from_json(data)
-        if self._task.starts == 1:  # it was claimed, but has not run
-            self.end(_forget(self.number))
-        elif run_id.startswith(_TASK) and not await self._is_over(run_id.removeprefix(_TASK)):
-            self.end(_look_later(self.number))
-        else:
-            self.end(self._finish(None, lifetime))
-
-    async def _is_over(self, task_id: str) -> bool:
-        """Return True if the task that has called does not run again."""
+        change = self._leave("cancelled", lifetime)
         try:
-            task = await (await self._tasks.store()).get(task_id)
+            task = await (await self._tasks.store()).get(run_id)
+            is_left = task is not None and not task.is_over
         except StoreUnavailable:
-            return False
-        return task is None or task.is_over
-
-
-def _look_later(number: int) -> Change:
-    """Return the change that leaves a call to a task that may run again."""
-
-    def leave(task: Task, now: float) -> Task | None:
-        if task.attempt != number:
-            return None
-        return replace(task, worker=None, lease_expires=now + RETRY_S, crashes=1, starts=1)
-
-    return leave
-
-
-def _forget(number: int) -> Change:
-    """Return the change that lets a call expire at once."""
-
-    def forget(task: Task, now: float) -> Task | None:
-        if task.attempt != number:
-            return None
-        return replace(task, status="cancelled", worker=None, ttl=now - task.created)
-
-    return forget
+            is_left = True
+        if is_left:  # to the task, and looked at again
+            change = self._own(
+                lambda task, now: replace(task, worker=None, lease_expires=now + RETRY_S, crashes=0)
+            )
+        self.end(change)
 
 
 class _Claim(_Held):
@@ -242,13 +212,12 @@ class _Claim(_Held):
         self._call = call
         self._context = context
         caller = caller_name("" if request.origin is None else request.origin.owner)
-        self._task = Task(id=self.id, owner=owner, caller=caller, call=b"", ttl=None)
-        self._asker: Any = context.backend.asker
+        self._task = Task(id=self.id, owner=owner, caller=caller or owner, call=b"", ttl=None)
+        self._asker = context.backend.requester()
         self._run_id = ""  # of a run that another process may go on with
         if context.task is not None:
-            self._run_id = _TASK + context.task.id
-        elif request.revision.input_via == "result":
-            self._asker = context.backend.requester()
+            self._run_id = context.task.id
+        elif isinstance(self._asker, StatelessReplay):
             self._run_id = self._asker.call
         self._worker = ""
         self._is_paused = self._is_lost = self._is_ending = False
@@ -269,12 +238,11 @@ class _Claim(_Held):
             with self._tasks.watching(self.id) as waiter:  # again: an ended call is not watched
                 try:
                     found = await self._take()
+                    if found is None or found.status != "working":
+                        return found
                 except Unavailable:
                     if not has_waited:
                         raise
-                else:
-                    if found is None or found.status != "working":
-                        return found
                 has_waited = True
                 await waiter.wait()
 
@@ -290,8 +258,7 @@ class _Claim(_Held):
                 if found is None and self._is_lost:
                     return replace(self._task, status="cancelled")
                 # Not one of an earlier record of the key, and above that of an earlier run.
-                before = 0 if found is None else found.attempt
-                self.number = before + 1 + secrets.randbits(32)
+                self.number = 1 + secrets.randbits(32) + (found.attempt if found else 0)
                 # Before it is stored: the leases of what is here are renewed.
                 tasks.runs.running[self] = None
                 try:
@@ -312,21 +279,21 @@ class _Claim(_Held):
                         raise ToolError("Too many calls are recorded; try again later") from None
                 except BaseException:  # it may have been stored
                     tasks.runs.ended(self)
-                    undo = _forget(self.number) if found is None else self._pause()
+                    undo = self._leave("cancelled", 0) if found is None else self._pause()
                     _Held(tasks, self.id, self.number).end(undo)
                     raise
                 tasks.runs.ended(self)
 
     async def _add(self, store: TaskStore) -> None:
         tasks, call, settings = self._tasks, self._call, self._tasks.settings
-        if not await tasks.kept_calls.make_room(self._task.holder):
+        if not await tasks.kept_calls.make_room(self._task.caller):
             tasks.kept_calls.forget(time())
-            if not await tasks.kept_calls.make_room(self._task.holder):
+            if not await tasks.kept_calls.make_room(self._task.caller):
                 raise TooManyRecords
         about = to_json([call.digest, self._run_id, call.rules.lifetime])
         task = replace(self._task, attempt=self.number, call=tasks.seal(self._task, about, "call"))
         await store.add(
-            lambda now: self._running(replace(task, created=now), now, starts=1),
+            lambda now: self._running(replace(task, created=now), now),
             limit=settings.max_tasks,
             limit_per_holder=settings.max_tasks_each,
         )
@@ -339,36 +306,28 @@ class _Claim(_Held):
                 f"The arguments of {self._call.rules.first} were others; repeat those, or "
                 f"{self._call.rules.other} for another call"
             )
-        is_same = run_id == self._run_id != "" and not self._is_lost
-        return is_same and self._may_go_on(found)
-
-    def _may_go_on(self, task: Task) -> bool:
         # Tasks have a fence of their own: one that runs again runs nowhere else.
-        is_task = self._context.task is not None
-        return task.outcome is None and (is_task or task.status == "input_required")
+        is_free = found.status == "input_required" or self._context.task is not None
+        is_own = run_id == self._run_id != "" and not self._is_lost
+        return is_own and is_free and found.outcome is None
 
     def _resume(self, found: Task) -> Change:
         number = self.number
+        return lambda task, now: (
+            self._running(replace(task, attempt=number), now) if task == found else None
+        )
 
-        def resume(task: Task, now: float) -> Task | None:
-            if task.call != found.call or not self._may_go_on(task):
-                return None
-            return self._running(replace(task, attempt=number), now)
-
-        return resume
-
-    def _running(self, task: Task, now: float, starts: int = 2) -> Task:
+    def _running(self, task: Task, now: float) -> Task:
         lease = now + self._tasks.settings.lease
         started = replace(task, status="working", worker=self._worker, lease_expires=lease)
-        return replace(started, updated=now, ttl=None, crashes=1, starts=starts)
+        return replace(started, updated=now, ttl=None)
 
     # --- the run ----------------------------------------------------------------------------------
 
     async def run(self, run: Callable[[], Awaitable[Any]]) -> Rendered | None:
         """Run the handler and record its outcome; None if another process goes on with the call."""
-        tool, outer = self._call.tool, self._asker and self._asker.pausing
-        if self._asker is not None:
-            self._asker.pausing = self
+        tool, outer = self._call.tool, self._asker.pausing
+        self._asker.pausing = self
         try:
             try:
                 rendered: Rendered = tool.output.render(await run())
@@ -376,7 +335,7 @@ class _Claim(_Held):
             except Exception as error:
                 if isinstance(unwrap(error), UrlElicitationRequired):
                     # The handler is to be called again, when the page was opened.
-                    await self._conclude(_forget(self.number))
+                    await self._conclude(self._leave("cancelled", 0))
                     raise
                 rendered = await error_result(tool, self._context, error)
                 outcome = _dump(rendered)
@@ -391,11 +350,10 @@ class _Claim(_Held):
             if self._is_lost and any(isinstance(each, Suspended) for each in leaves(error)):
                 return None
             if not self._is_paused and not self._is_ending:
-                self.end(self._finish(None, self._call.rules.lifetime))
+                self.end(self._leave("cancelled", self._call.rules.lifetime))
             raise
         finally:
-            if self._asker is not None:
-                self._asker.pausing = outer
+            self._asker.pausing = outer
 
     async def _record(self, outcome: bytes) -> None:
         limit, lifetime = self._tasks.settings.max_bytes, self._call.rules.lifetime
@@ -403,9 +361,9 @@ class _Claim(_Held):
             text = f"The call has run, but its result has more than {limit} bytes: it is not kept"
             outcome = _dump(Rendered(text, is_error=True))
         sealed = self._tasks.seal(self._task, outcome, "outcome")
-        await self._conclude(self._finish(sealed, lifetime))
-        kept = replace(self._task, caller=self._task.holder, created=time(), ttl=lifetime)
-        self._tasks.kept_calls.note(replace(kept, outcome=sealed))
+        await self._conclude(self._leave("completed", lifetime, sealed))
+        kept = replace(self._task, created=time(), ttl=lifetime, outcome=sealed)
+        self._tasks.kept_calls.note(kept)
 
     async def _conclude(self, change: Change) -> None:
         """Store the end of the call, and wait for that, unless its handler is to be replayed."""
@@ -418,18 +376,9 @@ class _Claim(_Held):
     # --- questions --------------------------------------------------------------------------------
 
     def _pause(self) -> Change:
-        settings, number = self._context.backend.server.settings, self.number
+        settings = self._context.backend.server.settings
         kept = self._call.rules.lifetime + max(settings.state_lifetime, settings.ask_timeout)
-
-        def pause(task: Task, now: float) -> Task | None:
-            if task.attempt != number or task.is_over:
-                return None
-            if task.worker is None:  # an answer of the store was lost
-                return task
-            waiting = replace(task, status="input_required", worker=None, lease_expires=0.0)
-            return replace(waiting, updated=now, ttl=now - task.created + kept)
-
-        return pause
+        return self._leave("input_required", kept)
 
     async def pause(self) -> None:
         """Record that the call waits for its client; see `Pausing`."""
@@ -441,16 +390,10 @@ class _Claim(_Held):
 
     async def go_on(self) -> None:
         """Record that the call has its answers; see `Pausing`."""
-        number = self.number
-
-        def go_on(task: Task, now: float) -> Task | None:
-            is_own = task.attempt == number and not task.is_over
-            return self._running(task, now) if is_own else None
-
         async with self._pausing:
             if self._is_paused:
                 self._tasks.runs.running[self] = None
-                await self._change_own(go_on)
+                await self._change_own(self._own(self._running))
                 self._is_paused = False
 
     async def _change_own(self, change: Change) -> None:
