@@ -28,7 +28,7 @@ from mcpkit._utils.logs import log
 from mcpkit._utils.names import advice_on, caller_folder
 from mcpkit._utils.sealing import SECRET
 from mcpkit.limits import Limits
-from mcpkit.tasks.options import TaskOptions, TaskSettings, settings_of
+from mcpkit.tasks.options import TaskOptions, TaskSettings
 from mcpkit.transports import Address
 
 PREFIX: Final = "MCPKIT_"
@@ -194,19 +194,16 @@ def find_file(folder: str | Path) -> File | None:
     Raises:
         SettingError: It is not valid TOML.
     """
-    while True:
-        path = os.path.join(folder, "pyproject.toml")
+    for each in (Path(folder), *Path(folder).parents):
+        path = each / "pyproject.toml"
         if os.path.isfile(path):
-            text = Path(path).read_text(encoding="utf-8", errors="replace")
+            text = path.read_text(encoding="utf-8", errors="replace")
             if "tool.mcpkit" in text and (content := _load(path, text)) is not None:
-                return File(Path(path), content)
-        above = os.path.dirname(folder)
-        if above == str(folder):
-            return None
-        folder = above
+                return File(path, content)
+    return None
 
 
-def _load(path: str, text: str) -> Mapping[str, Any] | None:
+def _load(path: Path, text: str) -> Mapping[str, Any] | None:
     if sys.version_info < (3, 11):
         log.warning("the settings in %s are ignored; reading them needs Python 3.11", path)
         return None
@@ -292,25 +289,16 @@ def without_password(value: Any) -> Any:
 
 
 def _check(make: Callable[..., object], path: str, found: Found) -> None:
-    """Check the range of a value by giving it alone to the option that takes it."""
-    from mcpkit.call_limits import CallLimits
+    """Check the range of a value by making an app with this one only."""
     from mcpkit.transports.http.options import make_settings
 
-    section, _, name = path.rpartition(".")
-    options: Any = {name: found.value}
+    options, name = dict[str, Any](), path.rpartition(".")[2]
     try:
-        if section == "limits":
-            Limits(**options)
-        elif section == "call_limits":
-            CallLimits(**options)
-        elif section == "tasks":
-            settings_of(options)
-        elif name in Address._fields:
-            Address(**options).check()
-        elif section == "http":
-            make_settings(options)
-        else:
-            make(**options)
+        _fill(options, {path: found.value})
+        make(**options)
+        make_settings(options.get("http", {}))
+        if name in Address._fields:
+            Address(**{name: found.value}).check()
     except (ValueError, TypeError, OSError) as error:
         key = "" if found.source.startswith(PREFIX) else f": tool.mcpkit.{path}"
         raise SettingError(f"{found.source}{key}: {error}") from None
