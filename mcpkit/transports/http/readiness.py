@@ -12,6 +12,7 @@ import anyio
 import anyio.to_thread
 from pydantic_core import to_json
 
+from mcpkit._server.server import Server
 from mcpkit._utils.logs import log
 from mcpkit._utils.text import single_line
 from mcpkit.http import Receive, Scope, Send
@@ -28,7 +29,8 @@ _FRESH: Final = 0.5
 class _Round:
     """One run of all checks, which all requests of the time wait for."""
 
-    def __init__(self) -> None:
+    def __init__(self, lifespan: Lifespan) -> None:
+        self.lifespan = lifespan
         self.over = anyio.Event()
         self.expires = math.inf
         self.failed: list[str] = []
@@ -45,8 +47,7 @@ class Readiness:
     def __init__(self, lifespans: Lifespans, stores: Mapping[str, Callable[[], Any]]) -> None:
         self._lifespans = lifespans
         self._stores = stores
-        self._lifespan: Lifespan | None = None
-        self._round: _Round
+        self._round: _Round | None = None
         self._in_threads: set[Callable[..., Any]] = set()
         """The checks that run in a thread, which may have been abandoned."""
         self._failing: set[str] = set()
@@ -71,32 +72,28 @@ class Readiness:
                 lifespan = await self._lifespans.current()
         except (RuntimeError, TimeoutError):
             return {"status": "starting"}
-        if self._lifespan is not lifespan:
-            self._lifespan, self._round = lifespan, _Round()
-            self._round.expires = 0
         if not lifespan.is_leaving:
-            if time.monotonic() >= self._round.expires:
-                self._round = _Round()
+            current, now = self._round, time.monotonic()
+            if current is None or current.lifespan is not lifespan or now >= current.expires:
+                current = self._round = _Round(lifespan)
                 # A task of its own: the client of this request may disconnect.
-                lifespan.loop.start(self._run(lifespan, self._round))
-            current = self._round
+                lifespan.loop.start(self._run(current))
             await current.over.wait()
             if current.failed and not lifespan.is_leaving:
                 return {"status": "unavailable", "failed": sorted(current.failed)}
         return {"status": "draining" if lifespan.is_leaving else "ok"}
 
-    async def _run(self, lifespan: Lifespan, current: _Round) -> None:
+    async def _run(self, current: _Round) -> None:
         try:
             async with anyio.create_task_group() as group:
-                for name, function, timeout in self._checks(lifespan):
-                    group.start_soon(self._check, current, name, function, timeout, lifespan)
+                for check in self._checks(current.lifespan.server):
+                    group.start_soon(self._check, current, *check)
         finally:
             current.expires = time.monotonic() + _FRESH
             current.over.set()
 
-    def _checks(self, lifespan: Lifespan) -> Iterator[tuple[str, Callable[..., Any], float]]:
+    def _checks(self, server: Server) -> Iterator[tuple[str, Callable[..., Any], float]]:
         """Yield the name, the function and the timeout of every check."""
-        server = lifespan.server
         if server.services is not None:
             for identifier, service in server.services.running.items():
                 yield identifier.rpartition("/")[2], service.check_store, _TIMEOUT
@@ -106,18 +103,13 @@ class Readiness:
             yield getattr(function, "__name__", "check"), function, timeout
 
     async def _check(
-        self,
-        current: _Round,
-        name: str,
-        function: Callable[..., Any],
-        timeout: float,
-        lifespan: Lifespan,
+        self, current: _Round, name: str, function: Callable[..., Any], timeout: float
     ) -> None:
         needed = [each.default for each in inspect.signature(function).parameters.values()]
-        arguments = [lifespan.server.state] if inspect.Parameter.empty in needed else []
+        arguments = [current.lifespan.server.state] if inspect.Parameter.empty in needed else []
         reason = f"no result after {timeout:g} seconds"
         try:
-            with anyio.move_on_after(timeout) as scope:
+            with anyio.move_on_after(timeout):
                 if inspect.iscoroutinefunction(function):
                     result = await function(*arguments)
                 elif function in self._in_threads:
@@ -129,7 +121,7 @@ class Readiness:
                         self._call, function, arguments, abandon_on_cancel=True
                     )
                 reason = "it returned False" if result is False else ""
-            if not scope.cancelled_caught and not reason:
+            if not reason:
                 self._failing.discard(name)
                 return
         except Exception as error:
