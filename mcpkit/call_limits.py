@@ -18,10 +18,11 @@ from dataclasses import dataclass, fields, replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from mcpkit._protocol.wire import some
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import ANONYMOUS, Quota, Window, largest_share, limited
 from mcpkit.errors import ConnectionClosed, LimitExceeded, PublicError, RegistrationError
-from mcpkit.limits import NotesGiven
+from mcpkit.limits import NotesGiven, check_number
 
 if TYPE_CHECKING:
     from anyio import CancelScope
@@ -62,28 +63,26 @@ class CallLimits(NotesGiven):
     max_wait: float = 10
 
     def __post_init__(self) -> None:
-        options = {each.name: getattr(self, each.name) for each in fields(self)}
-        for name, value in options.items():
-            if value is None and name not in ("max_waiting", "max_wait"):
+        for each in fields(self):
+            name, value = each.name, getattr(self, each.name)
+            if value is None and "None" in str(each.type):
                 continue
-            if name.startswith("rate"):
-                if not isinstance(value, str) or _RATE.fullmatch(value) is None:
-                    raise ValueError(
-                        f'{name} is a number of calls and a time, such as "10/s", "100/min" or '
-                        f'"1000/h", not {value!r}'
-                    )
-                continue
-            kind = (int, float) if name in ("timeout", "max_wait") else int
-            least = 0 if name in ("timeout", "max_wait", "max_waiting") else 1
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, kind)
-                or not least <= value < math.inf
-                or (name == "timeout" and not value)
-            ):
-                what = "a whole number" if kind is int else "a number of seconds"
-                bound = "more than 0" if name == "timeout" else f"at least {least}"
-                raise ValueError(f"{name} is {what}, {bound}, not {value!r}")
+            if name in _BOUNDS:
+                check_number(name, value, *_BOUNDS[name])
+            elif not isinstance(value, str) or _RATE.fullmatch(value) is None:
+                raise ValueError(
+                    f'{name} is a number of calls and a time, such as "10/s", "100/min" or '
+                    f'"1000/h", not {value!r}'
+                )
+
+
+_BOUNDS: Final = {
+    "timeout": ("more than 0", "a number of seconds"),
+    "concurrency": ("at least 1", "a whole number"),
+    "concurrency_each": ("at least 1", "a whole number"),
+    "max_waiting": ("at least 0", "a whole number"),
+    "max_wait": ("at least 0", "a number of seconds"),
+}
 
 
 def gate_of(options: Mapping[str, Any], name: str, at: str, *, inline: bool) -> Gate:
@@ -94,11 +93,9 @@ def gate_of(options: Mapping[str, Any], name: str, at: str, *, inline: bool) -> 
     limits: Any = options.get("call_limits")
     if limits is not None and not isinstance(limits, CallLimits):
         raise RegistrationError(f"{at}: call_limits= is a CallLimits, not {limits!r:.50}")
-    own = {each: options.get(each) for each in ("timeout", "concurrency", "rate")}
+    own = some(**{each: options.get(each) for each in ("timeout", "concurrency", "rate")})
     try:
-        limits = replace(
-            limits or CallLimits(), **{k: each for k, each in own.items() if each is not None}
-        )
+        limits = replace(limits or CallLimits(), **own)
     except ValueError as error:
         raise RegistrationError(f"{at}: {error}") from None
     if inline and limits.timeout is not None:
@@ -179,14 +176,14 @@ class Gate:
                 raise self._full()
             if not may_wait:
                 self.line.add(owner)
-            future = loop.future()
-            waiter.wake = partial(loop.soon, partial(_resolve, future))
-        from anyio import move_on_after  # importing an app should not load an event loop
+            from anyio import Event, move_on_after  # importing an app should not load an event loop
 
+            woken = Event()
+            waiter.wake = partial(loop.soon, woken.set)
         is_over = False
         try:
             with move_on_after(math.inf if may_wait else self.limits.max_wait):
-                await future
+                await woken.wait()
             is_over = True
         finally:
             with _lock:
@@ -218,11 +215,6 @@ class Gate:
 
     def _full(self) -> LimitExceeded:
         return LimitExceeded(f"Too many calls{self.of} at once", self.limits.max_wait)
-
-
-def _resolve(future: Any) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 # --- calls ----------------------------------------------------------------------------------------
@@ -333,36 +325,30 @@ class Slot:
             self._time_left = self.scope.deadline - current_time()
             self.scope.deadline = math.inf
         self._settle()
+        may_wait = True
         try:
-            found = await answers
-        except Exception:
-            await self._go_on()
-            raise
-        except BaseException:
+            return await answers
+        except BaseException as error:
             # The handler may have stopped to wait by itself, and cannot wait for a place now.
-            self._questions -= 1
-            with _lock:
-                if not (self._questions or self._has_places or self._is_over):
-                    self._has_places = True
-                    for gate in self._gates:
-                        gate.places.add(self._owner)
-            self._restart_clock()
+            may_wait = isinstance(error, Exception)
             raise
-        await self._go_on()
-        return found
-
-    async def _go_on(self) -> None:
-        self._questions -= 1
-        if self._questions or self._has_places or self._is_returning:
-            return
-        self._is_returning = True
-        try:
-            await self._take(again=True)
         finally:
-            self._is_returning = False
-        self._restart_clock()
+            self._questions -= 1
+            if not (self._questions or self._has_places or self._is_returning or self._is_over):
+                await self._go_on(may_wait=may_wait)
 
-    def _restart_clock(self) -> None:
+    async def _go_on(self, *, may_wait: bool) -> None:
+        if may_wait:
+            self._is_returning = True
+            try:
+                await self._take(again=True)
+            finally:
+                self._is_returning = False
+        else:
+            with _lock:
+                self._has_places = True
+                for gate in self._gates:
+                    gate.places.add(self._owner)
         if self.scope is not None and not self._questions:
             from anyio import current_time
 
@@ -386,13 +372,12 @@ async def run(
     await slot.admit(is_patient=is_task)
     token = limited.set(slot)
     timeouts = [each.limits.timeout for each in gates if each.limits.timeout is not None]
-    timeout = timeouts[0] if timeouts and not is_task else None
     try:
-        if timeout is None:
+        if is_task or not timeouts:
             return await call()
-        from anyio import CancelScope, current_time
+        from anyio import move_on_after
 
-        with CancelScope(deadline=current_time() + timeout) as slot.scope:
+        with move_on_after(timeouts[0]) as slot.scope:
             return await call()
     finally:
         slot.end()
@@ -401,9 +386,9 @@ async def run(
     if slot.threads:
         log.warning(
             "%s goes on in its thread after its timeout of %g s, and keeps its place until it ends",
-            *(name, timeout),
+            *(name, timeouts[0]),
         )
-    raise PublicError(f"The call took longer than {timeout:g} seconds")
+    raise PublicError(f"The call took longer than {timeouts[0]:g} seconds")
 
 
 def tracked(fn: Callable[..., T]) -> Callable[..., T]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,6 +24,7 @@ from mcpkit._utils.json import UNSET, is_object
 from mcpkit.context import Context
 from mcpkit.dependencies import Idempotent
 from mcpkit.errors import InputRequestError, InvalidArguments, RegistrationError
+from mcpkit.limits import check_number
 from mcpkit.types import ToolAnnotations
 
 MAX_KEY: Final = 256
@@ -62,11 +62,10 @@ def add_repeats(fields: dict[str, Any], signature: Signature, options: Mapping[s
         fields["repeats"] = Once(arguments, _key_function(once, arguments, at))
     else:
         [field], lifetime = marked, marked[0].parameter.mark.lifetime
-        is_number = isinstance(lifetime, (int, float)) and not isinstance(lifetime, bool)
-        if not is_number or not 0 < lifetime < math.inf:
-            raise RegistrationError(
-                f"{at}: the lifetime of Idempotent(...) is seconds, more than 0, not {lifetime!r}"
-            )
+        try:
+            check_number("the lifetime of Idempotent(...)", lifetime, "more than 0")
+        except ValueError as error:
+            raise RegistrationError(f"{at}: {error}") from None
         is_required = field.required or (field.default is None and field.factory is None)
         if not is_required or not _is_text(field.parameter.annotation):
             raise RegistrationError(
@@ -262,11 +261,9 @@ class _Flight:
         """Run the tool."""
         try:
             self._outcome = tool.output.render(await tool.plan.run(values, Context(self._run)))
-        except Exception as error:
-            self._outcome = error
         except BaseException as error:
             self._outcome = error
-            if self._run.cancelled or is_interrupt(error):
+            if not isinstance(error, Exception) and (self._run.cancelled or is_interrupt(error)):
                 raise
         finally:
             if not self._run.cancelled:

@@ -9,6 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 _MIB: Final = 1024 * 1024
 
 
+def check_number(name: str, value: Any, bound: str, what: str = "a number") -> None:
+    """Raise `ValueError` unless a value is `what` it must be, finite, and within a bound.
+
+    The bounds are "at least 1", "at least 0" and "more than 0".
+    """
+    kinds = int if what == "a whole number" else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise ValueError(f"{name} must be {what}, not {value!r}")
+    fits = value >= 1 if bound == "at least 1" else value >= 0
+    if not fits or value == math.inf or (value == 0 and bound == "more than 0"):
+        raise ValueError(f"{name} must be {bound} and finite, not {value!r}")
+
+
 class NotesGiven:
     """A base of frozen dataclasses whose objects know the ``given`` names of their members."""
 
@@ -101,14 +114,8 @@ class Limits(NotesGiven):
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if value is None and "None" in str(each.type):
-                continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise ValueError(f"{each.name} must be a number, not {value!r}")
-            bound = _BOUNDS.get(each.name, "at least 1")
-            fits = value >= 1 if bound == "at least 1" else value >= 0
-            if not fits or value == math.inf or (value == 0 and bound == "more than 0"):
-                raise ValueError(f"{each.name} must be {bound} and finite, not {value!r}")
+            if value is not None or "None" not in str(each.type):
+                check_number(each.name, value, _BOUNDS.get(each.name, "at least 1"))
 
 
 _BOUNDS: Final = {

@@ -520,9 +520,9 @@ async def test_the_rate_of_one_principal_is_not_that_of_another() -> None:
     [
         ({"rate": "10"}, r'rate is a number of calls and a time, such as "10/s".*not \'10\''),
         ({"rate": "0/s"}, "rate is a number of calls"),
-        ({"timeout": 0}, "timeout is a number of seconds, more than 0, not 0"),
-        ({"concurrency": 0}, "concurrency is a whole number, at least 1, not 0"),
-        ({"concurrency": True}, "not True"),
+        ({"timeout": 0}, "timeout must be more than 0 and finite, not 0"),
+        ({"concurrency": 0}, "concurrency must be at least 1 and finite, not 0"),
+        ({"concurrency": 1.0}, "concurrency must be a whole number, not 1.0"),
         ({"call_limits": {"rate": "1/s"}}, "call_limits= is a CallLimits"),
         ({"timeout": 1, "inline": True}, "omit one of them"),
     ],

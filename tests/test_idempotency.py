@@ -595,7 +595,7 @@ def plain(order: str) -> None: ...
         (marked, {"single_flight": True}, "and single_flight=; omit all but one"),
         (number, {}, "write key: Annotated[str, Idempotent()]"),
         (preset, {}, "or str | None with the default None"),
-        (endless, {}, "the lifetime of Idempotent(...) is seconds, more than 0, not 0"),
+        (endless, {}, "the lifetime of Idempotent(...) must be more than 0"),
         (without_call, {}, "write key: Annotated[str, Idempotent()], with ()"),
         (asks, {"single_flight": True}, "which cannot ask one of them for sure"),
         (injected, {}, "so a call has no key there; remove Idempotent(...)"),

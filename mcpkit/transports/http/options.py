@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, cast
 
 from mcpkit._utils.names import warn_deprecated
 from mcpkit.http import HttpRequest
-from mcpkit.limits import Limits
+from mcpkit.limits import Limits, check_number
 from mcpkit.types import Principal
 
 if TYPE_CHECKING:
@@ -177,18 +177,9 @@ def make_settings(options: HttpOptions, limits: Limits | None = None) -> HttpSet
     path = settings.path
     if not path.startswith("/") or not path.isprintable() or not set("?#%{} ").isdisjoint(path):
         raise ValueError(f"path must be like /mcp, without query or escapes, not {path!r}")
-    for name, above in (
-        ("stream_after", -1),
-        ("keep_alive", 0),
-        ("retry", -1),
-        ("drain_delay", -1),
-    ):
-        value = getattr(settings, name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ValueError(f"{name} must be a number, not {value!r}")
-        if value < 0 or value == above or value == float("inf"):
-            bound = "more than 0" if above == 0 else "at least 0"
-            raise ValueError(f"{name} must be {bound} and finite, not {value!r}")
+    check_number("keep_alive", settings.keep_alive, "more than 0")
+    for name in ("stream_after", "retry", "drain_delay"):
+        check_number(name, getattr(settings, name), "at least 0")
     if share is not None and not 0 < share <= 1:
         raise ValueError(f"max_share must be more than 0 and at most 1, not {share!r}")
     return settings
