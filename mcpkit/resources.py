@@ -67,7 +67,7 @@ class Readable(Entry):
         self, uri: str, variables: Mapping[str, Any], context: Context[Any]
     ) -> ResourceResult:
         """Call the function; raises `ResourceNotFound` if there is nothing at this URI."""
-        value = await self.plan.run(await self._admitted(uri, variables, context), context)
+        value = await self.plan.run(await self.admit(uri, variables, context), context)
         if isinstance(value, ResourceResult):
             return value
         if value is None:
@@ -83,17 +83,13 @@ class Readable(Entry):
         """True if `admit` decides about subscriptions."""
         return self.allow is not None
 
-    async def admit(self, uri: str, variables: Mapping[str, Any], context: Context[Any]) -> None:
-        """Refuse a caller whom ``allow=`` does not permit to subscribe to changes.
+    async def admit(
+        self, uri: str, variables: Mapping[str, Any], context: Context[Any]
+    ) -> dict[str, Any]:
+        """Return the arguments of the function for a caller who may read and subscribe.
 
         Raises `Forbidden`, or `ResourceNotFound` if there is nothing at this URI.
         """
-        await self._admitted(uri, variables, context)
-
-    async def _admitted(
-        self, uri: str, variables: Mapping[str, Any], context: Context[Any]
-    ) -> dict[str, Any]:
-        """Return the arguments of the function for a caller who may read."""
         await self.check_allowed({}, context.request.origin)
         return {}
 
@@ -173,9 +169,10 @@ class ResourceTemplate(Readable, Completable):
         members = {"uriTemplate": self.template.template, **self.readable(revision)}
         return revision.keep(revision.template_members, members)
 
-    async def _admitted(
+    async def admit(
         self, uri: str, variables: Mapping[str, Any], context: Context[Any]
     ) -> dict[str, Any]:
+        """Return the validated variables; see `Readable.admit`."""
         why = ""
         for name, value in variables.items():
             found = None if name in self.unchecked else misleads(value)  # SEC-11

@@ -109,13 +109,15 @@ class _Template(ResourceTemplate):
         """Return a file; raises `ResourceNotFound`. URIs are compared as they are (SKILL-7)."""
         return await self.skills.read(uri, context)
 
-    async def admit(self, uri: str, variables: Mapping[str, Any], context: Context[Any]) -> None:
+    async def admit(
+        self, uri: str, variables: Mapping[str, Any], context: Context[Any]
+    ) -> dict[str, Any]:
         """Raise the error of an unknown resource, unless a skill that the caller sees has it."""
         for source in self.skills.open_to(context):
             folder = await source.find(uri, context)
             for skill in () if folder is None else folder.skills:
                 if uri in skill.directories or any(each.uri == uri for each in skill.files):
-                    return
+                    return {}
         raise ResourceNotFound(uri)
 
 
