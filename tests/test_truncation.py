@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from functools import reduce
+from operator import getitem
 from typing import Annotated, Any, Final, Literal
 
 import pytest
@@ -136,6 +139,8 @@ def schemas_with_values(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
 # --- putting the parts together -------------------------------------------------------------------
 
 STEP: Final = re.compile(r'\[(\d+):\]|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]|\.?(\w+)')
+READ: Final[list[Callable[[str], Any]]] = [int, int, json.loads, str]
+"""The reader of each group: the end of a text, an index, and a name in quotes or without."""
 
 
 def restored(kept: Any, lines: list[str]) -> Any:
@@ -144,32 +149,18 @@ def restored(kept: Any, lines: list[str]) -> Any:
     for line in lines:
         if isinstance(kept, dict):
             line = f"result{line}" if line.startswith("[") else f"result.{line}"
-        at, place, steps = 0, root, list[Any]()
+        at, group, steps = 0, 0, list[Any]()
         while not line.startswith(" = ", at):
             found = STEP.match(line, at)
             assert found is not None, line[at:]
-            end, index, name, identifier = found.groups()
-            steps.append(
-                slice(int(end), None)
-                if end
-                else int(index)
-                if index
-                else json.loads(name)
-                if name
-                else identifier
-            )
-            at = found.end()
+            group, at = found.lastindex or 0, found.end()
+            steps.append(READ[group - 1](found[group]))
         value = json.loads(line[at + 3 :])
-        if isinstance(steps[-1], slice):  # the end of a text
-            *steps, end = steps
-            for step in steps[:-1]:
-                place = place[step]
-            assert len(place[steps[-1]]) == end.start
-            place[steps[-1]] += value
-            continue
-        for step in steps[:-1]:
-            place = place[step]
-        if isinstance(place, list):
+        place = reduce(getitem, steps[: -2 if group == 1 else -1], root)
+        if group == 1:  # the end of a text
+            assert len(place[steps[-2]]) == steps[-1]
+            place[steps[-2]] += value
+        elif isinstance(place, list):
             assert steps[-1] == len(place)
             place.append(value)
         else:

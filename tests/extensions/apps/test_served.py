@@ -11,9 +11,8 @@ import pytest
 import mcpkit
 from mcpkit import Apps, Context, Html, MCPKit, SyncContext, ToolResult
 from mcpkit._protocol.revisions import BY_VERSION
-from mcpkit.errors import ProtocolError, RegistrationError
+from mcpkit.errors import RegistrationError
 from mcpkit.testing import REVISIONS, AsyncTestClient
-from tests.kit import until
 
 pytestmark = pytest.mark.anyio
 
@@ -211,21 +210,7 @@ async def test_the_list_is_public_again_without_tools_of_views() -> None:
         assert (await client.request("tools/list"))["cacheScope"] == "public"
 
 
-@pytest.mark.parametrize("scopes", [["sales"], []])
-async def test_scopes_protect_tools_of_views(scopes: list[str]) -> None:
-    """APP-7: their visibility does not."""
-    app = MCPKit("sales")
-    app.add_tool(page_after, visibility="app", scopes=["sales"])
-    async with AsyncTestClient(app, principal="ann", scopes=scopes, extensions=SHOWS) as client:
-        assert len(await client.list_tools()) == len(scopes)
-        if scopes:
-            assert (await client.call_tool("page_after")).text == "1"
-        else:
-            with pytest.raises(ProtocolError, match="needs the scopes sales"):
-                await client.call_tool("page_after")
-
-
-# --- composition and changes ----------------------------------------------------------------------
+# --- composition ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("prefix", [None, "shop"])
@@ -268,21 +253,6 @@ async def test_a_marked_function_has_its_view() -> None:
         meta = tool.raw["_meta"]
         assert (tool.name, meta["ui/resourceUri"]) == ("shop_chart", "ui://mine")
         assert (await contents(client, meta["ui"]["resourceUri"]))["text"] == PAGE
-
-
-async def test_views_come_and_go_while_the_server_runs() -> None:
-    heard: list[Any] = []
-    app = app_with()
-    async with AsyncTestClient(
-        app, revision=REVISIONS[-2], on_notification=lambda *each: heard.append(each[0])
-    ) as client:
-        [uri] = pages(app)
-        app.remove_tool("chart")
-        app.remove_resource(uri)
-        await until(lambda: len(heard) == 2)
-        with pytest.raises(ProtocolError, match="Resource not found"):
-            await client.read_resource(uri)
-    assert heard == ["notifications/tools/list_changed", "notifications/resources/list_changed"]
 
 
 # --- refused --------------------------------------------------------------------------------------

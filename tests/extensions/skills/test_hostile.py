@@ -93,15 +93,6 @@ async def test_what_is_unknown_is_refused(
                 await client.request(method, {"uri": uri})
 
 
-@pytest.mark.parametrize("method", ["skills/get", "resources/directory/read"])
-@pytest.mark.parametrize("params", [{}, {"uri": None}, {"uri": 1}, {"uri": [INVOICES]}])
-async def test_params_are_checked(folder: Path, method: str, params: Any) -> None:
-    async with AsyncTestClient(app_with(folder)) as client:
-        with pytest.raises(ProtocolError) as caught:
-            await client.request(method, params)
-        assert caught.value.code == -32602
-
-
 async def test_handlers_read_files_of_skills(folder: Path) -> None:
     app = app_with(folder)
 
