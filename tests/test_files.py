@@ -164,17 +164,17 @@ def swap(path: Path, target: Path) -> None:
 
 def on_scan(monkeypatch: pytest.MonkeyPatch, before: Any = None, after: Any = None) -> None:
     """Call functions with the parts of each directory that is read from now on."""
-    scan = Folder.scan
+    entries = Folder.entries
 
-    def scan_too(self: Folder, parts: Any) -> Any:
+    def entries_too(self: Folder, parts: Any) -> Any:
         if before is not None:
             before("/".join(parts))
-        found = scan(self, parts)
+        found = entries(self, parts)
         if after is not None:
             after()
         return found
 
-    monkeypatch.setattr(Folder, "scan", scan_too)
+    monkeypatch.setattr(Folder, "entries", entries_too)
 
 
 @pytest.mark.usefixtures("platform")

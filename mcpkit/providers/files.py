@@ -155,7 +155,11 @@ class Directory:
 
     def _inside(self, place: _Place, after: str) -> Iterator[_Place]:
         """Yield the offered files in a directory, and the directories that may contain some."""
-        for name, mode, size in self._folder.scan(place.parts):
+        try:
+            entries = self._folder.entries(place.parts)
+        except OSError:
+            return
+        for name, status in entries:
             if not self._is_offered(name):
                 continue
             parts = (*place.parts, name)
@@ -167,14 +171,14 @@ class Directory:
             except ValueError:
                 continue  # the name is not text
             matched = self._pattern.advance(place.matched, name)
-            if stat.S_ISDIR(mode):
+            if stat.S_ISDIR(status.st_mode):
                 below = f"{uri}/"
                 if matched and (below > after or after.startswith(below)):
                     yield _Place(parts, below, None, matched)
             elif uri > after and self._pattern.is_complete(matched):
-                length: int | None = size
-                if not stat.S_ISREG(mode):
-                    real = self._real(parts) if stat.S_ISLNK(mode) else None
+                length: int | None = status.st_size
+                if not stat.S_ISREG(status.st_mode):
+                    real = self._real(parts) if stat.S_ISLNK(status.st_mode) else None
                     length = None if real is None else self._folder.size(real)
                 if length is not None:
                     yield _Place(parts, uri, length, matched)
@@ -188,7 +192,6 @@ class Directory:
         return self.template.mime_type or _guess(name)
 
     def _is_offered(self, name: str) -> bool:
-        """Return True if files and directories of this name are offered."""
         if name in ("", ".", "..") or "\\" in name or "\0" in name:
             return False
         return self._hidden or not name.startswith(".")
@@ -237,7 +240,6 @@ class _Pattern:
         ]
 
     def matches(self, parts: Sequence[str]) -> bool:
-        """Return True if the pattern matches the path of a file."""
         return self.is_complete(functools.reduce(self.advance, parts, self.start()))
 
     def start(self) -> frozenset[int]:
@@ -256,7 +258,6 @@ class _Pattern:
         return self._with_empty(following)
 
     def is_complete(self, matched: frozenset[int]) -> bool:
-        """Return True if nothing of the pattern is left."""
         return len(self._parts) in matched
 
     def _with_empty(self, positions: set[int]) -> frozenset[int]:
@@ -308,17 +309,6 @@ class Folder:
         except OSError:
             return None
         return found.st_size if stat.S_ISREG(found.st_mode) else None
-
-    def scan(self, parts: Sequence[str]) -> list[tuple[str, int, int]]:
-        """Return the names in a directory with their modes and sizes; links are not followed.
-
-        There are none if there is no such directory, or it is a link.
-        """
-        try:
-            found = self.entries(parts)
-        except OSError:
-            return []
-        return [(name, status.st_mode, status.st_size) for name, status in found]
 
     def entries(self, parts: Sequence[str]) -> list[tuple[str, os.stat_result]]:
         """Return the names in a directory with their status; links are not followed.
