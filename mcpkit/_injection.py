@@ -241,7 +241,6 @@ class _InputParameter:
             raise RegistrationError(f"{at}: use Elicit, Sample or Roots")
 
     def request(self, values: Mapping[str, Any]) -> InputRequest[Any]:
-        """Return the input request, made with the arguments of the handler."""
         if self._message is None:
             return self._ask
         request: Any = copy.copy(self._ask)
@@ -249,7 +248,6 @@ class _InputParameter:
         return cast("InputRequest[Any]", request)
 
     def value(self, answer: Any) -> Any:
-        """Return the value of the parameter for an answer."""
         if self._is_whole:
             return answer
         return answer.text if isinstance(answer, SampleResult) else answer.data

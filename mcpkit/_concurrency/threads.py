@@ -54,7 +54,6 @@ class _Outcome(Generic[T]):
     _result: T
 
     def outcome(self) -> T:
-        """Return the result, or raise the exception."""
         error, self._error = self._error, None
         if error is None:
             return self._result
@@ -409,7 +408,6 @@ class Threads:
     # --- in a worker ------------------------------------------------------------------------------
 
     def _work(self, worker: _Worker) -> None:
-        """Run one call after the other."""
         call: ThreadCall[Any] | None = None
         while True:
             with self.lock:

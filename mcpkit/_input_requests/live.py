@@ -27,8 +27,6 @@ RootsHandler = Callable[[list[Root]], "Awaitable[object] | object"]
 
 @dataclass(slots=True, eq=False)
 class _PendingRequest:
-    """A request to the client that waits for its response."""
-
     cause: Request | None
     arrived: anyio.Event = field(default_factory=anyio.Event)
     answer: Response | None = None

@@ -124,7 +124,6 @@ class _Texts:
         self._values = MAX_JSON_VALUES
 
     def check(self, check: Callable[[Any], Any], raw: Any) -> Any:
-        """Return the value of an argument that is JSON inside of a string."""
         first = raw.lstrip()[:1] if isinstance(raw, str) else ""
         if first in ("[", "{"):
             if self._values <= 0 or len(raw) > MAX_JSON_LENGTH:

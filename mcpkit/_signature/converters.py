@@ -387,7 +387,6 @@ def _text(label: Any) -> str:
 
 
 def _picture(value: Any) -> Image:
-    """Convert a picture of Pillow to PNG."""
     if value.mode not in ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"):
         value = value.convert("RGB")
     file = BytesIO()
@@ -402,10 +401,6 @@ def _figure(value: Any) -> Image:
     if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
         pyplot.close(figure)
     return Image(file.getvalue(), "image/png")
-
-
-def _to_none(_: object) -> None:
-    """Convert a missing value of pandas."""
 
 
 _Rows = list[dict[str, Any]]
@@ -431,8 +426,8 @@ BUILT_IN_CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = {
     ("pandas", "DataFrame"): Converter(_frame, _Rows),
     ("pandas", "Index"): Converter(operator.methodcaller("tolist"), list[Any]),
     ("pandas", "Interval"): Converter(str, str),
-    ("pandas", "NAType"): Converter(_to_none, None),
-    ("pandas", "NaTType"): Converter(_to_none, None),
+    ("pandas", "NAType"): Converter(lambda _: None, None),
+    ("pandas", "NaTType"): Converter(lambda _: None, None),
     ("pandas", "Period"): Converter(str, str),
     ("pandas", "Series"): Converter(_series, list[Any] | dict[str, Any]),
     ("PIL", "Image"): Converter(_picture, Image),

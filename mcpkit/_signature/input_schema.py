@@ -134,7 +134,6 @@ class _SchemaCheck:
     def errors(
         self, schema: Schema, value: Any, path: str = "", depth: int = 0
     ) -> Iterator[Problem]:
-        """Yield the errors of a value."""
         self._left -= 1
         if self._left < 0:
             raise _TooManyChecks

@@ -195,7 +195,6 @@ _AMBIGUOUS: Final = "nested too deeply to find out which of the types fits at ea
 
 
 def _check_any(value: Any) -> Any:
-    """Return a JSON value of any type."""
     if type(value) not in _FINITE:
         text = to_json(value, fallback=str)
         if _INFINITY in text:

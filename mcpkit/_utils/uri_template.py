@@ -120,7 +120,6 @@ class UriTemplate:
         ceiling = [len(uri)] * len(runs)
 
         def split(index: int, start: int) -> list[str | None] | None:
-            """Return the texts from a run on, which starts there."""
             if index == len(runs):
                 tail = self._tail.fullmatch(uri, start)
                 return None if tail is None else list(tail.groups())
