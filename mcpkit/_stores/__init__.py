@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from mcpkit._stores.base import RecordStore
@@ -21,7 +21,18 @@ def make_store(location: str, app: str) -> RecordStore[Any]:
 
     The name of the app separates the records of several apps in one database.
     """
-    return SCHEMES[scheme_of(location)].make(location, app)
+    name, (_, extra) = plain_name(app), SCHEMES[scheme_of(location)]
+    if extra == "postgres":
+        from mcpkit._stores.postgres import PostgresStore
+
+        return PostgresStore(location, schema=f"mcpkit_{name}")
+    if extra == "redis":
+        from mcpkit._stores.redis import RedisStore
+
+        return RedisStore(re.sub("^valkey", "redis", location), prefix=f"mcpkit:{name}")
+    from mcpkit._stores.sqlite import SqliteStore
+
+    return SqliteStore(location.removeprefix("sqlite:///"), app=name)
 
 
 def plain_name(name: str) -> str:
@@ -34,44 +45,10 @@ def plain_name(name: str) -> str:
     return f"{plain}_{sha256(name.encode()).hexdigest()[:8]}"
 
 
-# --- databases ------------------------------------------------------------------------------------
-
-
-def _sqlite(location: str, app: str) -> RecordStore[Any]:
-    from mcpkit._stores.sqlite import SqliteStore
-
-    return SqliteStore(location.removeprefix("sqlite:///"), app=plain_name(app))
-
-
-def _postgres(location: str, app: str) -> RecordStore[Any]:
-    from mcpkit._stores.postgres import PostgresStore
-
-    return PostgresStore(location, schema=f"mcpkit_{plain_name(app)}")
-
-
-def _redis(location: str, app: str) -> RecordStore[Any]:
-    from mcpkit._stores.redis import RedisStore
-
-    url = re.sub("^valkey", "redis", location)
-    return RedisStore(url, prefix=f"mcpkit:{plain_name(app)}")
-
-
-class Database(NamedTuple):
-    """A kind of database that stores records."""
-
-    make: Callable[[str, str], RecordStore[Any]]
-    """Makes a store at a location, for an app."""
-    library: str
-    """The module that it needs."""
-    extra: str
-    """The extra that installs it; empty for the standard library."""
-
-
-SCHEMES: Final[Mapping[str, Database]] = {
-    "sqlite": Database(_sqlite, "sqlite3", ""),
-    **dict.fromkeys(("postgresql", "postgres"), Database(_postgres, "asyncpg", "postgres")),
-    **dict.fromkeys(
-        ("redis", "rediss", "unix", "valkey", "valkeys"), Database(_redis, "redis", "redis")
-    ),
+SCHEMES: Final[Mapping[str, tuple[str, str]]] = {
+    "sqlite": ("sqlite3", ""),
+    **dict.fromkeys(("postgresql", "postgres"), ("asyncpg", "postgres")),
+    **dict.fromkeys(("redis", "rediss", "unix", "valkey", "valkeys"), ("redis", "redis")),
 }
-"""By the scheme of a URL."""
+"""By the scheme of a URL: the module that its store needs, and the extra that installs it; empty
+for the standard library."""

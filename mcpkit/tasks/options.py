@@ -118,6 +118,6 @@ def _check_scheme(scheme: str) -> None:
             f"tasks cannot be stored at {scheme}://…; pass the path of a file, or a URL with one "
             f"of {known}"
         )
-    database = SCHEMES[scheme]
-    if database.extra and find_spec(database.library) is None:
-        raise ValueError(f'tasks at {scheme}://… need: pip install "mcpkit[{database.extra}]"')
+    library, extra = SCHEMES[scheme]
+    if extra and find_spec(library) is None:
+        raise ValueError(f'tasks at {scheme}://… need: pip install "mcpkit[{extra}]"')
