@@ -18,9 +18,9 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 from mcpkit._stores.base import (
@@ -96,8 +96,8 @@ _TABLES: Final = """
 """
 
 _HOLDERS: Final = """
-    ALTER TABLE {schema}.tasks ADD COLUMN holder text COLLATE "C"; -- NULL: the owner
-    CREATE INDEX tasks_held ON {schema}.tasks (owner, holder) WHERE unfinished;
+    ALTER TABLE {schema}.tasks ADD COLUMN IF NOT EXISTS holder text COLLATE "C"; -- NULL: the owner
+    CREATE INDEX IF NOT EXISTS tasks_held ON {schema}.tasks (owner, holder) WHERE unfinished;
 """
 """What the tables of the first version lack; processes of that version can use it, too."""
 
@@ -112,18 +112,8 @@ _NOT_IN: Final = (  # hashed, unlike `<> ALL`
 T = TypeVar("T")
 
 
-class _Connection(Protocol):
-    """The methods of an asyncpg connection that are used here; asyncpg has no types."""
-
-    async def execute(self, query: str, *values: object) -> str: ...
-    async def executemany(self, query: str, values: Sequence[Sequence[object]]) -> None: ...
-    async def fetch(self, query: str, *values: object) -> Sequence[Mapping[str, Any]]: ...
-    async def fetchval(self, query: str, *values: object) -> Any: ...
-    def is_closed(self) -> bool: ...
-    def transaction(self) -> AbstractAsyncContextManager[object]: ...
-    def add_termination_listener(self, callback: Callable[[object], object]) -> None: ...
-    async def add_listener(self, channel: str, callback: Callable[..., object]) -> None: ...
-    async def close(self, *, timeout: float) -> None: ...
+_Connection: TypeAlias = Any
+"""A connection of asyncpg, which has no types."""
 
 
 class _Row(NamedTuple):
@@ -212,9 +202,8 @@ class PostgresStore(RecordStore[R]):
         connection: _Connection | None = None
         try:
             untyped: Any = asyncpg
-            connection = cast(
-                "_Connection",
-                await untyped.connect(self._dsn, timeout=_ANSWER_S, command_timeout=_ANSWER_S),
+            connection = await untyped.connect(
+                self._dsn, timeout=_ANSWER_S, command_timeout=_ANSWER_S
             )
             # Or a process that is stopped within a transaction would block all others.
             await connection.execute(
@@ -236,14 +225,13 @@ class PostgresStore(RecordStore[R]):
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", name)
             # A user who may not make tables can use those that exist.
-            if await connection.fetchval("SELECT to_regclass($1) IS NULL", name):
-                await connection.execute(_TABLES.format(schema=self._schema, version=_VERSION))
             if await connection.fetchval(
                 "SELECT count(*) = 0 FROM pg_attribute WHERE attrelid = to_regclass($1) "
                 "AND attname = 'holder'",
                 f"{self._schema}.tasks",
             ):
-                await connection.execute(_HOLDERS.format(schema=self._schema))
+                tables = (_TABLES + _HOLDERS).format(schema=self._schema, version=_VERSION)
+                await connection.execute(tables)
             version: int = await connection.fetchval(f"SELECT max(version) FROM {name}")
         self._connections.check_version(version, _VERSION)
 
