@@ -1,16 +1,11 @@
-"""The handlers of tasks: of calls that create one, and of the methods of tasks.
-
-Two revisions have tasks. In 2025-11-25 a client requests one with each call, and fetches its
-outcome with ``tasks/result``; in 2026-07-28 they are an extension: the server makes a task of a
-call, and ``tasks/get`` returns all of its state.
-"""
+"""The handlers of tasks: of calls that create one, and of the methods of tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import anyio
 from pydantic_core import from_json
@@ -240,7 +235,8 @@ async def _list_tasks(server: Server, params: Params, context: Context[Any]) -> 
     cursor = params.get("cursor")
     after = None if cursor is None else read_cursor("tasks", cursor, float)
     size = server.settings.page_size or _PAGE_SIZE
-    found = await tasks.list(tasks.owner_of(request), after, size + 1)
+    async with tasks.reached() as store:
+        found = await store.list(tasks.owner_of(request), after, size + 1)
     page = found[:size]
     shown: list[dict[str, Any]] = []
     for each in page:
@@ -320,22 +316,19 @@ TASK_HANDLERS: Final[Mapping[str, Handler]] = {
 }
 
 
-class AnswerToTask:
+class AnswerToTask(NamedTuple):
     """An answer to a question of a task, which any session and any process may take."""
 
-    def __init__(
-        self, server: Server, tasks: TaskService, id: str, owner: str, answers: Mapping[str, bytes]
-    ) -> None:
-        self._server = server
-        self._tasks = tasks
-        self._id = id
-        self._owner = owner
-        self._answers = answers
+    server: Server
+    tasks: TaskService
+    id: str
+    owner: str
+    answers: Mapping[str, bytes]
 
     @property
     def size(self) -> int:
         """The bytes that it takes."""
-        return sum(map(len, self._answers.values()))
+        return sum(map(len, self.answers.values()))
 
     async def store(
         self, origin: RequestSource, on_admitted: Callable[[], None], *, at_last: bool = False
@@ -353,11 +346,11 @@ class AnswerToTask:
         """
 
         async def admit(task: Task) -> None:
-            await self._tasks.admit(task, self._server.view_for(origin), origin)
+            await self.tasks.admit(task, self.server.view_for(origin), origin)
             on_admitted()
 
-        store = self._tasks.answer_at_last if at_last else self._tasks.answer
-        await store(self._id, self._owner, self._answers, admit)
+        store = self.tasks.answer_at_last if at_last else self.tasks.answer
+        await store(self.id, self.owner, self.answers, admit)
 
 
 def answer_in(

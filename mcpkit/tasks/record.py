@@ -25,7 +25,6 @@ MAX_CRASHES: Final = 20
 """Attempts in a row that may be lost, mostly with their process: then the task fails, or it would
 end one process after the other."""
 
-
 MAX_PAUSE_S: Final = 60.0
 """The longest time in seconds before a task runs again whose attempts have ended processes."""
 

@@ -21,21 +21,23 @@ from collections.abc import (
     Generator,
     Iterator,
     Mapping,
-    Sequence,
 )
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import anyio
 from pydantic_core import from_json, to_json, to_jsonable_python
 
 from mcpkit._concurrency.loop import Loop
+from mcpkit._concurrency.threads import Threads
 from mcpkit._protocol.connection import TASKS_EXTENSION, Request, RequestSource
 from mcpkit._server.operations import Reading
 from mcpkit._server.server import Server
-from mcpkit._stores.base import Position, StoreUnavailable, TooManyRecords
+from mcpkit._stores import make_store
+from mcpkit._stores.base import StoreUnavailable, TooManyRecords
 from mcpkit._stores.connections import LoopThread
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import RateLimit
@@ -56,9 +58,6 @@ from mcpkit.tasks.runs import POLL_S, RETRY_S, RunningTask, Runs
 from mcpkit.tasks.shares import Choice, OtherSecret, StoredBytes
 from mcpkit.tasks.transitions import CODEC, Change, TaskStore
 from mcpkit.types import Principal
-
-if TYPE_CHECKING:
-    from mcpkit._concurrency.threads import Threads
 
 _SWEEP_S: Final = 60.0
 """Seconds between two deletions of expired tasks."""
@@ -135,34 +134,31 @@ class StoredSource(NamedTuple):
 class TaskService:
     """The tasks of a server in one process.
 
-    `threads` are for handlers of tasks; calls have others, which tasks cannot occupy. The store is
-    made when it is first needed. What it stores is sealed by the `sealer`, if there is one. For
-    `run_task` and `choice` see `Runs`, for `inject` see `Observers`.
+    The store is made when it is first needed. For `run_task` see `Runs`, for `unfit` see `Choice`.
     """
 
     def __init__(
         self,
-        settings: TaskSettings,
+        server: Server,
         loop: Loop,
-        threads: Threads,
-        *,
-        make_store: Callable[[], TaskStore],
-        sealer: Sealer | None,
         run_task: Callable[[Task, str | None], RunningTask],
-        choice: Choice,
-        inject: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+        unfit: Callable[[Task], str | None],
     ) -> None:
+        settings: TaskSettings = server.settings.tasks
         self.settings = settings
         self.loop = loop
-        self.threads = threads
-        self._sealer = sealer
-        self._inject = inject
+        self.threads = Threads(loop, server.settings.limits.max_threads)
+        """For handlers of tasks; calls have others, which tasks cannot occupy."""
+        is_sealed = bool(server.settings.secrets) and settings.store is not None
+        self._sealer: Sealer | None = server.sealer("tasks") if is_sealed else None
+        self._inject = server.observers.inject
         self.is_closing = False
         self._bytes = StoredBytes(settings.max_stored or 64 * settings.max_bytes, self.change)
         self.kept_calls = StoredBytes(settings.max_stored or 64 * settings.max_bytes, _never)
         """The bytes of calls that have ended, which do not make room for others."""
+        choice = Choice(settings.max_running, unfit, lambda: server.registry.version)
         self.runs = Runs(settings, loop, run_task, choice, self._note_reached)
-        self._make_store = make_store
+        self._make_store: Callable[[], TaskStore] = partial(_make_store, server)
         self._store: TaskStore | None = None
         self._opened: anyio.Event | None = None
         """Set when the store is open, or cannot be opened; None if it is not being opened."""
@@ -461,11 +457,6 @@ class TaskService:
             return task, task.status == "cancelled" and not was_over
         return changed, True
 
-    async def list(self, owner: str, after: Position | None, limit: int) -> Sequence[Task]:
-        """Return tasks of an owner, the oldest first."""
-        async with self.reached() as store:
-            return await store.list(owner, after, limit)
-
     async def _change_as_client(self, id: str, edit: Change) -> Task | None:
         async with self.reached():
             try:
@@ -625,6 +616,19 @@ class TaskService:
             self.runs.choice.forget()
             self._bytes.forget(time())
             self.kept_calls.forget(time())
+
+
+def _make_store(server: Server) -> TaskStore:
+    settings: TaskSettings = server.settings.tasks
+    store = settings.store
+    if isinstance(store, str):
+        return make_store(store, server.info.name)
+    if store is not None:
+        return store()
+    from mcpkit._stores.memory import MemoryStore, Table
+
+    table: Table[Task] = server.memory.setdefault(TASKS_EXTENSION, Table[Task]())
+    return MemoryStore(table)
 
 
 async def _never(id: str, edit: Change) -> Task | None:

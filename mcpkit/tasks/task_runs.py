@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 
 import anyio
 
-from mcpkit._concurrency.threads import Threads
 from mcpkit._input_requests.requester import InputRequired
 from mcpkit._input_requests.steps import Suspended
 from mcpkit._input_requests.task_replay import TaskReplay
@@ -33,13 +32,12 @@ from mcpkit._utils.text import truncate
 from mcpkit.context import Context, CurrentTask, RunHost
 from mcpkit.errors import InternalError, InvalidArguments, ProtocolError
 from mcpkit.tasks import record
-from mcpkit.tasks.options import TaskSettings
 from mcpkit.tasks.protocol import outcome_field, related
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.runs import RunningTask
 from mcpkit.tasks.service import StoredSource, TaskService
-from mcpkit.tasks.shares import Choice, OtherSecret
-from mcpkit.tasks.transitions import TaskStore, remember
+from mcpkit.tasks.shares import OtherSecret
+from mcpkit.tasks.transitions import remember
 from mcpkit.types import Principal
 
 T = TypeVar("T")
@@ -451,47 +449,16 @@ def _request_of(call: Mapping[str, Any]) -> Request:
     )
 
 
-def _store_maker(server: Server) -> Callable[[], TaskStore]:
-    settings: TaskSettings = server.settings.tasks
-    store = settings.store
-    if store is None:
-        from mcpkit._stores.memory import MemoryStore, Table
-
-        table: Table[Task] = server.memory.setdefault(TASKS_EXTENSION, Table[Task]())
-        return lambda: MemoryStore(table)
-    if not isinstance(store, str):
-        return store
-    from mcpkit._stores import make_store
-
-    return lambda: make_store(store, server.info.name)
-
-
 def make_service(
     services: Services, lost_call: Callable[[TaskService, Task], RunningTask]
 ) -> TaskService:
     """Return the tasks of an event loop; `lost_call` ends a call whose process has ended."""
-    server, loop = services.server, services.loop
-    settings = server.settings
-    is_sealed = bool(settings.secrets) and settings.tasks.store is not None
+    server = services.server
 
     def run_task(task: Task, refused: str | None) -> RunningTask:
-        if task.is_call:
-            return lost_call(tasks, task)
-        return TaskRun(server, tasks, task, refused)
+        return lost_call(tasks, task) if task.is_call else TaskRun(server, tasks, task, refused)
 
-    def unfit(task: Task) -> str | None:
-        return _unfit(server, tasks, task)
-
-    tasks = TaskService(
-        settings.tasks,
-        loop,
-        Threads(loop, settings.limits.max_threads),
-        make_store=_store_maker(server),
-        sealer=server.sealer("tasks") if is_sealed else None,
-        run_task=run_task,
-        choice=Choice(settings.tasks.max_running, unfit, lambda: server.registry.version),
-        inject=server.observers.inject,
-    )
+    tasks = TaskService(server, services.loop, run_task, lambda task: _unfit(server, tasks, task))
     return tasks
 
 
