@@ -5,11 +5,19 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
 from tests.tasks.servers import SERVERS, Line, Servers
+
+T = TypeVar("T")
+
+
+def present(value: T | None) -> T:
+    """A value that is there: a change that applies, a task that is stored."""
+    assert value is not None
+    return value
 
 
 class Place(NamedTuple):
@@ -49,6 +57,14 @@ def time() -> Time:
 @pytest.fixture
 def place(tmp_path: Path, servers: Servers, time: Time) -> Place:
     return Place(tmp_path, servers, secrets.token_hex(8), time)
+
+
+@pytest.fixture
+def location(kind: str, tmp_path: Path, servers: Servers) -> Any:
+    """Where an app stores its tasks; None: in memory."""
+    if kind == "memory":
+        return None
+    return servers.url(kind) if kind in SERVERS else str(tmp_path / "tasks.db")
 
 
 @pytest.fixture(params=["redis", "postgres"])

@@ -16,9 +16,8 @@ from mcpkit.tasks import service, shares
 from mcpkit.tasks.record import Task
 from tests.asking.conftest import accept
 from tests.kit import until
-from tests.tasks.servers import SERVERS, Servers
 from tests.tasks.test_serving import QUICK, connected
-from tests.tasks.test_stores import SHARED
+from tests.tasks.test_stores import shared
 from tests.tasks.wire.conftest import text_of
 
 pytestmark = pytest.mark.anyio
@@ -30,12 +29,6 @@ COUNT = 20
 @pytest.fixture
 def name() -> str:
     return f"deployed {secrets.token_hex(6)}"
-
-
-@pytest.fixture(params=SHARED)
-def store(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> str:
-    kind: str = request.param
-    return servers.url(kind) if kind in SERVERS else str(tmp_path / "tasks.db")
 
 
 @pytest.fixture
@@ -81,12 +74,13 @@ def assert_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("most", [2, 100])
+@shared
 async def test_two_versions_share_a_store(
-    store: str, name: str, judged: list[str], caplog: pytest.LogCaptureFixture, most: int
+    location: str, name: str, judged: list[str], caplog: pytest.LogCaptureFixture, most: int
 ) -> None:
     """What only the new one knows waits for it, in front of what both know."""
-    old = make_app(name, store, secret="s" * 32, tasks={"max_running": most})
-    new = make_app(name, store, 2, secret="s" * 32)
+    old = make_app(name, location, secret="s" * 32, tasks={"max_running": most})
+    new = make_app(name, location, 2, secret="s" * 32)
     async with connected(old) as older:
         async with connected(new) as newer:
             calls: Any = [("search", {"depth": 3}), ("search", {}), ("added", {})] * COUNT
@@ -111,12 +105,13 @@ async def test_two_versions_share_a_store(
     assert_no_traceback(caplog)
 
 
+@shared
 async def test_a_process_with_another_secret_leaves_tasks_alone(
-    store: str, name: str, judged: list[str], caplog: pytest.LogCaptureFixture
+    location: str, name: str, judged: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """SEC-8: even if they are older, and more than it may run."""
-    one = make_app(name, store, secret="s" * 32, tasks={"max_running": 1})
-    two = make_app(name, store, secret="t" * 32, tasks={"max_running": 1})
+    one = make_app(name, location, secret="s" * 32, tasks={"max_running": 1})
+    two = make_app(name, location, secret="t" * 32, tasks={"max_running": 1})
     async with connected(one) as first:
         left = [await first.begin("search", word=f"{number}") for number in range(COUNT)]
         async with connected(two) as second:
@@ -130,9 +125,10 @@ async def test_a_process_with_another_secret_leaves_tasks_alone(
     assert_no_traceback(caplog)
 
 
-async def test_a_process_with_another_secret_takes_no_answer(store: str, name: str) -> None:
+@shared
+async def test_a_process_with_another_secret_takes_no_answer(location: str, name: str) -> None:
     """No other process could read it."""
-    one, two = (make_app(name, store, 2, secret=each * 32) for each in "st")
+    one, two = (make_app(name, location, 2, secret=each * 32) for each in "st")
     async with connected(one) as first, connected(two) as second:
         id = await first.begin("added", word="x")
         (key,) = (await first.until(id, "input_required"))["inputRequests"]
@@ -143,12 +139,13 @@ async def test_a_process_with_another_secret_takes_no_answer(store: str, name: s
         assert text_of(await first.result(id)) == "added x yes"
 
 
+@shared
 async def test_a_secret_is_rotated_while_tasks_are_under_way(
-    store: str, name: str, caplog: pytest.LogCaptureFixture
+    location: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A process before it leaves alone what one after it has sealed, even a part of a task."""
-    old = make_app(name, store, 2, secret="s" * 32)
-    new = make_app(name, store, 2, secret=["t" * 32, "s" * 32])
+    old = make_app(name, location, 2, secret="s" * 32)
+    new = make_app(name, location, 2, secret=["t" * 32, "s" * 32])
     async with connected(old) as older, connected(new) as newer:
         ids = [await older.begin("added", word=f"{number}") for number in range(COUNT)]
         for id in ids:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Annotated, Any, cast
 
 import anyio
@@ -16,28 +15,14 @@ from mcpkit._protocol.connection import TASKS_EXTENSION
 from mcpkit._server import suspended
 from tests.asking.conftest import accept
 from tests.kit import until
-from tests.tasks.servers import SERVERS, Servers
 from tests.tasks.test_serving import QUICK, connected
 from tests.tasks.wire.conftest import text_of
 
 pytestmark = pytest.mark.anyio
 
-Place = Callable[[str], Any]
-
 stores = pytest.mark.parametrize("kind", ["memory", "sqlite", "redis", "postgres"])
 shared_stores = pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
 both = pytest.mark.parametrize("tool", ["ask", "ask_sync"])
-
-
-@pytest.fixture
-def place(tmp_path: Path, servers: Servers) -> Place:
-    """Returns the location of a store of a kind."""
-
-    def find(kind: str) -> Any:
-        places = {"memory": None, "sqlite": str(tmp_path / "tasks.db")}
-        return servers.url(kind) if kind in SERVERS else places[kind]
-
-    return find
 
 
 def make_app(
@@ -106,10 +91,10 @@ def without_place(seen: list[str]) -> list[str]:
 
 @both
 @stores
-async def test_no_statement_of_a_task_runs_twice(place: Place, kind: str, tool: str) -> None:
+async def test_no_statement_of_a_task_runs_twice(location: Any, tool: str) -> None:
     """And its dependencies stay open."""
     seen: list[str] = []
-    async with connected(make_app(seen, place(kind))) as client:
+    async with connected(make_app(seen, location)) as client:
         id = await client.begin(tool)
         await client.reply(id, accept("a"))
         await client.reply(id, accept("b"))
@@ -120,9 +105,9 @@ async def test_no_statement_of_a_task_runs_twice(place: Place, kind: str, tool: 
 
 
 @stores
-async def test_branches_of_a_handler_ask_when_they_want(place: Place, kind: str) -> None:
+async def test_branches_of_a_handler_ask_when_they_want(location: Any) -> None:
     """TASKX-9: while other questions are open, and after one that is not needed any more."""
-    async with connected(make_app([], place(kind))) as client:
+    async with connected(make_app([], location)) as client:
         id = await client.begin("branches")
         open: set[str] = set()
         with anyio.fail_after(20):
@@ -154,15 +139,15 @@ async def test_a_task_that_asks_leaves_its_place_to_others(tool: str) -> None:
 @both
 @shared_stores
 async def test_an_answer_that_arrives_elsewhere_is_left_to_the_holder(
-    place: Place, kind: str, tool: str
+    location: Any, tool: str
 ) -> None:
     here: list[str] = []
     there: list[str] = []
-    store, name = place(kind), f"held{secrets.token_hex(4)}"
-    async with connected(make_app(here, store, name)) as first:
+    name = f"held{secrets.token_hex(4)}"
+    async with connected(make_app(here, location, name)) as first:
         id = await first.begin(tool)
         await first.until(id, "input_required")
-        async with connected(make_app(there, store, name)) as second:
+        async with connected(make_app(there, location, name)) as second:
             await second.reply(id, accept("a"))
             await second.reply(id, accept("b"))
             assert text_of(await second.result(id)) == "a b"
@@ -172,16 +157,16 @@ async def test_an_answer_that_arrives_elsewhere_is_left_to_the_holder(
 
 @both
 @shared_stores
-async def test_a_task_is_replayed_where_nobody_holds_it(place: Place, kind: str, tool: str) -> None:
+async def test_a_task_is_replayed_where_nobody_holds_it(location: Any, tool: str) -> None:
     """The process that held it has ended: before the answer, also of a tool not resumable."""
     here: list[str] = []
     there: list[str] = []
-    store, name = place(kind), f"held{secrets.token_hex(4)}"
-    async with connected(make_app(here, store, name)) as first:
+    name = f"held{secrets.token_hex(4)}"
+    async with connected(make_app(here, location, name)) as first:
         id = await first.begin(tool)
         await first.reply(id, accept("a"))
         await first.until(id, "input_required")
-    async with connected(make_app(there, store, name)) as second:
+    async with connected(make_app(there, location, name)) as second:
         await second.reply(id, accept("b"))
         assert text_of(await second.result(id)) == "a b"
     assert without_place(here) == ["before 0", "before 1"]

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import sys
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -28,7 +28,9 @@ from mcpkit.tasks.service import TaskService, TaskWaiter
 from mcpkit.tasks.transitions import CODEC, add, claim, close
 from tests.asking.conftest import accept
 from tests.kit import until
+from tests.tasks.conftest import Time, present
 from tests.tasks.test_serving import PATIENCE, QUICK, connected, make_app
+from tests.tasks.test_stores import MANY, new, opened
 from tests.tasks.wire.conftest import CORE, text_of
 
 pytestmark = pytest.mark.anyio
@@ -52,8 +54,7 @@ async def test_an_older_state_does_not_stop_a_newer_attempt() -> None:
         id = await client.begin("wait")
         tasks = tasks_of(app)
         await until(lambda: tasks._known())
-        task = await (await tasks.store()).get(id)
-        assert task is not None
+        task = present(await (await tasks.store()).get(id))
         tasks.publish(replace(task, attempt=0, worker=None))
         go_on.set()
         assert text_of(await client.result(id)) == "done"
@@ -127,29 +128,6 @@ async def test_the_end_of_a_stopped_thread_is_not_an_outcome(way: str, tmp_path:
         assert text_of(await client.result(id)) == "done"
 
 
-class Recording(MemoryStore[Task]):
-    """A store that notes whose leases are renewed, and reads its own clock."""
-
-    def __init__(self) -> None:
-        super().__init__(clock=lambda: self.now)
-        self.now = 1_000_000.0
-        self.kept: list[str] = []
-
-    async def keep(self, ids: Collection[str], renew: Any) -> Any:
-        self.kept.extend(ids)
-        return await super().keep(ids, renew)
-
-
-async def test_the_lease_of_a_running_task_is_renewed() -> None:
-    """Or another process would take it for lost, and begin it again."""
-    store, go_on = Recording(), anyio.Event()
-    async with connected(make_app(lambda: store, go_on=go_on, lease=0.06)) as client:
-        id = await client.begin("wait")
-        await until(lambda: id in store.kept)
-        go_on.set()
-        assert text_of(await client.result(id)) == "done"
-
-
 # --- those who follow -----------------------------------------------------------------------------
 
 
@@ -170,8 +148,7 @@ async def test_listeners_are_notified_of_changes_in_order() -> None:
         id = await client.begin("ask")
         await client.until(id, "input_required")
         tasks = tasks_of(app)
-        old = await (await tasks.store()).get(id)
-        assert old is not None
+        old = present(await (await tasks.store()).get(id))
         follower = Follower()
         tasks.follow(id, follower)
         tasks.publish(old)
@@ -203,14 +180,14 @@ async def test_clients_are_not_notified_of_the_tasks_of_others(tmp_path: Path) -
         await client.request("tasks/cancel", {"taskId": id})
 
 
-async def test_an_expired_task_has_no_listeners() -> None:
-    store = Recording()
+async def test_an_expired_task_has_no_listeners(time: Time) -> None:
+    store = MemoryStore[Task](clock=time)
     app = make_app(lambda: store)
     async with connected(app, CORE) as client:
         id = await client.begin("ask")
         tasks = tasks_of(app)
         assert id in tasks._listeners
-        store.now += 30 * 24 * 3600
+        time.now += 30 * 24 * 3600
         await store.sweep()
         await tasks._read_again([*tasks._listeners])
         assert not tasks._listeners
@@ -286,8 +263,7 @@ async def test_a_task_that_was_only_claimed_is_released_as_it_was() -> None:
             group.start_soon(tasks.aclose)
             await until(lambda: tasks.is_closing)
             store.go_on.set()
-    task = await store.get(id)
-    assert task is not None
+    task = present(await store.get(id))
     assert (task.status, task.worker, task.starts, task.crashes) == ("working", None, 0, 0)
 
 
@@ -367,12 +343,9 @@ async def test_locks_of_dead_processes_are_removed(tmp_path: Path) -> None:
     for each in (left, young):
         each.touch()
     os.utime(left, (0, 0))
-    with anyio.fail_after(PATIENCE):
-        store = SqliteStore[Task](tmp_path / "tasks.db")
-        await store.open(CODEC, "runner")
+    async with opened(SqliteStore[Task](tmp_path / "tasks.db")):
         assert not left.exists()
         assert young.exists()
-        await close(store)
 
 
 async def test_a_file_with_two_names_has_one_lock(tmp_path: Path) -> None:
@@ -380,15 +353,10 @@ async def test_a_file_with_two_names_has_one_lock(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     one, other = (SqliteStore[Task](tmp_path / each / "t.db") for each in ("real", "link"))
-    with anyio.fail_after(PATIENCE):
-        await one.open(CODEC, "one")
-        await other.open(CODEC, "other")
-        made = Task(id="x", owner="o", call=b"", ttl=None)
-        await add(one, made, limit=9, limit_per_holder=9)
+    async with opened(one, "one"), opened(other, "other"):
+        await add(one, new("x"), **MANY)
         assert len(await claim(one, 1, 30.0)) == 1
         assert not await claim(other, 1, 30.0)
-        await close(other)
-        await close(one)
 
 
 def test_a_lock_that_cannot_be_read_is_held(
@@ -426,14 +394,12 @@ def test_event_loops_in_several_threads_share_a_table() -> None:
     claimed: list[str] = []
 
     async def work(name: str) -> None:
-        store = MemoryStore(task_table)
-        await store.open(CODEC, name, lambda id: None)
-        for number in range(200):
-            made = Task(id=f"{name} {number}", owner=name, call=b"", ttl=None)
-            await add(store, made, limit=10_000, limit_per_holder=10_000)
-            claimed.extend(each.id for each in await claim(store, 3, 1000.0))
-            await store.list(name, None, 5)
-        await close(store)
+        async with opened(MemoryStore(task_table), name) as store:
+            for number in range(200):
+                made = new(f"{name} {number}", name)
+                await add(store, made, limit=10_000, limit_per_holder=10_000)
+                claimed.extend(each.id for each in await claim(store, 3, 1000.0))
+                await store.list(name, None, 5)
 
     threads = [threading.Thread(target=anyio.run, args=(work, str(each))) for each in range(4)]
     before = sys.getswitchinterval()

@@ -11,21 +11,19 @@ from hypothesis import strategies as st
 
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
+from tests.tasks.conftest import present
 
 NEW = Task(id="t", owner="o", call=b"call", ttl=60, created=100, updated=100)
 
 
 def claimed(task: Task = NEW, runner: str = "a") -> Task:
-    started = record.claim(task, runner, now=100, lease=30)
-    assert started is not None
-    return started
+    return present(record.claim(task, runner, now=100, lease=30))
 
 
 def suspended(*keys: str, task: Task | None = None) -> Task:
     task = task or claimed()
-    made = record.suspend(task, task.attempt, {key: b"?" + key.encode() for key in keys}, 110)
-    assert made is not None
-    return made
+    asked = {key: b"?" + key.encode() for key in keys}
+    return present(record.suspend(task, task.attempt, asked, 110))
 
 
 def test_a_task_is_due_at_once_and_when_its_lease_expires() -> None:
@@ -48,20 +46,15 @@ def test_only_the_last_attempt_may_change_the_task() -> None:
     assert record.release(task, late) is None
     assert record.finish(task, late, "completed", b"late", 120) is None
     finished = record.finish(task, task.attempt, "completed", b"in time", 120)
-    assert finished is not None
-    assert finished.outcome == b"in time"
+    assert present(finished).outcome == b"in time"
 
 
 @pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
 def test_an_ended_task_does_not_change(end: Any) -> None:
     """TASKL-5."""
     task = claimed()
-    over = (
-        record.cancel(task, 120)
-        if end == "cancelled"
-        else record.finish(task, 1, end, b"outcome", 120)
-    )
-    assert over is not None
+    finished = record.finish(task, 1, end, b"outcome", 120)
+    over = present(record.cancel(task, 120) if end == "cancelled" else finished)
     assert (over.status, over.is_over, over.due) == (end, True, None)
     assert record.claim(over, "b", 200, 30) is None
     assert record.cancel(over, 130) is None
@@ -74,18 +67,12 @@ def test_an_ended_task_does_not_change(end: Any) -> None:
 def test_questions_wait_for_all_of_their_answers() -> None:
     """TASKX-7, TASKX-9: what is outstanding is shown whole; answers may come one by one."""
     task = suspended("a", "b")
-    assert (task.status, task.open, task.due, task.worker) == (
-        "input_required",
-        ("a", "b"),
-        None,
-        None,
-    )
-    half = record.answer(task, {"a": b"1", "unknown": b"2"}, 120)
-    assert half is not None
+    assert (task.status, task.open) == ("input_required", ("a", "b"))
+    assert (task.due, task.worker) == (None, None)
+    half = present(record.answer(task, {"a": b"1", "unknown": b"2"}, 120))
     assert (half.status, half.open, dict(half.answers)) == ("input_required", ("b",), {"a": b"1"})
     assert record.answer(half, {"a": b"other"}, 121) is None
-    whole = record.answer(half, {"a": b"other", "b": b"3"}, 122)
-    assert whole is not None
+    whole = present(record.answer(half, {"a": b"other", "b": b"3"}, 122))
     assert (whole.status, whole.open, whole.due) == ("working", (), 122)
     assert dict(whole.answers) == {"a": b"1", "b": b"3"}
 
@@ -93,35 +80,28 @@ def test_questions_wait_for_all_of_their_answers() -> None:
 def test_a_question_that_is_held_leaves_its_answer_to_the_holder() -> None:
     """As long as that renews its lease; another attempt then repeats nothing that was recorded."""
     task = claimed()
-    held = record.suspend(task, 1, {"q": b"?"}, 110, is_held=True)
-    assert held is not None
+    held = present(record.suspend(task, 1, {"q": b"?"}, 110, is_held=True))
     assert (held.status, held.worker, held.due, held.starts) == ("input_required", "a", None, 0)
-    renewed = record.renew(held, 1, 150)
-    assert renewed is not None
-    answered = record.answer(renewed, {"q": b"!"}, 120)
-    assert answered is not None
+    renewed = present(record.renew(held, 1, 150))
+    answered = present(record.answer(renewed, {"q": b"!"}, 120))
     assert (answered.status, answered.worker, answered.due) == ("working", "a", 150)
-    noted = record.note(held, 115, 1, "half done")
-    assert noted is not None
+    noted = present(record.note(held, 115, 1, "half done"))
     assert record.note(noted, 116, 1, "half done") is None
-    gone_on = record.resume(answered, 1)
-    assert gone_on is not None
+    gone_on = present(record.resume(answered, 1))
     assert [claimed(each, "b").starts for each in (answered, gone_on)] == [1, 2]
     assert record.resume(claimed(answered, "b"), 1) is None
 
 
 def test_a_key_keeps_its_question_and_its_answer() -> None:
     """TASKX-7, TASKX-9: an attempt that asks again is due at once; an old question is closed."""
-    answered = record.answer(suspended("a"), {"a": b"1"}, 120)
-    assert answered is not None
+    answered = present(record.answer(suspended("a"), {"a": b"1"}, 120))
     again = suspended("a", task=claimed(answered))
     assert (again.status, again.due) == ("working", 110)
     task = replace(suspended("b", task=claimed(answered)), answers={})
     assert record.answer(task, {"a": b"late"}, 130) is None
     assert list(task.input_requests) == ["a", "b"]
     task = claimed(answered)
-    other = record.suspend(task, task.attempt, {"a": b"something else"}, 120)
-    assert other is not None
+    other = present(record.suspend(task, task.attempt, {"a": b"something else"}, 120))
     assert other.input_requests["a"] == b"?a"
 
 
@@ -130,14 +110,9 @@ def test_crashes_are_counted_until_an_attempt_makes_progress() -> None:
     for _ in range(5):
         task = claimed(replace(task, worker=None))
     assert task.crashes == 5
-    for better in (
-        record.advance(task, 5),
-        record.suspend(task, 5, {"q": b"?"}, 110),
-    ):
-        assert better is not None
-        assert better.crashes == 0
-    back = record.release(task, 5)
-    assert back is not None
+    for better in (record.advance(task, 5), record.suspend(task, 5, {"q": b"?"}, 110)):
+        assert present(better).crashes == 0
+    back = present(record.release(task, 5))
     assert (back.crashes, back.worker, back.due) == (4, None, 100)
 
 
@@ -146,8 +121,7 @@ def test_a_task_that_ends_processes_waits_longer_each_time() -> None:
     task = claimed(claimed(NEW))
     assert task.attempt == 2
     for pause in (2.0, 4.0, 8.0, 16.0, 32.0, record.MAX_PAUSE_S, record.MAX_PAUSE_S):
-        paused = record.claim(task, "b", 100, 30)
-        assert paused is not None
+        paused = present(record.claim(task, "b", 100, 30))
         assert (paused.worker, paused.due, paused.attempt) == (None, 100 + pause, task.attempt)
         task = claimed(paused)
         assert task.attempt == paused.attempt + 1

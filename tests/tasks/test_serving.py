@@ -24,14 +24,13 @@ from mcpkit._stores.memory import MemoryStore
 from mcpkit._stores.sqlite import SqliteStore
 from mcpkit.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
 from mcpkit.tasks import task_runs
-from mcpkit.tasks.options import STORE
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.transitions import CODEC
 from tests.asking.conftest import accept
 from tests.asking.test_sealing import EarlierSealer
 from tests.kit import until
 from tests.messages import announced
-from tests.tasks.servers import SERVERS, Servers
+from tests.tasks.conftest import present
 from tests.tasks.wire.conftest import CORE, EXTENSION, EXTENSIONS, Tasked, text_of
 from tests.uvicorns import listen, running
 
@@ -68,12 +67,6 @@ def test_invalid_options_are_rejected(
 ) -> None:
     with pytest.raises(kind, match=re.escape(said)):
         MCPKit("refused", tasks=tasks).tool(**tool)(_nothing)
-
-
-def test_the_environment_sets_the_location_of_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(STORE, "here.db")
-    assert MCPKit("from outside").server.settings.tasks.store == "here.db"
-    assert MCPKit("own", tasks="there.db").server.settings.tasks.store == "there.db"
 
 
 def _nothing() -> None:
@@ -256,8 +249,7 @@ async def test_a_sealed_field_cannot_be_moved_to_another_task(tmp_path: Path, mo
             await client.reply(ids[1], accept("then"))
         if moved in ("call", "owner"):  # no process runs it
             await client.until(await client.begin("give"), "completed")
-            found = await store.get(ids[1])
-            assert found is not None
+            found = present(await store.get(ids[1]))
             assert (found.status, found.attempt) == ("working", 1)
         elif moved in ("outcome", "input_requests"):
             with pytest.raises(InternalError):
@@ -304,11 +296,9 @@ ODD: Final = ["a\0b", "\ud800", random.Random(1).randbytes(20_000).hex(), "sha25
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "redis", "postgres"])
-async def test_a_step_may_have_any_name(tmp_path: Path, servers: Servers, kind: str) -> None:
+async def test_a_step_may_have_any_name(location: Any) -> None:
     """Such as one that a client has chosen: the task ends, and each step runs once."""
-    places = {"memory": None, "sqlite": str(tmp_path / "tasks.db")}
-    options: Any = {**QUICK, "store": servers.url(kind) if kind in SERVERS else places[kind]}
-    app: MCPKit = MCPKit(f"odd{secrets.token_hex(4)}", tasks=options)
+    app: MCPKit = MCPKit(f"odd{secrets.token_hex(4)}", tasks={**QUICK, "store": location})
     happened: list[str] = []
 
     @app.tool(task="optional")

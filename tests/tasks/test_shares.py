@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -22,9 +21,8 @@ from mcpkit.tasks.transitions import TaskStore, add, claim, remember
 from tests.asking.conftest import accept
 from tests.kit import until
 from tests.tasks.conftest import Time
-from tests.tasks.servers import SERVERS, Servers
 from tests.tasks.test_serving import connected, make_app
-from tests.tasks.test_stores import kind, new, opened, store
+from tests.tasks.test_stores import MANY, kind, new, opened, store
 from tests.tasks.wire.conftest import EXTENSION, Tasked, text_of
 from tests.uvicorns import listen, running
 
@@ -66,11 +64,9 @@ async def test_unfinished_tasks_are_counted_by_caller_and_in_all(store: TaskStor
 async def test_a_claim_passes_over_callers(store: TaskStore) -> None:
     """However many tasks of theirs stand in front."""
     for number in range(30):
-        await add(
-            store, new(f"{number:02}", caller="ab"[number % 2]), limit=99, limit_per_holder=99
-        )
-    await add(store, new("x", caller="c"), limit=99, limit_per_holder=99)
-    await add(store, new("y"), limit=99, limit_per_holder=99)
+        await add(store, new(f"{number:02}", caller="ab"[number % 2]), **MANY)
+    await add(store, new("x", caller="c"), **MANY)
+    await add(store, new("y"), **MANY)
     skip = {"a", "b", "other"}
     assert [each.id for each in await claim(store, 1, lease=10, skip=skip)] == ["x"]
     assert [each.id for each in await claim(store, 5, lease=10, skip=skip)] == ["y"]
@@ -79,17 +75,13 @@ async def test_a_claim_passes_over_callers(store: TaskStore) -> None:
 
 async def test_a_finished_task_has_no_steps(store: TaskStore) -> None:
     for end in ("completed", "cancelled"):
-        await add(store, new(end), limit=9, limit_per_holder=9)
+        await add(store, new(end), **MANY)
         await claim(store, 1, lease=10)
         await remember(store, end, 1, "pay", b"1")
-        await store.change(
-            end,
-            lambda task, now: (
-                record.cancel(task, now)
-                if task.id == "cancelled"
-                else record.finish(task, 1, "completed", b"!", now)
-            ),
-        )
+        if end == "cancelled":
+            await store.change(end, record.cancel)
+        else:
+            await store.change(end, lambda it, now: record.finish(it, 1, "completed", b"!", now))
         assert dict(await store.values(end)) == {}
         assert await remember(store, end, 1, "late", b"1") is None
 
@@ -119,14 +111,6 @@ async def test_a_sweep_reads_what_has_expired_only(monkeypatch: pytest.MonkeyPat
 
 
 # --- servers --------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def location(kind: str, tmp_path: Path, servers: Servers) -> Any:
-    """Where a server keeps tasks; None: in memory."""
-    if kind == "memory":
-        return None
-    return servers.url(kind) if kind in SERVERS else str(tmp_path / "tasks.db")
 
 
 @contextmanager
