@@ -16,7 +16,6 @@ from typing import (
     Final,
     Generic,
     Literal,
-    Protocol,
     TypeAlias,
     cast,
     overload,
@@ -66,6 +65,10 @@ CallNext: TypeAlias = Callable[[], Awaitable[Any]]
 ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
 
 
+def do_nothing() -> None:
+    """Do nothing; the default of callbacks."""
+
+
 class AskOptions(TypedDict, total=False):
     """The options of an input request."""
 
@@ -73,16 +76,6 @@ class AskOptions(TypedDict, total=False):
     """The name of the request, unique within the call; derived from its content if None."""
     timeout: float | None
     """Seconds to wait (before 2026-07-28); the app's ``ask_timeout`` if None."""
-
-
-class Listener(Protocol):
-    """Notifies clients of changes. Its methods are called from any thread."""
-
-    def list_changed(self, kind: ListKind) -> None:
-        """Note that a list has changed."""
-
-    def resource_changed(self, uri: str) -> None:
-        """Note that a resource has changed that is watched, or lies below one that is."""
 
 
 class RunHost:
@@ -138,22 +131,27 @@ class RunHost:
 class ContextBackend:
     """The run of one request, as its context and its handler need it."""
 
-    __slots__ = ("asker", "cancelled", "last_progress", "request", "server", "session", "state")
+    __slots__ = (
+        *("asker", "cancel_task", "cancelled", "is_over", "last_progress", "request"),
+        *("server", "session", "state"),
+    )
 
-    session: RunHost
-    """The host of the run."""
-    request: Request
-    """The request, as the connection received it."""
-    state: Any
-    """The value that the app's lifespan yielded; None without one."""
-    cancelled: bool
-    """True once the client has cancelled. An async handler is cancelled; a thread must check."""
-    last_progress: float | None
-    """The last progress that was reported; None before the first report."""
-    server: Any
-    """The `mcpkit._server.server.Server` that the request arrived at."""
-    asker: Requester | None
-    """How the run requests input from its client; None until it does."""
+    def __init__(self, session: RunHost, server: Any, request: Request) -> None:
+        self.session = session
+        """The host of the run."""
+        self.server = server
+        """The `mcpkit._server.server.Server` that the request arrived at."""
+        self.request = request
+        self.state = server.state
+        self.cancelled = False
+        """True once the client has cancelled; a thread must check."""
+        self.is_over = False
+        """True once its outcome is known."""
+        self.cancel_task: Callable[[], object] = do_nothing
+        """Cancels the task that runs it, once there is one."""
+        self.last_progress: float | None = None
+        self.asker: Requester | None = None
+        """How the run requests input from its client; None until it does."""
 
     def requester(self) -> Requester:
         """Return how this run requests input, chosen when it is first needed."""

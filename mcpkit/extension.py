@@ -242,7 +242,7 @@ class Extension:
         """Start what runs beside requests on an event loop that serves the app."""
 
     def make_service(self, services: Any) -> Any:
-        """Return the `Service` that ``services.get`` returns for this extension."""
+        """Return what ``services.get`` returns for this extension."""
         raise NotImplementedError
 
     def follow(self, subscriptions: Any) -> Follower | None:

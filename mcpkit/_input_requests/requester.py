@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from mcpkit._input_requests.steps import Step
 from mcpkit._protocol.connection import Request
@@ -19,16 +19,6 @@ class InputRequired:
 
     members: Mapping[str, Any]
     """``inputRequests`` and ``requestState``; for a task, the encoded requests by key."""
-
-
-class Pausing(Protocol):
-    """Told when a run waits for its client; another process may go on with the run then."""
-
-    async def pause(self) -> None:
-        """Note that the run waits, before anything is asked."""
-
-    async def go_on(self) -> None:
-        """Note that the run has its answers. Raises `Suspended` if another process goes on."""
 
 
 class Requester(ABC):
@@ -47,8 +37,9 @@ class Requester(ABC):
         """Called when the run waits for an answer. Returns a function to call once it does not wait
         any more; None if nothing holds the run, so that `Suspended` has to end it. It is None once
         the run is over."""
-        self.pausing: Pausing | None = None
-        """Told before a run that may be replayed waits for an answer, and when it has that."""
+        self.pausing: Any = None
+        """The claim on a call (`mcpkit.tasks.calls`), told before a run that may be replayed waits
+        for an answer (`pause`), and when it has that (`go_on`)."""
         self.is_suspended = False
         """True once `Suspended` was raised: the run ends without the answers."""
         self.used_input = False

@@ -8,19 +8,19 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from weakref import ref
 
-from mcpkit.context import Listener, ListKind
+from mcpkit.context import ListKind
 
-_Weak: TypeAlias = "ref[Listener]"
+_Weak: TypeAlias = "ref[Any]"
 
 
 class Changes:
     """The bus of changes in one process.
 
     For as long as listeners live, they are notified of all lists, and of the resources that they
-    watch.
+    watch: `list_changed` and `resource_changed`, as of `Subscriptions`, are called in any thread.
     """
 
     def __init__(self) -> None:
@@ -37,12 +37,12 @@ class Changes:
 
     # --- listeners --------------------------------------------------------------------------------
 
-    def add(self, listener: Listener) -> None:
+    def add(self, listener: Any) -> None:
         """Notify a listener of changed lists from now on."""
         with self._lock:
             self._interest_of(listener)
 
-    def watch(self, listener: Listener, uris: Iterable[str]) -> None:
+    def watch(self, listener: Any, uris: Iterable[str]) -> None:
         """Notify a listener of changes of these resources too, and of those below them."""
         with self._lock:
             weak, counts = self._interest_of(listener)
@@ -53,7 +53,7 @@ class Changes:
                     self._lengths[len(uri)] += 1
                 self._watchers[uri].add(weak)
 
-    def unwatch(self, listener: Listener, uris: Iterable[str]) -> None:
+    def unwatch(self, listener: Any, uris: Iterable[str]) -> None:
         """Undo one `watch` of these resources."""
         with self._lock:
             if ref(listener) in self._interests:
@@ -64,7 +64,7 @@ class Changes:
                         del counts[uri]
                         self._remove_watcher(uri, weak)
 
-    def remove(self, listener: Listener) -> None:
+    def remove(self, listener: Any) -> None:
         """Stop notifying a listener."""
         self._forget(ref(listener))
 
@@ -75,7 +75,7 @@ class Changes:
             starts = [uri[:each] for each in list(self._lengths) if _is_parent(uri, each)]
             return [each for each in starts if each in self._watchers]
 
-    def _interest_of(self, listener: Listener) -> tuple[_Weak, Counter[str]]:
+    def _interest_of(self, listener: Any) -> tuple[_Weak, Counter[str]]:
         weak = ref(listener, self._forget)
         return self._interests.setdefault(weak, (weak, Counter()))
 

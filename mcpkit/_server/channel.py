@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mcpkit._protocol.connection import Ignored, Rejected, Request, RequestSource
+from mcpkit.context import do_nothing
 from mcpkit.errors import ProtocolError
 from mcpkit.types import LogLevel
 
@@ -90,7 +91,3 @@ class Channel:
 
     async def drain(self, request: Request | None = None) -> None:
         """Wait until the channel is not congested."""
-
-
-def do_nothing() -> None:
-    """Do nothing; the default of callbacks."""

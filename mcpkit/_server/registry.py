@@ -61,18 +61,10 @@ def check_uri(uri: str) -> None:
         raise InvalidParams(f"A URI is longer than {MAX_URI} characters")
 
 
-class Addition(NamedTuple):
-    """Members that an extension adds to the ``_meta`` of entries."""
-
-    listings: frozenset[str]
-    of: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
-    """From an entry, as a list shows it, to the members."""
-
-    def add_to(self, listing: Listing, shown: Sequence[dict[str, Any]]) -> None:
-        """Add the members to the entries of a list."""
-        for entry in shown if listing in self.listings else ():
-            if more := self.of(entry):
-                entry["_meta"] = {**entry.get("_meta", {}), **more}
+Addition: TypeAlias = tuple[
+    frozenset[str], Callable[[Mapping[str, Any]], "Mapping[str, Any] | None"]
+]
+"""What an extension adds to ``_meta``: the lists, and a function from an entry to the members."""
 
 
 @dataclass(slots=True)
@@ -92,8 +84,10 @@ class Page:
         if found is None:
             shown = [each.to_wire(revision) for each in self.entries]
             if "_meta" in revision.tool_members:  # and then in those of all entries
-                for addition in self.additions:
-                    addition.add_to(self.listing, shown)
+                for listings, of in self.additions:
+                    for entry in shown if self.listing in listings else ():
+                        if more := of(entry):
+                            entry["_meta"] = {**entry.get("_meta", {}), **more}
             members = wire.some(**{self.listing: shown}, nextCursor=self.next_cursor)
             found = self._encoded[revision.version] = encode(members)[1:-1]
         return found
@@ -132,13 +126,11 @@ class _Inclusion(NamedTuple):
         return item.prefixed(self.prefix) if self.prefix else copy(item)
 
     def add(self, item: AnyEntry) -> None:
-        """Add an entry there."""
         made = self.copied(item)
         made.scopes = tuple(dict.fromkeys((*self.scopes, *made.scopes)))
         self.into.add(made)
 
     def remove(self, item: AnyEntry) -> None:
-        """Remove an entry there, if it is still registered."""
         with suppress(KeyError):
             self.into.remove(_KINDS[item.listing], self.copied(item).key)
 

@@ -15,13 +15,11 @@ from mcpkit._entries import Defaults
 from mcpkit._input_requests.requester import InputRequired
 from mcpkit._input_requests.steps import Suspended
 from mcpkit._protocol import wire
-from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import Encoded
 from mcpkit._server import operations
-from mcpkit._server.channel import do_nothing
 from mcpkit._server.failures import error_result, leaves, to_protocol_error
 from mcpkit._signature.output import Rendered
-from mcpkit.context import Context, ContextBackend, RunHost
+from mcpkit.context import Context, ContextBackend
 from mcpkit.errors import ProtocolError
 from mcpkit.sampling import Sample, SampleMessage, SampleResult, ToolUse, ToolUseResult
 from mcpkit.tools import Tool, make_tool
@@ -53,20 +51,7 @@ def name_of(value: object) -> operations.Outcome:
 class Run(ContextBackend):
     """The run of one request on its host; the backend of its context."""
 
-    __slots__ = ("cancel_task", "is_over")
-
-    def __init__(self, session: RunHost, server: Any, request: Request) -> None:
-        self.request = request
-        self.server = server
-        self.state = server.state
-        self.cancelled = False
-        self.is_over = False
-        """True once its outcome is known."""
-        self.cancel_task: Callable[[], object] = do_nothing
-        """Cancels the task that runs it, once there is one."""
-        self.last_progress = None
-        self.session = session
-        self.asker = None
+    __slots__ = ()
 
     # --- to the end -------------------------------------------------------------------------------
 

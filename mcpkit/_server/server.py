@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 from mcpkit._entries import Restricted, refusal_of
 from mcpkit._input_requests.replay import StepMemory
 from mcpkit._protocol import wire
-from mcpkit._protocol.connection import (
-    SERVER_INFO_KEY,
-    RequestSource,
-)
+from mcpkit._protocol.connection import SERVER_INFO_KEY, RequestSource
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import Capability, Method, Revision
 from mcpkit._server.changes import Changes
 from mcpkit._server.failures import text_to_show
-from mcpkit._server.operations import Observers, Reading
-from mcpkit._server.registry import Addition, Catalog, Registry, View
+from mcpkit._server.operations import Observers
+from mcpkit._server.registry import Catalog, Registry, View
 from mcpkit._signature.converters import Converters
-from mcpkit._utils.logs import log as log
 from mcpkit._utils.names import caller
 from mcpkit._utils.sealing import Sealer
 from mcpkit.context import Context, ListKind
@@ -214,8 +210,7 @@ class Server:
                 self.extension_methods[name, version] = method.known
             if method.known.is_notification:
                 self.extension_notices.add(name)
-        added = [Addition(*each) for each in extension.entry_metas]
-        self.registry.additions = (*self.registry.additions, *added)
+        self.registry.additions = (*self.registry.additions, *extension.entry_metas)
         self.registry.offer([extension.identifier])
         if self.composed:
             self.composed.update(self.replace(composed={}).handlers())
@@ -318,31 +313,14 @@ class Server:
         return found
 
 
-class Service(Protocol):
-    """What an extension runs on an event loop."""
-
-    @property
-    def threads(self) -> Threads: ...
-
-    async def aclose(self, grace: float = 0) -> None:
-        """End it; what cannot go on elsewhere has some seconds."""
-
-    async def check_store(self) -> object:
-        """Raise an exception if its store cannot be reached."""
-
-    def read(self) -> Iterable[Reading]:
-        """Return what it holds now."""
-        return ()
-
-
 class Services:
     """What extensions run on one event loop that serves a server."""
 
     def __init__(self, server: Server, loop: Loop) -> None:
         self.server = server.replace(services=self)
         self.loop = loop
-        self.running: dict[str, Service] = {}
-        """Those that have been needed, by the identifiers of their extensions."""
+        self.running: dict[str, Any] = {}
+        """A `mcpkit.tasks.service.TaskService`, once needed, by the name of its extension."""
         self.threads: list[Threads] = []
         """The threads of calls that sessions share."""
         self.sessions: list[Any] = []
@@ -357,7 +335,8 @@ class Services:
     @property
     def busy_threads(self) -> int:
         """The number of threads in which handlers run."""
-        return sum(each.threads.busy for each in self.running.values())
+        busy: int = sum(each.threads.busy for each in self.running.values())
+        return busy
 
     async def aclose(self, grace: float = 0) -> None:
         """End all services; what cannot go on elsewhere has `grace` seconds."""

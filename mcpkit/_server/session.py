@@ -33,14 +33,14 @@ from mcpkit._protocol.connection import (
 )
 from mcpkit._protocol.messages import Encoded, Id, notification_text, parse
 from mcpkit._protocol.revisions import Notice
-from mcpkit._server.channel import Channel, SessionState, do_nothing
+from mcpkit._server.channel import Channel, SessionState
 from mcpkit._server.encoding import encode_result
 from mcpkit._server.run import ABANDONED, Failed, Outcome, Run, name_of
 from mcpkit._server.server import Server
-from mcpkit._server.subscriptions import Subscriptions
+from mcpkit._server.subscriptions import Subscriptions, tag_of
 from mcpkit._utils.logs import log
 from mcpkit._utils.text import quote
-from mcpkit.context import Context, RunHost
+from mcpkit.context import Context, RunHost, do_nothing
 from mcpkit.errors import (
     InputRequestError,
     InternalError,
@@ -409,9 +409,9 @@ class Session(RunHost):
     def end_listens(self, *, announce: bool) -> None:
         """End every stream of changes (SUB-6), if `announce` with a notification too (SUB-7)."""
         if self._subscriptions is not None:
-            for request, tag in self._subscriptions.end_listens(announce=announce):
+            for request in self._subscriptions.end_listens(announce=announce):
                 if self.connection.is_in_flight(request):
-                    text = encode_result(self.server, request, Encoded(b"", tag))
+                    text = encode_result(self.server, request, Encoded(b"", tag_of(request)))
                     self._answer(request, self.connection.send_result(request, text))
 
     @property

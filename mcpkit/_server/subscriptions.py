@@ -9,12 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from mcpkit._concurrency.loop import Loop
-from mcpkit._protocol.connection import (
-    SUBSCRIPTION_KEY,
-    Connection,
-    Request,
-    State,
-)
+from mcpkit._protocol.connection import SUBSCRIPTION_KEY, Connection, Request, State
 from mcpkit._server.channel import size_of
 from mcpkit._server.failures import not_found
 from mcpkit._server.registry import Catalog, Found, check_uri, check_uris, uri_of
@@ -50,11 +45,6 @@ class _Stream(NamedTuple):
     request: Request
     kinds: frozenset[ListKind]
     uris: frozenset[str]
-
-    @property
-    def tag(self) -> dict[str, Any]:
-        """The ``_meta`` of every message on this stream."""
-        return tag_of(self.request)
 
 
 def tag_of(request: Request) -> dict[str, Any]:
@@ -212,7 +202,7 @@ class Subscriptions:
         self._streams[request] = stream
         self.server.changes.watch(self, stream.uris)
         # SUB-1: the acknowledgement is the first message of a subscription.
-        params = {"notifications": accepted, "_meta": stream.tag}
+        params = {"notifications": accepted, "_meta": tag_of(request)}
         self.notify("notifications/subscriptions/acknowledged", params, request)
         for each in self._following():
             each.opened(request, accepted)
@@ -235,14 +225,14 @@ class Subscriptions:
             for each in self._following():
                 each.closed(request)
 
-    def end_listens(self, *, announce: bool) -> list[tuple[Request, Mapping[str, Any]]]:
-        """End every stream of changes; return its request, and the ``_meta`` of its result."""
-        streams = list(self._streams.items())
-        for request, _ in streams:
+    def end_listens(self, *, announce: bool) -> list[Request]:
+        """End every stream of changes; return their requests."""
+        requests = list(self._streams)
+        for request in requests:
             self.forget(request)
             if announce:
                 self.notify("notifications/cancelled", {"requestId": request.id}, request)
-        return [(request, stream.tag) for request, stream in streams]
+        return requests
 
     # --- extensions -------------------------------------------------------------------------------
 
@@ -296,7 +286,7 @@ class Subscriptions:
                 self.notify(method, None, None)
             for stream in self._streams.values():
                 if kind in stream.kinds:
-                    self.notify(method, {"_meta": stream.tag}, stream.request)
+                    self.notify(method, {"_meta": tag_of(stream.request)}, stream.request)
         for uri in uris:
             method = "notifications/resources/updated"
             affected = self.server.changes.affected(uri)
@@ -304,7 +294,8 @@ class Subscriptions:
                 self.notify(method, {"uri": uri}, None)
             for stream in self._streams.values():
                 if not stream.uris.isdisjoint(affected):
-                    self.notify(method, {"uri": uri, "_meta": stream.tag}, stream.request)
+                    params = {"uri": uri, "_meta": tag_of(stream.request)}
+                    self.notify(method, params, stream.request)
 
 
 def _check_streams(request: Request) -> None:

@@ -27,13 +27,12 @@ from mcpkit._concurrency.loop import Loop
 from mcpkit._input_requests.replay import REQUIRED_PAGE, StatelessReplay
 from mcpkit._input_requests.requester import InputRequired
 from mcpkit._protocol.connection import Request
-from mcpkit._server.channel import do_nothing
 from mcpkit._server.registry import uri_of
 from mcpkit._server.run import ABANDONED, Failed, Outcome, Run
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import ANONYMOUS, Quota, RateLimit
 from mcpkit._utils.text import single_line, truncate
-from mcpkit.context import Context, ContextBackend, RunHost
+from mcpkit.context import Context, ContextBackend, RunHost, do_nothing
 from mcpkit.errors import InvalidArguments, InvalidParams, ResourceNotFound
 from mcpkit.middleware import Handler
 from mcpkit.types import LOG_RANK
@@ -171,7 +170,7 @@ class SuspendedRun(RunHost):
         if self._asker.is_waiting:
             self._asker.wake()
             # One that asks in a task of its own may not notice; others clean up until then.
-            delay = 0 if self._runs.has_many_ending else _CLEAN_UP_S
+            delay = 0 if len(self._runs.ending) > MAX_EACH else _CLEAN_UP_S
             self._stop_timer = self._runs.loop.later(delay, self.run.cancel)
         else:
             self.run.cancel()
@@ -300,7 +299,8 @@ class SuspendedRuns:
         self._causes: OrderedDict[str, str] = OrderedDict()
         """Why calls are not held any more."""
         self.is_closing = False
-        self._ending: set[SuspendedRun] = set()
+        self.ending: set[SuspendedRun] = set()
+        """Those that clean up."""
         self._all_ended: anyio.Event | None = None
         self._stop_timer: Callable[[], object] | None = None
         self._told = RateLimit(1, 1 / _TOLD_AGAIN_S)
@@ -354,10 +354,11 @@ class SuspendedRuns:
         for quota in (self.count, self._bytes):
             while self._kept and quota.exceeds(held.owner):
                 # A client that holds many makes room before others do.
-                most = held.owner
-                if quota.held(most) <= quota.each:
-                    most = max({each.owner for each in self._kept}, key=quota.held)
-                self._evict_oldest(most)
+                most = max({each.owner for each in self._kept}, key=quota.held)
+                own = [each for each in self._kept if each.owner == most]
+                # The oldest that is over, else the oldest.
+                oldest = next((each for each in own if each.run.is_over), own[0])
+                self._evict(oldest, "too many runs wait for their clients")
         if self._stop_timer is None:
             self._stop_timer = self.loop.later(self.lifetime, self._evict_expired)
 
@@ -373,8 +374,8 @@ class SuspendedRuns:
         self.release(held)
         if self.known.get(held.call) is held:
             del self.known[held.call]
-        self._ending.discard(held)
-        if not self._ending and self._all_ended is not None:
+        self.ending.discard(held)
+        if not self.ending and self._all_ended is not None:
             self._all_ended.set()
         if held.run.is_over:
             held.forget()
@@ -392,28 +393,15 @@ class SuspendedRuns:
         if held.run.is_over:
             self.drop(held)
             return
-        self.release(held)
-        del self.known[held.call]
         self.tell(held.run.request, f"is not held any longer: {cause}")
         self.let_go(held.call, cause)
-        self._ending.add(held)
+        self.end(held)
         held.evict()
-
-    def _evict_oldest(self, owner: str) -> None:
-        """Evict a run of an owner: the oldest that is over, else the oldest."""
-        own = [each for each in self._kept if each.owner == owner]
-        found = next((each for each in own if each.run.is_over), own[0])
-        self._evict(found, "too many runs wait for their clients")
-
-    @property
-    def has_many_ending(self) -> bool:
-        """True if more runs clean up than may take their time."""
-        return len(self._ending) > MAX_EACH
 
     def end(self, held: SuspendedRun) -> None:
         """Forget a run that was cancelled, and clean up before the server stops."""
         self.drop(held)
-        self._ending.add(held)
+        self.ending.add(held)
 
     def evict_all(
         self, cause: str = "the server stops", of: Container[ContextBackend] | None = None
@@ -432,7 +420,7 @@ class SuspendedRuns:
         if self._stop_timer is not None:
             self._stop_timer()
         with anyio.move_on_after(_CLEAN_UP_S, shield=True):
-            while self._ending:
+            while self.ending:
                 self._all_ended = anyio.Event()
                 await self._all_ended.wait()
 

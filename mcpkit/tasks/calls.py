@@ -381,7 +381,7 @@ class _Claim(_Held):
         return self._leave("input_required", kept)
 
     async def pause(self) -> None:
-        """Record that the call waits for its client; see `Pausing`."""
+        """Record that the call waits for its client: another process may go on with it."""
         async with self._pausing:
             if not self._is_paused:
                 await self._change_own(self._pause())
@@ -389,7 +389,7 @@ class _Claim(_Held):
                 self._tasks.runs.ended(self)
 
     async def go_on(self) -> None:
-        """Record that the call has its answers; see `Pausing`."""
+        """Record that the call has its answers; raise `Suspended` if another process goes on."""
         async with self._pausing:
             if self._is_paused:
                 self._tasks.runs.running[self] = None

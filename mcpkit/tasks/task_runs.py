@@ -19,7 +19,6 @@ from mcpkit._input_requests.task_replay import TaskReplay
 from mcpkit._protocol.connection import TASKS_EXTENSION, Request, RequestSource
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import BY_VERSION, PER_REQUEST, UNKNOWN_CLIENT, ClientProfile
-from mcpkit._server.channel import do_nothing
 from mcpkit._server.encoding import encode_result
 from mcpkit._server.run import ABANDONED, Failed, Outcome, Run
 from mcpkit._server.server import Server, Services
@@ -29,7 +28,7 @@ from mcpkit._stores.base import StoreUnavailable
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import ANONYMOUS, Reservation, principal_owner
 from mcpkit._utils.text import truncate
-from mcpkit.context import Context, CurrentTask, RunHost
+from mcpkit.context import Context, CurrentTask, RunHost, do_nothing
 from mcpkit.errors import InternalError, InvalidArguments, ProtocolError
 from mcpkit.tasks import record
 from mcpkit.tasks.protocol import outcome_field, related

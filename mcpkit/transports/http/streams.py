@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import anyio
 
-from mcpkit._server.channel import do_nothing
 from mcpkit._utils.quota import Quota
+from mcpkit.context import do_nothing
 from mcpkit.http import Receive, Send
 from mcpkit.transports.http.options import HttpSettings
 

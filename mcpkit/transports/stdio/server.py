@@ -18,10 +18,11 @@ from typing import Final, NoReturn
 import anyio
 
 from mcpkit._concurrency.loop import open_loop, run_loop
-from mcpkit._server.channel import do_nothing
-from mcpkit._server.server import Server, log
+from mcpkit._server.server import Server
 from mcpkit._server.serving import serving
 from mcpkit._server.session import Session
+from mcpkit._utils.logs import log
+from mcpkit.context import do_nothing
 from mcpkit.transports import Served, exit_now, stop_signals
 from mcpkit.transports.stdio.reader import MAX_LINE, Lines, is_deserted, make_reader
 from mcpkit.transports.stdio.redirect import ProtocolStreams, take_over

@@ -14,7 +14,7 @@ from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import notification_text
 from mcpkit._server.channel import Channel
-from mcpkit._server.server import log
+from mcpkit._utils.logs import log
 from mcpkit.errors import ProtocolError
 from mcpkit.transports.stdio.redirect import ThreadWriter, open_writer
 
