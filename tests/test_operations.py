@@ -23,7 +23,7 @@ from mcpkit._server.session import SESSION_HANDLERS
 from mcpkit.errors import InternalError, InvalidParams, ProtocolError
 from mcpkit.tasks.handlers import TASK_HANDLERS
 from mcpkit.testing import AsyncTestClient
-from tests.authoring import request_with
+from tests.authoring import context_with
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +60,7 @@ async def test_a_capability_needs_an_entry_that_uses_it(revision: Revision) -> N
     served = app()
 
     def advertised() -> set[str]:
-        return {*capabilities(served.server.registry, request_with(revision=revision))}
+        return {*capabilities(served.server, context_with(revision=revision))}
 
     served.add_resource(lambda name: "a", "a://{name}", name="a")
     assert advertised() == {"resources"}

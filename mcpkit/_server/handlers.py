@@ -13,7 +13,6 @@ from typing import Any, Final, TypeGuard
 
 from mcpkit._entries import Listing
 from mcpkit._protocol import wire
-from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import Encoded, members
 from mcpkit._protocol.revisions import REVISIONS
 from mcpkit._server.failures import error_result, not_found, text_to_show
@@ -38,8 +37,12 @@ from mcpkit.resources import ResourceTemplate
 from mcpkit.types import PromptResult, ResourceResult
 
 
-def capabilities(catalog: Catalog, request: Request) -> dict[str, Any]:
-    """Return the capabilities object, which reflects the entries that a request can see."""
+def capabilities(server: Server, context: Context[Any]) -> dict[str, Any]:
+    """Return the capabilities object: of the entries that a request can see, and of extensions.
+
+    Extensions are declared on every revision (EXT-6).
+    """
+    request, advertised = context.request, server.catalog.advertised
     shapes: dict[str, dict[str, Any]] = {
         "tools": {"listChanged": True},
         "resources": {"subscribe": True, "listChanged": True},
@@ -49,16 +52,10 @@ def capabilities(catalog: Catalog, request: Request) -> dict[str, Any]:
     }
     if not request.streams:
         shapes |= {"tools": {}, "resources": {}, "prompts": {}}
-    advertised, revision = catalog.advertised, request.revision
     present: dict[str, Any] = {name: shape for name, shape in shapes.items() if name in advertised}
-    return revision.keep(revision.server_capabilities, present)
-
-
-def _capabilities(server: Server, context: Context[Any]) -> dict[str, Any]:
-    """Return the capabilities, with those of extensions, on every revision (EXT-6)."""
-    found = capabilities(server.catalog, context.request)
+    found = request.revision.keep(request.revision.server_capabilities, present)
     for each in server.extensions:
-        for name, value in each.capabilities(server.catalog.advertised, context).items():
+        for name, value in each.capabilities(advertised, context).items():
             found[name] = {**found.get(name, {}), **value}
     return found
 
@@ -68,7 +65,7 @@ def initialize(server: Server, _params: Params, context: Context[Any]) -> Mappin
     request = context.request
     return wire.some(
         protocolVersion=request.revision.version,
-        capabilities=_capabilities(server, context),
+        capabilities=capabilities(server, context),
         serverInfo=wire.implementation_to_wire(server.info, request.revision),
         instructions=server.instructions,
     )
@@ -78,7 +75,7 @@ def discover(server: Server, _params: Params, context: Context[Any]) -> Mapping[
     """``server/discover``: what ``initialize`` returns, for clients without a handshake."""
     found = wire.some(
         supportedVersions=[each.version for each in REVISIONS],
-        capabilities=_capabilities(server, context),
+        capabilities=capabilities(server, context),
         instructions=server.instructions,
     )
     depends = any(each.depends_on_request for each in server.extensions)
