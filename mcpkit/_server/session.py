@@ -261,11 +261,6 @@ class Session(RunHost):
         """The number of requests that have no response yet, without streams of changes."""
         return len(self._running) + len(self._waiting)
 
-    @property
-    def busy(self) -> bool:
-        """True if any handler runs, or waits for others to end."""
-        return bool(self._running or self._waiting)
-
     def start_waiting(self) -> None:
         """Start the requests that wait, as far as there is room.
 
@@ -280,7 +275,7 @@ class Session(RunHost):
             context.run(self._start, request, size)
         if was_full and not self.is_full:
             self.on_writable()
-        if not self.busy and self._idle is not None:
+        if self._idle is not None and not self.in_flight:
             self._idle.set()
 
     def _waits_no_more(self, request: Request) -> tuple[contextvars.Context, int]:
@@ -547,7 +542,7 @@ class Session(RunHost):
 
     async def wait_idle(self) -> None:
         """Wait until no handler runs."""
-        while self.busy:
+        while self.in_flight:
             self._idle = anyio.Event()
             await self._idle.wait()
 

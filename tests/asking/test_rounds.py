@@ -228,7 +228,7 @@ async def test_nothing_is_held_for_a_client_that_never_comes_back(connect: Conne
             await send(client, tool("stepped_sync", via="elicit", tag=f"left {number}"))
         link: Any = client.link
         session = link._link.session
-        assert not session.busy
+        assert not session.in_flight
         assert not session._pending
         assert not app.server.steps._running
         assert len(app.server.steps._done) == 40

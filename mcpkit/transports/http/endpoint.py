@@ -361,7 +361,7 @@ class EndpointState:
             exchange.end_on_expiry(partial(session.end_listens, announce=False))
             exchange.on_close(session.subscriptions.stop_notifying)
         session.act_on(event, exchange)
-        if wants_answer and exchange.done and not (session.busy or session.has_state):
+        if wants_answer and exchange.done and not (session.in_flight or session.has_state):
             self._idle_session = session
         return exchange
 

@@ -144,7 +144,7 @@ class LiveSession(ExchangeChannel):
     @property
     def is_needed(self) -> bool:
         """True if it holds anything that its id does not say."""
-        return bool(self._streams or self.session.busy or self.session.has_state)
+        return bool(self._streams or self.session.in_flight or self.session.has_state)
 
     @property
     def is_listening(self) -> bool:
@@ -154,7 +154,7 @@ class LiveSession(ExchangeChannel):
     @property
     def in_use(self) -> bool:
         """True if a request runs in it, or its client listens."""
-        return self.session.busy or self.is_listening
+        return bool(self.session.in_flight) or self.is_listening
 
     def send(self, text: bytes, request: Request | None = None) -> None:
         """Put a message on the stream of its request, else on the one that a GET opens."""

@@ -190,7 +190,7 @@ async def serve(
         await output.finish(_STALL_S)
         await served.suspended.aclose()
         await services.aclose(grace)
-        if session.busy and signals is not None:
+        if session.in_flight and signals is not None:
             _leave_at_once("a handler does not let itself be cancelled", signals)
         with anyio.move_on_after(_THREADS_END_S):
             while session.threads.busy or services.busy_threads:
