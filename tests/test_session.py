@@ -27,9 +27,9 @@ from mcpkit._server.session import Session
 from mcpkit.errors import InvalidParams, InvalidRequest, MethodNotFound
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from mcpkit.types import LogLevel
-from tests.kit import PATIENCE, Gate, Recorder, ThreadGate, eventually, until
+from tests.kit import PATIENCE, Gate, Recorder, eventually, until
 from tests.messages import Message, announced, cancelled, initialize, notification, request
-from tests.scenarios.tapped import HANDSHAKE, MODERN, TappedClient
+from tests.scenarios.tapped import HANDSHAKE, TappedClient
 
 pytestmark = pytest.mark.anyio
 
@@ -532,28 +532,6 @@ async def test_a_handler_in_a_thread_can_see_that_it_is_cancelled() -> None:
         talk.send(cancelled(1))
         await until(lambda: len(seen) == 2)
         assert talk.ears.messages == []
-
-
-async def test_calls_that_time_out_do_not_pile_up_threads() -> None:
-    """A thread holds its place until it ends, although its call was cancelled long before."""
-    app = bare(max_threads=2)
-    calls: list[int] = []
-    gate = ThreadGate("done")
-
-    @app.tool
-    def stuck() -> Any:
-        calls.append(1)
-        return gate()
-
-    async with AsyncTestClient(app, revision=MODERN) as client:
-        try:
-            for _ in range(5):
-                with pytest.raises(TimeoutError):
-                    await client.call_tool("stuck", timeout=0.05)
-            assert len(calls) == 2
-        finally:
-            gate.open()
-        assert (await client.call_tool("stuck", timeout=PATIENCE)).text == "done"
 
 
 # --- slow readers ---------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import anyio
 import sniffio
 from pydantic import BaseModel
+from typing_extensions import Unpack
 
 from mcpkit import (
     Context,
@@ -26,6 +27,7 @@ from mcpkit import (
     UrlElicitationRequired,
 )
 from mcpkit._protocol.input_request import InputRequest
+from mcpkit.context import AskOptions
 from mcpkit.elicitation import Accepted, Elicitation
 
 Via: TypeAlias = Literal["elicit", "sample"]
@@ -46,24 +48,24 @@ def said(answer: Elicitation[Any]) -> str:
     return str(answer.data) if answer.accepted else type(answer).__name__
 
 
-def question(via: Via, message: str, key: str | None = None) -> InputRequest[Any]:
-    return Sample(message, key=key) if via == "sample" else Elicit(message, str, key=key)
+def question(via: Via, message: str) -> InputRequest[Any]:
+    return Sample(message) if via == "sample" else Elicit(message, str)
 
 
 def text_of(answer: Any) -> str:
     return answer.text if hasattr(answer, "text") else said(answer)
 
 
-async def put(ctx: Context, via: Via, message: str, key: str | None = None) -> str:
+async def put(ctx: Context, via: Via, message: str, **options: Unpack[AskOptions]) -> str:
     if via == "sample":
-        return (await ctx.sample(message, key=key)).text
-    return said(await ctx.elicit(message, str, key=key))
+        return (await ctx.sample(message, **options)).text
+    return said(await ctx.elicit(message, str, **options))
 
 
-def put_sync(ctx: SyncContext, via: Via, message: str, key: str | None = None) -> str:
+def put_sync(ctx: SyncContext, via: Via, message: str, **options: Unpack[AskOptions]) -> str:
     if via == "sample":
-        return ctx.sample(message, key=key).text
-    return said(ctx.elicit(message, str, key=key))
+        return ctx.sample(message, **options).text
+    return said(ctx.elicit(message, str, **options))
 
 
 def count(tag: str) -> int:
@@ -121,7 +123,7 @@ def _add_shapes(app: MCPKit[None]) -> None:
 
     @app.tool
     async def same(via: Via, number: int, ctx: Context, key: str | None = None) -> str:
-        return ",".join([await put(ctx, via, "Again?", key) for _ in range(number)])
+        return ",".join([await put(ctx, via, "Again?", key=key) for _ in range(number)])
 
     @app.tool
     async def together(via: Via, ctx: Context) -> str:
@@ -154,10 +156,6 @@ def _add_shapes(app: MCPKit[None]) -> None:
             group.start_soon(put, ctx, via, "A?")
             group.start_soon(fail)
         return "unreachable"
-
-    @app.tool
-    async def changing(via: Via, tag: str, ctx: Context, key: str | None = None) -> str:
-        return await put(ctx, via, "First?" if count(tag) == 1 else "Then?", key)
 
     @app.tool
     async def reckless(via: Via, ctx: Context) -> str:
@@ -275,16 +273,6 @@ def _add_steps(app: MCPKit[None]) -> None:
         return f"{first},{second},{number},{guest.name}"
 
     @app.tool
-    async def slow_step(via: Via, tag: str, ctx: Context) -> int:
-        async def slow() -> int:
-            for _ in range(10):
-                await anyio.sleep(0)
-            return count(tag)
-
-        await put(ctx, via, "On?")
-        return await ctx.step("slow", slow)
-
-    @app.tool
     async def failing_step(via: Via, tag: str, ctx: Context) -> int:
         def fail_once() -> int:
             if count(tag) == 1:
@@ -334,9 +322,7 @@ def _add_outcomes(app: MCPKit[None]) -> None:
     async def caught(via: Via, ctx: Context, timeout: float | None = None) -> str:
         """What the handler sees of a question without an answer."""
         try:
-            if via == "sample":
-                return (await ctx.sample("On?", timeout=timeout)).text
-            return said(await ctx.elicit("On?", timeout=timeout))
+            return await put(ctx, via, "On?", timeout=timeout)
         except InputRequestError as error:
             return f"{type(error).__name__} {getattr(error, 'code', '')}".strip()
 
@@ -377,9 +363,7 @@ def _add_outcomes(app: MCPKit[None]) -> None:
     @app.tool
     def caught_sync(via: Via, ctx: SyncContext, timeout: float | None = None) -> str:
         try:
-            if via == "sample":
-                return ctx.sample("On?", timeout=timeout).text
-            return said(ctx.elicit("On?", timeout=timeout))
+            return put_sync(ctx, via, "On?", timeout=timeout)
         except InputRequestError as error:
             return f"{type(error).__name__} {getattr(error, 'code', '')}".strip()
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.asking.conftest import Asked, Connect, accept
-from tests.asking.rounds import Round, request, send, tool
+from tests.asking.rounds import send, tool
 from tests.asking.server import make_app
 from tests.scenarios.tapped import MODERN
 
@@ -175,34 +175,6 @@ async def test_a_state_is_good_for_a_while_and_every_process_that_has_the_secret
             assert found.text == "name='Ann' age=3"
         else:
             assert found.error == {"code": -32602, "message": BAD_STATE}
-
-
-# --- once -----------------------------------------------------------------------------------------
-
-
-@both
-async def test_the_last_request_sent_twice_repeats_no_step(
-    client: Asked, kind: str, tag: str
-) -> None:
-    """MRTR-8."""
-    params = tool("stepped" + kind, via="elicit", tag=tag)
-    first = await send(client, params)
-    second = await send(client, params, {first.key: accept("a")}, first.state)
-    answers = {second.key: accept("b")}
-    last = [await send(client, params, answers, second.state) for _ in range(3)]
-    assert [each.text for each in last] == ["a,b,3,Ann"] * 3
-    assert (await send(client, tool("counted", tag=tag))).text == "3"
-
-
-async def test_the_same_request_at_the_same_time_runs_a_step_once(client: Asked, tag: str) -> None:
-    """MRTR-8."""
-    params = tool("slow_step", via="elicit", tag=tag)
-    first = await send(client, params)
-    retries = [request(params, {first.key: accept("on")}, first.state) for _ in range(4)]
-    for each in retries:
-        await client.send(each)
-    last = [Round(await client.answer(each["id"])) for each in retries]
-    assert [each.text for each in last] == ["1"] * 4
 
 
 # --- capabilities of each request -----------------------------------------------------------------

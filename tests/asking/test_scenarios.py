@@ -66,17 +66,6 @@ async def test_a_task_that_fails_beside_a_question_fails_the_call(client: Asked,
     assert "reference" in result.text
 
 
-@via_both
-@pytest.mark.parametrize("key", [None, "mine"])
-async def test_what_is_before_a_question_is_done_once(
-    client: Asked, via: str, tag: str, key: str | None
-) -> None:
-    client.script("to the first", "to the second")
-    arguments = {} if key is None else {"key": key}
-    answer = await text(client, "changing", via=via, tag=tag, **arguments)
-    assert (answer, client.messages) == ("to the first", ["First?"])
-
-
 @both
 @via_both
 async def test_a_handler_cannot_swallow_the_wait(client: Asked, via: str, kind: str) -> None:

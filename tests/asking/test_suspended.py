@@ -16,7 +16,6 @@ from mcpkit import Context, Depends, MCPKit, SyncContext
 from mcpkit._server import suspended
 from mcpkit.context import CallNext
 from mcpkit.limits import Limits
-from mcpkit.testing import AsyncTestClient
 from mcpkit.types import Principal
 from tests.asking.conftest import Asked, Connect, accept
 from tests.asking.rounds import Round, request, send, tool
@@ -452,20 +451,6 @@ async def test_a_handler_that_swallows_its_eviction_ends_in_silence(connect: Con
         last = await send(client, tool("stubborn"), {"on": accept({})}, first.state)
         assert last.text == "unread"
     assert seen == ["swallowed"]
-
-
-async def test_a_client_of_the_library_does_not_notice(tag: str) -> None:
-    """The whole dialogue, as users write it."""
-    app, orders = MCPKit("orders"), list[str]()
-
-    @app.tool
-    async def order(item: str, ctx: Context) -> str:
-        orders.append(item)
-        note = await ctx.elicit("A note for the driver?", str)
-        return f"{len(orders)} {note.data}"
-
-    async with AsyncTestClient(app, elicitation=lambda question: accept("ring twice")) as client:
-        assert (await client.call_tool("order", {"item": "pizza"})).text == "1 ring twice"
 
 
 # --- what is left ---------------------------------------------------------------------------------
