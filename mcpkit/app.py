@@ -21,11 +21,7 @@ from mcpkit._server.registry import Registry
 from mcpkit._server.server import Server, Settings, check_offers, ttl_of_each
 from mcpkit._settings import Sources, with_settings
 from mcpkit._utils.json import UNSET
-from mcpkit._utils.names import (
-    caller,
-    other_attribute,
-    with_suggestions,
-)
+from mcpkit._utils.names import caller, other_attribute, with_suggestions
 from mcpkit._utils.sealing import SECRET, read_secrets, secret_weakness
 from mcpkit.context import ListKind
 from mcpkit.errors import MissingEnvironment, RegistrationError

@@ -24,19 +24,7 @@ from mcpkit._utils.json import UNSET
 from mcpkit._utils.text import summarize
 from mcpkit.errors import InvalidArguments
 from tests.authoring import accepted, arguments_of, handler
-from tests.models import (
-    Color,
-    Guest,
-    Level,
-    Movie,
-    Pair,
-    Pet,
-    Point,
-    Renamed,
-    Spot,
-    Strict,
-    Tree,
-)
+from tests.models import Color, Guest, Level, Movie, Pair, Pet, Point, Renamed, Spot, Strict, Tree
 
 ACCEPTED: list[tuple[Any, Any, Any]] = [  # beside the values in `test_output`
     (int, 3.0, 3),

@@ -6,12 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from mcpkit._protocol import messages
-from mcpkit._protocol.connection import (
-    CAPABILITIES_KEY,
-    CLIENT_INFO_KEY,
-    VERSION_KEY,
-    Response,
-)
+from mcpkit._protocol.connection import CAPABILITIES_KEY, CLIENT_INFO_KEY, VERSION_KEY, Response
 from mcpkit._protocol.messages import Id
 from mcpkit._protocol.revisions import PER_REQUEST, Revision
 from mcpkit._utils.json import has_more_values, is_array, is_object

@@ -23,12 +23,7 @@ from mcpkit._signature.converters import Converters
 from mcpkit._utils.names import caller
 from mcpkit._utils.sealing import Sealer
 from mcpkit.context import Context, ListKind
-from mcpkit.errors import (
-    RegistrationError,
-    ResourceError,
-    ResourceNotFound,
-    UrlElicitationRequired,
-)
+from mcpkit.errors import RegistrationError, ResourceError, ResourceNotFound, UrlElicitationRequired
 from mcpkit.limits import Limits
 from mcpkit.middleware import Handler, Middleware, compose
 from mcpkit.permissions import Hierarchy

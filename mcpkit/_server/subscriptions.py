@@ -16,13 +16,7 @@ from mcpkit._server.registry import Catalog, Found, check_uri, check_uris, uri_o
 from mcpkit._server.server import Server
 from mcpkit._utils.json import is_array, is_object
 from mcpkit.context import Context, ListKind
-from mcpkit.errors import (
-    Forbidden,
-    InvalidParams,
-    InvalidRequest,
-    MethodNotFound,
-    ResourceNotFound,
-)
+from mcpkit.errors import Forbidden, InvalidParams, InvalidRequest, MethodNotFound, ResourceNotFound
 
 if TYPE_CHECKING:
     from mcpkit.extension import Extension, Follower

@@ -26,12 +26,7 @@ from mcpkit._signature.schema import (
     settle_references,
 )
 from mcpkit._signature.signature import Parameter, Signature
-from mcpkit._signature.validation import (
-    MAX_JSON_LENGTH,
-    MAX_JSON_VALUES,
-    Problems,
-    too_deep,
-)
+from mcpkit._signature.validation import MAX_JSON_LENGTH, MAX_JSON_VALUES, Problems, too_deep
 from mcpkit._utils.json import (
     UNSET,
     JsonSchema,

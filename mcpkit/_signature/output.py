@@ -11,13 +11,7 @@ from typing import Any, Final, Literal, get_args
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json
 
-from mcpkit._signature.converters import (
-    DEFAULT,
-    Converters,
-    NoConverter,
-    blocks_of,
-    readable,
-)
+from mcpkit._signature.converters import DEFAULT, Converters, NoConverter, blocks_of, readable
 from mcpkit._signature.forms import ANNOTATED, UNIONS
 from mcpkit._signature.hints import unalias
 from mcpkit._signature.schema import TypeForm, form_of, settle_references
