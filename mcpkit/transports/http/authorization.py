@@ -40,7 +40,12 @@ _IS_BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr](?:[ \t,]|$)")
 MAX_CREDENTIALS: Final = 16 * 1024  # bytes of the header with a token
 MAX_VERIFIED_EACH: Final = 3  # unknown tokens of one network verified at once; the others wait
 _PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)*")  # for a quoted string (SEC-18)
-_AGE: Final = 3600  # seconds for which the metadata may be cached
+_CORS: Final[Pairs] = [  # of the metadata (AUTH-14)
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", b"GET"),
+    (b"access-control-allow-headers", b"*"),
+    (b"access-control-max-age", b"3600"),
+]
 
 
 class Authorization:
@@ -241,30 +246,18 @@ class Authorization:
 
     async def serve_metadata(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with the metadata: to every caller, without a token, to pages too (AUTH-14)."""
-        del receive
-        method = scope["method"]
-        headers: Pairs = [(b"access-control-allow-origin", b"*")]
-        status, body = 200, b""
+        method, document = scope["method"], self.metadata(scope)
         if method == "OPTIONS":
-            status = 204
-            headers += [
-                (b"access-control-allow-methods", b"GET"),
-                (b"access-control-allow-headers", b"*"),
-                (b"access-control-max-age", b"%d" % _AGE),
-            ]
+            await respond(send, 204, _CORS)
         elif method not in ("GET", "HEAD"):
-            status = 405
-            headers.append((b"allow", b"GET"))
+            await respond(send, 405, [(b"allow", b"GET"), *_CORS])
+        elif document is None:
+            await respond(send, 400, _CORS)
         else:
-            document = self.metadata(scope)
-            if document is None:
-                status = 400
-            else:
-                body = encode(document)
-                # A client that names another host must not determine the response to others.
-                age = b"public, max-age=%d" % _AGE if self.resource else b"no-store"
-                headers += [JSON, (b"cache-control", age)]
-        await respond(send, status, headers, body, head=method == "HEAD")
+            # A client that names another host must not determine the response to others.
+            age = b"public, max-age=3600" if self.resource else b"no-store"
+            headers = [JSON, (b"cache-control", age), *_CORS]
+            await respond(send, 200, headers, encode(document), head=method == "HEAD")
 
     def metadata(self, scope: Scope) -> dict[str, Any] | None:
         """Return the metadata (RFC 9728, 2); None if the request names no host."""
