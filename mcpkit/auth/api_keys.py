@@ -82,7 +82,6 @@ class Keys(Verifier):
         from hashlib import sha256
         from hmac import compare_digest
 
-        del resource
         sent = sha256(token.encode()).digest()
         found: Principal | None = None
         for hash, principal in self._keys:

@@ -95,7 +95,6 @@ class _FunctionVerifier(Verifier):
         self._function = function
 
     async def verify(self, token: str, resource: str | None) -> Principal | None:
-        del resource
         found = self._function(token)
         found = await found if inspect.isawaitable(found) else found
         if found is not None and not isinstance(found, Principal):

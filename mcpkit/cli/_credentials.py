@@ -20,10 +20,7 @@ from mcpkit.client.auth.client_credentials import ClientCredentials
 from mcpkit.client.auth.discovery import Issuer, Resource, Scopes, read_challenge
 from mcpkit.client.auth.storage import Credentials, FileTokenStore, default_store
 
-KEY: Final = "MCPKIT_CLIENT_KEY"
-"""The variable with the path of a client's private key."""
-
-_INSUFFICIENT: Final = "insufficient_scope"
+KEY: Final = "MCPKIT_CLIENT_KEY"  # the variable with the path of a client's private key
 
 
 def access_to(
@@ -78,7 +75,8 @@ class StoredLogin(OAuth):
         url = server_key(request.server)
         challenge = read_challenge(answer.get("www-authenticate", []))
         stored = await self._store.get(url)
-        if status == 403 and challenge.error == _INSUFFICIENT and not _is_machine(stored):
+        is_short = status == 403 and challenge.error == "insufficient_scope"
+        if is_short and not _is_machine(stored):
             had = () if stored is None else stored.granted or stored.scopes or ()
             missing = [each for each in challenge.scopes or () if each not in had]
             if missing:

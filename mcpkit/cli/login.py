@@ -34,11 +34,8 @@ _BROWSER: Final = "The browser"
 _PORT: Final = "The port of the redirect URL (default: any that is free)"
 _ID: Final = f"A client registered with the issuer; its secret is in {SECRET}"
 _MACHINE: Final = f"Log in the client itself, with its secret, or its private key in {KEY}"
-_USER_S: Final = 300.0
-"""Seconds that a user has to log in."""
-
-_RENEWABLE: Final = "offline_access"
-"""A scope between clients and their issuer, not requested here (AUTH-11)."""
+_USER_S: Final = 300.0  # seconds that a user has to log in
+_RENEWABLE: Final = "offline_access"  # a scope for the issuer, not requested here (AUTH-11)
 
 
 def login(

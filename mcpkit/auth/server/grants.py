@@ -117,9 +117,6 @@ class UpstreamAccess:
     _grants: Grants
     _grant: str
 
-    def __repr__(self) -> str:
-        return "<Upstream>"
-
     async def token(self) -> str:
         """Return an access token for the API of the provider, refreshed if it is about to expire.
 

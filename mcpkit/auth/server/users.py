@@ -40,8 +40,7 @@ MAX_NAME: Final = 200
 _FREE_FAILURES: Final = 5  # wrong passwords for a name before it has to wait
 MAX_WAIT: Final = 60.0
 MAX_NAMES: Final = 10_000  # names and networks with wrong passwords
-_PER_HOUR: Final = 100.0
-"""Passwords for a name in an hour, from all networks; one network alone does not reach it."""
+_PER_HOUR: Final = 100.0  # passwords for a name, from all networks; one alone does not reach it
 
 
 def hash_password(password: str) -> str:

@@ -27,9 +27,7 @@ from mcpkit.permissions import is_scope
 
 _SERVICE: Final = "mcpkit"
 _PARTIAL: Final = ".partial"
-_EARLY_S: Final = 30.0
-"""Seconds before expiry at which a token is refreshed, if it lasts for much longer."""
-
+_EARLY_S: Final = 30.0  # seconds before its expiry at which a token that lasts longer is refreshed
 _LOCKED_S: Final = 60.0  # seconds to wait for another process that refreshes a token
 _PAUSE_S: Final = 0.02
 _LEFT_S: Final = 60.0  # seconds after which a temporary file belongs to a process that was killed

@@ -50,8 +50,7 @@ from mcpkit.permissions import scopes_of
 
 MAX_LOGINS: Final = 3  # logins at one server within `_PAUSE_S`
 MAX_LIFETIME: Final = 1e15  # limit of a token's lifetime, in seconds
-_PAUSE_S: Final = 30.0
-"""Seconds for the logins, and in which a token is not refreshed twice because it is rejected."""
+_PAUSE_S: Final = 30.0  # seconds, within which a rejected token is not refreshed twice either
 
 
 class TokenSource(HttpAuth):
