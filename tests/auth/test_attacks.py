@@ -27,7 +27,9 @@ class Ground:
         rsa = Key("rsa", "RS256")
         issuer.keys = [issuer.key.public, rsa.public]
         verifier = JWT(issuer=issuer.url, jwks_url=issuer.jwks_url, leeway=0)
-        self.site = host.serve(make_app(verifier), public_url=RESOURCE, sse=True)
+        # The audience of tokens is its canonical form (AUTH-13).
+        public_url = RESOURCE.upper().replace("/MCP", "/mcp/")
+        self.site = host.serve(make_app(verifier), public_url=public_url, sse=True)
         self.token = issuer.token()
         self.ann = bearer(self.token)
         self.eve = bearer(issuer.token(sub="eve", scope=READ, client_id="evil"))
@@ -167,7 +169,7 @@ attack("a session of another user, without a token", *UNKNOWN)(
     lambda ground: ground.site.begin(headers=ground.ann).post(request(1, "ping"))
 )
 DECLINE: Final = {"inputResponses": {"a": {"action": "decline"}}}
-for method, params in ("tasks/cancel", {}), ("tasks/update", DECLINE):
+for method, params in ("tasks/get", {}), ("tasks/cancel", {}), ("tasks/update", DECLINE):
 
     @attack(f"a task of another user: {method}", 200, None, -32602)
     def _(ground: Ground, method: str = method, params: Any = params) -> Exchange:

@@ -304,17 +304,6 @@ async def test_a_missing_scope_is_requested_with_the_others(world: World, user: 
     assert len(world.at("/register")) == 1
 
 
-async def test_they_are_not_lost_with_the_token(world: World, user: User) -> None:
-    """AUTH-6: also when it was renewed, and when that was in vain."""
-    store = MemoryTokenStore()
-    await call(world.url, OAuth(show=user.show, store=store), "write")
-    for end in (world.end_tokens, world.end_logins):
-        end()
-        found = await call(world.url, OAuth(show=user.show, store=store), "write")
-        assert found == f"{READ} {WRITE}"
-    assert user.scopes() == [{READ}, {READ, WRITE}, {READ, WRITE}]
-
-
 async def test_a_scope_is_not_requested_twice(world: World, user: User) -> None:
     """AUTH-6: the same challenge after the login ends it, and later calls have the answer."""
     give = world.give

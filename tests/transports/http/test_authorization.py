@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,14 +12,12 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from mcpkit import Context, MCPKit, Principal
-from mcpkit.auth import JWT, Keys, ResourceServer, VerifierUnavailable, hash_key
+from mcpkit import MCPKit, Principal
+from mcpkit.auth import Keys, ResourceServer, VerifierUnavailable, hash_key
 from mcpkit.auth.verifiers import EmbeddedServer, EndpointUrls, Verifier
-from tests.auth.issuer import RESOURCE, Issuer, issuing
 from tests.messages import LEGACY, MODERN, announced, called, initialize, notification, request
 from tests.mounting.serving import attached
 from tests.transports.http.conftest import Serve
-from tests.transports.http.wire import TASKS, Host
 
 META = "/.well-known/oauth-protected-resource"
 HOUR = time.time() + 3600
@@ -170,34 +168,6 @@ def test_tokens_and_failures_of_a_verifier_are_not_shown(
         assert token not in caplog.text
 
 
-# --- a real issuer --------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def issuer() -> Iterator[Issuer]:
-    with issuing(Issuer) as made:
-        yield made
-
-
-def test_tokens_of_an_issuer_open_the_door(host: Host, issuer: Issuer) -> None:
-    """AUTH-8."""
-    app: MCPKit[None] = MCPKit("notes", auth=JWT(issuer=issuer.url, jwks_url=issuer.jwks_url))
-
-    @app.tool
-    async def who(ctx: Context) -> dict[str, Any]:
-        assert ctx.principal is not None
-        return {"id": ctx.principal.id, "tenant": ctx.principal.claims["tenant"]}
-
-    site = host.serve(app, public_url=RESOURCE.upper().replace("/MCP", "/mcp/"))
-    headers = bearer(issuer.token(tenant="acme"))
-    for _ in range(2):
-        answer = site.ask("tools/call", headers, **called("who", {}))
-        seen = {"id": f"{issuer.url}|ann", "tenant": "acme"}
-        assert answer.result["structuredContent"] == seen
-    for claims in ({"aud": "https://other.example.com"}, {"exp": 1}, {"sub": None}):
-        assert site.ask("tools/list", bearer(issuer.token(**claims))).status == 401
-
-
 # --- scopes of all requests -----------------------------------------------------------------------
 
 
@@ -295,23 +265,6 @@ def test_a_stream_belongs_to_the_principal(serve: Serve) -> None:
     assert again.status == 200
     site.stage.release("owned")
     assert again.messages()[-1]["id"] == 1
-
-
-def test_a_task_of_another_principal_is_unknown(host: Host) -> None:
-    """AUTH-17, SEC-9."""
-    app: MCPKit[None] = MCPKit("notes", auth=Known())
-
-    @app.tool(task="required")
-    async def who(ctx: Context) -> str:
-        assert ctx.principal is not None
-        return ctx.principal.id
-
-    site = host.serve(app)
-    begun = site.ask("tools/call", ANN, **called("who", {}), _meta=TASKS)
-    id = begun.result["taskId"]
-    assert site.ask("tasks/get", {**BOB, "Mcp-Name": id}, taskId=id, _meta=TASKS).code == -32602
-    found = site.ask("tasks/get", {**ANN, "Mcp-Name": id}, taskId=id, _meta=TASKS)
-    assert found.result["taskId"] == id
 
 
 # --- the end of a token ---------------------------------------------------------------------------

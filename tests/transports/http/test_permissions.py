@@ -250,10 +250,7 @@ def test_a_predicate_allows_no_caller_who_is_not_authenticated(host: Host) -> No
         return "read"
 
     answer = host.serve(app).ask("tools/call", **called("read", {}))
-    assert (answer.status, answer.error) == (
-        401,
-        "Authentication required for read",
-    )
+    assert (answer.status, answer.error) == (401, "Authentication required for read")
 
 
 def test_completions_are_those_a_predicate_allows(host: Host) -> None:
