@@ -30,7 +30,7 @@ class _Stay(HTTPRedirectHandler):
     """Follows no redirect: the caller decides."""
 
     def redirect_request(self, *given: Any) -> None:
-        del given
+        """Return no request."""
 
 
 @dataclass

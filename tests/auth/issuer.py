@@ -40,7 +40,6 @@ class Key:
 
 @cache
 def _private(algorithm: str, kid: str) -> Any:
-    del kid
     if algorithm == "ES256":
         return ec.generate_private_key(ec.SECP256R1())
     if algorithm == "EdDSA":

@@ -6,11 +6,11 @@ import json
 import logging
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
@@ -47,15 +47,9 @@ class Slow:
         return Principal("ada") if token == "good" else None
 
 
-class Status(Protocol):
-    """Calls a tool with a token, from an address, and returns the status."""
-
-    def __call__(self, token: str, address: str = ..., more: Mapping[str, str] = ...) -> int: ...
-
-
 @contextmanager
-def serving(verifier: Slow, **options: Any) -> Iterator[Status]:
-    """A server, and what calls its tool."""
+def serving(verifier: Slow, **options: Any) -> Iterator[Callable[..., int]]:
+    """A server, and what calls its tool and returns the status."""
     app: MCPKit[None] = MCPKit("notes", auth=verifier)
 
     @app.tool

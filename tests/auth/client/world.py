@@ -107,7 +107,6 @@ class World(Answering):
             await asyncio.sleep(0.001)
 
     async def never(self, seen: Seen) -> Reply:
-        del seen
         await self.until(self.over)
         return Reply(500)
 

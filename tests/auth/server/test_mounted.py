@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -93,7 +92,7 @@ def test_other_metadata_of_the_host_are_its_own() -> None:
         host = Site(site.origin.removesuffix("/notes"), site.clock, site.server)
         for path in ("", "/other", "/notes/mcp/x"):
             assert host.send(f"/.well-known/oauth-authorization-server{path}").status == 404
-        assert json.loads(site.send("/.well-known/jwks.json").body)["keys"]
+        assert site.send("/.well-known/jwks.json").json["keys"]
 
 
 def test_a_route_of_the_host_is_not_covered() -> None:
