@@ -137,10 +137,8 @@ class AuthorizationServer(EmbeddedServer):
         self._answers = RateLimit(MAX_ANSWERS_EACH, MAX_ANSWERS_EACH / LOGIN_S, clock)
         self._bodies = Quota(MAX_BODIES, MAX_BODIES // 8)
         keys = self._login.keys if isinstance(self._login, LoginChooser) else []
-        self._login_keys = {f"{LOGIN}/{key}": key for key in keys}
-        """Paths for the redirects of providers, where there are several logins."""
-
-        self.paths = frozenset((*_ENDPOINTS, *self._login_keys))
+        # Where there are several logins, each provider has a path for its redirects.
+        self.paths = frozenset((*_ENDPOINTS, *(f"{LOGIN}/{each}" for each in keys)))
         self._grants = Grants(
             self._store, self._keys, self._login, token_lifetime, refresh_lifetime, clock
         )
@@ -172,7 +170,8 @@ class AuthorizationServer(EmbeddedServer):
         self, path: str, urls: EndpointUrls, scope: Mapping[str, Any], receive: Any, send: Any
     ) -> None:
         """Serve a request at one of the paths."""
-        methods, endpoint = _ENDPOINTS[LOGIN if path in self._login_keys else path]
+        login_key = path.partition(f"{LOGIN}/")[2]
+        methods, endpoint = _ENDPOINTS[LOGIN if login_key else path]
         is_page = path.startswith(AUTHORIZE)
         if scope["method"] == "OPTIONS" and not is_page:
             headers = {
@@ -186,7 +185,7 @@ class AuthorizationServer(EmbeddedServer):
         else:
             try:
                 request = await Request.receive(urls, scope, receive, self._bodies)
-                request.login_key = self._login_keys.get(path, "")
+                request.login_key = login_key
                 request.check_origin(is_page)
                 response = await endpoint(self, request)
             except OAuthError as error:
