@@ -91,7 +91,8 @@ def test_other_metadata_of_the_host_are_its_own() -> None:
     with placed("mounted", named=True) as site:
         host = Site(site.origin.removesuffix("/notes"), site.clock, site.server)
         for path in ("", "/other", "/notes/mcp/x"):
-            assert host.send(f"/.well-known/oauth-authorization-server{path}").status == 404
+            for kind in ("oauth-authorization-server", "oauth-protected-resource"):
+                assert host.send(f"/.well-known/{kind}{path}").status == 404
         assert site.send("/.well-known/jwks.json").json["keys"]
 
 

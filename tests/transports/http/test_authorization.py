@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from starlette.applications import Starlette
-from starlette.responses import JSONResponse
-from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from mcpkit import MCPKit, Principal
-from mcpkit.auth import Keys, ResourceServer, VerifierUnavailable, hash_key
-from mcpkit.auth.verifiers import EmbeddedServer, EndpointUrls, Verifier
+from mcpkit.auth import (
+    AuthorizationServer,
+    Keys,
+    MemoryAuthStore,
+    ResourceServer,
+    User,
+    Verifier,
+    VerifierUnavailable,
+    hash_key,
+)
 from tests.messages import LEGACY, MODERN, announced, called, initialize, notification, request
-from tests.mounting.serving import attached
 from tests.transports.http.conftest import Serve
 
 META = "/.well-known/oauth-protected-resource"
@@ -290,57 +293,27 @@ def test_streams_end_with_the_token(serve: Serve) -> None:
 
 # --- hosts ----------------------------------------------------------------------------------------
 
-MOUNTS: dict[str, Callable[[MCPKit[Any]], Any]] = {
-    "attached": lambda app: attached(app, Starlette(), "/notes/mcp"),
-    "routed": lambda app: Starlette(routes=[app.route("/notes/mcp")]),
-    "alone": lambda app: app.asgi(path="/notes/mcp"),
-    "mounted": lambda app: Starlette(
-        routes=[app.metadata_route("/notes/mcp"), Mount("/notes", app)]
-    ),
-}
 
-
-@pytest.mark.parametrize("mount", MOUNTS)
-def test_the_metadata_is_found_wherever_the_app_is(mount: str) -> None:
-    """AUTH-3, AUTH-4: by the challenge, and at the address that clients try first."""
-    app: MCPKit[None] = MCPKit("notes", auth=Known())
-    with TestClient(MOUNTS[mount](app), base_url="https://h.example.com") as client:
+def test_the_metadata_are_found_by_the_challenge_and_where_clients_try_first() -> None:
+    """AUTH-3, AUTH-4: as for an app with an authorization server of its own, wherever it is."""
+    asgi = MCPKit("notes", auth=Known()).asgi(path="/notes/mcp")
+    with TestClient(asgi, base_url="https://h.example.com") as client:
         answer = client.post("/notes/mcp", json=initialize(LEGACY[-1]))
-        assert answer.status_code == 401
-        said = answer.headers["www-authenticate"]
-        url = said.split('resource_metadata="')[1].rstrip('"')
-        urls = {url, f"https://h.example.com{META}/notes/mcp"}
-        if mount != "mounted":
-            urls.add(f"https://h.example.com{META}")
-        for each in urls:
-            found = client.get(each)
-            assert found.status_code == 200, each
-            assert found.json()["resource"] == "https://h.example.com/notes/mcp"
+        url = answer.headers["www-authenticate"].split('resource_metadata="')[1].rstrip('"')
+        for each in (url, f"https://h.example.com{META}/notes/mcp", f"https://h.example.com{META}"):
+            assert client.get(each).json()["resource"] == "https://h.example.com/notes/mcp"
         assert client.get(f"{META}/other").status_code == 404
-
-
-class Embedded(EmbeddedServer):
-    """An authorization server that says who its issuer is."""
-
-    paths = ("/.well-known/oauth-authorization-server",)
-
-    async def verify(self, token: str, resource: str | None) -> Principal | None:
-        return None
-
-    async def serve(
-        self, path: str, urls: EndpointUrls, scope: Any, receive: Any, send: Any
-    ) -> None:
-        await JSONResponse({"issuer": urls.base})(scope, receive, send)
 
 
 def test_a_proxy_may_pass_on_the_paths_that_clients_know() -> None:
     """AUTH-4: of the resource, and of the issuer (RFC 8414, 3.1)."""
-    asgi = MCPKit("notes", auth=Embedded()).asgi(public_url="https://notes.example.com/api/mcp")
-    [path] = Embedded.paths
+    server = AuthorizationServer(lambda visit: User("ada"), MemoryAuthStore())
+    asgi = MCPKit("notes", auth=server).asgi(public_url="https://notes.example.com/api/mcp")
+    path = "/.well-known/oauth-authorization-server"
     with TestClient(asgi) as client:
         found = client.get(f"{META}/api/mcp").json()
         assert found["resource"] == "https://notes.example.com/api/mcp"
-        assert client.get(f"{path}/api").json() == {"issuer": "https://notes.example.com/api"}
+        assert client.get(f"{path}/api").json()["issuer"] == "https://notes.example.com/api"
         for other in (f"{META}/api", f"{path}/other"):
             assert client.get(other).status_code == 404
 
