@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
 from typing import Any, Final
 
@@ -25,7 +24,7 @@ from mcpkit.transports.http.server import _remove_query
 from mcpkit.types import Principal
 from tests.kit import PATIENCE, until
 from tests.messages import announced, called
-from tests.transports.http.wire import headers_of
+from tests.transports.http.plain import Client
 from tests.uvicorns import listen, running
 
 HERE: Final = "127.0.0.1"
@@ -57,19 +56,14 @@ def serving(verifier: Slow, **options: Any) -> Iterator[Callable[..., int]]:
         return "you"
 
     message = announced(1, "tools/call", **called("who", {}))
-    kinds = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    headers = {**kinds, **headers_of(message)}
     with listen() as listener:
         port = listener.getsockname()[1]
+        client = Client(f"http://{HERE}:{port}/mcp", [])
 
         def status(token: str, address: str = HERE, more: Mapping[str, str] = {}) -> int:
-            connection = HTTPConnection(HERE, port, PATIENCE, (address, 0))
-            try:
-                sent = {**headers, **more, "Authorization": f"Bearer {token}"}
-                connection.request("POST", "/mcp", json.dumps(message), sent)
+            with closing(HTTPConnection(HERE, port, PATIENCE, (address, 0))) as connection:
+                client.send(message, connection, {**more, "Authorization": f"Bearer {token}"})
                 return connection.getresponse().status
-            finally:
-                connection.close()
 
         with running(app.asgi(**options), listener):
             try:

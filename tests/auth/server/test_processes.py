@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests import warm
 from tests.auth.browser import Browser
 from tests.auth.server.conftest import Clock, Site
+from tests.cli.commands import mcpkit
 from tests.cli.hurried import hurried
 from tests.kit import eventually
 
@@ -59,15 +57,7 @@ def test_logins_hold_in_all_of_them(tmp_path: Path, how: list[str]) -> None:
 
 def test_a_store_of_one_process_is_refused_for_several(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER.replace("STORE", "MemoryAuthStore()"))
-    ended = warm.run(
-        [sys.executable, "-m", "mcpkit", "run", "server.py", "--http", "--workers", "2"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-        timeout=50,
-    )
-    assert ended.returncode == 2
-    assert ended.stderr == (
-        "mcpkit: a MemoryAuthStore keeps logins in one process; give the server a file as store=\n"
+    ended = mcpkit("run", "server.py", "--http", "--workers", "2", cwd=tmp_path)
+    assert ended.refusal == (
+        "a MemoryAuthStore keeps logins in one process; give the server a file as store="
     )
