@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, cast
 
-from mcpkit._utils.names import warn_deprecated
+from mcpkit._utils.names import check_keywords, warn_deprecated
 from mcpkit.http import HttpRequest
 from mcpkit.limits import Limits, check_number
 from mcpkit.types import Principal
@@ -147,12 +147,7 @@ def make_settings(options: HttpOptions, limits: Limits | None = None) -> HttpSet
         ValueError: An option has an invalid value; the message names it.
     """
     given = cast("dict[str, Any]", dict(options))
-    unknown = given.keys() - HttpOptions.__optional_keys__ - DEPRECATED
-    if unknown:
-        known = [name for name in HttpSettings._fields if name != "max_share"]
-        raise TypeError(
-            f"unknown HTTP options: {', '.join(sorted(unknown))}; there are {', '.join(known)}"
-        )
+    check_keywords("HttpOptions", given.keys() - DEPRECATED, HttpOptions.__optional_keys__)
     old = {name: given.pop(name) for name in [*given] if name in DEPRECATED}
     share = old.pop("max_share", None)
     if old:
