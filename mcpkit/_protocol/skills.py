@@ -150,11 +150,9 @@ class _FrontmatterReader:
         """The lines of the outermost keys."""
 
     def error(self, index: int, reason: str) -> SkillError:
-        """Return the error for a position in the frontmatter."""
         return SkillError(self._path, reason, self._body.count("\n", 0, index) + 2)
 
     def read(self) -> dict[str, Any]:
-        """Return the fields; raises `SkillError`."""
         if unreadable := _UNREADABLE.search(self._body):
             raise self.error(unreadable.start(), f"has the character {unreadable[0]!r}; remove it")
         if tab := re.search("^ *\t", self._body, re.MULTILINE):

@@ -61,7 +61,6 @@ class _Place(NamedTuple):
         return self._replace(line=self.line + match.string.count("\n", 0, match.start()))
 
     def fault(self, why: str) -> RegistrationError:
-        """Return the error for what is here."""
         return RegistrationError(f"{self.name}:{self.line}: {why}")
 
 
@@ -95,7 +94,6 @@ class _Page(HTMLParser):
         """The script or style that is read: its attributes, its start, that of its text."""
 
     def result(self) -> str:
-        """Return the text with all edits."""
         if self._open is not None:
             raise self._open[3].fault("the element is not closed")
         parts, end = list[str](), 0
