@@ -160,22 +160,18 @@ async def test_texts_count_together_and_other_blocks_do_not() -> None:
         assert shown + await rest_of(client, result) == TEXT + "never shown"
 
 
-@pytest.mark.parametrize("kind", ["failed", "raised"])
-async def test_a_failure_is_truncated_as_well(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["failed", "raised", "structured", "both"])
+async def test_a_whole_result_and_a_failure_are_truncated_as_well(kind: str) -> None:
     async with AsyncTestClient(make_app(), revision=MODERN) as client:
         result = await call(client, "whole", kind=kind)
-        assert result["isError"] is True
-        assert texts(result)[0] + await rest_of(client, result) == TEXT
-
-
-@pytest.mark.parametrize("kind", ["structured", "both"])
-async def test_a_whole_result_keeps_its_parts(kind: str) -> None:
-    async with AsyncTestClient(make_app(), revision=MODERN) as client:
-        result = await call(client, "whole", kind=kind)
+        rest = await rest_of(client, result)
+        if kind in ("failed", "raised"):
+            assert result["isError"] is True
+            assert texts(result)[0] + rest == TEXT
+            return
         assert result["_meta"]["a.b/c"] == 1
         numbers = result["structuredContent"]["n"]
         assert numbers == [*range(len(numbers))]
-        rest = await rest_of(client, result)
         assert f"n[{len(numbers)}] = {len(numbers)}\n" in rest
         assert (rest.startswith("a line of the log")) == (kind == "both")
 

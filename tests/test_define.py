@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
 from mcpkit._entries import mark, marked_in
-from mcpkit._protocol.headers import HeaderParameter
 from mcpkit._protocol.revisions import REVISIONS, Revision
 from mcpkit._signature.converters import NotSerializable
 from mcpkit._utils.json import UNSET
@@ -72,28 +71,16 @@ class TestCommonOptions:
         assert make(greet).prefixed("en").name == "en_greet"
         assert make(greet, name="hello").prefixed("en").name == "en_hello"
 
-    @pytest.mark.parametrize(
-        ("option", "value"),
-        [
-            ("name", "hello"),
-            ("title", "Say hello"),
-            ("description", "Says hello."),
-            ("icons", [Icon("https://example.com/a.png")]),
-            ("meta", {"example.com/a": 1}),
-            ("tags", {"a", "b"}),
-        ],
-    )
-    def test_may_be_given(self, make: Callable[..., Any], option: str, value: Any) -> None:
-        assert getattr(make(greet, **{option: value}), option) == value
-
     def test_a_lambda_needs_a_name(self, make: Callable[..., Any]) -> None:
         with pytest.raises(RegistrationError, match=r"a lambda has no name; pass name=\.\.\."):
             make(lambda: "x")
         assert make(lambda: "x", name="short").name == "short"
 
-    def test_it_reaches_the_wire(self, make: Callable[..., Any]) -> None:
-        wire = make(greet, title="T", icons=[Icon("data:,")], meta={"a": 1}).to_wire(LATEST)
-        assert (wire["title"], wire["icons"], wire["_meta"]) == ("T", [{"src": "data:,"}], {"a": 1})
+    def test_they_reach_the_wire(self, make: Callable[..., Any]) -> None:
+        options = {"name": "hello", "title": "Say hello", "description": "Says hello."}
+        wire = make(greet, icons=[Icon("data:,")], meta={"a": 1}, **options).to_wire(LATEST)
+        assert options.items() <= wire.items()
+        assert (wire["icons"], wire["_meta"]) == ([{"src": "data:,"}], {"a": 1})
 
 
 SHARED = ToolAnnotations(open_world=False)
@@ -195,18 +182,6 @@ SHORT = {"type": "string", "maxLength": 2}
 class TestHeaders:
     """`MirroredHeader` in the annotation of a tool's parameter (PROTOCOL.md §8.4)."""
 
-    def test_the_schema_and_the_tool_know_it(self) -> None:
-        def fn(region: Annotated[str, MirroredHeader("Region")]) -> None: ...
-
-        made = make_tool(fn)
-        schema = made.to_wire(LATEST)["inputSchema"]
-        assert schema["properties"] == {"region": {"type": "string", "x-mcp-header": "Region"}}
-        assert made.headers == (
-            HeaderParameter(b"mcp-param-region", "Mcp-Param-Region", ("region",)),
-        )
-        assert made.accepts.validate({"region": "eu"}) == {"region": "eu"}
-        assert make_tool(greet).headers == ()
-
     @pytest.mark.parametrize(
         ("annotation", "default", "schema", "path"),
         [
@@ -230,11 +205,6 @@ class TestHeaders:
         assert made.input_schema["properties"][path] == {**schema, "x-mcp-header": "A"}
         assert [each.path for each in made.headers] == [(path,)]
 
-    def test_of_a_member(self) -> None:
-        """HDR-2."""
-        found = make_tool(handler(Place)).headers
-        assert [each.path for each in found] == [("x", "region")]
-
     def test_of_a_choice_that_is_used_twice(self) -> None:
         """HDR-2: the type stands beside the name of the header, not behind a reference."""
 
@@ -251,6 +221,9 @@ class TestHeaders:
         }
 
     def test_in_other_schemas(self) -> None:
+        """HDR-2: of members, and of a schema that is given; not of results."""
+        assert [each.path for each in make_tool(handler(Place)).headers] == [("x", "region")]
+        assert make_tool(greet).headers == ()
         assert "x-mcp-header" not in str(make_tool(returning(Place)).to_wire(LATEST))
         named = {"type": "string", "x-mcp-header": "N"}
         schema = {"type": "object", "properties": {"name": named}}
