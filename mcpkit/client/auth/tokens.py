@@ -152,8 +152,11 @@ class TokenSource(HttpAuth):
             raise AuthorizationFailed(
                 f"the server requires tokens of another issuer, {shorten(resource.issuer)}"
             )
-        if not known:
-            self.check_trust(resource)
+        if not known and self._is_trusting and origin_of(resource.issuer) != origin_of(key):
+            raise AuthorizationFailed(
+                f"the server names the issuer {shorten(resource.issuer)}, which gets the client's "
+                f"secret; if the client is registered there, pass issuer= (--issuer)"
+            )
         if stored is not None and not is_same_issuer(stored.issuer, resource.issuer):
             stored, had = None, ()  # credentials belong to their issuer alone
         if status == 401 and stored is not None and stored.refresh_token is not None:
@@ -179,16 +182,6 @@ class TokenSource(HttpAuth):
             raise AuthorizationFailed("the issuer does not bind tokens to a key (DPoP)")
         await self._store.set(key, found)
         return True
-
-    def check_trust(self, resource: Resource) -> None:
-        """Reject an issuer that may not be the one that a secret was agreed with."""
-        if not self._is_trusting or self._wanted_issuer is not None:
-            return
-        if origin_of(resource.issuer) != origin_of(resource.server):
-            raise AuthorizationFailed(
-                f"the server names the issuer {shorten(resource.issuer)}, which gets the client's "
-                f"secret; if the client is registered there, pass issuer= (--issuer)"
-            )
 
     async def _issuer(self, resource: Resource) -> Issuer:
         found = await find_issuer(resource)
