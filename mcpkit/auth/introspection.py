@@ -117,7 +117,5 @@ class Introspection(Verifier):
 
 @dataclass
 class _Pending:
-    """A request about a token, and the claims in its response."""
-
     answered: anyio.Event
     claims: dict[str, Any] | None = None

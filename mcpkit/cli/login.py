@@ -219,7 +219,6 @@ async def _works(url: str, store: FileTokenStore) -> bool:
 
 
 def _show(head: str, got: Credentials, where: str) -> None:
-    """Print the issuer, the scopes, the expiry and the location of a login."""
     scopes = _granted(got)
     about = f" for {', '.join(scopes)}" if scopes else ""
     until = "The issuer does not state when the token expires"

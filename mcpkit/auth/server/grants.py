@@ -383,7 +383,6 @@ class Grants:
         return grant
 
     async def _add(self, grant: _Grant, lifetime: float) -> None:
-        """Store a grant with a new id."""
         grant.id = secrets.token_urlsafe(18)
         until = self._clock() + lifetime
         if not await self._store.add("grant", grant.id, grant.dump(), until, MAX_GRANTS):

@@ -462,7 +462,6 @@ def _found(provider: Any) -> tuple[str, Provider]:
 
 
 def _allowing(allow: Allow | None, provider: Provider) -> Callable[[User], Allowed]:
-    """Return a function that decides whether a user may log in."""
     if allow is None:
         return lambda user: True
     if isinstance(allow, str):
@@ -490,7 +489,6 @@ def _allowing(allow: Allow | None, provider: Provider) -> Callable[[User], Allow
 
 
 def _names_of(user: User, provider: Provider) -> list[str]:
-    """Return the names of a user for ``allow``."""
     claims = dict(user.claims)
     email: Any = claims.pop("email", None)
     if claims.get("email_verified") is True and isinstance(email, str):

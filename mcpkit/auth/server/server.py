@@ -376,7 +376,6 @@ class AuthorizationServer(EmbeddedServer):
         return id, record, state
 
     async def _consent(self, request: Request) -> Response:
-        """Show the consent page, or handle its form."""
         urls = request.urls
         id, _, state = await self._state(request, take=request.is_post)
         user, wanted = state.user, state.wanted

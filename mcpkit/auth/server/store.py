@@ -95,8 +95,6 @@ _CODEC: Final = Codec(_dump, _load)
 
 
 class _RecordAuthStore:
-    """An `AuthStore` over a store of records."""
-
     def __init__(self, records: RecordStore[_Record], clock: Callable[[], float]) -> None:
         self._records = records
         self._clock = clock
