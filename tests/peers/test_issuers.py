@@ -18,11 +18,11 @@ from urllib.request import urlopen
 import anyio
 import pytest
 
-from mcpkit import Client, Context, MCPKit
+from mcpkit import Context, MCPKit
 from mcpkit.auth import ResourceServer
-from mcpkit.client.auth import HttpAuth, JwtBearer, MemoryTokenStore, OAuth
+from mcpkit.client.auth import JwtBearer, MemoryTokenStore, OAuth
 from mcpkit.types import Principal
-from tests.auth.browser import Browser, fields_of
+from tests.auth.client.world import READ, User, call
 from tests.kit import PATIENCE
 from tests.peers.installed import INSTALLED, require
 from tests.uvicorns import listen, running
@@ -31,7 +31,6 @@ pytestmark = pytest.mark.peers
 
 MAKERS: Final = ("python-1", "python-2", "fastmcp")
 SCRIPT: Final = Path(__file__).with_name("issuer_python.py")
-READ: Final = "notes:read"
 
 
 @contextmanager
@@ -73,38 +72,25 @@ def serving_notes(issuer: str) -> Iterator[str]:
             yield url
 
 
-async def who_at(url: str, auth: HttpAuth) -> str:
-    with anyio.fail_after(PATIENCE):
-        async with Client(url, auth=auth) as client:
-            return (await client.call_tool("who")).text
-
-
 @pytest.mark.parametrize("maker", MAKERS)
 def test_users_log_in_and_their_tokens_are_refreshed(maker: str) -> None:
     """AUTH-1: registration, code and refresh token, with a secret in the header."""
     store = MemoryTokenStore()
 
-    async def show(address: str) -> None:
-        def browse() -> None:
-            browser = Browser()
-            browser.open(browser.walk(address, fields_of(address)["redirect_uri"]))
-
-        await anyio.to_thread.run_sync(browse)
-
     async def walk(url: str, auth: OAuth) -> None:
-        assert await who_at(url, auth) == "ada"
+        assert await call(url, auth, "who") == "ada"
         first = await store.get(url)
         assert first is not None
         assert (first.client_method, bool(first.client_secret)) == ("client_secret_basic", True)
         await store.set(url, replace(first, expires_at=0.0))
-        assert await who_at(url, auth) == "ada"
+        assert await call(url, auth, "who") == "ada"
         second = await store.get(url)
         assert second is not None
         assert second.access_token not in (None, first.access_token)
         assert second.client_id == first.client_id
 
     with issuing(maker) as issuer, serving_notes(issuer) as url:
-        anyio.run(walk, url, OAuth(scopes=[READ], store=store, show=show))
+        anyio.run(walk, url, OAuth(scopes=[READ], store=store, show=User().show))
 
 
 def test_a_workload_logs_in_with_its_signed_identity() -> None:
@@ -113,4 +99,4 @@ def test_a_workload_logs_in_with_its_signed_identity() -> None:
         auth: Any = JwtBearer(
             "robot", "who the robot is", client_secret="oil", scopes=[READ], issuer=issuer
         )
-        assert anyio.run(who_at, url, auth) == "ada"
+        assert anyio.run(call, url, auth, "who") == "ada"
