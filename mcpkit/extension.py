@@ -11,14 +11,13 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, cast, get_args
 
 from pydantic_core import from_json, to_json
 from typing_extensions import TypeVar
 
 from mcpkit._entries import Listing
 from mcpkit._injection import CallPlan, inspect_handler
-from mcpkit._protocol.connection import Request
 from mcpkit._protocol.messages import Encoded
 from mcpkit._protocol.revisions import BY_VERSION, OPERATIONS, Method, Revision
 from mcpkit._signature.arguments import Arguments
@@ -35,14 +34,7 @@ from mcpkit.errors import (
     RegistrationError,
     UrlElicitationRequired,
 )
-from mcpkit.middleware import (
-    Handler,
-    Middleware,
-    MiddlewareT,
-    Params,
-    check_middleware,
-    compose,
-)
+from mcpkit.middleware import Handler, Middleware, MiddlewareT, Params, check_middleware, compose
 from mcpkit.permissions import needed_scopes
 from mcpkit.types import CacheScope
 
@@ -245,13 +237,13 @@ class Extension:
         """Return what ``services.get`` returns for this extension."""
         raise NotImplementedError
 
-    def follow(self, subscriptions: Any) -> Follower | None:
-        """Return what a session may subscribe to besides, if there is anything."""
+    def follow(self, subscriptions: Any) -> Any:
+        """Return what a session may subscribe to besides: `mcpkit.tasks.listener.SessionTasks`."""
 
     def answer_to(
         self, server: Any, message: Mapping[str, Any], revision: Revision, principal: str | None
     ) -> Any:
-        """Return the answer in a message, if this extension has asked in any session."""
+        """Return the answer in a message, if it has asked: `mcpkit.tasks.handlers.AnswerToTask`."""
 
     # --- methods and hooks ------------------------------------------------------------------------
 
@@ -419,23 +411,6 @@ class Extension:
             return fn
 
         return add
-
-
-class Follower(Protocol):
-    """What the client of one session has subscribed to at an extension."""
-
-    def accept(self, wanted: Mapping[str, Any], request: Request) -> Mapping[str, list[str]]:
-        """Return the filters of ``subscriptions/listen`` that the extension has, as accepted."""
-        ...
-
-    def opened(self, request: Request, accepted: Mapping[str, Any]) -> None:
-        """Notify on the stream of a request from now on."""
-
-    def closed(self, request: Request) -> None:
-        """Stop notifying on the stream of a request."""
-
-    def end(self) -> None:
-        """Stop for good: the session ends."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from mcpkit.context import Context, ListKind
 from mcpkit.errors import Forbidden, InvalidParams, InvalidRequest, MethodNotFound, ResourceNotFound
 
 if TYPE_CHECKING:
-    from mcpkit.extension import Extension, Follower
+    from mcpkit.extension import Extension
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class Subscriptions:
         self._flushing = False
         self._notifying = False
         self._ended = False
-        self._followers: dict[str, Follower | None] = {}
+        self._followers: dict[str, Any] = {}
         """What the client has subscribed to at extensions, by their identifiers."""
 
     def __bool__(self) -> bool:
@@ -230,13 +230,13 @@ class Subscriptions:
 
     # --- extensions -------------------------------------------------------------------------------
 
-    def follower_of(self, extension: Extension) -> Follower | None:
+    def follower_of(self, extension: Extension) -> Any:
         """Return what the client may subscribe to at an extension, if there is anything."""
         if extension.identifier not in self._followers:
             self._followers[extension.identifier] = extension.follow(self)
         return self._followers[extension.identifier]
 
-    def _following(self) -> list[Follower]:
+    def _following(self) -> list[Any]:
         return [each for each in self._followers.values() if each is not None]
 
     # --- changes ----------------------------------------------------------------------------------

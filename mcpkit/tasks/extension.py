@@ -11,13 +11,14 @@ from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.converters import Converters
 from mcpkit.context import Context
 from mcpkit.errors import InternalError
-from mcpkit.extension import Extension, Follower
+from mcpkit.extension import Extension
 from mcpkit.middleware import Handler
 
 if TYPE_CHECKING:
     from mcpkit._server.server import Server, Services
     from mcpkit._server.subscriptions import Subscriptions
     from mcpkit.tasks.handlers import AnswerToTask
+    from mcpkit.tasks.listener import SessionTasks
     from mcpkit.tasks.record import Task
     from mcpkit.tasks.runs import RunningTask
     from mcpkit.tasks.service import TaskService
@@ -92,7 +93,7 @@ class Tasks(Extension):
 
         return make_service(services, _lost_call)
 
-    def follow(self, subscriptions: Subscriptions) -> Follower | None:
+    def follow(self, subscriptions: Subscriptions) -> SessionTasks | None:
         """Return the tasks that a client follows."""
         from mcpkit.tasks.listener import SessionTasks
         from mcpkit.tasks.service import service_of

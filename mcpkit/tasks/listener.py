@@ -23,7 +23,7 @@ from mcpkit.tasks.service import TaskService
 
 
 class SessionTasks:
-    """The tasks that the client of one session follows: a `mcpkit.extension.Follower`."""
+    """The tasks that the client of one session follows; see `mcpkit.extension.Extension.follow`."""
 
     def __init__(self, tasks: TaskService, subscriptions: Subscriptions) -> None:
         self._tasks = tasks
