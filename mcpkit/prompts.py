@@ -133,10 +133,7 @@ class PromptOptions(CommonOptions, total=False):
 
 
 def make_prompt(
-    fn: Callable[..., Any],
-    defaults: Defaults = NO_APP,
-    /,
-    **options: Unpack[PromptOptions],
+    fn: Callable[..., Any], defaults: Defaults = NO_APP, /, **options: Unpack[PromptOptions]
 ) -> Prompt:
     """Return a prompt that calls a function; raises `RegistrationError`."""
     options = cast("PromptOptions", present_options("prompt(…)", options))

@@ -250,10 +250,7 @@ _MAX_RESULT: Final = 500_000
 
 
 def make_tool(
-    fn: Callable[..., Any],
-    defaults: Defaults = NO_APP,
-    /,
-    **options: Unpack[ToolOptions],
+    fn: Callable[..., Any], defaults: Defaults = NO_APP, /, **options: Unpack[ToolOptions]
 ) -> Tool:
     """Return a tool that calls a function; raises `RegistrationError`."""
     options = cast("ToolOptions", present_options("tool(…)", options))

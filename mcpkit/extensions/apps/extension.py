@@ -12,13 +12,7 @@ from pydantic_core import to_json
 
 from mcpkit._entries import Defaults
 from mcpkit._injection import CallPlan, inspect_handler
-from mcpkit._protocol.revisions import (
-    APPS_EXTENSION,
-    PER_REQUEST,
-    VIEW_TYPE,
-    ClientProfile,
-    Method,
-)
+from mcpkit._protocol.revisions import APPS_EXTENSION, PER_REQUEST, VIEW_TYPE, ClientProfile, Method
 from mcpkit._protocol.wire import some
 from mcpkit._server.registry import Registry
 from mcpkit._signature.hints import location

@@ -22,13 +22,7 @@ from mcpkit._utils.names import caller, check_keywords
 from mcpkit._utils.text import truncate
 from mcpkit._utils.uri_template import UriTemplate
 from mcpkit.context import Context
-from mcpkit.errors import (
-    Forbidden,
-    InvalidParams,
-    RegistrationError,
-    ResourceNotFound,
-    SkillError,
-)
+from mcpkit.errors import Forbidden, InvalidParams, RegistrationError, ResourceNotFound, SkillError
 from mcpkit.extension import Extension
 from mcpkit.extensions.skills.folder import (
     FoundSkill,

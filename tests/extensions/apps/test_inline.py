@@ -52,10 +52,7 @@ def page(folder: Path, text: str, **options: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "inside"),
     [
-        (
-            '<script src="draw.js"></script>',
-            '<script>draw("\\x3C/script>\\x3C!--");\n</script>',
-        ),
+        ('<script src="draw.js"></script>', '<script>draw("\\x3C/script>\\x3C!--");\n</script>'),
         ("<SCRIPT SRC=draw.js>\n</SCRIPT >!", '<script>draw("\\x3C/script>\\x3C!--");\n</script>!'),
         (
             '<script src="./draw.js?v=1" defer></script><p>',

@@ -151,11 +151,7 @@ FRONTMATTER: dict[str, tuple[str, dict[str, Any]]] = {
     "no last newline": ("description: |\n  Use tea.\n", {"description": "Use tea."}),
     "fields that later versions may define": (
         "description: x\nlicense: [MIT]\nmetadata: {io.modelcontextprotocol/a: 1}\n",
-        {
-            "description": "x",
-            "license": ["MIT"],
-            "metadata": {"io.modelcontextprotocol/a": 1},
-        },
+        {"description": "x", "license": ["MIT"], "metadata": {"io.modelcontextprotocol/a": 1}},
     ),
 }
 
