@@ -7,7 +7,16 @@ from mcpkit import Html, MCPKit, ToolResult
 app = MCPKit("sales")
 
 
-@app.tool(ui=Html("<title>Sales</title>"))
+PAGE = Html(
+    "<title>Sales</title>",
+    csp={"connectDomains": ["https://api.example.com"]},
+    permissions=["camera"],
+    domain="a.example.com",
+    prefers_border=False,
+)
+
+
+@app.tool(ui=PAGE)
 def show_sales(year: int) -> ToolResult:
     """Show the sales of a year."""
     return ToolResult(f"12 in {year}.", structured_content={"sold": 12}, meta={"a/b": 1})

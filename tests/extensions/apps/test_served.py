@@ -48,37 +48,6 @@ async def contents(client: AsyncTestClient, uri: str) -> dict[str, Any]:
 
 
 @every_revision
-@with_views
-async def test_a_tool_names_its_view_and_the_view_is_read(revision: str, extensions: Any) -> None:
-    """APP-1, APP-3, APP-4, APP-5, APP-8, APP-9, APP-10, APP-14; HOST-21.
-
-    claude-ai-mcp#71: hosts may read the flat key only.
-    """
-    app: MCPKit[Any] = MCPKit("sales")
-    html = Html(PAGE, csp=CSP, permissions=["camera"], domain="a.example.com", prefers_border=False)
-    app.add_tool(chart, ui=html)
-    has_meta = "_meta" in BY_VERSION[revision].tool_members
-    ui = {
-        "csp": CSP,
-        "permissions": {"camera": {}},
-        "domain": "a.example.com",
-        "prefersBorder": False,
-    }
-    async with AsyncTestClient(app, revision=revision, extensions=extensions) as client:
-        assert client.extension(UI) == {}
-        [tool] = (await client.request("tools/list"))["tools"]
-        [listed] = (await client.request("resources/list"))["resources"]
-        assert listed["mimeType"] == TYPE
-        assert listed["uri"].startswith("ui://chart/")
-        named = {"ui": {"resourceUri": listed["uri"]}, "ui/resourceUri": listed["uri"]}
-        assert tool.get("_meta") == (named if has_meta else None)
-        assert listed.get("_meta") == ({"ui": ui} if has_meta else None)
-        found = await contents(client, listed["uri"])
-        assert (found["mimeType"], found["text"]) == (TYPE, PAGE)
-        assert found.get("_meta") == ({"ui": ui} if has_meta else None)
-
-
-@every_revision
 async def test_text_is_for_the_model_and_data_for_the_view(revision: str) -> None:
     """APP-2, APP-12, APP-13.
 

@@ -21,6 +21,14 @@ UI = "io.modelcontextprotocol/ui"
 TYPE = "text/html;profile=mcp-app"
 
 
+OPTIONS = {
+    "csp": {"connectDomains": ["https://api.example.com"]},
+    "permissions": {"camera": {}},
+    "domain": "a.example.com",
+    "prefersBorder": False,
+}
+
+
 @pytest.fixture(scope="module", params=["memory", "stdio", "http"])
 def target(request: pytest.FixtureRequest) -> Iterator[Any]:
     if request.param == "http":
@@ -33,9 +41,10 @@ def target(request: pytest.FixtureRequest) -> Iterator[Any]:
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("views", [True, False], ids=["views", "text"])
 def test_a_host_lists_reads_calls_and_pings(target: Any, revision: str, views: bool) -> None:
-    """EXT-6, APP-1…8, APP-12, APP-13, APP-23.
+    """EXT-6, APP-1…10, APP-12, APP-13, APP-14, APP-23; HOST-21.
 
     ext-apps#671: hosts ping on 2026-07-28 as well, or they do not show the view.
+    claude-ai-mcp#71: hosts may read the flat key only.
     """
     extensions = {UI: {"mimeTypes": [TYPE]}} if views else None
     known = BY_VERSION[revision]
@@ -48,12 +57,13 @@ def test_a_host_lists_reads_calls_and_pings(target: Any, revision: str, views: b
         hidden = client.call_tool("more_sales")
         assert client.request("ping").get("resultType") == (None if known.handshake else "complete")
     assert [*tools] == (["show_sales", "more_sales"] if views else ["show_sales"])
-    if "_meta" in known.tool_members:
-        meta = {"ui": {"resourceUri": page.uri}, "ui/resourceUri": page.uri}
-        assert tools["show_sales"]["_meta"] == meta
-        assert page.raw["_meta"] == getattr(contents, "meta", None)
-        assert result.meta is not None
-        assert result.meta["a/b"] == 1
+    has_meta = "_meta" in known.tool_members
+    assert page.uri.startswith("ui://show_sales/")
+    named = {"ui": {"resourceUri": page.uri}, "ui/resourceUri": page.uri}
+    assert tools["show_sales"].get("_meta") == (named if has_meta else None)
+    assert page.raw.get("_meta") == ({"ui": OPTIONS} if has_meta else None)
+    assert getattr(contents, "meta", None) == page.raw.get("_meta")
+    assert (result.meta or {}).get("a/b") == 1
     assert (page.mime_type, contents.mime_type) == (TYPE, TYPE)
     assert getattr(contents, "text", "") == "<!doctype html>\n<title>Sales</title>"
     assert (result.text, hidden.text) == ("12 in 2026.", "13")
