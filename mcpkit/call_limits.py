@@ -334,7 +334,8 @@ class Slot:
             raise
         finally:
             self._questions -= 1
-            if not (self._questions or self._has_places or self._is_returning or self._is_over):
+            has_ended = self._is_over and not self.threads
+            if not (self._questions or self._has_places or self._is_returning or has_ended):
                 await self._go_on(may_wait=may_wait)
 
     async def _go_on(self, *, may_wait: bool) -> None:
