@@ -1,6 +1,6 @@
 """A server whose calls have keys, for `test_idempotency` and `tests.tasks.test_calls`.
 
-``KEYED`` names a file that gets a line for each run, and the app.
+``SURVIVING`` names a file that gets a line for each run, and the app.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from mcpkit._stores import plain_name
 from mcpkit._stores.redis import RedisStore
 from mcpkit.tasks.options import STORE
 
-NAME = os.environ.get("KEYED", "")
+NAME = os.environ.get("SURVIVING", "")
 
 
 def run(key: str) -> None:
     """Note that a handler runs: at once and as a whole."""
     if NAME:
         lines = os.open(NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        os.write(lines, f"{key}\n".encode())
+        os.write(lines, f"{os.getpid()} {key}\n".encode())
         os.close(lines)
 
 

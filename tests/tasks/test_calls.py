@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
 import signal
@@ -12,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, contextmanager
-from http.client import HTTPException
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,72 +19,47 @@ import anyio
 import pytest
 
 from mcpkit import Idempotent, MCPKit
-from mcpkit._protocol.connection import CAPABILITIES_KEY
-from mcpkit._utils.sealing import SECRET
 from mcpkit.tasks.options import STORE
 from mcpkit.testing import AsyncTestClient
 from tests.asking.conftest import accept
 from tests.kit import PATIENCE, eventually
 from tests.messages import announced
 from tests.tasks.servers import Servers as Databases
-from tests.transports.http import plain
+from tests.tasks.test_kills import Servers
 from tests.transports.http.plain import Server
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
 
-FILE = Path(__file__).parents[1] / "keyed.py"
 KINDS = ["sqlite", "redis", "postgres"]
 CALLERS = 16
-CLIENT: dict[str, Any] = {
-    CAPABILITIES_KEY: {"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {}}
-}
+PAID = '{"amount":1,"run":1}'
 ON_ASYNCIO = True
 
 
-class Processes:
-    """Processes that serve `tests/keyed.py` with one store, some of which are killed."""
+class Processes(Servers):
+    """Processes that serve `tests/keyed.py` with one store."""
 
-    def __init__(self, folder: Path, stack: ExitStack, store: str) -> None:
-        self._runs = folder / "runs"
-        secret = os.urandom(32).hex()
-        self._env = {STORE: store, SECRET: secret, "KEYED": str(self._runs)}
-        self._stack = stack
-        self.running = [self.start(), self.start()]
-        self.kills = 0
+    file = Path(__file__).parents[1] / "keyed.py"
 
-    def start(self) -> Server:
-        serving = plain.serving(str(FILE), "--http", cwd=FILE.parents[1], env=self._env)
-        return self._stack.enter_context(serving)
+    def call(self, tool: str, server: Server | None = None, /, **params: Any) -> Any:
+        return self.ask("tools/call", server, name=tool, **params)
 
-    def kill(self, server: Server) -> None:
-        """Kill one, and start another in its place."""
-        place = self.running.index(server)
-        server.process.signal(signal.SIGKILL)
-        server.process.exit_code(PATIENCE)
-        self.kills += 1
-        self.running[place] = self.start()
-
-    @staticmethod
-    def calling(tool: str, **params: Any) -> Any:
-        return announced(1, "tools/call", name=tool, **params)
-
-    def call(self, tool: str, server: Server | None = None, **params: Any) -> Any:
-        """The result of a call, which is repeated until there is one."""
-        deadline = time.monotonic() + 3 * PATIENCE
-        while True:
-            client = (server or random.choice(self.running)).client()
-            try:
-                message = client.post(self.calling(tool, **params)).last
-            except (OSError, HTTPException):
-                message = {}
-            if "result" in message:
-                return message["result"]
-            assert time.monotonic() < deadline, message
-            time.sleep(0.02)
+    def pay(self, server: Server | None = None, /, **arguments: Any) -> str:
+        """The text of the result of a call."""
+        return str(self.call("pay", server, arguments=arguments)["content"][0]["text"])
 
     def runs(self) -> Counter[str]:
         """How often the handler has run, by key."""
-        return Counter(self._runs.read_text().splitlines() if self._runs.exists() else ())
+        return Counter({key: len(pids) for key, pids in self.started().items()})
+
+
+@contextmanager
+def processes(folder: Path, store: str) -> Iterator[Processes]:
+    with ExitStack() as stack:
+        made = Processes(folder, stack, **{STORE: store})
+        made.start()
+        made.start()
+        yield made
 
 
 @pytest.fixture(params=KINDS)
@@ -94,12 +68,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return str(tmp_path / "tasks.db")
     databases: Databases = request.getfixturevalue("servers")
     return databases.url(request.param)
-
-
-@contextmanager
-def processes(folder: Path, store: str) -> Iterator[Processes]:
-    with ExitStack() as stack:
-        yield Processes(folder, stack, store)
 
 
 @pytest.mark.timeout(3000)
@@ -115,13 +83,13 @@ def test_no_call_runs_twice_while_servers_are_killed(
     with processes(tmp_path, store) as all_:
 
         def call(key: str) -> None:
-            arguments = {"key": key, "seconds": random.choice([0, 0, 0.002, 0.02])}
+            pay = partial(all_.pay, key=key, seconds=random.choice([0, 0, 0.002, 0.02]))
             with ThreadPoolExecutor(2) as pool:
-                sent = [pool.submit(all_.call, "pay", arguments=arguments)]
+                sent = [pool.submit(pay)]
                 if random.random() < 0.5:
                     sent[0].result()
-                sent.append(pool.submit(all_.call, "pay", arguments=arguments))
-                texts[key] |= {each.result()["content"][0]["text"] for each in sent}
+                sent.append(pool.submit(pay))
+                texts[key] |= {each.result() for each in sent}
 
         def work() -> None:
             for key in keys:
@@ -134,7 +102,7 @@ def test_no_call_runs_twice_while_servers_are_killed(
             while not all(each.done() for each in working):
                 for _ in range(3):
                     time.sleep(random.uniform(0.05, 0.5))
-                    all_.kill(random.choice(all_.running))
+                    all_.kill()
                 # A server has to live for a while to notice that another one is dead.
                 waiting = open_.copy()
                 while not waiting.isdisjoint(open_) and not all(each.done() for each in working):
@@ -142,11 +110,11 @@ def test_no_call_runs_twice_while_servers_are_killed(
             for each in working:
                 each.result()
         runs = all_.runs()
-    done = {key for key, found in texts.items() if found == {'{"amount":1,"run":1}'}}
+    done = {key for key, found in texts.items() if found == {PAID}}
     unknown = {
         key for key, found in texts.items() if len(found) == 1 and "is unknown" in next(iter(found))
     }
-    print(f"{total} calls, {all_.kills} kills, {len(unknown)} with an unknown outcome")
+    print(f"{total} calls, {len(all_.killed)} kills, {len(unknown)} with an unknown outcome")
     assert [key for key, count in runs.items() if count > 1] == []
     assert done | unknown == texts.keys()
     assert done <= runs.keys()
@@ -160,16 +128,17 @@ def test_another_process_goes_on_than_the_one_that_asked(
     with processes(tmp_path, store) as all_:
         arguments = {"key": "a"}
         first, second = all_.running
-        asked = all_.call("ask", first, arguments=arguments, _meta=CLIENT)
+        asked = all_.call("ask", first, arguments=arguments)
         assert asked["resultType"] == "input_required"
-        repeat = all_.call("ask", second, arguments=arguments, _meta=CLIENT)
+        repeat = all_.call("ask", second, arguments=arguments)
         assert "The answer to a question" in repeat["content"][0]["text"]
         if is_killed:
             all_.kill(first)
+            all_.start()
         answers = {key: accept("yes") for key in asked["inputRequests"]}
         retry = {"requestState": asked["requestState"], "inputResponses": answers}
         for each in (second, *all_.running):
-            found = all_.call("ask", each, arguments=arguments, _meta=CLIENT, **retry)
+            found = all_.call("ask", each, arguments=arguments, **retry)
             assert found["content"][0]["text"] == "yes a"
         assert all_.runs() == {"a": 1}
 
@@ -178,25 +147,14 @@ def test_a_task_that_runs_again_is_the_same_call(tmp_path: Path) -> None:
     """It was killed behind its question; its repeats get its result."""
     with processes(tmp_path, str(tmp_path / "tasks.db")) as all_:
         first, second = all_.running
-
-        def result(at: Server) -> Any:
-            id = all_.call("resume", at, arguments={"key": "a"}, _meta=CLIENT)["taskId"]
-            while True:
-                found = at.client().post(announced(1, "tasks/get", taskId=id, _meta=CLIENT)).result
-                if found["status"] == "input_required":
-                    answers = {each: accept("yes") for each in found["inputRequests"]}
-                    given = {"taskId": id, "inputResponses": answers, "_meta": CLIENT}
-                    at.client().post(announced(1, "tasks/update", **given))
-                elif found["status"] != "working":
-                    return found["result"]["content"][0]["text"]
-                elif all_.runs()["a asked"] and at is first:
-                    return id
-                time.sleep(0.05)
-
-        result(first)
-        (tmp_path / "runs goes on").touch()
+        id = all_.call("resume", first, arguments={"key": "a"})["taskId"]
+        all_.answer(all_.until(id, asked=True))
+        eventually(lambda: all_.runs()["a asked"])
+        (tmp_path / "log goes on").touch()
         all_.kill(first)
-        assert result(second) == "resumed a"
+        repeat = all_.call("resume", second, arguments={"key": "a"})["taskId"]
+        for each in (id, repeat):
+            assert all_.until(each)["result"]["content"][0]["text"] == "resumed a"
         assert all_.runs() == {"a step": 1, "a": 2, "a asked": 2}
 
 
@@ -206,13 +164,13 @@ def test_the_outcome_of_a_call_is_unknown_whose_server_was_stopped(
     with processes(tmp_path, store) as all_, ThreadPoolExecutor(1) as pool:
         first, second = all_.running
         arguments = {"key": "a", "seconds": 300}
-        lost = pool.submit(first.client().post, all_.calling("pay", arguments=arguments))
+        call = announced(1, "tools/call", name="pay", arguments=arguments)
+        lost = pool.submit(first.client().post, call)
         eventually(all_.runs)
         first.process.signal(signal.SIGTERM)
         first.process.exit_code(PATIENCE)
         lost.exception()
-        found = all_.call("pay", second, arguments=arguments)
-        assert "is unknown: it was interrupted" in found["content"][0]["text"]
+        assert "is unknown: it was interrupted" in all_.pay(second, **arguments)
         assert all_.runs() == {"a": 1}
 
 
@@ -226,23 +184,14 @@ def test_a_store_that_is_away_lets_no_call_run_and_loses_no_result(
         stack.callback(database.end)
         all_ = stack.enter_context(processes(tmp_path, database.url))
         pool = stack.enter_context(ThreadPoolExecutor(1))
-        arguments = {"key": "a", "seconds": 1}
-        running = pool.submit(all_.call, "pay", arguments=arguments)
+        running = pool.submit(all_.pay, key="a", seconds=1)
         eventually(all_.runs)
         database.kill()
-        found = all_.call("pay", arguments={"key": "b"})
-        assert (
-            "The call has not run, because its key cannot be stored" in found["content"][0]["text"]
-        )
+        assert "The call has not run, because its key cannot be stored" in all_.pay(key="b")
         assert not running.done()
         database.start()
-        first = running.result()
-        assert first["structuredContent"] == {"amount": 1, "run": 1}
-        assert all_.call("pay", arguments=arguments)["structuredContent"] == {"amount": 1, "run": 1}
-        eventually(
-            lambda: all_.call("pay", arguments={"key": "b"}),
-            lambda found: found.get("structuredContent") == {"amount": 1, "run": 1},
-        )
+        assert [running.result(), all_.pay(key="a", seconds=1)] == [PAID, PAID]
+        eventually(lambda: all_.pay(key="b"), lambda found: found == PAID)
         assert all_.runs() == {"a": 1, "b": 1}
 
 

@@ -41,9 +41,12 @@ class Servers:
     """Processes that serve the same tasks.
 
     Attributes:
+        file: What they serve.
         running: Those that run.
         killed: The process ids of those that were killed.
     """
+
+    file = FILE
 
     def __init__(self, folder: Path, stack: ExitStack, **env: str) -> None:
         self._log = folder / "log"
@@ -58,7 +61,8 @@ class Servers:
         self.killed: set[int] = set()
 
     def start(self, *options: str) -> Server:
-        serving = plain.serving(str(FILE), "--http", *options, cwd=FILE.parents[2], env=self._env)
+        words = str(self.file), "--http", *options
+        serving = plain.serving(*words, cwd=FILE.parents[2], env=self._env)
         server = self._stack.enter_context(serving)
         self.running.append(server)
         return server
@@ -80,11 +84,11 @@ class Servers:
         time.sleep(1.5 * float(self._env["LEASE"]))
         server.process.signal(signal.SIGCONT)
 
-    def ask(self, method: str, **params: Any) -> Any:
+    def ask(self, method: str, server: Server | None = None, **params: Any) -> Any:
         """Send a request to one of them: to another, if that is not there."""
         deadline = time.monotonic() + PATIENCE
         while True:
-            client = random.choice(self.running).client()
+            client = (server or random.choice(self.running)).client()
             try:
                 message = client.post(announced(1, method, _meta=CLIENT, **params)).last
             except (OSError, HTTPException):
