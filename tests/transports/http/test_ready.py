@@ -23,6 +23,8 @@ from mcpkit.errors import RegistrationError
 from mcpkit.transports.http import readiness
 from tests.transports.http.plain import serving
 
+pytestmark = pytest.mark.anyio
+
 OK = (200, {"status": "ok"})
 
 
@@ -61,7 +63,7 @@ def failed(*names: str) -> tuple[int, Any]:
 # --- the process itself ---------------------------------------------------------------------------
 
 
-async def test_a_server_that_switches_it_on_is_ready_once_served(anyio_backend: str) -> None:
+async def test_a_server_that_switches_it_on_is_ready_once_served() -> None:
     async with probing(MCPKit("ready")) as probe:
         assert await probe.look() == OK
         assert (await probe.client.head("/ready")).content == b""
@@ -69,14 +71,14 @@ async def test_a_server_that_switches_it_on_is_ready_once_served(anyio_backend: 
         assert (await probe.client.get("/health")).status_code == 404
 
 
-async def test_the_path_is_the_authors_choice_below_that_of_the_app(anyio_backend: str) -> None:
+async def test_the_path_is_the_authors_choice_below_that_of_the_app() -> None:
     application = MCPKit("ready").asgi(ready="/up")
     async with application.lifespans.hold(), Probe(application).client as client:
         assert (await client.get("/up")).status_code == 200
         assert (await client.get("/ready")).status_code == 404
 
 
-async def test_it_fails_as_soon_as_the_server_is_to_stop(anyio_backend: str) -> None:
+async def test_it_fails_as_soon_as_the_server_is_to_stop() -> None:
     application = MCPKit("ready").asgi(ready=True)
     probe = Probe(application)
     async with application.lifespans.hold() as lifespan, probe.client:
@@ -84,7 +86,7 @@ async def test_it_fails_as_soon_as_the_server_is_to_stop(anyio_backend: str) -> 
         assert await probe.look() == (503, {"status": "draining"})
 
 
-async def test_without_lifespan_events_the_first_look_starts_the_app(anyio_backend: str) -> None:
+async def test_without_lifespan_events_the_first_look_starts_the_app() -> None:
     """Else no request would, since the load balancer waits."""
     application = MCPKit("ready").asgi(ready=True)
     async with (probe := Probe(application)).client:
@@ -93,7 +95,7 @@ async def test_without_lifespan_events_the_first_look_starts_the_app(anyio_backe
 
 
 async def test_a_lifespan_that_fails_or_is_slow_is_not_ready(
-    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     entered = anyio.Event()
     broken = True
@@ -118,9 +120,7 @@ async def test_a_lifespan_that_fails_or_is_slow_is_not_ready(
 # --- checks of the app ----------------------------------------------------------------------------
 
 
-async def test_checks_name_what_fails_and_do_not_tell_why(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_checks_name_what_fails_and_do_not_tell_why(caplog: pytest.LogCaptureFixture) -> None:
     app, up = MCPKit("ready"), dict.fromkeys(("database", "queue", "model"), True)
 
     @app.ready
@@ -152,7 +152,7 @@ async def test_checks_name_what_fails_and_do_not_tell_why(
     ]
 
 
-async def test_a_check_takes_the_state_of_the_lifespan(anyio_backend: str) -> None:
+async def test_a_check_takes_the_state_of_the_lifespan() -> None:
     @asynccontextmanager
     async def lifespan(app: object) -> AsyncGenerator[dict[str, bool], None]:
         yield {"up": False}
@@ -168,7 +168,7 @@ async def test_a_check_takes_the_state_of_the_lifespan(anyio_backend: str) -> No
         assert await probe.look() == failed("pool")
 
 
-async def test_a_check_that_never_returns_holds_one_thread_at_most(anyio_backend: str) -> None:
+async def test_a_check_that_never_returns_holds_one_thread_at_most() -> None:
     app, release, entered = MCPKit("ready"), threading.Event(), list[int]()
 
     @app.ready(timeout=0.05)
@@ -185,9 +185,7 @@ async def test_a_check_that_never_returns_holds_one_thread_at_most(anyio_backend
             release.set()
 
 
-async def test_many_callers_share_one_run_of_the_checks(
-    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_many_callers_share_one_run_of_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "_FRESH", 60.0)
     app, runs = MCPKit("ready"), list[int]()
 
@@ -215,13 +213,14 @@ def test_a_check_that_cannot_be_called_is_refused(check: Callable[..., Any], tim
 # --- stores ---------------------------------------------------------------------------------------
 
 
-async def test_a_store_of_tasks_that_cannot_be_read_is_named(
-    anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_store_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*given: object) -> None:
         raise StoreUnavailable("/secret/place is gone")
 
-    app = MCPKit("ready", tasks=str(tmp_path / "tasks.db"))
+    auth = AuthorizationServer(lambda visit: User("ada"), store=MemoryAuthStore())
+    app = MCPKit("ready", tasks=str(tmp_path / "tasks.db"), auth=auth)
 
     @app.tool(task="optional")
     async def report() -> None: ...
@@ -231,20 +230,9 @@ async def test_a_store_of_tasks_that_cannot_be_read_is_named(
         with monkeypatch.context() as patch:
             patch.setattr(SqliteStore, "find", fail)
             assert await probe.look() == failed("tasks")
+            patch.setattr(MemoryAuthStore, "get", fail)
+            assert await probe.look() == failed("logins", "tasks")
         assert await probe.look() == OK
-
-
-async def test_a_store_of_logins_that_cannot_be_read_is_named(
-    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fail(*given: object) -> None:
-        raise OSError("disk")
-
-    auth = AuthorizationServer(lambda visit: User("ada"), store=MemoryAuthStore())
-    async with probing(MCPKit("ready", auth=auth)) as probe:
-        assert await probe.look() == OK
-        monkeypatch.setattr(MemoryAuthStore, "get", fail)
-        assert await probe.look() == failed("logins")
 
 
 # --- what it costs --------------------------------------------------------------------------------
