@@ -92,46 +92,36 @@ async def test_a_repeat_gets_the_recorded_result(target: Any, revision: str) -> 
 
 
 async def test_the_model_is_told_how_to_use_the_key() -> None:
-    async with AsyncTestClient(keyed.make_app()) as client:
-        tools = {each.name: each for each in await client.list_tools()}
-    pay: Any = tools["pay"].input_schema["properties"]
-    assert pay["key"]["description"] == (
-        "The key of the call. Use a new value for each new intent, and the same value when you "
-        "repeat a call."
-    )
-    hints = [tools[each].annotations for each in ("pay", "order")]
-    assert [each and each.idempotent for each in hints] == [True, True]
-
-
-async def test_what_an_author_says_stays() -> None:
-    app = make_app()
+    """What an author says stays."""
+    app = keyed.make_app()
 
     @app.tool(idempotent=False)
-    def pay(key: Annotated[str, "An id of yours", Idempotent()]) -> None: ...
+    def own(key: Annotated[str, "An id of yours", Idempotent()]) -> None: ...
 
-    [tool] = app.server.registry.tools.values()
-    assert tool.annotations is not None
-    assert tool.annotations.idempotent is False
-    text = tool.input_schema["properties"]["key"]["description"]
-    assert text.startswith("An id of yours. Use a new value")
+    tools = app.server.registry.tools
+    shown = [tools[each].input_schema["properties"]["key"] for each in ("pay", "own")]
+    use = "Use a new value for each new intent, and the same value when you repeat a call."
+    assert [each["description"] for each in shown] == [
+        f"The key of the call. {use}",
+        f"An id of yours. {use}",
+    ]
+    hints = [tools[each].annotations for each in ("pay", "order", "own")]
+    assert [each and each.idempotent for each in hints] == [True, True, False]
 
 
 # --- keys and arguments ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("key", ["", "x" * 257])
-async def test_a_key_that_is_empty_or_too_long_is_an_argument_error(key: str) -> None:
+@pytest.mark.parametrize(
+    "key", ["\0", "\u202e", "é", "e\u0301", "🔑" * 256, "'; --", "call-1", "", "x" * 257]
+)
+async def test_a_key_is_any_text_of_1_to_256_characters(key: str) -> None:
     async with AsyncTestClient(keyed.make_app()) as client:
+        texts = [await text_of(client, "pay", key=key) for _ in "12"]
+    expected = '{"amount":1,"run":1}'
+    if not 0 < len(key) <= 256:
         expected = f"key: expected 1 to 256 characters, got {len(key)}"
-        assert await text_of(client, "pay", key=key) == expected
-
-
-@pytest.mark.parametrize("key", ["\0", "\u202e", "é", "e\u0301", "🔑" * 256, "'; --", "call-1"])
-async def test_a_key_is_any_text(key: str) -> None:
-    async with AsyncTestClient(keyed.make_app()) as client:
-        for _ in range(2):
-            result = await client.call_tool("pay", {"key": key})
-            assert result.structured_content == {"amount": 1, "run": 1}
+    assert texts == [expected] * 2
 
 
 async def test_without_a_key_every_call_runs() -> None:
@@ -212,20 +202,6 @@ async def test_permissions_and_middleware_apply_to_repeats() -> None:
     assert seen.count("tools/call") == 3
 
 
-async def test_a_key_is_forgotten_after_its_lifetime() -> None:
-    app, runs = make_app(), list[str]()
-
-    @app.tool
-    def note(key: Annotated[str, Idempotent(lifetime=0.2)]) -> str:
-        runs.append(key)
-        return str(len(runs))
-
-    async with AsyncTestClient(app) as client:
-        assert [await text_of(client, "note", key="a") for _ in "12"] == ["1", "1"]
-        await anyio.sleep(0.2)
-        assert await text_of(client, "note", key="a") == "2"
-
-
 # --- results --------------------------------------------------------------------------------------
 
 
@@ -240,11 +216,13 @@ async def test_every_kind_of_result_is_recorded(revision: str) -> None:
         ResourceLink("a://b", "b"),
         ToolError("no"),
         ValueError("secret"),
+        Forbidden("no"),
     ]
-    app = make_app()
+    app, runs = make_app(), list[int]()
 
     @app.tool
     def anything(key: Key, number: int) -> Any:
+        runs.append(number)
         found = results[number]
         if isinstance(found, Exception):
             raise found
@@ -252,31 +230,21 @@ async def test_every_kind_of_result_is_recorded(revision: str) -> None:
 
     @app.tool(structured_output="raw")
     def numbers(key: Key) -> list[int]:
-        return [1, 2]
+        return [len(runs)]
+
+    async def call(tool: str, **arguments: Any) -> Any:
+        try:
+            return await client.call_tool(tool, arguments)
+        except ProtocolError as error:
+            return str(error)
 
     async with AsyncTestClient(app, revision=revision) as client:
         for number in range(len(results)):
-            found = [
-                await client.call_tool("anything", {"key": f"{number}", "number": number})
-                for _ in "12"
-            ]
-            assert found[0] == found[1]  # also the reference to the log
-        listed = [await client.call_tool("numbers", {"key": "a"}) for _ in "12"]
-        assert listed[0] == listed[1]
-
-
-async def test_a_protocol_error_is_recorded_too() -> None:
-    app, runs = make_app(), list[str]()
-
-    @app.tool
-    def refuse(key: Key) -> None:
-        runs.append(key)
-        raise Forbidden(f"not in run {len(runs)}")
-
-    async with AsyncTestClient(app) as client:
-        for _ in range(2):
-            with pytest.raises(ProtocolError, match="not in run 1"):
-                await client.call_tool("refuse", {"key": "a"})
+            first, again = [await call("anything", key=f"{number}", number=number) for _ in "12"]
+            assert first == again  # also the reference to the log
+        first, again = [await call("numbers", key="a") for _ in "12"]
+        assert first == again
+    assert runs == [*range(len(results))]
 
 
 async def test_a_result_that_is_too_large_is_not_recorded_and_its_call_not_repeated() -> None:
