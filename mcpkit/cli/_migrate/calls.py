@@ -520,7 +520,7 @@ class Calls(Names, cst.CSTTransformer):
 
     def _serve_with(self, args: Args, options: Mapping[str, cst.BaseExpression]) -> None:
         """Add options for HTTP to a run, for when its transport is not stdio."""
-        transport = args.get("transport") or (args.all[0].value if args.all else None)
+        transport = args.get("transport") or (args.positional[0].value if args.positional else None)
         if transport is None or string_of(transport) is not None:
             for name, value in options.items():
                 args.add(name, value)

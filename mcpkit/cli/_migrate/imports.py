@@ -17,55 +17,34 @@ UNMIGRATED: Final = "mcpkit.unmigrated"
 """The module of the names that have no equivalent."""
 
 
-class Used(cst.CSTVisitor):
-    """The names that a module uses, also in annotations that are strings."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-
-    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
-        return False
-
-    def visit_Import(self, node: cst.Import) -> bool:
-        return False
-
-    def visit_Attribute(self, node: cst.Attribute) -> bool:
-        node.value.visit(self)  # an attribute is not a use of a name
-        return False
-
-    def visit_Arg(self, node: cst.Arg) -> bool:
-        node.value.visit(self)
-        return False
-
-    def visit_Name(self, node: cst.Name) -> None:
-        self.names.add(node.value)
-
-    def visit_SimpleString(self, node: cst.SimpleString) -> None:
-        if len(node.value) < 200:
-            self.names.update(re.findall(r"[A-Za-z_]\w*", node.value))
-
-
-class _Comments(cst.CSTVisitor):
-    """The comments of a statement, without those of the statements in it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def visit_IndentedBlock(self, node: cst.IndentedBlock) -> bool:
-        return False
-
-    def visit_Comment(self, node: cst.Comment) -> None:
-        self.found.append(node.value)
+def used_names(module: cst.Module) -> set[str]:
+    """Return the names that a module uses, also in annotations that are strings."""
+    names: set[str] = set()
+    waiting: list[cst.CSTNode] = [module]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, cst.Name):
+            names.add(node.value)
+        elif isinstance(node, (cst.Attribute, cst.Arg)):
+            waiting.append(node.value)  # neither an attribute nor a keyword uses a name
+        elif isinstance(node, cst.SimpleString) and len(node.value) < 200:
+            names.update(re.findall(r"[A-Za-z_]\w*", node.value))
+        elif not isinstance(node, (cst.Import, cst.ImportFrom)):
+            waiting += node.children
+    return names
 
 
 def comments_of(statements: Sequence[cst.CSTNode]) -> list[str]:
     """Return the comments of statements, without those of the statements in them."""
-    comments = _Comments()
-    for each in statements:
-        each.visit(comments)
-    return comments.found
+    comments: list[str] = []
+    waiting = [*statements]
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, cst.Comment):
+            comments.append(node.value)
+        elif not isinstance(node, cst.IndentedBlock):
+            waiting[:0] = node.children
+    return comments
 
 
 class WithoutImports(cst.CSTTransformer):
@@ -122,10 +101,9 @@ class WithoutImports(cst.CSTTransformer):
         return node.with_changes(names=left)
 
     def _is_gone(self, node: Any, alias: cst.ImportAlias) -> bool:
-        name = text_of(alias.asname.name) if alias.asname else text_of(alias.name)
-        if isinstance(node, cst.Import):
-            return text_of(alias.name) == UNMIGRATED and name in self._names
-        return name in self._names
+        if isinstance(node, cst.Import) and alias.evaluated_name != UNMIGRATED:
+            return False
+        return (alias.evaluated_alias or alias.evaluated_name) in self._names
 
     def _is_of_gone(self, line: cst.EmptyLine) -> bool:
         """Return True for the mark of a name that is no longer imported."""
@@ -189,9 +167,8 @@ def _imported(statement: Any) -> list[tuple[str, str]]:
     module = text_of(node.module) if isinstance(node, cst.ImportFrom) else ""
     found: list[tuple[str, str]] = []
     for each in node.names if isinstance(node.names, Sequence) else ():
-        name = text_of(each.name)
-        local = f"{name} as {text_of(each.asname.name)}" if each.asname else name
-        found.append((module, local))
+        name, alias = each.evaluated_name, each.evaluated_alias
+        found.append((module, f"{name} as {alias}" if alias else name))
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import libcst as cst
 from libcst import metadata as meta
@@ -27,10 +27,10 @@ from mcpkit.cli._migrate.calls import REQUEST, SETTINGS, Calls
 from mcpkit.cli._migrate.imports import (
     MARK,
     UNMIGRATED,
-    Used,
     WithoutImports,
     comments_of,
     import_line,
+    used_names,
     with_imports,
 )
 from mcpkit.cli._migrate.middleware import Middlewares
@@ -85,9 +85,7 @@ def migrate(source: str) -> Migrated:
     found = Found()
     for _ in range(2):  # what an app is assigned to may be written before it
         wrapper.visit(found)
-    used = Used()
-    wrapper.module.visit(used)
-    rewrite = _Rewrite(found, used.names)
+    rewrite = _Rewrite(found, used_names(wrapper.module))
     module = wrapper.visit(rewrite)
     text = bom + _without_unused(module, found, rewrite).code
     return Migrated(text, _remarks(text, source))
@@ -225,22 +223,19 @@ class _Rewrite(Calls):
             return left
         marks = self._marks.pop()
         before, behind = self._around.pop()
-        if (before or behind) and isinstance(left, _Statement):
-            nodes = [*before, left, *behind]
-            nodes[0] = nodes[0].with_changes(leading_lines=left.leading_lines)
-            if before:
-                nodes[len(before)] = left.with_changes(leading_lines=())
-            left = cst.FlattenSentinel(nodes)
-        is_flat = isinstance(left, cst.FlattenSentinel)
-        nodes = [*cast("Any", left).nodes] if is_flat else [cast("Any", left)]
-        if isinstance(left, _Statement) or nodes[0] is not left:
-            lost = Counter(comments_of([original_node])) - Counter(comments_of(nodes))
-            marks += [each for each in lost.elements() if not any(each in mark for mark in marks)]
-            if marks:
-                nodes[0] = _marked(nodes[0], marks)
-            return nodes[0] if nodes[0] is left or len(nodes) == 1 else cst.FlattenSentinel(nodes)
-        self._marks[-1] += marks  # of what is gone: they go to what it stood in
-        return left
+        if left is cst.RemovalSentinel.REMOVE:
+            self._marks[-1] += marks  # they go to what it stood in
+            return left
+        made: list[Any] = [*left.nodes] if isinstance(left, cst.FlattenSentinel) else [left]
+        nodes = [*before, *made, *behind]
+        if before:
+            nodes[0] = nodes[0].with_changes(leading_lines=made[0].leading_lines)
+            nodes[len(before)] = made[0].with_changes(leading_lines=())
+        lost = Counter(comments_of([original_node])) - Counter(comments_of(nodes))
+        marks += [each for each in lost.elements() if not any(each in mark for mark in marks)]
+        if marks:
+            nodes[0] = _marked(nodes[0], marks)
+        return nodes[0] if len(nodes) == 1 else cst.FlattenSentinel(nodes)
 
     # --- imports ----------------------------------------------------------------------------------
 
@@ -267,9 +262,9 @@ class _Rewrite(Calls):
             return updated_node
         ours: dict[str, list[str]] = {}
         for alias in node.names:
-            name = text_of(alias.name)
+            name = alias.evaluated_name
             row = peer_import(f"{module}.{name}")
-            local = text_of(alias.asname.name) if alias.asname else name
+            local = alias.evaluated_alias or name
             if name == "Client":
                 continue  # ours has the name, and so have all that use it
             if row.how == "rename":
@@ -292,9 +287,9 @@ class _Rewrite(Calls):
         """Import what stands for their names, under the name of their module."""
         names: list[cst.ImportAlias] = []
         for each in updated_node.names:
-            whole = text_of(each.name)
+            whole = each.evaluated_name
             if is_theirs(whole):
-                local = text_of(each.asname.name) if each.asname else whole.partition(".")[0]
+                local = each.evaluated_alias or whole.partition(".")[0]
                 self._mark(local, "replace what uses it")
                 asname = each.asname or cst.AsName(cst.Name(local))
                 each = each.with_changes(name=cst.parse_expression(UNMIGRATED), asname=asname)
@@ -377,15 +372,14 @@ def _marked(statement: Any, marks: Sequence[str]) -> Any:
 
 def _without_unused(module: cst.Module, found: Found, rewrite: _Rewrite) -> cst.Module:
     """Remove unused imports, merge ours, and add missing ones."""
-    used, renamed = Used(), rewrite.renamed
-    module.visit(used)
+    used, renamed = used_names(module), rewrite.renamed
     gone = {
         *(found.imported.keys() - renamed.keys()),
         *(mine for theirs, mine in renamed.items() if theirs in rewrite.used_before),
     }
-    gone -= used.names
+    gone -= used
     needed = {each for each in rewrite.needed if each[1] not in gone}
     module = module.visit(WithoutImports(gone))
     values = ", ".join(f"{each}={_DEFAULTS.get(each)}" for each in sorted(found.settings))
     made = cst.parse_statement(f"\n{SETTINGS} = SimpleNamespace({values})\n")
-    return with_imports(module, needed, *[made] * (SETTINGS in used.names))
+    return with_imports(module, needed, *[made] * (SETTINGS in used))

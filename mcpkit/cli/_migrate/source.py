@@ -135,30 +135,29 @@ class Found(Names, cst.CSTVisitor):
         return "" if whole is None else f"{whole}.{rest}".strip(".").rpartition(".")[2]
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
-        module = text_of(node.module)
-        if not node.relative and is_theirs(module) and isinstance(node.names, Sequence):
-            for alias in node.names:
-                name = text_of(alias.name)
-                local = text_of(alias.asname.name) if alias.asname else name
+        module = "" if node.relative else text_of(node.module)
+        for alias in node.names if isinstance(node.names, Sequence) else ():
+            name = alias.evaluated_name
+            local = alias.evaluated_alias or name
+            if is_theirs(module):
                 self.imported[local] = f"{module}.{name}"
                 if name in _MODULES:
                     self.modules.add(local)
-        if node.relative or not (is_theirs(module) or is_ours(module)):
-            for alias in node.names if isinstance(node.names, Sequence) else ():
-                name = text_of(alias.asname.name if alias.asname else alias.name)
-                self.bound.add(name)
-                if name in _USUAL:
-                    self.apps.add(name)
+            elif not is_ours(module):
+                self.bound.add(local)
+                if local in _USUAL:
+                    self.apps.add(local)
 
     def visit_Import(self, node: cst.Import) -> None:
         for alias in node.names:
-            name = text_of(alias.asname.name if alias.asname else alias.name)
-            if not is_theirs(text_of(alias.name)):
-                self.bound.add(name.partition(".")[0])
-            else:
-                local = name if alias.asname else name.partition(".")[0]
-                self.imported[local] = text_of(alias.name) if alias.asname else local
+            whole = alias.evaluated_name
+            first = whole.partition(".")[0]
+            local = alias.evaluated_alias or first
+            if is_theirs(whole):
+                self.imported[local] = whole if alias.asname else first
                 self.modules.add(local)
+            else:
+                self.bound.add(local)
 
     def visit_Decorator(self, node: cst.Decorator) -> None:
         front, _, last = text_of(getattr(node.decorator, "func", node.decorator)).rpartition(".")
