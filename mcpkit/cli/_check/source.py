@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePath
@@ -78,27 +78,30 @@ def _known(entry: Entry, registered: Any, workers: bool) -> Entry:
     if not isinstance(fn, types.FunctionType) or fn.__module__.startswith("mcpkit."):
         return entry
     tree = syntax_of(fn)
+    nodes = [*ast.walk(tree)]
+    body = [node for each in tree.body for node in getattr(each, "body", ())]
+    contexts = {name for name, owner in owners_in(nodes) if owner == "ctx"}
     is_on_loop = registered.plan.is_async or registered.plan.inline
-    blocking = _blocking_calls(tree, fn.__globals__) if is_on_loop else ()
+    blocking = _blocking_calls(body, fn.__globals__) if is_on_loop else ()
     is_replayed = entry.kind == "tool" and (workers or registered.task.mode != "forbidden")
-    repeated = _repeated_calls(tree, fn) if is_replayed else ()
-    lacks_text = getattr(registered, "ui", None) is not None and _lacks_text(tree, registered)
+    repeated = _repeated_calls(body, contexts, fn) if is_replayed else ()
+    lacks_text = getattr(registered, "ui", None) is not None and _lacks_text(nodes, registered)
     return replace(
         entry,
         location=_location(fn),
         unknown_parameters=tuple(_unknown_parameters(fn)),
-        foreign_names=tuple(dict.fromkeys(_foreign_names(tree))),
+        foreign_names=tuple(dict.fromkeys(_foreign_names(nodes, contexts))),
         blocking_calls=tuple(dict.fromkeys(blocking)),
         repeated_calls=tuple(dict.fromkeys(repeated)),
         lacks_text=entry.kind == "tool" and lacks_text,
     )
 
 
-def _lacks_text(tree: ast.Module, tool: Any) -> bool:
+def _lacks_text(nodes: Sequence[ast.AST], tool: Any) -> bool:
     """Return True if a tool returns data, and no text beside it."""
     made = [
         each
-        for each in ast.walk(tree)
+        for each in nodes
         if isinstance(each, ast.Call) and ast.unparse(each.func).endswith("ToolResult")
     ]
     has_text = [each.args or any(key.arg == "content" for key in each.keywords) for each in made]
@@ -135,14 +138,9 @@ _BLOCKING: Final = re.compile(
 )
 
 
-def _blocking_calls(tree: ast.Module, scope: Mapping[str, Any]) -> Iterator[str]:
+def _blocking_calls(body: Sequence[ast.AST], scope: Mapping[str, Any]) -> Iterator[str]:
     """Yield the calls of a function that block its thread, except in functions inside it."""
-    waiting: list[ast.AST] = [node for each in tree.body for node in ast.iter_child_nodes(each)]
-    while waiting:
-        each = waiting.pop(0)
-        if isinstance(each, (ast.FunctionDef, ast.Lambda)):
-            continue
-        waiting += ast.iter_child_nodes(each)
+    for each in _inside(*body, without=(ast.FunctionDef, ast.Lambda)):
         if isinstance(each, ast.Call):
             name = ast.unparse(each.func)
             if _BLOCKING.fullmatch(_full_name(name, scope)):
@@ -176,14 +174,15 @@ _METHODS: Final = frozenset(
 )
 
 
-def _repeated_calls(tree: ast.Module, fn: types.FunctionType) -> Iterator[str]:
+def _repeated_calls(
+    body: Sequence[ast.AST], contexts: Set[str], fn: types.FunctionType
+) -> Iterator[str]:
     """Yield the calls before the last question of a function, or in a loop with a question.
 
     Every await counts, and calls whose names do not say that they only read or compute. What is in
     a question does not count, nor do methods of the context, or calls that it is passed to.
     """
-    contexts = {name for name, owner in owners_in([*ast.walk(tree)]) if owner == "ctx"}
-    nodes = [*_inside(*chain(*(getattr(each, "body", ()) for each in tree.body)))]
+    nodes = [*_inside(*body)]
     names = {each: ast.unparse(each.func) for each in nodes if isinstance(each, ast.Call)}
     asking: set[ast.AST] = {
         each
@@ -210,11 +209,14 @@ def _repeated_calls(tree: ast.Module, fn: types.FunctionType) -> Iterator[str]:
             yield f"line {fn.__code__.co_firstlineno + call.lineno - 1}: {names[call]}()"
 
 
-def _inside(*nodes: ast.AST) -> Iterator[ast.AST]:
+_LATER: Final = (ast.AsyncFunctionDef, ast.ClassDef, ast.FunctionDef, ast.Lambda)
+
+
+def _inside(*nodes: ast.AST, without: tuple[type[ast.AST], ...] = _LATER) -> Iterator[ast.AST]:
     """Yield nodes and all inside them, in the order in which they run, except functions."""
     for each in nodes:
-        if not isinstance(each, (ast.AsyncFunctionDef, ast.ClassDef, ast.FunctionDef, ast.Lambda)):
-            yield from _inside(*ast.iter_child_nodes(each))
+        if not isinstance(each, without):
+            yield from _inside(*ast.iter_child_nodes(each), without=without)
             yield each
 
 
@@ -225,13 +227,10 @@ def _is_harmless(name: str, scope: Mapping[str, Any]) -> bool:
     return not _VERBS.isdisjoint(words_of(last)[:1])
 
 
-def _foreign_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def _foreign_names(nodes: Sequence[ast.AST], contexts: Set[str]) -> Iterator[tuple[str, str]]:
     """Yield the attributes of its context that a function uses and only other libraries have."""
-    nodes = [*ast.walk(tree)]
-    owners = dict(owners_in(nodes))
     for each in nodes:
         if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
-            name = each.value.id
-            peer = peer_name("ctx", each.attr) if owners.get(name) == "ctx" else None
+            peer = peer_name("ctx", each.attr) if each.value.id in contexts else None
             if peer is not None:
-                yield f"{name}.{each.attr}", peer.advice
+                yield ast.unparse(each), peer.advice
