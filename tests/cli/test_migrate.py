@@ -211,43 +211,6 @@ def test_values(imported: str, theirs: str, ours: str) -> None:
     assert made.splitlines()[-1] == f"value = {ours}"
 
 
-def test_base64_is_decoded_because_content_is_bytes_here() -> None:
-    made = rewritten(
-        "from mcp.types import BlobResourceContents\n\nx = BlobResourceContents(blob=b)\n"
-    )
-    assert made == (
-        "from mcpkit import BlobResourceContents\nimport base64\n\n"
-        "x = BlobResourceContents(blob=base64.b64decode(b))\n"
-    )
-
-
-def test_errors_of_the_protocol() -> None:
-    made = rewritten(
-        """\
-        from mcp.shared.exceptions import McpError
-        from mcp.types import INVALID_PARAMS, ErrorData
-
-        def fn(code):
-            try:
-                raise McpError(ErrorData(code=INVALID_PARAMS, message="no"))
-            except McpError as error:
-                raise McpError(ErrorData(code=code, message=error.error.message))
-        """
-    )
-    assert made == dedent(
-        """\
-        from mcpkit import ProtocolError
-        from mcpkit.errors import InvalidParams
-
-        def fn(code):
-            try:
-                raise InvalidParams("no")
-            except ProtocolError as error:
-                raise ProtocolError(error.message, code=code)
-        """
-    )
-
-
 # --- middleware -----------------------------------------------------------------------------------
 
 MIDDLEWARE: Final = '''\
@@ -413,6 +376,8 @@ from mcp.server.fastmcp import Context\nfrom mcp import ServerSession as S\n\nx:
   =>  from mcpkit import Context\n\nx: Context[int]\n
 from fastmcp import FastMCP\nfrom mcp.types import TextContent\n\nx = FastMCP, TextContent\n
   =>  from mcpkit import MCPKit, TextContent\n\nx = MCPKit, TextContent\n
+from mcp.types import AudioContent\n\nx = AudioContent(data=b)\n
+  =>  from mcpkit import AudioContent\nimport base64\n\nx = AudioContent(data=base64.b64decode(b))\n
 """
 
 
@@ -454,6 +419,9 @@ mcp.tool(fn, enabled=FLAG)  =>  mcp.tool(fn, enabled=FLAG)
 mcp.disable(names=OFF)  =>  mcp.disable(names=OFF)
 @mcp.tool(annotations=types.ToolAnnotations(\n    readOnlyHint=True,  # looks\n))\ndef fn(): ...
   =>  ToolAnnotations(\n    read_only=True,  # looks\n))\ndef fn(): ...
+raise f.McpError(types.ErrorData(code=types.INVALID_PARAMS, message=m))  =>  raise InvalidParams(m)
+try: ...\nexcept f.McpError as e: raise f.McpError(f.ErrorData(code=c, message=e.error.data))
+  =>  except ProtocolError as e: raise ProtocolError(e.data, code=c)
 """
 
 
@@ -478,6 +446,12 @@ mcp.settings.auth = x  =>  mcp.settings.auth
   =>  give auth= a verifier of mcpkit.auth, such as JWT(…)
 mcp._mcp_server.version = found()  =>  mcp._mcp_server  =>  private names have no counterpart
 x = [FastMCP('a', port=1)]  =>  port=  =>  pass it to app.run("http", port=…)
+x = FastMCP('a', tasks=True)  =>  tasks=True
+  =>  add task="optional" to each tool that may run as a task
+@mcp.tool(task=SLOW)\nasync def g(): ...
+  =>  task=  =>  write task="optional", "required" or "forbidden"
+@mcp.tool(task=f.server.tasks.TaskConfig(poll_interval=1))\nasync def g(): ...
+  =>  TaskConfig(poll_interval=)  =>  write MCPKit(…, tasks={"poll_interval": …}), for the whole app
 """
 
 
@@ -486,33 +460,6 @@ def test_what_is_not_understood_is_marked(line: str, name: str, say: str) -> Non
     head = "import fastmcp as f\nfrom fastmcp import FastMCP\nfrom mcp import McpError\n"
     made = rewritten(f"{head}mcp = FastMCP('a')\nmcp.run('http')\n{line}\n")
     assert f"{MARK}{name}: {say}\n" in made
-
-
-def test_each_app_is_run_with_its_own_port() -> None:
-    made = rewritten(
-        """\
-        from fastmcp import FastMCP
-
-        def run():
-            one.run("http")
-            two.run("http")
-
-        one = FastMCP("one", port=1)
-        two = FastMCP("two", port=2)
-        """
-    )
-    assert made == dedent(
-        """\
-        from mcpkit import MCPKit
-
-        def run():
-            one.run("http", port=1)
-            two.run("http", port=2)
-
-        one = MCPKit("one")
-        two = MCPKit("two")
-        """
-    )
 
 
 def test_what_stands_above_an_import_that_goes_stays() -> None:
@@ -782,6 +729,8 @@ mcp = FastMCP("a", port=1, streamable_http_path="/")\nmcp.run(transport=KIND)
   =>  mcp = MCPKit("a")\nmcp.run(transport=KIND, **({} if KIND == "stdio" else {"port": 1, "path": "/"}))
 mcp = FastMCP("a", host="::", port=1)\nmcp.settings.port = x.port\nmcp.run(kind())
   =>  mcp = MCPKit("a")\nmcpkit_settings.port = 1\nmcpkit_settings.port = x.port\nmcp.run((mcp_transport := kind()), **({} if mcp_transport == "stdio" else {"host": "::", "port": mcpkit_settings.port}))
+one = FastMCP("one", port=1)\ntwo = FastMCP("two", port=2)\none.run("http")\ntwo.run("http")
+  =>  one = MCPKit("one")\ntwo = MCPKit("two")\none.run("http", port=1)\ntwo.run("http", port=2)
 mcp = FastMCP("a")\nmcp._mcp_server.version = v.own  =>  mcp = MCPKit("a", version=v.own)
 mcp = FastMCP("a", port=1)\nasync def main(): await mcp.run_http_async()
   =>  mcp = MCPKit("a")\nasync def main(): await mcp.serve("http", port=1)
@@ -979,23 +928,3 @@ def test_tools_run_as_tasks(theirs: str, ours: str) -> None:
     made = rewritten(f"{head}\n@mcp.tool({theirs})\nasync def f() -> str: ...\n")
     assert "TaskConfig" not in made
     assert made.endswith(f"\n{ours}\nasync def f() -> str: ...\n")
-
-
-def test_what_says_more_of_tasks_is_marked() -> None:
-    made = rewritten(
-        """\
-        from fastmcp import FastMCP
-        from fastmcp.server.tasks import TaskConfig
-        mcp = FastMCP("shop", tasks=True)
-
-        @mcp.tool(task=TaskConfig(poll_interval=timedelta(seconds=2)))
-        async def f() -> str: ...
-
-        @mcp.tool(task=SLOW)
-        async def g() -> str: ...
-        """
-    )
-    assert 'tasks=True: add task="optional" to each tool that may run as a task' in made
-    assert 'TaskConfig(poll_interval=): write MCPKit(…, tasks={"poll_interval": …})' in made
-    assert 'task=: write task="optional", "required" or "forbidden"' in made
-    assert 'MCPKit("shop")' in made
