@@ -10,7 +10,7 @@ import sys
 import warnings
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -158,12 +158,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", help="Show the version and exit.", callback=_version, is_eager=True
-        ),
-    ] = False,
+    version: bool = typer.Option(
+        False, "--version", help="Show the version and exit.", callback=_version, is_eager=True
+    ),
 ) -> None:
     """MCP servers from decorated Python functions."""
 

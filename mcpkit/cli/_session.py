@@ -91,24 +91,23 @@ class ServerSession:
 
 
 _SHARED: Final[dict[str, tuple[Any, Any]]] = {
-    "as_json": (options.AsJson, False),
-    "save": (options.Save, None),
-    "quiet": (options.Quiet, False),
-    "answer": (options.Answers, None),
-    "sampling_command": (options.SamplingCommand, None),
-    "roots": (options.Roots, None),
-    "revision": (options.Revision, None),
-    "header": (options.Headers, None),
-    "token": (options.Token, None),
-    "env": (options.Env, None),
-    "timeout": (options.Timeout, None),
+    "as_json": (bool, options.AS_JSON),
+    "save": (Path | None, options.SAVE),
+    "quiet": (bool, options.QUIET),
+    "answer": (list[str] | None, options.ANSWERS),
+    "sampling_command": (str | None, options.SAMPLING_COMMAND),
+    "roots": (list[str] | None, options.ROOTS),
+    "revision": (str | None, options.REVISION),
+    "header": (list[str] | None, options.HEADERS),
+    "token": (str | None, options.TOKEN),
+    "env": (list[str] | None, options.ENV),
+    "timeout": (float | None, options.TIMEOUT),
 }
-"""Name → type and default of the options of every command that talks to a server."""
+"""Name → type and declaration of the options of every command that talks to a server."""
 
 
 def server_command(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     """Make a command of an async function."""
-    # Unlike `get_type_hints`, this leaves `Annotated` outermost on Python 3.10, as typer needs it.
     _, *own = signature(command, eval_str=True).parameters.values()
     parameters = own + [
         Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)

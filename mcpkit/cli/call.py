@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 
@@ -12,7 +12,7 @@ from mcpkit._protocol.revisions import APPS_EXTENSION, BY_VERSION
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.targets import is_url
 from mcpkit.cli._arguments import suggest, tool_arguments
-from mcpkit.cli._options import TargetArgument, option
+from mcpkit.cli._options import TARGET, argument, flag, option
 from mcpkit.cli._render import (
     Saver,
     as_binary,
@@ -28,25 +28,17 @@ from mcpkit.client.results import CallResult, ListedTool
 from mcpkit.errors import InvalidParams, MethodNotFound, ProtocolError
 from mcpkit.types import LogLevel
 
-__all__ = ["call", "show_result"]
-
 _LEVEL: Final[LogLevel] = "info"
 
 
 @server_command
 async def call(
     session: ServerSession,
-    target: TargetArgument,
-    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The name of the tool")] = "",
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Its arguments")
-    ] = None,
-    args: Annotated[
-        str | None, option("All arguments as one object; - reads it from stdin", metavar="JSON")
-    ] = None,
-    detach: Annotated[
-        bool, option("Start a task, print its id, and exit; see mcpkit tasks", "--detach")
-    ] = False,
+    target: str = TARGET,
+    tool: str = argument("The name of the tool", "TOOL", ""),
+    arguments: list[str] | None = argument("Its arguments", "KEY=VALUE", None),
+    args: str | None = option("All arguments as one object; - reads it from stdin", metavar="JSON"),
+    detach: bool = flag("Start a task, print its id, and exit; see mcpkit tasks", "--detach"),
 ) -> None:
     """Call a tool and print its result.
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 from pydantic import BaseModel, Field, ValidationError
@@ -16,18 +16,17 @@ from pydantic import BaseModel, Field, ValidationError
 from mcpkit._settings import SettingError, find_file
 from mcpkit._utils.names import MCPKitDeprecationWarning
 from mcpkit._utils.targets import TargetError, is_remote, split
+from mcpkit.cli import _options as options
 from mcpkit.cli._check import apply, choose, unknown
 from mcpkit.cli._check.listing import Listing, fetch_listing
 from mcpkit.cli._check.report import as_json, print_findings, print_rules, rules_as_json
 from mcpkit.cli._check.rules import FAIL_ON, SEVERITIES
 from mcpkit.cli._check.source import add_source
 from mcpkit.cli._connection import ConnectionOptions, is_python, run_async
-from mcpkit.cli._options import SERVER, TARGET, Env, Headers, Revision, Timeout, Token, option
+from mcpkit.cli._options import OPTIONAL_TARGET, SERVER, flag, option
 from mcpkit.cli._render import put_json
 from mcpkit.cli._target import load_app
 from mcpkit.cli._terminal import BAD_NEWS, console, fail
-
-__all__ = ["check"]
 
 _FAILING: Final = (
     f"The mildest finding that makes the exit code 1: {', '.join(FAIL_ON)} (default: warning)"
@@ -39,20 +38,18 @@ _WORKERS: Final = "The server runs in several processes, which replay handlers t
 
 
 def check(
-    target: Annotated[str | None, TARGET] = None,
-    fail_on: Annotated[str | None, option(_FAILING, metavar="SEVERITY")] = None,
-    json_: Annotated[bool, option("Write one JSON document", "--json")] = False,
-    select: Annotated[list[str] | None, option(_SELECT, metavar="IDS", panel=_WHICH)] = None,
-    ignore: Annotated[
-        list[str] | None, option("Not these rules", metavar="IDS", panel=_WHICH)
-    ] = None,
-    rules: Annotated[bool, option("Explain the rules, and exit", "--rules", panel=_WHICH)] = False,
-    workers: Annotated[bool, option(_WORKERS, "--workers", panel=SERVER)] = False,
-    revision: Revision = None,
-    header: Headers = None,
-    token: Token = None,
-    env: Env = None,
-    timeout: Timeout = None,
+    target: str | None = OPTIONAL_TARGET,
+    fail_on: str | None = option(_FAILING, metavar="SEVERITY"),
+    json_: bool = flag("Write one JSON document", "--json"),
+    select: list[str] | None = option(_SELECT, metavar="IDS", panel=_WHICH),
+    ignore: list[str] | None = option("Not these rules", metavar="IDS", panel=_WHICH),
+    rules: bool = flag("Explain the rules, and exit", "--rules", panel=_WHICH),
+    workers: bool = flag(_WORKERS, "--workers", panel=SERVER),
+    revision: str | None = options.REVISION,
+    header: list[str] | None = options.HEADERS,
+    token: str | None = options.TOKEN,
+    env: list[str] | None = options.ENV,
+    timeout: float | None = options.TIMEOUT,
 ) -> None:
     """Find problems for hosts and models.
 
@@ -119,9 +116,9 @@ def check(
         raise typer.Exit(BAD_NEWS)
 
 
-def _ids(options: Sequence[str] | None) -> tuple[str, ...]:
+def _ids(given: Sequence[str] | None) -> tuple[str, ...]:
     """Return the ids in options, each of which may have several by commas."""
-    parts = [each.strip().upper() for option in options or () for each in option.split(",")]
+    parts = [each.strip().upper() for option in given or () for each in option.split(",")]
     return tuple(each for each in parts if each)
 
 

@@ -8,16 +8,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from inspect import unwrap
 from pathlib import Path
-from typing import Annotated, Any, cast
-
-import typer
+from typing import Any, cast
 
 from mcpkit._settings import SECRETS, Setting, Sources, table, without_password
 from mcpkit._utils.sealing import SECRET
 from mcpkit._utils.targets import TargetError
 from mcpkit._utils.text import single_line
 from mcpkit.app import MCPKit
-from mcpkit.cli._options import AsJson
+from mcpkit.cli._options import APP, AS_JSON
 from mcpkit.cli._render import put, put_json
 from mcpkit.cli._target import load_app
 from mcpkit.cli._terminal import fail
@@ -25,13 +23,7 @@ from mcpkit.cli._terminal import fail
 __all__ = ["config"]
 
 
-def config(
-    target: Annotated[
-        str,
-        typer.Argument(help="server.py, server.py:app, a module, or module:app", metavar="TARGET"),
-    ],
-    as_json: AsJson = False,
-) -> None:
+def config(target: str = APP, as_json: bool = AS_JSON) -> None:
     """Show the settings of a server: their values, and where each is set.
 
     An argument in the code has priority over a variable such as MCPKIT_PAGE_SIZE, and that over

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text
 
@@ -17,18 +17,10 @@ from mcpkit._protocol.wire import implementation_to_wire
 from mcpkit._utils.json import is_object, value_at
 from mcpkit._utils.targets import TargetError
 from mcpkit._utils.text import escape_control, single_line, summarize
+from mcpkit.cli import _options as options
 from mcpkit.cli._arguments import suggest
 from mcpkit.cli._connection import ConnectionOptions, is_python, run_async
-from mcpkit.cli._options import (
-    AsJson,
-    Env,
-    Headers,
-    Revision,
-    TargetArgument,
-    Timeout,
-    Token,
-    option,
-)
+from mcpkit.cli._options import flag, option
 from mcpkit.cli._render import put_json, size
 from mcpkit.cli._schema_text import Effort, in_words, properties_of, required_of, resolved
 from mcpkit.cli._target import load_app
@@ -41,8 +33,6 @@ from mcpkit.errors import MethodNotFound
 
 if TYPE_CHECKING:
     from mcpkit.app import MCPKit
-
-__all__ = ["inspect"]
 
 _AS: Final = "Show the view of a caller with these scopes, separated by commas; none is ''"
 _MAX_COLUMNS: Final = 120
@@ -83,20 +73,16 @@ class Offer:
 
 
 def inspect(
-    target: TargetArgument,
-    tool: Annotated[
-        list[str] | None, option("Show this tool in full; can be repeated", metavar="NAME")
-    ] = None,
-    schemas: Annotated[
-        bool, option("Show every tool in full, with its schemas", "--schemas")
-    ] = False,
-    as_: Annotated[str | None, option(_AS, "--as", metavar="SCOPES")] = None,
-    as_json: AsJson = False,
-    revision: Revision = None,
-    header: Headers = None,
-    token: Token = None,
-    env: Env = None,
-    timeout: Timeout = None,
+    target: str = options.TARGET,
+    tool: list[str] | None = option("Show this tool in full; can be repeated", metavar="NAME"),
+    schemas: bool = flag("Show every tool in full, with its schemas", "--schemas"),
+    as_: str | None = option(_AS, "--as", metavar="SCOPES"),
+    as_json: bool = options.AS_JSON,
+    revision: str | None = options.REVISION,
+    header: list[str] | None = options.HEADERS,
+    token: str | None = options.TOKEN,
+    env: list[str] | None = options.ENV,
+    timeout: float | None = options.TIMEOUT,
 ) -> None:
     """Show what a server offers: tools, resources, prompts, skills, and the cost of its tools.
 
@@ -112,14 +98,14 @@ def inspect(
       mcpkit inspect "npx -y @example/server --verbose" --env API_KEY=secret
       mcpkit inspect https://example.com/mcp --json  (after mcpkit login https://example.com/mcp)
     """
-    options = ConnectionOptions(target, revision, header, env, timeout, token)
+    connection = ConnectionOptions(target, revision, header, env, timeout, token)
     app = None if as_ is None else _app_as(target, as_)
 
     async def main() -> None:
         # To list the tools of views, too.
         views = {APPS_EXTENSION: {"mimeTypes": [VIEW_TYPE]}}
         async with (
-            options.connected(extensions=views)
+            connection.connected(extensions=views)
             if app is None
             else Client(app, revision=revision, extensions=views)
         ) as client:

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
@@ -14,11 +14,9 @@ from mcpkit.cli._connection import headers_from, variables_from
 from mcpkit.cli._install.config import Change, Config, EditByHand, InFile, ThroughProgram
 from mcpkit.cli._install.hosts import HOSTS, Entry, Host, Platform, Unsupported, merge_entry
 from mcpkit.cli._install.launch import name_of, server_at
-from mcpkit.cli._options import SERVER, option
+from mcpkit.cli._options import SERVER, argument, flag, option
 from mcpkit.cli._schema_text import object_or_empty
 from mcpkit.cli._terminal import FAILED, confirm, fail, is_interactive, note, print_difference, say
-
-__all__ = ["install"]
 
 _PLACE: Final = "Where it goes"
 _ENV: Final = "An environment variable for the server, KEY=VALUE; can be repeated"
@@ -28,41 +26,18 @@ _PLACEHOLDER: Final = re.compile(r"(?:[A-Za-z]+ +)?\$(?:\{[^{}]+\}|[A-Za-z_]\w*)
 
 
 def install(
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            help="A file, a module, a command line, or a URL", metavar="TARGET", show_default=False
-        ),
-    ] = None,
-    client: Annotated[
-        str | None, option(f"The host: {', '.join(HOSTS)}", "--client", "-c", panel=_PLACE)
-    ] = None,
-    project: Annotated[
-        bool, option("For the project in this folder only", "--project", panel=_PLACE)
-    ] = False,
-    config: Annotated[
-        Path | None, option("Another file than the host's usual one", panel=_PLACE)
-    ] = None,
-    name: Annotated[
-        str | None, option("Its name in the host (default: the server's own)", panel=SERVER)
-    ] = None,
-    env: Annotated[list[str] | None, option(_ENV, metavar="KEY=VALUE", panel=SERVER)] = None,
-    header: Annotated[list[str] | None, option(_HEADER, metavar="HEADER", panel=SERVER)] = None,
-    uv: Annotated[
-        bool, option("Run it with uv, in the environment of its project", "--uv", panel=SERVER)
-    ] = False,
-    dry_run: Annotated[
-        bool, option("Show what would change, and change nothing", "--dry-run", "-n")
-    ] = False,
-    force: Annotated[
-        bool, option("Replace a server of this name without asking", "--force", "-f")
-    ] = False,
-    remove: Annotated[
-        bool, option("Remove the server; TARGET may be its name", "--remove")
-    ] = False,
-    list_: Annotated[
-        bool, option("List the hosts, with their files on this machine", "--list")
-    ] = False,
+    target: str | None = argument("A file, a module, a command line, or a URL", "TARGET", None),
+    client: str | None = option(f"The host: {', '.join(HOSTS)}", "--client", "-c", panel=_PLACE),
+    project: bool = flag("For the project in this folder only", "--project", panel=_PLACE),
+    config: Path | None = option("Another file than the host's usual one", panel=_PLACE),
+    name: str | None = option("Its name in the host (default: the server's own)", panel=SERVER),
+    env: list[str] | None = option(_ENV, metavar="KEY=VALUE", panel=SERVER),
+    header: list[str] | None = option(_HEADER, metavar="HEADER", panel=SERVER),
+    uv: bool = flag("Run it with uv, in the environment of its project", "--uv", panel=SERVER),
+    dry_run: bool = flag("Show what would change, and change nothing", "--dry-run", "-n"),
+    force: bool = flag("Replace a server of this name without asking", "--force", "-f"),
+    remove: bool = flag("Remove the server; TARGET may be its name", "--remove"),
+    list_: bool = flag("List the hosts, with their files on this machine", "--list"),
 ) -> None:
     """Add a server to a host's configuration.
 

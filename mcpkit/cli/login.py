@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 
@@ -15,7 +15,7 @@ from mcpkit._utils.targets import is_url
 from mcpkit._utils.text import single_line
 from mcpkit.cli._connection import connected, run_async
 from mcpkit.cli._credentials import KEY, StoredLogin, machine_for, stored_logins
-from mcpkit.cli._options import option
+from mcpkit.cli._options import argument, flag, option
 from mcpkit.cli._terminal import BAD_NEWS, SECRET, TOKEN, fail, note, say
 from mcpkit.client.auth.authorization_code import OAuth
 from mcpkit.client.auth.base import AuthorizationFailed, HttpRequest, server_key
@@ -27,8 +27,6 @@ from mcpkit.client.client import Client
 from mcpkit.errors import MCPKitError
 from mcpkit.permissions import scopes_of
 
-__all__ = ["login"]
-
 _CLIENT: Final = "The client"
 _BROWSER: Final = "The browser"
 _PORT: Final = "The port of the redirect URL (default: any that is free)"
@@ -39,31 +37,22 @@ _RENEWABLE: Final = "offline_access"  # a scope for the issuer, not requested he
 
 
 def login(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The server")],
-    scope: Annotated[
-        list[str] | None, option("Request this scope too; can be repeated", metavar="SCOPE")
-    ] = None,
-    again: Annotated[bool, option("Log in again, ignoring a stored login", "--again")] = False,
-    timeout: Annotated[
-        float | None,
-        option(f"Time for the login in the browser (default: {_USER_S:g})", metavar="SECONDS"),
-    ] = None,
-    no_browser: Annotated[
-        bool, option("Print the URL instead of opening it", "--no-browser", panel=_BROWSER)
-    ] = False,
-    redirect_port: Annotated[int | None, option(_PORT, metavar="PORT", panel=_BROWSER)] = None,
-    client_id: Annotated[str | None, option(_ID, metavar="ID", panel=_CLIENT)] = None,
-    client_document: Annotated[
-        str | None,
-        option("A document that describes the client", metavar="URL", panel=_CLIENT),
-    ] = None,
-    issuer: Annotated[
-        str | None,
-        option(
-            "The issuer that knows the client, if not the server's", metavar="URL", panel=_CLIENT
-        ),
-    ] = None,
-    machine: Annotated[bool, option(_MACHINE, "--machine", panel=_CLIENT)] = False,
+    url: str = argument("The server", "URL"),
+    scope: list[str] | None = option("Request this scope too; can be repeated", metavar="SCOPE"),
+    again: bool = flag("Log in again, ignoring a stored login", "--again"),
+    timeout: float | None = option(
+        f"Time for the login in the browser (default: {_USER_S:g})", metavar="SECONDS"
+    ),
+    no_browser: bool = flag("Print the URL instead of opening it", "--no-browser", panel=_BROWSER),
+    redirect_port: int | None = option(_PORT, metavar="PORT", panel=_BROWSER),
+    client_id: str | None = option(_ID, metavar="ID", panel=_CLIENT),
+    client_document: str | None = option(
+        "A document that describes the client", metavar="URL", panel=_CLIENT
+    ),
+    issuer: str | None = option(
+        "The issuer that knows the client, if not the server's", metavar="URL", panel=_CLIENT
+    ),
+    machine: bool = flag(_MACHINE, "--machine", panel=_CLIENT),
 ) -> None:
     """Log in to a server, so that the other commands can use it.
 

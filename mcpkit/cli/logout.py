@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
-
-import typer
 
 from mcpkit._utils.targets import is_url
 from mcpkit.cli._connection import run_async
 from mcpkit.cli._credentials import StoredLogin, stored_logins
+from mcpkit.cli._options import argument
 from mcpkit.cli._terminal import TOKEN, fail, note, say
 from mcpkit.client.auth.base import AuthorizationFailed, server_key
 from mcpkit.client.auth.storage import FileTokenStore
 
-__all__ = ["logout"]
 
-
-def logout(url: Annotated[str, typer.Argument(metavar="URL", help="The server")]) -> None:
+def logout(url: str = argument("The server", "URL")) -> None:
     """Revoke a login, and forget it.
 
     The tokens are revoked if the issuer supports it, and deleted here in any case.

@@ -8,30 +8,25 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
 from mcpkit._utils.text import escape_control
 from mcpkit.cli._install.config import difference, read, write
-from mcpkit.cli._options import option
+from mcpkit.cli._options import argument, flag
 from mcpkit.cli._terminal import BAD_NEWS, FAILED, console, fail, note, print_difference
-
-__all__ = ["migrate"]
 
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "env"})
 """Folders without files of the author's; those whose names begin with a dot have none either."""
 
 
 def migrate(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Python files, and folders whose Python files are rewritten", metavar="PATH..."
-        ),
-    ],
-    write_: Annotated[bool, option("Change the files, instead of showing how", "--write")] = False,
-    no_import: Annotated[bool, option("Do not import what was written", "--no-import")] = False,
+    paths: list[Path] = argument(
+        "Python files, and folders whose Python files are rewritten", "PATH..."
+    ),
+    write_: bool = flag("Change the files, instead of showing how", "--write"),
+    no_import: bool = flag("Do not import what was written", "--no-import"),
 ) -> None:
     """Rewrite a server of FastMCP 2 to 4, of the official SDK 1 or 2, or of an earlier mcpkit.
 

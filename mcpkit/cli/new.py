@@ -17,15 +17,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import distribution, version
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import typer
 
-from mcpkit.cli._options import option
+from mcpkit.cli._options import argument, flag, option
 from mcpkit.cli._terminal import INTERRUPTED, fail, is_interactive, prompt, say
-
-__all__ = ["TEMPLATES", "new", "package_of", "problem_of_name", "project", "write"]
 
 _WINDOWS: Final = sys.platform == "win32"
 _DEFAULT: Final = "minimal"
@@ -82,28 +80,16 @@ TEMPLATES: Final[dict[str, Template]] = {
 
 
 def new(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="The project: letters, digits, and - _ . between", metavar="NAME"),
-    ] = None,
-    template: Annotated[
-        str | None,
-        option(
-            f"One of {', '.join(TEMPLATES)} (default: {_DEFAULT})",
-            *("--template", "-t"),
-            metavar="NAME",
-        ),
-    ] = None,
-    directory: Annotated[
-        Path | None, option("Its folder (default: ./NAME)", "--directory", "-d", metavar="DIR")
-    ] = None,
-    description: Annotated[
-        str | None, option("The purpose of the server, in a sentence", metavar="TEXT")
-    ] = None,
-    skill: Annotated[
-        bool, option("Add a skill that teaches agents to use the server", "--skill")
-    ] = False,
-    yes: Annotated[bool, option("Ask nothing, use the defaults", "--yes", "-y")] = False,
+    name: str | None = argument("The project: letters, digits, and - _ . between", "NAME", None),
+    template: str | None = option(
+        f"One of {', '.join(TEMPLATES)} (default: {_DEFAULT})", "--template", "-t", metavar="NAME"
+    ),
+    directory: Path | None = option(
+        "Its folder (default: ./NAME)", "--directory", "-d", metavar="DIR"
+    ),
+    description: str | None = option("The purpose of the server, in a sentence", metavar="TEXT"),
+    skill: bool = flag("Add a skill that teaches agents to use the server", "--skill"),
+    yes: bool = flag("Ask nothing, use the defaults", "--yes", "-y"),
 ) -> None:
     """Write a project to start from; existing files are not overwritten.
 

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated
 
-import typer
 from rich.text import Text
 
 from mcpkit._utils.text import single_line
 from mcpkit.cli._arguments import parse_assignment, suggest
-from mcpkit.cli._options import TargetArgument
+from mcpkit.cli._options import TARGET, argument
 from mcpkit.cli._render import Saver, as_binary, put, put_json, text_of
 from mcpkit.cli._session import ServerSession, server_command
 from mcpkit.cli._terminal import console, fail
 from mcpkit.client.results import ListedPrompt, PromptMessages
 from mcpkit.errors import ProtocolError
 
-__all__ = ["prompt"]
-
 
 @server_command
 async def prompt(
     session: ServerSession,
-    target: TargetArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the prompt")] = "",
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Its arguments, as texts")
-    ] = None,
+    target: str = TARGET,
+    name: str = argument("The name of the prompt", "NAME", ""),
+    arguments: list[str] | None = argument("Its arguments, as texts", "KEY=VALUE", None),
 ) -> None:
     """Get a prompt and print its messages, each after its role.
 

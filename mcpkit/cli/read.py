@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from mcpkit._protocol.wire import contents_from_wire
 from mcpkit.cli._arguments import suggest
-from mcpkit.cli._options import TargetArgument
+from mcpkit.cli._options import TARGET, argument
 from mcpkit.cli._render import Saver, as_binary, on_terminal, put, put_bytes, put_json, size
 from mcpkit.cli._session import ServerSession, server_command
 from mcpkit.cli._terminal import fail, note
 from mcpkit.client.results import parse
 from mcpkit.types import ResourceContents, TextResourceContents
 
-__all__ = ["read"]
-
 
 @server_command
 async def read(
     session: ServerSession,
-    target: TargetArgument,
-    uri: Annotated[
-        str, typer.Argument(metavar="URI", help="The URI, with values for a template")
-    ] = "",
+    target: str = TARGET,
+    uri: str = argument("The URI, with values for a template", "URI", ""),
 ) -> None:
     """Read a resource and print its contents.
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from mcpkit._utils.logs import LEVELS, log_to_stderr
 from mcpkit._utils.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit._utils.targets import TargetError, split
-from mcpkit.cli._options import option
+from mcpkit.cli._options import APP, argument, flag, option
 from mcpkit.cli._target import load_app
 from mcpkit.cli._terminal import fail, say
 from mcpkit.errors import MissingEnvironment
@@ -28,58 +28,42 @@ if TYPE_CHECKING:
     from mcpkit.app import MCPKit
     from mcpkit.cli._run.workers import Order
 
-__all__ = ["run"]
-
-
-def _http(help: str, *names: str) -> Any:
-    return option(help, *names, panel="Over HTTP")
+_HTTP: Final = "Over HTTP"
 
 
 def run(
-    target: Annotated[
-        str,
-        typer.Argument(help="server.py, server.py:app, a module, or module:app", metavar="TARGET"),
-    ],
-    flags: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Flags of the server itself, after --",
-            metavar="[-- FLAGS...]",
-            show_default=False,
-        ),
-    ] = None,
-    transport: Annotated[
-        str | None, option(f"One of {', '.join(TRANSPORTS)} (default: stdio)", "--transport", "-t")
-    ] = None,
-    http: Annotated[bool, option("Short for --transport http", "--http")] = False,
-    debug: Annotated[
-        bool, option("Show full tracebacks, rejected messages, and HTTP requests", "--debug")
-    ] = False,
-    log_level: Annotated[
-        str | None,
-        typer.Option(
-            help=f"The minimum log level: {', '.join(LEVELS)}",
-            envvar="MCPKIT_LOG_LEVEL",
-            show_envvar=True,
-        ),
-    ] = None,
-    host: Annotated[str | None, _http("The address to listen on (default: 127.0.0.1)")] = None,
-    port: Annotated[int | None, _http("0 takes any that is free (default: 8000)")] = None,
-    path: Annotated[str | None, _http("Where the endpoint is (default: /mcp)")] = None,
-    workers: Annotated[int, _http("The number of processes")] = 1,
-    reload: Annotated[
-        bool, option("Reload when a file changes; the connection of a host stays open", "--reload")
-    ] = False,
-    sse: Annotated[
-        bool | None, _http("Serve HTTP+SSE too, for old clients, at /sse and /messages", "--sse")
-    ] = None,
-    allow_origin: Annotated[
-        list[str] | None, _http("An origin of web pages that may call; can be repeated")
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None, _http("A Host to accept on a loopback address; can be repeated")
-    ] = None,
-    cors: Annotated[bool | None, _http("Answer CORS preflights of these origins", "--cors")] = None,
+    target: str = APP,
+    flags: list[str] | None = argument(
+        "Flags of the server itself, after --", "[-- FLAGS...]", None
+    ),
+    transport: str | None = option(
+        f"One of {', '.join(TRANSPORTS)} (default: stdio)", "--transport", "-t"
+    ),
+    http: bool = flag("Short for --transport http", "--http"),
+    debug: bool = flag("Show full tracebacks, rejected messages, and HTTP requests", "--debug"),
+    log_level: str | None = typer.Option(
+        None,
+        help=f"The minimum log level: {', '.join(LEVELS)}",
+        envvar="MCPKIT_LOG_LEVEL",
+        show_envvar=True,
+    ),
+    host: str | None = option("The address to listen on (default: 127.0.0.1)", panel=_HTTP),
+    port: int | None = option("0 takes any that is free (default: 8000)", panel=_HTTP),
+    path: str | None = option("Where the endpoint is (default: /mcp)", panel=_HTTP),
+    workers: int = option("The number of processes", default=1, panel=_HTTP),
+    reload: bool = flag(
+        "Reload when a file changes; the connection of a host stays open", "--reload"
+    ),
+    sse: bool | None = option(
+        "Serve HTTP+SSE too, for old clients, at /sse and /messages", "--sse", panel=_HTTP
+    ),
+    allow_origin: list[str] | None = option(
+        "An origin of web pages that may call; can be repeated", panel=_HTTP
+    ),
+    allow_host: list[str] | None = option(
+        "A Host to accept on a loopback address; can be repeated", panel=_HTTP
+    ),
+    cors: bool | None = option("Answer CORS preflights of these origins", "--cors", panel=_HTTP),
 ) -> None:
     """Serve an app until its client disconnects, or over HTTP until Ctrl-C.
 

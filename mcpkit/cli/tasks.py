@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE
 from mcpkit._utils.text import single_line
-from mcpkit.cli._options import TargetArgument
+from mcpkit.cli._options import TARGET, argument
 from mcpkit.cli._render import put, put_json
 from mcpkit.cli._session import ServerSession, server_command
 from mcpkit.cli._terminal import BAD_NEWS, fail, note
@@ -16,19 +16,15 @@ from mcpkit.cli.call import show_result
 from mcpkit.client.client import Client
 from mcpkit.client.results import TaskStatus
 
-__all__ = ["tasks"]
-
 _ACTIONS: Final = ("list", "show", "result", "cancel")
 
 
 @server_command
 async def tasks(
     session: ServerSession,
-    action: Annotated[str, typer.Argument(metavar="ACTION", help=f"One of {', '.join(_ACTIONS)}")],
-    target: TargetArgument,
-    id: Annotated[
-        str | None, typer.Argument(metavar="ID", help="The task, except for list")
-    ] = None,
+    action: str = argument(f"One of {', '.join(_ACTIONS)}", "ACTION"),
+    target: str = TARGET,
+    id: str | None = argument("The task, except for list", "ID", None),
 ) -> None:
     """List, show, await and cancel tasks.
 
