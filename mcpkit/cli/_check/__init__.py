@@ -8,17 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from mcpkit.cli._check import (
-    behaviour,
-    cost,
-    descriptions,
-    names,
-    safety,
-    schemas,
-    server,
-    skills,
-    views,
-)
+from mcpkit.cli._check import behaviour, names, safety, schemas, server, skills, views
 from mcpkit.cli._check.listing import Listing
 from mcpkit.cli._check.rules import KNOWN, SEVERITIES, Finding, Match, Rule
 from mcpkit.cli._check.schema_walk import listed
@@ -49,7 +39,7 @@ REMOVED: Final = (
 )
 """Ids of rules that no longer exist. Settings may still name them, and no new rule gets one."""
 
-_MODULES: Final = (behaviour, cost, descriptions, names, safety, schemas, server, skills, views)
+_MODULES: Final = (behaviour, names, safety, schemas, server, skills, views)
 """They register their rules when they are imported."""
 
 RULES: Final[tuple[Rule, ...]] = tuple(

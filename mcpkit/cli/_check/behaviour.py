@@ -10,12 +10,10 @@ from mcpkit.cli._check.listing import READING, Entry, Listing, words_of
 from mcpkit.cli._check.rules import Match, rule
 from mcpkit.cli._check.schema_walk import listed
 
-_DESTRUCTIVE: Final = frozenset(
-    (
-        *("delete", "destroy", "drop", "erase", "kill", "overwrite", "purge", "remove"),
-        *("revoke", "terminate", "uninstall", "wipe"),
-    )
-)
+_DESTRUCTIVE: Final = {
+    *("delete", "destroy", "drop", "erase", "kill", "overwrite", "purge", "remove"),
+    *("revoke", "terminate", "uninstall", "wipe"),
+}
 
 
 def _is_destructive(tool: Entry) -> bool:

@@ -55,12 +55,10 @@ def words_of(name: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(name)]
 
 
-READING: Final = frozenset(
-    (
-        *("count", "describe", "fetch", "find", "get", "list", "lookup", "read", "search"),
-        *("show", "view"),
-    )
-)
+READING: Final = {
+    *("count", "describe", "fetch", "find", "get", "list", "lookup", "read", "search", "show"),
+    "view",
+}
 """The verbs in the names of what only reads."""
 
 

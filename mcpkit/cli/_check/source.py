@@ -166,12 +166,10 @@ _HARMLESS: Final = re.compile(
 )
 """Classes, and what modules offer that only compute."""
 _VERBS: Final = READING | {"can", "check", "exists", "format", "has", "is", "load", "parse", "to"}
-_METHODS: Final = frozenset(
-    (
-        *("debug", "error", "info", "warning", "group", "isoformat"),
-        *chain(*map(dir, (BaseModel, Mapping, PurePath, re.Pattern, str))),
-    )
-)
+_METHODS: Final = {
+    *("debug", "error", "info", "warning", "group", "isoformat"),
+    *chain(*map(dir, (BaseModel, Mapping, PurePath, re.Pattern, str))),
+}
 
 
 def _repeated_calls(
