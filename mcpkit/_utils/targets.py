@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeGuard
 
 
@@ -30,6 +31,14 @@ def names_file(target: str) -> bool:
     """
     place, _ = split(target)
     return place.endswith(".py") and (len(place.split()) == 1 or os.path.isfile(place))
+
+
+def module_at(path: Path) -> tuple[Path, str]:
+    """Return the folder that a Python file is imported from, and the name of its module there."""
+    folder, name = path.parent, path.stem
+    while (folder / "__init__.py").is_file():
+        folder, name = folder.parent, f"{folder.name}.{name}"
+    return folder, name
 
 
 def run_command(target: str, *options: str) -> list[str]:

@@ -26,7 +26,7 @@ from typer.models import ParameterInfo
 from mcpkit._entries import marked_in
 from mcpkit._settings import FOLDER, SettingError
 from mcpkit._utils.names import library_of
-from mcpkit._utils.targets import TargetError, split
+from mcpkit._utils.targets import TargetError, module_at, split
 from mcpkit.app import MCPKit
 from mcpkit.errors import RegistrationError
 
@@ -132,16 +132,12 @@ def _import(source: str) -> ModuleType:
 
 def _import_file(path: Path) -> ModuleType:
     """Import a module from a file; one inside a package is imported as part of it."""
-    parts = [path.stem]
-    folder = path.parent
-    while (folder / "__init__.py").is_file():
-        parts.insert(0, folder.name)
-        folder = folder.parent
+    folder, name = module_at(path)
     sys.path.insert(0, str(folder))
-    if len(parts) > 1:
-        return importlib.import_module(".".join(parts))
+    if folder != path.parent:
+        return importlib.import_module(name)
     # A server may be called json.py; other modules still import the library.
-    name = path.stem if path.stem not in sys.modules else f"served.{path.stem}"
+    name = name if name not in sys.modules else f"served.{name}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise TargetError(f"{path.name} is not a Python file")

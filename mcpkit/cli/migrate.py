@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -12,13 +11,12 @@ from typing import Final
 
 import typer
 
+from mcpkit._utils.targets import module_at
 from mcpkit._utils.text import escape_control
 from mcpkit.cli._install.config import difference, read, write
 from mcpkit.cli._options import argument, flag
+from mcpkit.cli._run.files import files_below
 from mcpkit.cli._terminal import BAD_NEWS, FAILED, console, fail, note, print_difference
-
-_SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "env"})
-"""Folders without files of the author's; those whose names begin with a dot have none either."""
 
 
 def migrate(
@@ -106,9 +104,7 @@ _IMPORT_S: Final = 30.0
 
 def _failure(path: Path) -> str:
     """Import a file in a process of its own; return why that fails, or nothing."""
-    name, root = path.stem, path.resolve().parent
-    while Path(root, "__init__.py").exists():
-        name, root = f"{root.name}.{name}", root.parent
+    root, name = module_at(path.resolve())
     command = [sys.executable, "-B", "-c", _IMPORT, str(root), name]
     try:
         done = subprocess.run(
@@ -122,18 +118,11 @@ def _failure(path: Path) -> str:
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
-        if not path.is_dir():
+        if path.is_dir():
+            # A link may lead out of the folder.
+            yield from (each for each in files_below(path, (".py",)) if not each.is_symlink())
+        else:
             yield path
-            continue
-        for folder, below, names in os.walk(path):
-            below[:] = sorted(
-                each for each in below if each not in _SKIPPED and not each.startswith(".")
-            )
-            for name in sorted(names):
-                found = Path(folder, name)
-                # A link may lead out of the folder.
-                if name.endswith(".py") and not found.is_symlink():
-                    yield found
 
 
 def _sum_up(changed: int, left: Sequence[str], wrote: bool) -> None:

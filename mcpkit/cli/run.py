@@ -15,7 +15,7 @@ import typer
 
 from mcpkit._utils.logs import LEVELS, log_to_stderr
 from mcpkit._utils.sealing import SECRET, new_secret, secrets_from_environment
-from mcpkit._utils.targets import TargetError, split
+from mcpkit._utils.targets import TargetError, module_at, split
 from mcpkit.cli._options import APP, argument, flag, option
 from mcpkit.cli._target import load_app
 from mcpkit.cli._terminal import fail, say
@@ -209,9 +209,4 @@ def _supervise(app: MCPKit[Any], target: str, workers: int, order: Order) -> int
 
 def _folder_of(target: str) -> Path:
     file = Path(split(target)[0])
-    if not file.is_file():
-        return Path.cwd()
-    folder = file.resolve().parent
-    while (folder / "__init__.py").is_file():
-        folder = folder.parent
-    return folder
+    return module_at(file.resolve())[0] if file.is_file() else Path.cwd()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,11 +19,22 @@ _OF_PAGES: Final = (".css", ".gif", ".html", ".jpg", ".js", ".mjs", ".png", ".sv
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
+def files_below(folder: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
+    """Yield the author's files below a folder: not those in hidden folders and environments."""
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(
+            each
+            for each in folders
+            if not (each.startswith(".") or each in _SKIPPED)
+            and not os.path.exists(os.path.join(parent, each, "pyvenv.cfg"))
+        )
+        yield from (Path(parent, name) for name in sorted(names) if name.endswith(suffixes))
+
+
 class FileWatcher:
     """The times and sizes of the files below a folder.
 
-    Hidden folders and virtual environments are skipped. Files of pages count once the app has
-    views: others may write such files while they run.
+    Files of pages count once the app has views: others may write such files while they run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -57,18 +68,10 @@ class FileWatcher:
 
     def _look(self) -> Mapping[Path, tuple[int, int]]:
         found: dict[Path, tuple[int, int]] = {}
-        for parent, folders, files in os.walk(self._folder):
-            folders[:] = [
-                each
-                for each in folders
-                if not (each.startswith(".") or each in _SKIPPED)
-                and not os.path.exists(os.path.join(parent, each, "pyvenv.cfg"))
-            ]
-            watched = (each for each in files if each.endswith((".py", *_OF_PAGES)))
-            for path in (Path(parent, each) for each in watched):
-                try:
-                    facts = path.stat()
-                except OSError:  # it was removed meanwhile
-                    continue
-                found[path] = (facts.st_mtime_ns, facts.st_size)
+        for path in files_below(self._folder, (".py", *_OF_PAGES)):
+            try:
+                facts = path.stat()
+            except OSError:  # it was removed meanwhile
+                continue
+            found[path] = (facts.st_mtime_ns, facts.st_size)
         return found
