@@ -165,11 +165,8 @@ def test_the_exit_code_depends_on_the_severity(folder: Path, arguments: str, cod
     ("arguments", "message"),
     [
         ("", "name the server to check, as in mcpkit check server.py"),
-        ("missing.py", "there is no file missing.py"),
-        ("no-such-command", "not a file, module, command or URL"),
         ("good.py --ignore DESK", "no rule's id begins with 'DESK'"),
         ("good.py --fail-on warnings", "--fail-on warnings: use one of error, warning"),
-        ("http://127.0.0.1:1/mcp --header nonsense", "write it as 'Name: value'"),
     ],
 )
 def test_what_cannot_be_checked_is_one_line_and_2(

@@ -153,6 +153,14 @@ mcp.settings.port = 1\nmcp.run("sse")
 mcp.add_tool(Tool.from_function(fn, name="a"))  =>  mcp.add_tool(fn, name="a")
 @mcp.custom_route("/up", methods=["GET"])\nasync def health(request): ...
   =>  async def health(request): ...\n\n\nmcp.routes.append(Route("/up", health, methods=["GET"]))
+@mcp.tool(task=True)\nasync def f(): ...  =>  @mcp.tool(task="optional")\nasync def f(): ...
+@mcp.tool(task=False)\nasync def f(): ...  =>  @mcp.tool()\nasync def f(): ...
+@mcp.tool(task=TaskConfig(mode="required"))\nasync def f(): ...
+  =>  @mcp.tool(task="required")\nasync def f(): ...
+@mcp.tool(task=TaskConfig(mode="forbidden"))\nasync def f(): ...
+  =>  @mcp.tool()\nasync def f(): ...
+@mcp.tool(task=TaskConfig())\nasync def f(): ...
+  =>  @mcp.tool(task="optional")\nasync def f(): ...
 """
 
 
@@ -908,23 +916,3 @@ def test_a_result_that_does_not_import_is_a_failure(server: Path, line: str, why
     assert "see the marks, or install missing packages" in ended.stderr
     server.write_text(f"{line}\n{SHOP}")
     assert mcpkit("migrate", "server.py", "--write", "--no-import", cwd=server.parent).code == 0
-
-
-# --- tasks ----------------------------------------------------------------------------------------
-
-
-TASKS: Final = r"""
-task=True  =>  @mcp.tool(task="optional")
-task=False  =>  @mcp.tool()
-task=TaskConfig(mode="required")  =>  @mcp.tool(task="required")
-task=TaskConfig(mode="forbidden")  =>  @mcp.tool()
-task=TaskConfig()  =>  @mcp.tool(task="optional")
-"""
-
-
-@pytest.mark.parametrize(("theirs", "ours"), pairs(TASKS))
-def test_tools_run_as_tasks(theirs: str, ours: str) -> None:
-    head = IMPORT + "from fastmcp.server.tasks import TaskConfig\n" + APP
-    made = rewritten(f"{head}\n@mcp.tool({theirs})\nasync def f() -> str: ...\n")
-    assert "TaskConfig" not in made
-    assert made.endswith(f"\n{ours}\nasync def f() -> str: ...\n")

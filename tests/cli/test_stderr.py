@@ -235,14 +235,6 @@ class TestStderrRaw:
         assert reader.readline() == note.encode()
         assert reader.readline() == b"z\n"
 
-    def test_its_reader_has_left(self) -> None:
-        ours, theirs = os.pipe()
-        os.close(ours)
-        text = io.TextIOWrapper(stderr.StderrRaw(theirs), line_buffering=True)
-        text.write("x\n")
-        text.detach()
-        os.close(theirs)
-
 
 def test_a_stream_that_the_program_has_replaced_is_left_alone(
     monkeypatch: pytest.MonkeyPatch,

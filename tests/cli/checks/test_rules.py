@@ -469,11 +469,7 @@ def not_at_all(amount: int) -> None:
 
 @pytest.mark.parametrize(
     ("fn", "names"),
-    [
-        (google, ["currency"]),
-        (takes_any, []),
-        (not_at_all, []),
-    ],
+    [(google, ["currency"]), (takes_any, []), (not_at_all, [])],
     ids=lambda each: getattr(each, "__name__", None),
 )
 def test_unknown_parameters_of_a_docstring_are_found(fn: Any, names: list[str]) -> None:
