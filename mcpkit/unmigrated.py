@@ -59,9 +59,7 @@ class _Name:
         return f"<{self._name} is not migrated>"
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _named(f"{self._name}.{name}")
+        return __getattr__(name, f"{self._name}.")
 
     def __getitem__(self, parameters: object) -> _Name:
         return self
@@ -75,11 +73,7 @@ class _Name:
         return ()
 
 
-def _named(name: str) -> Any:
-    return type(name, (Exception,), {}) if name.endswith("Error") else _Name(name)
-
-
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str, front: str = "") -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    return _named(name)
+    return type(name, (Exception,), {}) if name.endswith("Error") else _Name(front + name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -200,21 +200,20 @@ class _Page:
         if offer.tools:
             self._put("")
             self.tools()
-        for heading, entries in (
-            ("Resources", offer.resources),
-            ("Resource templates", offer.templates),
-        ):
+        sections: list[tuple[str, Sequence[Any], Callable[[Any], None]]] = [
+            ("Resources", offer.resources, self._resource),
+            ("Resource templates", offer.templates, self._resource),
+            ("Prompts", offer.prompts, self._prompt),
+            ("Skills", offer.skills, self._skill),
+        ]
+        for heading, entries, write in sections:
             if entries:
                 self._heading(heading, str(len(entries)))
-            for each in entries:
-                self._resource(each)
-        self._prompts()
-        if offer.skills:
-            self._heading("Skills", str(len(offer.skills)))
-        for skill in offer.skills:
-            self._skill(skill)
-        lists = (offer.tools, offer.resources, offer.templates, offer.prompts, offer.skills)
-        if not any(lists):
+            for number, each in enumerate(entries):
+                if number and heading == "Prompts":
+                    self._put("")
+                write(each)
+        if not offer.tools and not any(entries for _, entries, _ in sections):
             self._heading("Nothing", "this server offers neither tools nor resources nor prompts")
 
     # --- text -----------------------------------------------------------------------------------
@@ -350,19 +349,14 @@ class _Page:
         self._title(uri, *((text, "dim") for text in about))
         self._text(each.description or "", 4)
 
-    def _prompts(self) -> None:
-        for number, each in enumerate(self._offer.prompts):
-            if number:
-                self._put("")
-            else:
-                self._heading("Prompts", str(len(self._offer.prompts)))
-            self._title(each.name, (each.title or "", ""))
-            self._text(each.description or "", 4)
-            rows = [
-                (a.name, "required" if a.required else "optional", a.description or a.title or "")
-                for a in each.arguments
-            ]
-            self._rows(rows)
+    def _prompt(self, each: ListedPrompt) -> None:
+        self._title(each.name, (each.title or "", ""))
+        self._text(each.description or "", 4)
+        rows = [
+            (a.name, "required" if a.required else "optional", a.description or a.title or "")
+            for a in each.arguments
+        ]
+        self._rows(rows)
 
     def _skill(self, skill: ListedSkill) -> None:
         files = [*(skill.files or {}).values()]

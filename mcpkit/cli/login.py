@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
@@ -22,7 +21,6 @@ from mcpkit.client.auth.base import AuthorizationFailed, HttpRequest, server_key
 from mcpkit.client.auth.browser import open_browser
 from mcpkit.client.auth.discovery import Challenge, Issuer, Resource, Scopes, find_resource
 from mcpkit.client.auth.storage import Credentials, FileTokenStore, MemoryTokenStore
-from mcpkit.client.auth.tokens import TokenSource
 from mcpkit.client.client import Client
 from mcpkit.errors import MCPKitError
 from mcpkit.permissions import scopes_of
@@ -99,24 +97,6 @@ def login(
     def lacking(got: Credentials) -> list[str]:
         return [each for each in scopes if each not in _granted(got)]
 
-    def authentication(had: Sequence[str], pending: MemoryTokenStore) -> TokenSource:
-        wanted = [*(each for each in had if each != _RENEWABLE), *scopes]
-        if machine and client_id:
-            program = machine_for(client_id, wanted, store=pending, issuer=issuer)
-            assert program is not None
-            return program
-        return _Login(
-            not no_browser,
-            issuer=issuer,
-            client_id=client_id,
-            client_secret=os.environ.get(SECRET) or None if client_id else None,
-            client_document=client_document,
-            scopes=wanted,
-            store=pending,
-            redirect_port=redirect_port or 0,
-            timeout=_USER_S if timeout is None else timeout,
-        )
-
     async def main() -> None:
         store = stored_logins()
         try:
@@ -140,7 +120,22 @@ def login(
                 _show(head, stored, store.place(key))
                 return
             await pending.set(key, stored.without_tokens())
-        auth = authentication((stored and stored.scopes) or (), pending)
+        had = (stored and stored.scopes) or ()
+        wanted = [*(each for each in had if each != _RENEWABLE), *scopes]
+        program = None
+        if machine and client_id:
+            program = machine_for(client_id, wanted, store=pending, issuer=issuer)
+        auth = program or _Login(
+            not no_browser,
+            issuer=issuer,
+            client_id=client_id,
+            client_secret=os.environ.get(SECRET) or None if client_id else None,
+            client_document=client_document,
+            scopes=wanted,
+            store=pending,
+            redirect_port=redirect_port or 0,
+            timeout=_USER_S if timeout is None else timeout,
+        )
         options = {} if timeout is None else {"timeout": timeout}
         async with connected(url, auth=auth, **options):
             # Some servers require a token for some requests only.

@@ -37,13 +37,13 @@ def used_names(module: cst.Module) -> set[str]:
 def comments_of(statements: Sequence[cst.CSTNode]) -> list[str]:
     """Return the comments of statements, without those of the statements in them."""
     comments: list[str] = []
-    waiting = [*statements]
+    waiting = [*reversed(statements)]
     while waiting:
-        node = waiting.pop(0)
+        node = waiting.pop()
         if isinstance(node, cst.Comment):
             comments.append(node.value)
         elif not isinstance(node, cst.IndentedBlock):
-            waiting[:0] = node.children
+            waiting += reversed(node.children)
     return comments
 
 

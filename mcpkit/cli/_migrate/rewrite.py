@@ -226,7 +226,7 @@ class _Rewrite(Calls):
         if left is cst.RemovalSentinel.REMOVE:
             self._marks[-1] += marks  # they go to what it stood in
             return left
-        made: list[Any] = [*left.nodes] if isinstance(left, cst.FlattenSentinel) else [left]
+        made: list[Any] = [*getattr(left, "nodes", [left])]
         nodes = [*before, *made, *behind]
         if before:
             nodes[0] = nodes[0].with_changes(leading_lines=made[0].leading_lines)

@@ -140,20 +140,9 @@ def _keyword(name: str, value: cst.BaseExpression) -> cst.Arg:
 # --- values ---------------------------------------------------------------------------------------
 
 CONTENT: Final = {
-    "TextContent",
-    "ImageContent",
-    "AudioContent",
-    "EmbeddedResource",
-    "ResourceLink",
-    "TextResourceContents",
-    "BlobResourceContents",
-    "CallToolResult",
-    "ToolResult",
-    "ToolAnnotations",
-    "Annotations",
-    "Icon",
-    "SamplingMessage",
-    "GetPromptResult",
+    *("TextContent", "ImageContent", "AudioContent", "EmbeddedResource", "ResourceLink"),
+    *("TextResourceContents", "BlobResourceContents", "CallToolResult", "ToolResult"),
+    *("ToolAnnotations", "Annotations", "Icon", "SamplingMessage", "GetPromptResult"),
 }
 """Values of the protocol: the keywords are those of the wire there."""
 

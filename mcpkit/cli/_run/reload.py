@@ -62,8 +62,6 @@ def serve_with_reload(
 
 @dataclass
 class _Version:
-    """A version of the app."""
-
     server: Server
     replaced: anyio.Event = field(default_factory=anyio.Event)
     running: set[ContextBackend] = field(default_factory=set["ContextBackend"])

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -162,6 +163,7 @@ class _Worker:
                 self.silent = 0
 
 
+@dataclass
 class Supervisor:
     """Runs workers on a bound socket.
 
@@ -169,19 +171,13 @@ class Supervisor:
     wait for a process that accepts. `announce` is called once, when the first worker serves.
     """
 
-    def __init__(
-        self,
-        order: Order,
-        bound: socket.socket,
-        drain_delay: float,
-        end_limit: float,
-        announce: Callable[[], object],
-    ) -> None:
-        self._order = order
-        self._bound = bound
-        self._drain_delay = drain_delay
-        self._end_limit = end_limit
-        self._announce: Callable[[], object] | None = announce
+    order: Order
+    bound: socket.socket
+    drain_delay: float
+    end_limit: float
+    announce: Callable[[], object] | None
+
+    def __post_init__(self) -> None:
         self._received: list[int] = []
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
@@ -203,7 +199,7 @@ class Supervisor:
                 now = time.monotonic()
                 try:
                     while len(workers) < wanted and now >= not_before and not self._received:
-                        workers.append(_Worker(self._order, self._bound))
+                        workers.append(_Worker(self.order, self.bound))
                 except OSError as error:  # too many processes or descriptors
                     if not has_served:
                         raise
@@ -231,7 +227,7 @@ class Supervisor:
         """Keep a worker running, and restart it when a file changes."""
         workers = self._workers
         with self._running():
-            workers.append(_Worker(self._order, self._bound))
+            workers.append(_Worker(self.order, self.bound))
             while not self._received:
                 self._wait(watched.pause)
                 if self._received:
@@ -243,7 +239,7 @@ class Supervisor:
                     self._stop()
                     # Not earlier: clients that connect from now on reach the new one.
                     note(f"{watched.describe(changes)} changed: reloading")
-                    workers.append(_Worker(self._order, self._bound))
+                    workers.append(_Worker(self.order, self.bound))
         return self._code
 
     @property
@@ -257,7 +253,7 @@ class Supervisor:
         try:
             yield
         finally:
-            self._bound.close()
+            self.bound.close()
             self._stop()
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -282,14 +278,14 @@ class Supervisor:
         waited = min(time.monotonic() - started, _LOOK_S)
         for each in self._workers:
             each.receive(waited)
-        if self._announce is not None and any(each.serving for each in self._workers):
-            self._announce()
-            self._announce = None
+        if self.announce is not None and any(each.serving for each in self._workers):
+            self.announce()
+            self.announce = None
 
     def _stop(self) -> None:
         """End the workers, or kill them after the limit or a second Ctrl-C."""
-        delay_ends = time.monotonic() + self._drain_delay
-        deadline = time.monotonic() + self._end_limit
+        delay_ends = time.monotonic() + self.drain_delay
+        deadline = time.monotonic() + self.end_limit
         workers = self._workers
         for each in workers:
             each.process.terminate()
