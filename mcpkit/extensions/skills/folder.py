@@ -104,7 +104,6 @@ class SkillFolder:
                 raise SkillError(prefix, "the prefix must be names with slashes between them")
         if self._prefix and not _AUTHORITY.fullmatch(self._prefix[0]):
             raise SkillError(prefix, f"the prefix {_NO_AUTHORITY}")
-        self._paths: list[Parts] = []
         self._files: dict[Parts, SkillFile] = {}
         self._listed: dict[str, Parts] = {}
         self._reading = threading.Lock()
@@ -151,11 +150,9 @@ class SkillFolder:
                 files[parts] = self._file(base, parts, status)
             elif status is not None and parts[:-1] not in above:
                 raise self._error(parts[:-1], f"has files, but no {MANIFEST}")
-        paths = [*found]
-        if (paths, files) != (self._paths, self._files):
-            self.skills = [self._skill(base, root, members[root], files) for root in roots]
-            self._paths, self._files = paths, files
-            self._listed = {file.uri: parts for parts, file in files.items()}
+        self.skills = [self._skill(base, root, members[root], files) for root in roots]
+        self._files = files
+        self._listed = {file.uri: parts for parts, file in files.items()}
 
     def open(self, uri: str) -> bytes:
         """Return the bytes of a file that `read` lists, as they are now. Blocks.
