@@ -550,18 +550,6 @@ async def test_an_empty_cursor_is_a_cursor(fake: Fake) -> None:
 # --- timeouts and cancellation --------------------------------------------------------------------
 
 
-async def test_a_timeout_tells_the_server(fake: Fake) -> None:
-    """CANC-7, LIFE-10."""
-    body = when("tools/call", 'if message["params"]["name"] == "report": report(message)')
-    async with Client(fake(body)) as client:
-        with pytest.raises(TimeoutError):
-            await client.call_tool("silent", timeout=0.2)
-        seen = json.loads((await client.call_tool("report")).text)
-    silent = next(each for each in seen if each["method"] == "tools/call")
-    cancelled = next(each for each in seen if each["method"] == "notifications/cancelled")
-    assert cancelled["params"]["requestId"] == silent["id"]
-
-
 async def test_a_handshake_that_times_out_is_not_cancelled(fake: Fake, tmp_path: Path) -> None:
     """LIFE-9."""
     notes = tmp_path / "notes"

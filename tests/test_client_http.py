@@ -480,20 +480,6 @@ async def test_large_answers_arrive_whole_and_larger_ones_are_refused(
         await until(modern.seen[-1].over.is_set)
 
 
-async def test_requests_do_not_wait_for_each_other(modern: FakeSite) -> None:
-    """HTTPM-17."""
-    both = threading.Barrier(2)
-
-    @modern.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await anyio.to_thread.run_sync(both.wait, PATIENCE)
-        await incoming.done()
-
-    async with Client(modern.url) as client, anyio.create_task_group() as group:
-        group.start_soon(client.call_tool, "a")
-        group.start_soon(client.call_tool, "b")
-
-
 # --- 2026-07-28: cancelling -----------------------------------------------------------------------
 
 
@@ -850,16 +836,6 @@ async def test_a_server_needs_neither_a_stream_of_its_own_nor_an_end_of_sessions
     assert (await call_tool(legacy, revision=LAST_HANDSHAKE)).text == "done"
     assert len(legacy.of("GET")) == 1
     assert legacy.methods()[-1] == "DELETE"
-
-
-async def test_a_timeout_sends_a_notification(legacy: FakeSite) -> None:
-    """CANC-6: a response that is closed means nothing here."""
-    legacy.on("tools/call")(lambda it: it.gone())
-    async with Client(legacy.url, revision=LAST_HANDSHAKE) as client:
-        with pytest.raises(TimeoutError):
-            await client.call_tool("t", timeout=0.5)
-        sent = await legacy.arrival("notifications/cancelled")
-    assert sent.params["requestId"] == legacy.of("tools/call")[0].message["id"]
 
 
 # --- streams that break off (handshake revisions) -------------------------------------------------

@@ -37,7 +37,7 @@ async def test_many_calls_at_once_are_each_answered(client: TappedClient) -> Non
 
 
 async def test_a_call_that_waits_does_not_hold_up_others(client: TappedClient) -> None:
-    """STDIO-5, PING-1."""
+    """STDIO-5, HTTPM-17, PING-1."""
     order: list[str] = []
 
     async def hold() -> None:

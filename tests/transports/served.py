@@ -6,7 +6,6 @@ import contextvars
 import os
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -104,16 +103,6 @@ def block() -> None:
     """Block a thread for good."""
     tell("a thread blocks")
     threading.Event().wait()
-
-
-@app.tool
-def look(ctx: SyncContext) -> str:
-    """Look, in a thread, until the client has canceled the call."""
-    tell("a thread looks")
-    while not ctx.cancelled:
-        time.sleep(0.005)
-    tell("a thread saw the cancellation")
-    return "late"
 
 
 @app.tool

@@ -141,11 +141,6 @@ def _add_asking(app: MCPKit[None], stage: Stage) -> None:
         return (await ctx.sample("Say something")).text
 
     @app.tool
-    async def places(ctx: Context) -> list[str]:
-        """Ask for the roots."""
-        return [root.uri for root in await ctx.roots()]
-
-    @app.tool
     async def needs_sampling(ctx: Context, first: str | None = None) -> str:
         if first is not None:
             await ctx.info(first)

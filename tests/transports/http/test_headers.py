@@ -1,84 +1,19 @@
-"""Arguments that headers repeat (HDR-1…7), and values that no header can carry as they are."""
+"""Arguments that headers repeat, on the wire; `tests.protocol.test_headers` has every value."""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
-from mcpkit import MCPKit, MirroredHeader, RegistrationError
 from tests.messages import called
-from tests.transports.http.wire import Exchange, Host, Site
-
-
-def wrapped(text: str) -> str:
-    return f"=?base64?{b64encode(text.encode()).decode()}?="
+from tests.transports.http.wire import Exchange, Site
 
 
 def route(site: Site, headers: dict[str, Any], **arguments: Any) -> Exchange:
     """Call the tool whose arguments are repeated."""
     return site.ask("tools/call", headers, **called("routed", arguments))
-
-
-# --- declarations ---------------------------------------------------------------------------------
-
-
-def test_a_schema_tells_which_arguments_are_repeated(site: Site) -> None:
-    tools = site.ask("tools/list").result["tools"]
-    [schema] = [each["inputSchema"] for each in tools if each["name"] == "routed"]
-    found = {name: each["x-mcp-header"] for name, each in schema["properties"].items()}
-    assert found == {"region": "Region", "count": "Count", "really": "Really", "method": "Method"}
-    assert {name: each["type"] for name, each in schema["properties"].items()} == {
-        "region": "string",
-        "count": "integer",
-        "really": "boolean",
-        "method": "string",
-    }
-
-
-class Place(BaseModel):
-    city: Annotated[str, MirroredHeader("City")]
-
-
-def bad_name(a: Annotated[str, MirroredHeader("two words")]) -> None: ...
-def taken(
-    a: Annotated[str, MirroredHeader("Same")], b: Annotated[str, MirroredHeader("same")]
-) -> None: ...
-def a_float(a: Annotated[float, MirroredHeader("A")]) -> None: ...
-def in_a_list_of_objects(a: list[Place]) -> None: ...
-def perhaps_null(a: Annotated[str | None, MirroredHeader("A")]) -> None: ...
-def in_a_union(a: Place | Literal["nowhere"]) -> None: ...
-
-
-@pytest.mark.parametrize(
-    "function", [bad_name, taken, a_float, in_a_list_of_objects, perhaps_null, in_a_union]
-)
-def test_a_name_is_unique_and_an_argument_a_scalar_that_properties_alone_lead_to(
-    function: Any,
-) -> None:
-    """HDR-1, HDR-2, HDR-3, SEC-18."""
-    with pytest.raises(RegistrationError):
-        MCPKit("t").add_tool(function)
-
-
-def test_nested_objects_are_reached(host: Host) -> None:
-    """HDR-2, HDR-4."""
-    app: MCPKit[Any] = MCPKit("nested")
-
-    @app.tool
-    async def go(place: Place) -> str:
-        return place.city
-
-    site = host.serve(app)
-    call = called("go", {"place": {"city": "Oslo"}})
-    assert site.ask("tools/call", {"Mcp-Param-City": "Oslo"}, **call).text == "Oslo"
-    assert site.ask("tools/call", {"Mcp-Param-City": "Bergen"}, **call).refusal == (400, -32020)
-    assert site.ask("tools/call", **call).refusal == (400, -32020)
-
-
-# --- comparisons ----------------------------------------------------------------------------------
 
 
 def test_values_that_agree_pass(site: Site) -> None:
@@ -92,12 +27,10 @@ def test_values_that_agree_pass(site: Site) -> None:
 @pytest.mark.parametrize(
     ("name", "written", "value"),
     [
-        *(("Region", each, "eu") for each in (None, "", "us", ["eu", "eu"])),
-        ("Count", str(2**53), 2**53),
+        *(("Region", each, "eu") for each in (None, "us", ["eu", "eu"], b"=?base64?ZXU?=")),
+        ("Region", "eu", None),
         ("Really", "True", True),
         ("Method", None, "tools/call"),
-        *(("Region", each, None) for each in ("eu", "")),
-        *(("Region", each, "eu") for each in (b"=?base64?ZXU?=", "=?base64?€?=".encode())),
     ],
     ids=repr,
 )
@@ -110,10 +43,11 @@ def test_a_header_that_is_missing_or_different_is_refused(
     assert answer.json["id"] == 1
 
 
-@pytest.mark.parametrize("value", ["Zürich", "a\nb", "=?base64?YQ==?="])
-def test_a_wrapped_value_is_unwrapped(site: Site, value: str) -> None:
+def test_a_wrapped_value_is_unwrapped(site: Site) -> None:
     """HDR-6, HTTPM-4: also a name."""
-    assert route(site, {"Mcp-Param-Region": wrapped(value)}, region=value).text.startswith(value)
-    assert (
-        site.ask("resources/read", {"Mcp-Name": wrapped("wire://x")}, uri="wire://x").status == 200
-    )
+
+    def wrapped(text: str) -> str:
+        return f"=?base64?{b64encode(text.encode()).decode()}?="
+
+    headers = {"Mcp-Param-Region": wrapped("Zürich"), "Mcp-Name": wrapped("routed")}
+    assert route(site, headers, region="Zürich").text.startswith("Zürich")

@@ -10,6 +10,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from mcpkit import Context, HttpRequest, MCPKit, Principal, SyncContext
+from mcpkit._protocol.connection import CAPABILITIES_KEY
 from mcpkit.errors import AccessDenied
 from mcpkit.testing import TestClient
 from tests.messages import LEGACY, MODERN, announced, called, initialize, request
@@ -168,6 +169,18 @@ def test_an_address_of_http_sse_belongs_to_an_id(serve: Serve) -> None:
     assert old.post(initialize("2024-11-05"), BOB).status == 404
     assert old.post(initialize("2024-11-05"), ANN_AGAIN).status == 202
     assert old.next()["result"]["protocolVersion"] == "2024-11-05"
+
+
+def test_a_state_belongs_to_an_id(serve: Serve) -> None:
+    """MRTR-5, MRTR-6, MRTR-7, SEC-8."""
+    site = serve(principal=by_key)
+    call = {**called("users", {}), "_meta": {CAPABILITIES_KEY: {"elicitation": {}}}}
+    asked = site.ask("tools/call", ANN, **call).result
+    answer = {"action": "accept", "content": {"value": "yes"}}
+    call["requestState"] = asked["requestState"]
+    call["inputResponses"] = dict.fromkeys(asked["inputRequests"], answer)
+    assert site.ask("tools/call", BOB, **call).code == -32602
+    assert site.ask("tools/call", ANN_AGAIN, **call).result["resultType"] == "input_required"
 
 
 # --- the end of an authentication -----------------------------------------------------------------

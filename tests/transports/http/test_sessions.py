@@ -228,6 +228,16 @@ def test_an_answer_to_nothing_is_400(site: Site, message: Any) -> None:
     assert site.begin().post(message).refusal == (400, -32600)
 
 
+@pytest.mark.parametrize("broken", [7, None, []], ids=repr)
+def test_a_malformed_answer_is_400_and_ends_the_wait(site: Site, broken: Any) -> None:
+    """HTTPL-2, S2C-4."""
+    talk = site.begin(capabilities={"sampling": {}})
+    call = talk.call("model")
+    answer = talk.post({"jsonrpc": "2.0", "id": call.message()["id"], "result": broken})
+    assert answer.refusal == (400, -32600)
+    assert call.result["isError"] is True
+
+
 def test_sessions_of_two_apps_are_not_mixed_up(host: Host) -> None:
     """SEC-6."""
     first = host.serve(MCPKit("first"))
