@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
-from functools import partial
+from collections.abc import Awaitable, Coroutine, Generator, MutableMapping
 from types import CoroutineType, coroutine
 from typing import Any, Final, TypeAlias, cast
 
 import anyio
 
-from mcpkit._concurrency.loop import AsyncioLoop
 from mcpkit._protocol.messages import parse
 from mcpkit._utils.json import CollectorPause, excess_of_digits, has_more_values
 from mcpkit._utils.quota import QuotaExceeded, Reservation
@@ -28,107 +26,84 @@ LARGE_BODY: Final = 64 * 1024
 _Message: TypeAlias = MutableMapping[str, Any]
 
 
-class Bodies:
-    """The bodies that arrive at an endpoint."""
+async def read_body(
+    receive: Receive, http: HttpRequest, open_requests: OpenRequests
+) -> bytes | None:
+    """Return the body of a POST; None if the client has disconnected.
 
-    def __init__(self, open_requests: OpenRequests) -> None:
-        self.arriving = 0
-        """The number of bodies that are being waited for."""
-        self._limits = open_requests.limits
-        self._quotas = open_requests.quotas
-        self._starts_early = sys.version_info >= (3, 11) and isinstance(
-            open_requests.loop, AsyncioLoop
-        )
-
-    async def read(self, receive: Receive, http: HttpRequest) -> bytes | None:
-        """Return the body of a POST; None if the client has disconnected.
-
-        Raises:
-            HttpError: The body is too long or too slow, or too much arrives at once.
-        """
-        message: _Message | None = None
-        first: Awaitable[_Message] = receive()
-        if self._starts_early and type(cast("object", first)) is CoroutineType:
-            # A small body has arrived with its headers: neither a wait nor a clock is needed.
-            started = cast("Coroutine[Any, Any, _Message]", first)
-            try:
-                first = _resume(started, started.send(None))
-            except StopIteration as end:
-                message = end.value
-        if message is None or message.get("more_body"):
-            return await self._read_slowly(message, first, receive, http)
+    Raises:
+        HttpError: The body is too long or too slow, or too much arrives at once.
+    """
+    limits, quotas = open_requests.limits, open_requests.quotas
+    message: _Message | None = None
+    following: Awaitable[_Message] = receive()
+    if open_requests.starts_early and type(cast("object", following)) is CoroutineType:
+        # A small body has arrived with its headers: neither a wait nor a clock is needed.
+        started = cast("Coroutine[Any, Any, _Message]", following)
+        try:
+            following = _resume(started, started.send(None))
+        except StopIteration as end:
+            message = end.value
+    if message is not None and not message.get("more_body"):
         if message["type"] == "http.disconnect":
             return None
         body: bytes = message.get("body", b"")
-        if len(body) > self._limits.max_body:
-            raise HttpError(413, TOO_LONG % self._limits.max_body)
+        if len(body) > limits.max_body:
+            raise HttpError(413, TOO_LONG % limits.max_body)
         return body
+    # It takes the slot of a request until it is there. Its bytes are counted once they are many, so
+    # that a small body is served whatever others send.
+    owner = owner_of(http)
+    slot, counted = quotas.requests.charge(owner, 1), quotas.bodies.charge(owner)
+    rest = _read_rest(message, following, receive, limits.max_body, counted)
+    try:
+        if sys.version_info >= (3, 11) and open_requests.starts_early:
+            # A middleware's receive may have opened a scope of anyio's that it is still in: one of
+            # ours would be closed before that inner one.
+            async with asyncio.timeout(limits.body_timeout):
+                return await rest
+        with anyio.fail_after(limits.body_timeout):
+            return await rest
+    except TimeoutError:
+        raise HttpError(408, "The body did not arrive in time") from None
+    finally:
+        slot.release()
+        counted.release()
 
-    async def _read_slowly(
-        self,
-        message: _Message | None,
-        following: Awaitable[_Message],
-        receive: Receive,
-        http: HttpRequest,
-    ) -> bytes | None:
-        """Read a body that has not arrived yet, or not all of it, within its time.
 
-        It takes the slot of a request meanwhile. Its bytes are counted once they are many, so that
-        a small body is served whatever others send.
-        """
-        seconds = self._limits.body_timeout
-        owner = owner_of(http)
-        slot = self._quotas.requests.charge(owner, 1)
-        size = self._quotas.bodies.charge(owner)
-        self.arriving += 1
-        try:
-            if sys.version_info >= (3, 11) and self._starts_early:
-                # A middleware's receive may have opened a scope of anyio's that it is still in:
-                # one of ours would be closed before that inner one.
-                async with asyncio.timeout(seconds):
-                    return await self._read_parts(message, following, receive, size)
-            with anyio.fail_after(seconds):
-                return await self._read_parts(message, following, receive, size)
-        except TimeoutError:
-            raise HttpError(408, "The body did not arrive in time") from None
-        finally:
-            self.arriving -= 1
-            slot.release()
-            size.release()
-
-    async def _read_parts(
-        self,
-        message: _Message | None,
-        following: Awaitable[_Message],
-        receive: Receive,
-        counted: Reservation,
-    ) -> bytes | None:
-        limit = self._limits.max_body
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            if message is None:
-                message = await following
-            if message["type"] == "http.disconnect":
-                return None
-            part: bytes = message.get("body", b"")
-            parts.append(part)
-            size += len(part)
-            if size > limit:
-                raise HttpError(413, TOO_LONG % limit)
-            if size > LARGE_BODY:
-                try:
-                    counted.resize(size)
-                except QuotaExceeded as full:
-                    raise HttpError(
-                        429 if full.own else 503,
-                        "Too much is being sent at once; try again later "
-                        "(the server's limits are max_body and max_bodies)",
-                        retry_after(1),
-                    ) from None
-            if not message.get("more_body"):
-                return b"".join(parts)
-            message, following = None, receive()
+async def _read_rest(
+    message: _Message | None,
+    following: Awaitable[_Message],
+    receive: Receive,
+    limit: int,
+    counted: Reservation,
+) -> bytes | None:
+    """Return a body that has not arrived yet, or only its first part, which is in `message`."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        if message is None:
+            message = await following
+        if message["type"] == "http.disconnect":
+            return None
+        part: bytes = message.get("body", b"")
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            raise HttpError(413, TOO_LONG % limit)
+        if size > LARGE_BODY:
+            try:
+                counted.resize(size)
+            except QuotaExceeded as full:
+                raise HttpError(
+                    429 if full.own else 503,
+                    "Too much is being sent at once; try again later "
+                    "(the server's limits are max_body and max_bodies)",
+                    retry_after(1),
+                ) from None
+        if not message.get("more_body"):
+            return b"".join(parts)
+        message, following = None, receive()
 
 
 def parse_body(body: bytes, max_values: int) -> Any:
@@ -156,13 +131,11 @@ def _resume(started: Coroutine[Any, Any, _Message], step: Any) -> Generator[Any,
     """Await a coroutine that has taken its first step, which was to yield something."""
     while True:
         try:
-            sent = yield step
+            yield step  # asyncio sends nothing back
         except BaseException as error:
-            resume: Callable[[], Any] = partial(started.throw, error)
+            try:
+                step = started.throw(error)
+            except StopIteration as end:
+                return cast("_Message", end.value)
         else:
-            resume = partial(started.send, sent)
-        try:
-            step = resume()
-        except StopIteration as end:
-            received: _Message = end.value
-            return received
+            return cast("_Message", (yield from started))

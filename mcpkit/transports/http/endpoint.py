@@ -18,10 +18,10 @@ from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import RateLimit
 from mcpkit._utils.text import single_line, truncate
-from mcpkit.errors import ParseError
+from mcpkit.errors import InvalidRequest, ParseError
 from mcpkit.http import BUFFERED, HttpRequest, Receive, Scope, Send
 from mcpkit.transports.http.authorization import Authorization, forbidden_challenge
-from mcpkit.transports.http.bodies import LARGE_BODY, Bodies, parse_body
+from mcpkit.transports.http.bodies import LARGE_BODY, parse_body, read_body
 from mcpkit.transports.http.exchange import Exchange
 from mcpkit.transports.http.headers import (
     agrees,
@@ -181,13 +181,10 @@ class Endpoint:
             if open_requests.draining or state.requests.used >= state.requests.each:
                 open_requests.check_room(http)
             exchange = state.start(parse(body), http)
-        except HttpError as error:
-            self._note(error, http)
-            return error.status, error.headers, error.body
-        except ParseError as error:
-            refusal = HttpError(400, error)
+        except (HttpError, ParseError) as error:
+            refusal = error if isinstance(error, HttpError) else HttpError(400, error)
             self._note(refusal, http)
-            return 400, (), refusal.body
+            return refusal.status, refusal.headers, refusal.body
         if not exchange.ready:
             open_requests.add(exchange)  # counts from now on, not from a task's first step
             return exchange
@@ -269,14 +266,13 @@ class EndpointState:
         )
         open_requests.draining = lifespan.draining
         self.requests = open_requests.quotas.requests
-        self.bodies = Bodies(open_requests)
         self.legacy = LegacySessions(open_requests)
-        self.sse = SseSessions(open_requests, self.bodies, endpoint.messages)
+        self.sse = SseSessions(open_requests, endpoint.messages)
         self._limits = open_requests.limits
         self._registry = lifespan.server.registry
         self._idle_session: Session | None = None
         """The session of a request without a session of its own that is over, for the next one."""
-        lifespan.busy.append(lambda: bool(self.bodies.arriving or open_requests.requests))
+        lifespan.busy.append(lambda: bool(self.requests.used or open_requests.requests))
         lifespan.on_drain.append(open_requests.drain)
         lifespan.grace = max(lifespan.grace, self._limits.grace)
         lifespan.on_end.append(self.aclose)
@@ -297,7 +293,7 @@ class EndpointState:
         check_length(http.raw, self._limits.max_body)
         if self.open_requests.draining or self.requests.used >= self.requests.each:
             self.open_requests.check_room(http)
-        body = await self.bodies.read(receive, http)
+        body = await read_body(receive, http, self.open_requests)
         if body is None:
             return  # the client has disconnected
         if len(body) <= LARGE_BODY:
@@ -330,10 +326,11 @@ class EndpointState:
             is_legacy = not is_modern(message, http.raw)
             start = self.legacy.start if is_legacy else self._start_modern
             return start(message, http)
-        except HttpError as error:
+        except (HttpError, InvalidRequest) as error:
+            refusal = error if isinstance(error, HttpError) else HttpError(400, error)
             if isinstance(message, dict) and "method" in message:
-                error.id = readable_id(message)
-            raise
+                refusal.id = readable_id(message)
+            raise refusal from None
 
     def _start_modern(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
         """Start to serve a request of a revision without sessions, which is served by itself."""

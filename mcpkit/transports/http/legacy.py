@@ -77,7 +77,7 @@ class LegacySessions:
     # --- POST -------------------------------------------------------------------------------------
 
     def start(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
-        """Start to serve a message, or a batch; an `HttpError` says that nothing was done."""
+        """Start to serve a message, or a batch; an exception says that nothing was done."""
         raw = http.raw
         if b"mcp-session-id" not in raw:
             if isinstance(message, dict):
@@ -104,7 +104,7 @@ class LegacySessions:
             if "method" not in message and (found := self._late_answer(message, id)):
                 return self._take_answer(found, message, live, http)
             is_served = count > 0 or self._is_served_notice(message)
-            if not is_served and self._is_taken(message, id, live):
+            if not is_served and self._is_taken(message, live):
                 return Exchange(http, self._stateless, self._open_requests, 0, per_request=True)
         if live is None:
             live = self.table.open(id, token, owner_of(http))
@@ -153,10 +153,7 @@ class LegacySessions:
         http: HttpRequest,
     ) -> Exchange:
         """Take an answer, wherever its question was asked; accept it once it is stored."""
-        try:
-            check_envelope(message)
-        except InvalidRequest as error:
-            raise HttpError(400, error) from None
+        check_envelope(message)
         exchange = Exchange(http, self._stateless, self._open_requests, 1, per_request=True)
         exchange.may_stream = False
 
@@ -193,23 +190,18 @@ class LegacySessions:
         method = message.get("method") if is_object(message) and "id" not in message else None
         return isinstance(method, str) and method in self._server.extension_notices
 
-    def _is_taken(
-        self, message: Mapping[str, Any], id: SessionId, live: LiveSession | None
-    ) -> bool:
+    def _is_taken(self, message: Mapping[str, Any], live: LiveSession | None) -> bool:
         """Take an answer or a notification that no session here waits for; False if one does."""
         is_answer, answer = "method" not in message, readable_id(message)
         if live is not None and (
             not is_answer or (not isinstance(answer, Unset) and live.session.awaits(answer))
         ):
             return False
-        try:
-            check_envelope(message)
-            if is_answer and isinstance(answer, Unset):
-                raise InvalidRequest("An answer without an id")
-        except InvalidRequest as error:
-            raise HttpError(400, error) from None
+        check_envelope(message)
         # Nothing is kept of the session that a notification could change.
         if is_answer:
+            if isinstance(answer, Unset):
+                raise InvalidRequest("An answer without an id")
             self.table.check_answer(str(answer))
         return True
 

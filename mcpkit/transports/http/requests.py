@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from mcpkit._concurrency.loop import Loop
+from mcpkit._concurrency.loop import AsyncioLoop, Loop
 from mcpkit._concurrency.threads import Threads
 from mcpkit._server.server import Server
 from mcpkit._utils.logs import log
@@ -121,30 +123,29 @@ class OpenRequest:
             function()
 
 
+@dataclass(eq=False)
 class OpenRequests:
-    """The requests and streams that clients wait for, and what it takes to serve them."""
+    """The requests and streams that clients wait for, and what it takes to serve them.
 
-    def __init__(
-        self,
-        settings: HttpSettings,
-        server: Server,
-        loop: Loop,
-        threads: Threads,
-        challenge: Callable[[HttpRequest, Forbidden], Pairs],
-    ) -> None:
-        self.settings = settings
-        self.limits = settings.limits
-        self.server = server
-        self.loop = loop
-        self.threads = threads
-        self.challenge = challenge
-        """Returns the headers of the response to a request that is forbidden."""
-        self.quotas = EndpointQuotas(settings)
+    `challenge` returns the headers of the response to a request that is forbidden.
+    """
+
+    settings: HttpSettings
+    server: Server
+    loop: Loop
+    threads: Threads
+    challenge: Callable[[HttpRequest, Forbidden], Pairs]
+
+    def __post_init__(self) -> None:
+        self.limits = self.settings.limits
+        self.quotas = EndpointQuotas(self.settings)
         self.requests: set[OpenRequest] = set()
         self.responses: set[StreamResponse] = set()
         """Responses that clients hold open."""
         self.draining = False
         """True if the server is about to stop."""
+        self.starts_early = sys.version_info >= (3, 11) and isinstance(self.loop, AsyncioLoop)
+        """True if a coroutine may take its first step before it is awaited."""
 
     def check_room(self, http: HttpRequest, kind: Kind = "requests") -> None:
         """Refuse one more request or stream, if there are enough."""

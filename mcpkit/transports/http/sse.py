@@ -17,7 +17,7 @@ from mcpkit._utils.json import is_array
 from mcpkit._utils.quota import Reservation
 from mcpkit.errors import ProtocolError
 from mcpkit.http import HttpRequest, Receive, Send
-from mcpkit.transports.http.bodies import LARGE_BODY, Bodies, parse_body
+from mcpkit.transports.http.bodies import LARGE_BODY, parse_body, read_body
 from mcpkit.transports.http.headers import check_coding, check_length
 from mcpkit.transports.http.http_error import HttpError, respond
 from mcpkit.transports.http.quotas import owner_of, watch
@@ -90,9 +90,8 @@ class _Posted(OpenRequest):
 class SseSessions:
     """The server of the two endpoints of HTTP+SSE; `messages` is the path of the second one."""
 
-    def __init__(self, open_requests: OpenRequests, bodies: Bodies, messages: str) -> None:
+    def __init__(self, open_requests: OpenRequests, messages: str) -> None:
         self._open_requests = open_requests
-        self._bodies = bodies
         self._messages = messages
         self._sessions: dict[str, tuple[Session, str | None]] = {}
         """The open sessions by id, each with the id of its principal."""
@@ -135,7 +134,7 @@ class SseSessions:
         check_coding(http.raw)
         check_length(http.raw, limits.max_body)
         open_requests.check_room(http)
-        body = await self._bodies.read(receive, http)
+        body = await read_body(receive, http, open_requests)
         if body is None:
             return
         message = parse_body(body, limits.max_values)

@@ -22,7 +22,6 @@ from mcpkit import Context, Limits, MCPKit, SyncContext, ToolError
 from mcpkit._protocol.connection import Request
 from mcpkit._server.session import Session
 from mcpkit._utils.quota import Quota
-from mcpkit.transports.http.bodies import Bodies
 from mcpkit.transports.http.exchange import Exchange
 from mcpkit.transports.http.requests import OpenRequests
 from mcpkit.transports.http.sessions import LiveSession, LocalStore, SessionTable
@@ -159,8 +158,6 @@ async def state(objects: bool = False) -> dict[str, int]:
             }
         elif type(each) is LocalStore:
             found |= {"ended": len(each.ends), "put away": len(each._states)}
-        elif type(each) is Bodies:
-            found["arriving"] = each.arriving
         elif type(each) is OpenRequests:
             found |= {
                 "exchanges": len(each.requests),
