@@ -26,18 +26,18 @@ from mcpkit._server.server import Server
 from mcpkit._server.serving import serving
 from mcpkit._utils.logs import log
 
-Running = Callable[[], AbstractAsyncContextManager[Server]]
-
 _CHECK: Final = 0.02
 """Seconds between two checks for running calls, while the server stops."""
 
 
 class Lifespan:
-    """An app that is being served, from entering its lifespan until leaving it."""
+    """An app that is being served, from entering its lifespan until leaving it.
 
-    def __init__(self, token: object) -> None:
+    `token` is the event loop that it belongs to, or a token of it.
+    """
+
+    def __init__(self, token: object, lifespans: Lifespans) -> None:
         self.token = token
-        """The event loop that it belongs to, or a token of it."""
         self.server: Server
         self.loop: Loop
         self.threads: Threads
@@ -49,7 +49,7 @@ class Lifespan:
         self.draining = False
         self.grace = 0.0
         """Seconds that requests may continue when the server is asked to stop."""
-        self.drain_delay = 0.0
+        self.drain_delay = lifespans.drain_delay
         """Seconds of normal service, but not ready, before it drains."""
         self._delayed: list[int] = []
         """The signals that the server is to handle after that."""
@@ -58,10 +58,9 @@ class Lifespan:
         """Functions to call once when the server is asked to stop."""
         self.busy: list[Callable[[], bool]] = []
         """Functions that return True while calls are running."""
-        self.on_end: list[Callable[[], Any]] = []
+        self.on_end = [*lifespans.on_end]
         """Functions to call and await before the app's lifespan is left, the last one first."""
-        self.watch: Callable[[Loop], Any] | None = None
-        """Makes what watches the event loop, and has an ``aclose``."""
+        self._lifespans = lifespans
         self.task: asyncio.Task[None] | None = None
         """The task that holds it without lifespan events; loops hold tasks only weakly."""
         self._decided = anyio.Event()
@@ -76,11 +75,11 @@ class Lifespan:
             raise RuntimeError("the app's lifespan failed") from self.failure
 
     @asynccontextmanager
-    async def entered(self, running: Running) -> AsyncGenerator[Lifespan, None]:
+    async def entered(self) -> AsyncGenerator[Lifespan, None]:
         """Enter the app's lifespan."""
         try:
             async with (
-                running() as server,
+                self._lifespans.running() as server,
                 open_loop() as loop,
                 serving(server, loop) as (served, services),
             ):
@@ -91,8 +90,8 @@ class Lifespan:
                 self.started = True
                 self._decided.set()
                 self._chain_signals()
-                if self.watch is not None:
-                    self.on_end.append(self.watch(loop).aclose)
+                if self._lifespans.watch is not None:
+                    self.on_end.append(self._lifespans.watch(loop).aclose)
                 try:
                     yield self
                 finally:
@@ -128,20 +127,16 @@ class Lifespan:
     def _heard(self, number: int, frame: Any) -> None:
         delay, is_first = self.drain_delay, not self.is_leaving
         self.is_leaving = True
+        # First, because a server may stop at once if Ctrl-C is not the first signal.
+        self._delayed.insert(0, number)
         if not delay or number == signal.SIGINT:
-            self._stop(number, frame)
-            return
-        self._delayed.append(number)
-        if is_first:
-            self.loop.soon(lambda: self.loop.later(delay, self._end_delay))
+            self._stop(frame)
+        elif is_first:
+            self.loop.soon(lambda: self.loop.later(delay, self._stop))
 
-    def _end_delay(self) -> None:
-        if self._delayed:
-            self._stop(self._delayed.pop(0), None)
-
-    def _stop(self, number: int, frame: Any) -> None:
+    def _stop(self, frame: Any = None) -> None:
         self.drain_delay = 0
-        numbers, self._delayed = (number, *self._delayed), []
+        numbers, self._delayed = self._delayed, []
         self.loop.soon(self.drain)
         for each in numbers:
             self._previous[each](each, frame)
@@ -179,15 +174,16 @@ class Lifespan:
 class Lifespans:
     """The lifespans of an app, one for each event loop that asks for it: usually one."""
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: Callable[[], AbstractAsyncContextManager[Server]]) -> None:
         self.on_end: list[Callable[[], Any]] = []
         """Functions to call and await when each of them ends."""
         self.drain_delay = 0.0
         """The longest that an endpoint asks for."""
         self.watch: Callable[[Loop], Any] | None = None
+        """Makes what watches an event loop, and has an ``aclose``."""
         self.on_alive: list[Callable[[], object]] = []
         """Functions that `watch` calls while the event loop runs."""
-        self._running = running
+        self.running = running
         self._by_loop: dict[object, Lifespan] = {}
 
     async def current(self) -> Lifespan:
@@ -203,13 +199,13 @@ class Lifespans:
         return lifespan
 
     def _start(self, loop: object) -> Lifespan:
-        lifespan = self._add(loop)
+        lifespan = self._by_loop[loop] = Lifespan(loop, self)
 
         async def live() -> None:
             loop_ended = True
             try:
                 with anyio.CancelScope() as scope:
-                    async with lifespan.entered(self._running):
+                    async with lifespan.entered():
                         loop_ended = await lifespan.until_over()
                         # The rest is as with lifespan events, and may take as long.
                         scope.shield = True
@@ -240,18 +236,12 @@ class Lifespans:
             await found.wait()
             yield found
             return
-        lifespan = self._add(loop)
+        lifespan = self._by_loop[loop] = Lifespan(loop, self)
         try:
-            async with lifespan.entered(self._running):
+            async with lifespan.entered():
                 yield lifespan
         finally:
             del self._by_loop[loop]
-
-    def _add(self, loop: object) -> Lifespan:
-        lifespan = self._by_loop[loop] = Lifespan(loop)
-        lifespan.on_end += self.on_end
-        lifespan.drain_delay, lifespan.watch = self.drain_delay, self.watch
-        return lifespan
 
 
 def _current_loop() -> object:
