@@ -21,6 +21,7 @@ import uvicorn
 from anyio import CancelScope
 from typing_extensions import Unpack
 
+from mcpkit._utils.fetch import is_loopback_name
 from mcpkit._utils.logs import get_logger, log
 from mcpkit._utils.text import single_line
 from mcpkit.transports import Address, Served, exit_now, stop_signals
@@ -48,7 +49,6 @@ class Server(uvicorn.Server):
     """Uvicorn, with an end of its own: streams end first, and a second Ctrl-C ends at once.
 
     Args:
-        config: The configuration of uvicorn.
         announce: Called when it listens.
         numbers: The signals that stop it; None for all that there are, and an empty list if the
             event loop, and so the process, is the caller's.
@@ -172,21 +172,15 @@ def exit_with_error(code: int) -> None:
 
 def is_loopback(host: str) -> bool:
     """Return True if an address to listen on can be reached from this machine only."""
-    if host == "localhost":
-        return True
     try:
-        packed = socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)[0][4][0]
+        host = str(socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)[0][4][0])
     except OSError:
-        return False
-    return str(packed).startswith("127.") or packed == "::1"
+        pass  # it is a name
+    return is_loopback_name(host)
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a listening socket.
-
-    Args:
-        host: An address of this machine, or a name of one.
-        port: The port; 0 takes any that is free.
+    """Return a listening socket on an address of this machine, or a name of one.
 
     Raises:
         OSError: The address cannot be listened on; the message says what to do.
@@ -199,15 +193,11 @@ def bind(host: str, port: int) -> socket.socket:
     if not host or not found:
         raise OSError(f"the host {host!r} is not known here; {_HOSTS}")
     family, _, _, _, address = found[0]
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # "::" stands for all addresses.
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
-        if sys.platform != "win32":
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-        # From here on no other process gets the port, even if it asks for its reuse as well.
-        made.listen(_BACKLOG)
+        return socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=both)
     except OSError as error:
-        made.close()
         why = {
             errno.EADDRINUSE: f"port {port} is in use; choose another, or 0 for any that is free",
             errno.EACCES: f"port {port} needs privileges; choose one above 1023",
@@ -216,7 +206,6 @@ def bind(host: str, port: int) -> socket.socket:
         raise OSError(
             why.get(error.errno or 0, f"cannot listen on {host} port {port}: {error.strerror}")
         ) from None
-    return made
 
 
 def where(bound: socket.socket, host: str, path: str) -> str:
@@ -257,10 +246,9 @@ def run(
     """Serve an app over HTTP, with uvicorn, until SIGTERM or SIGINT.
 
     Args:
-        served: The app.
         host: The address to listen on; loopback addresses answer to loopback names only.
         port: The port; 0 takes any that is free.
-        options: The options of the endpoint.
+        served, options: The app, and the options of its endpoint.
 
     Raises:
         OSError: The address is in use, or not one of this machine; the message says which.
@@ -283,11 +271,7 @@ async def serve_here(
     port: int = _DEFAULT.port,
     **options: Unpack[HttpOptions],
 ) -> None:
-    """Serve an app over HTTP in the running event loop, until the task is cancelled.
-
-    Args:
-        served: The app.
-        host, port, options: As for `run`.
+    """Serve an app as `run` does, in the running event loop, until the task is cancelled.
 
     Raises:
         OSError: The address is in use, or not one of this machine; the message says which.
@@ -323,12 +307,11 @@ def serve_on(
     *,
     is_last: bool = True,
 ) -> None:
-    """Serve an application on a socket, and end the process as the signal says.
+    """Serve an application on a socket that listens, and end the process as the signal says.
 
     Args:
         application: The ASGI application of an app.
-        bound: The socket, which listens already.
-        announce, numbers, is_last: As for `Server`.
+        bound, announce, numbers, is_last: The socket, and as for `Server`.
 
     Raises:
         SystemExit: With 130 after SIGINT, 3 if the app could not be started.
