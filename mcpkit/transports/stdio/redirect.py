@@ -179,40 +179,28 @@ def _uses(stream: TextIO | None, descriptor: int) -> bool:
         return False
 
 
-def _guarded(raw: io.RawIOBase, encoding: str, errors: str = "backslashreplace") -> GuardedText:
-    return GuardedText(GuardedBuffer(raw), encoding, errors, line_buffering=True)
+def _guarded(
+    raw: io.RawIOBase, encoding: str, errors: str = "backslashreplace"
+) -> io.TextIOWrapper:
+    buffer = GuardedBuffer(raw)
+    return io.TextIOWrapper(buffer, encoding, errors, line_buffering=True, write_through=True)
 
 
 class GuardedBuffer(io.BufferedWriter):
-    """The bytes below `GuardedText`."""
+    """The bytes of a `sys.stdout` whose text layer passes on every write at once."""
 
     def write(self, buffer: ReadableBuffer, /) -> int:
-        """Write bytes; the first write logs the line of Python that makes it."""
-        # The text layer may hand down an empty write of its own when it is flushed.
-        if memoryview(buffer).nbytes:
-            _name_offender(self)
+        """Write bytes; the first write logs, on stderr, the line of Python that makes it."""
+        # Libraries probe the stream with empty writes.
+        if memoryview(buffer).nbytes and _note_taken.acquire(blocking=False):
+            note = (
+                f"mcpkit: {_offender()} printed to stdout, which carries the protocol; "
+                "it goes to stderr instead (shown once)\n"
+            )
+            # If this fails, so does the write that follows, which reports it to its caller.
+            with contextlib.suppress(OSError):
+                self.raw.write(note.encode("utf-8", "backslashreplace"))
         return super().write(buffer)
-
-
-class GuardedText(io.TextIOWrapper):
-    """A `sys.stdout` whose first write logs, on stderr, the line of Python that makes it."""
-
-    def write(self, text: str, /) -> int:
-        """Write text; the first write logs the line of Python that makes it."""
-        if text:  # libraries probe the stream with empty writes
-            _name_offender(self.buffer)
-        return super().write(text)
-
-
-def _name_offender(buffer: Any) -> None:
-    if _note_taken.acquire(blocking=False):
-        note = (
-            f"mcpkit: {_offender()} printed to stdout, which carries the protocol; "
-            "it goes to stderr instead (shown once)\n"
-        )
-        # If this fails, so does the write that follows, which reports it to its caller.
-        with contextlib.suppress(OSError):
-            buffer.raw.write(note.encode("utf-8", "backslashreplace"))
 
 
 def _offender() -> str:
@@ -263,7 +251,7 @@ def never_block() -> None:
         raw, stream.encoding, stream.errors, line_buffering=True
     )
     guarded = sys.stdout
-    if isinstance(guarded, GuardedText):
+    if isinstance(getattr(guarded, "buffer", None), GuardedBuffer):
         sys.stdout = sys.__stdout__ = _guarded(  # type: ignore[misc]
             raw, guarded.encoding, guarded.errors or "backslashreplace"
         )
@@ -274,9 +262,6 @@ class StderrRaw(io.RawIOBase):
     """A descriptor that accepts any write and ignores errors.
 
     Text for a pipe or socket that is full is buffered, and written by a thread.
-
-    Args:
-        fd: The descriptor.
     """
 
     name = "<stderr>"
@@ -348,12 +333,8 @@ class StderrRaw(io.RawIOBase):
 class ThreadWriter:
     """Writes to a descriptor in a daemon thread, which starts when it is needed.
 
-    For terminals, for pipes that cannot be opened again, and for all on Windows.
-
-    Args:
-        fd: The descriptor.
-        name: The name of the thread.
-        on_empty: Called in the thread whenever it has written everything.
+    For terminals, for pipes that cannot be opened again, and for all on Windows. `on_empty` is
+    called in the thread whenever it has written everything.
     """
 
     def __init__(self, fd: int, name: str, on_empty: Callable[[], None] = lambda: None) -> None:

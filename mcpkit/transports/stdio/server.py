@@ -28,8 +28,6 @@ from mcpkit.transports.stdio.reader import MAX_LINE, Lines, is_deserted, make_re
 from mcpkit.transports.stdio.redirect import ProtocolStreams, take_over
 from mcpkit.transports.stdio.writer import Output
 
-__all__ = ["run", "serve", "serve_here"]
-
 _CLEAN_UP_S: Final = 2.0
 """Seconds for cancelled handlers to clean up."""
 
@@ -50,7 +48,6 @@ def run(
     """Serve an app on this process's standard streams until the client leaves.
 
     Args:
-        served: The app.
         max_line: Bytes that a line may have; a longer one gets an error.
         grace: Seconds for running calls to respond after the client has closed its side, or
             SIGTERM; then they are cancelled. SIGINT cancels them at once.
@@ -76,13 +73,9 @@ def run(
 
 
 async def serve_here(served: Served, *, max_line: int = MAX_LINE, grace: float = 0.25) -> None:
-    """Serve an app on this process's standard streams, in the event loop that runs.
+    """Serve an app as `run` does, in the event loop that runs.
 
     It ends when the client leaves or the task is cancelled. Signals are left to the caller.
-
-    Args:
-        served: The app.
-        max_line, grace: As for `run`.
 
     Raises:
         RuntimeError: stdout is closed.
@@ -108,10 +101,8 @@ async def serve(
     """Serve one client on a pair of descriptors until it closes its side or a signal arrives.
 
     Args:
-        server: The server.
         streams: The descriptors to read from and to write to.
-        max_line: Bytes a line may have.
-        grace: Seconds that running calls have after the end of input.
+        max_line, grace: As for `run`.
         signals: Gets the signal that ended the service. For the owner of the process only,
             which exits at once if a handler cannot be cancelled. None: signals are ignored.
 
@@ -138,10 +129,8 @@ async def serve(
         def watch(written: int) -> None:
             """End the session if the client has left and reads nothing, while reading is paused.
 
-            The end of its input is behind chunks that are not read yet.
-
-            Args:
-                written: `output.written` at the last check; -1 at first.
+            The end of its input is behind chunks that are not read yet. `written` is
+            `output.written` at the last check, -1 at first.
             """
             nonlocal stop_watching
             if output.written == written and is_deserted(streams.reader):
