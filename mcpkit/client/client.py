@@ -455,7 +455,7 @@ class Client(ClientConnection):
                 no skill, or of several.
             ImportError: ``SKILL.md`` cannot be verified without ``pip install "mcpkit[skills]"``.
             MethodNotFound: The server has no skills.
-            ValueError, ProtocolError, TimeoutError, ConnectionClosed: As for `read_resource`.
+            ValueError, ProtocolError, TimeoutError, ConnectionClosed: As for `call_tool`.
         """
         from mcpkit.client.skills import ListedSkill  # loaded only if used
 
@@ -477,12 +477,7 @@ class Client(ClientConnection):
     async def read_resource(
         self, uri: str, *, timeout: float | None = None
     ) -> list[ResourceContents]:
-        """Return the contents of a resource, which may be several.
-
-        Raises:
-            ValueError: The answer is malformed.
-            ProtocolError, TimeoutError, ConnectionClosed: As for `request`.
-        """
+        """Return the contents of a resource, which may be several; raises as `call_tool`."""
         result = await self._ask("resources/read", {"uri": uri}, timeout=timeout)
         make = wire.contents_from_wire
         return parse(lambda raw: [make(each) for each in raw["contents"]], result, "resources/read")
@@ -490,7 +485,7 @@ class Client(ClientConnection):
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
     ) -> PromptMessages:
-        """Return the messages of a prompt; raises as `read_resource`."""
+        """Return the messages of a prompt; raises as `call_tool`."""
         params: dict[str, Any] = {"name": name}
         if arguments:
             params["arguments"] = dict(arguments)

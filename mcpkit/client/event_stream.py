@@ -32,10 +32,7 @@ class EventTooLarge(ValueError):
 
 
 class EventStream:
-    """A stream of events, over as many connections as it takes.
-
-    Args:
-        limit: Bytes that an event may have.
+    """A stream of events of at most `limit` bytes each, over as many connections as it takes.
 
     Attributes:
         last_id: The id of the last event that was complete; empty if none had one.

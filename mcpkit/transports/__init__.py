@@ -16,16 +16,6 @@ from typing import Any, Final, NamedTuple, NoReturn, Protocol
 from mcpkit._server.server import Server
 from mcpkit._utils.names import check_keywords, suggest
 
-__all__ = [
-    "TRANSPORTS",
-    "Address",
-    "Served",
-    "check_options",
-    "exit_now",
-    "load",
-    "stop_signals",
-]
-
 TRANSPORTS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "stdio": ("mcpkit.transports.stdio.server", {}),
     "http": ("mcpkit.transports.http.server", {}),

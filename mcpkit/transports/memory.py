@@ -15,33 +15,21 @@ from mcpkit._server.server import Server
 from mcpkit._server.serving import serving
 from mcpkit._server.session import Session
 
-__all__ = ["MemoryLink", "connect"]
-
 
 class MemoryLink(Channel):
-    """Connects a client and a server in the same event loop, in both directions.
-
-    Args:
-        server: The server.
-        loop: Runs its handlers.
-        on_text: Called with each message of the server.
-        on_exception: Called with the exception of a handler behind a failed request.
-        origin: The source of all requests; None: the only client, for whom scopes do not apply.
-    """
+    """Connects a client and a server in the same event loop, in both directions."""
 
     def __init__(
         self,
         server: Server,
         loop: Loop,
         on_text: Callable[[bytes], None],
-        on_exception: Callable[[Request, BaseException], None] | None = None,
         origin: RequestSource | None = None,
     ) -> None:
         self._on_text = on_text
         self._origin = origin
         self._open = True
         self.session = Session(server, self, loop)
-        self.session.on_exception = on_exception
 
     def send(self, text: bytes, request: Request | None = None) -> None:
         """Hand a message of the session to the client."""
@@ -70,13 +58,17 @@ async def connect(
 
     Args:
         running: The app's lifespan (`MCPKit.running`), entered and left here.
-        loop, on_text, on_exception, origin: As for `MemoryLink`.
+        loop: Runs its handlers.
+        on_text: Called with each message of the server.
+        on_exception: Called with the exception of a handler behind a failed request.
+        origin: The source of all requests; None: the only client, for whom scopes do not apply.
 
     Yields:
         The client's way to the server.
     """
     async with running as server, serving(server, loop) as (served, services):
-        link = MemoryLink(served, loop, on_text, on_exception, origin)
+        link = MemoryLink(served, loop, on_text, origin)
+        link.session.on_exception = on_exception
         services.sessions.append(link.session)
         try:
             yield link

@@ -32,12 +32,8 @@ _LARGE: Final = 64 * 1024
 
 _BROKEN: Final = frozenset({-32700, -32600})
 _STATUS_PER_REQUEST: Final = {
+    **dict.fromkeys((*_BROKEN, -32020, -32021, -32022), 400),
     -32601: 404,
-    -32700: 400,
-    -32600: 400,
-    -32020: 400,
-    -32021: 400,
-    -32022: 400,
 }
 
 

@@ -35,7 +35,6 @@ class Guard:
     """Checks of ``Host`` and ``Origin`` against DNS rebinding and foreign pages (SEC-1, SEC-3).
 
     Args:
-        settings: The settings of the endpoint.
         loopback: True if the server listens on loopback addresses only; None to go by the address
             that each connection has arrived at.
     """

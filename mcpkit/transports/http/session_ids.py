@@ -48,20 +48,19 @@ class SessionId(NamedTuple):
     expires: float
 
 
-class SessionIds:
+class SessionIds(NamedTuple):
     """A maker and reader of session ids, which are sealed, and valid for a lifetime in seconds."""
 
-    def __init__(self, sealer: Sealer, lifetime: float) -> None:
-        self._sealer = sealer
-        self._lifetime = lifetime
+    sealer: Sealer
+    lifetime: float
 
     def mint(self, revision: Revision, client: ClientProfile, principal: str | None) -> str:
         """Return the id of a session that was just negotiated: visible ASCII (HTTPL-14)."""
         capabilities, info = _shortened(client)
-        expires = int(time.time() + self._lifetime)
+        expires = int(time.time() + self.lifetime)
         key = os.urandom(12).hex()
         value = [revision.version, capabilities, info, principal, expires, key]
-        return self._sealer.seal(encode(value))
+        return self.sealer.seal(encode(value))
 
     def read(self, id: str) -> SessionId | None:
         """Return the content of an id; None if it was not made here, or was changed."""
@@ -69,7 +68,7 @@ class SessionIds:
             return None
         try:
             # Texts that occur once only would fill the parser's memory of texts that occur again.
-            value = from_json(self._sealer.open(id), cache_strings="keys")
+            value = from_json(self.sealer.open(id), cache_strings="keys")
         except SealBroken:
             return None
         if not is_array(value) or len(value) != 6:  # made by another version of mcpkit

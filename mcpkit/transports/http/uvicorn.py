@@ -59,23 +59,10 @@ _FAILED: Final = (
 )
 _STATUS_LINES: Final = {each.value: b"%d %b" % (each, each.phrase.encode()) for each in HTTPStatus}
 
-_USED: Final = {
-    "app",
-    "client",
-    "cycle",
-    "expect_100_continue",
-    "flow",
-    "headers",
-    "loop",
-    "parser",
-    "pipeline",
-    "root_path",
-    "scope",
-    "server_state",
-    "timeout_keep_alive",
-    "timeout_keep_alive_task",
-    "transport",
-}
+_USED: Final = (
+    "app client cycle expect_100_continue flow headers loop parser pipeline root_path scope "
+    "server_state timeout_keep_alive timeout_keep_alive_task transport"
+)
 """Attributes of uvicorn's connections that `Connection` relies on; uvicorn documents none."""
 
 _USED_OF_CYCLE: Final = {"disconnected", "keep_alive", "message_event", "response_complete"}
@@ -97,7 +84,7 @@ def connection_class(limits: Limits, shortcuts: Mapping[bytes, Shortcut]) -> Any
         plain = pure.H11Protocol
     else:
         plain = fast.HttpToolsProtocol
-        missing = _USED.difference(plain.__init__.__code__.co_names, dir(plain))
+        missing = set(_USED.split()).difference(plain.__init__.__code__.co_names, dir(plain))
         missing |= _USED_OF_CYCLE.difference(fast.RequestResponseCycle.__init__.__code__.co_names)
         if missing:
             import uvicorn
