@@ -371,28 +371,6 @@ async def test_a_notification_is_a_post_of_its_own_which_may_be_refused(modern: 
 # --- 2026-07-28: what comes back ------------------------------------------------------------------
 
 
-async def test_what_stands_before_the_answer_is_passed_on_as_it_comes(modern: FakeSite) -> None:
-    """HTTPM-10."""
-    arrived = threading.Event()
-
-    @modern.on("tools/call")
-    async def call(incoming: Incoming) -> None:
-        await incoming.event(notification("notifications/message", level="info", data="a"))
-        await incoming.event(progress(incoming, 1))
-        await within(arrived)  # the answer waits for the notifications
-        await incoming.event(incoming.answer(**DONE))
-
-    notified = Recorder()
-
-    def note(now: Progress) -> None:
-        notified(now)
-        arrived.set()
-
-    async with Client(modern.url, on_log=notified) as client:
-        assert (await client.call_tool("t", on_progress=note)).text == "done"
-    assert notified.calls == [("info", "a", None), Progress(1, None, None)]
-
-
 async def test_a_request_of_the_server_is_not_answered(
     modern: FakeSite, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -47,7 +47,7 @@ async def test_the_work_stops_and_nothing_more_is_sent(client: TappedClient) -> 
 
 
 async def test_a_timeout_and_leaving_the_call_cancel(client: TappedClient) -> None:
-    """CANC-6, CANC-7, LIFE-10."""
+    """CANC-5 to CANC-7, LIFE-10; HTTPM-10: progress is passed on while a call waits."""
     with pytest.raises(TimeoutError):
         await client.call_tool("hold", {"gate": "late"}, timeout=0.25)
     started = anyio.Event()

@@ -14,14 +14,6 @@ from tests.transports.http.wire import EVENTS, Site, Talk
 # --- going away -----------------------------------------------------------------------------------
 
 
-def test_leaving_a_modern_request_cancels_it(site: Site) -> None:
-    """CANC-5, HTTPM-13: while nothing has been answered yet."""
-    call = site.call("hold", name="left modern")
-    site.stage.expect("begun", "left modern")
-    call.drop()
-    site.stage.expect("been cancelled", "left modern")
-
-
 def test_a_stream_that_takes_too_much_room_is_cancelled(serve: Serve) -> None:
     """SEC-17: it ends with its connection, as if its client had left."""
     site = serve(max_unread=100_000)

@@ -17,8 +17,7 @@ from mcpkit.transports.http.options import HttpSettings
 from mcpkit.transports.http.security import Guard, principal_of
 from mcpkit.transports.http.server import run
 from mcpkit.transports.http.uvicorn import MAX_HEAD
-from tests.messages import MODERN, announced
-from tests.transports.http.conftest import Serve
+from tests.messages import announced
 from tests.transports.http.wire import Site
 
 LOOPBACK_HOSTS = [
@@ -359,11 +358,3 @@ def test_two_origins_are_not_one_that_is_allowed(site: Site) -> None:
     """SEC-3: a proxy may have read the one and a server the other."""
     answer = site.post(announced(1, "ping"), {"Origin": ["http://localhost", "https://evil.com"]})
     assert answer.status == 403
-
-
-def test_an_allowed_page_is_answered(serve: Serve) -> None:
-    site = serve(allowed_origins=["https://app.example.com"], allowed_hosts=["app.example.com"])
-    headers = {"Origin": "https://app.example.com", "Host": "app.example.com"}
-    answer = site.ask("server/discover", headers)
-    assert answer.status == 200
-    assert MODERN in answer.result["supportedVersions"]

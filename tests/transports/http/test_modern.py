@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import pairwise, product
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -40,12 +40,18 @@ def test_a_batch_or_a_broken_message_is_refused(site: Site, body: Any) -> None:
     assert "question" not in answer.error
 
 
-@pytest.mark.parametrize("header", VALUES)
-@pytest.mark.parametrize("value", [None, "", "other", b"\xff\xfe", VALUES.values()], ids=repr)
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        *product(VALUES, [None, "", "other", b"\xff\xfe", VALUES.values()]),
+        *(("MCP-Protocol-Version", version) for version in LEGACY),
+    ],
+    ids=repr,
+)
 def test_a_header_that_is_missing_malformed_or_different_is_refused(
     site: Site, header: str, value: Any
 ) -> None:
-    """HTTPM-2, SEC-14, ERR-5: nor may there be two of which one fits."""
+    """HTTPM-2, HTTPM-16, SEC-14, ERR-5: nor may there be two of which one fits."""
     answer = site.ask("tools/call", {header: value}, **called("add", {"a": 1, "b": 2}))
     assert answer.refusal == (400, -32020)
     assert answer.json["id"] == 1
@@ -65,18 +71,6 @@ def test_the_name_header_matches_the_body(site: Site, method: str, params: Any, 
     """HTTPM-2, HTTPM-3: names of headers have no case, and blanks around values do not count."""
     assert site.ask(method, {"mCP-nAME": f" \t {name} \t "}, **params).status == 200
     assert site.ask(method, {"Mcp-Name": f"{name}/"}, **params).refusal == (400, -32020)
-
-
-# --- what is missing or not supported -------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", [*LEGACY, None])
-def test_a_modern_body_without_the_modern_header_is_refused(
-    site: Site, version: str | None
-) -> None:
-    """HTTPM-16: no header and no session leave no revision to fall back to."""
-    message = announced(1, "tools/list")
-    assert site.modern(message, {"MCP-Protocol-Version": version}).refusal == (400, -32020)
 
 
 # --- the order of the checks ----------------------------------------------------------------------
@@ -161,18 +155,14 @@ def test_the_first_flaw_is_reported(site: Site, names: tuple[str, ...]) -> None:
 
 
 def test_a_stream_has_the_messages_of_its_request_and_ends_with_the_response(site: Site) -> None:
-    """HTTPM-10, HTTPM-13, LOG-5, PROG-4: without ids to come back with."""
+    """HTTPM-10, HTTPM-13, LOG-4, LOG-5, PROG-4: without ids to come back with."""
     events = site.call("tell", LOGS, texts=["one", "two"]).events()
     assert all(set(event.fields) == {"data"} for event in events)
     *notes, answer = (event.message for event in events)
     assert [note["params"]["data"] for note in notes] == ["one", "two"]
     assert answer["id"] == 1
     assert answer["result"]["content"][0]["text"] == "told"
-
-
-def test_a_request_without_a_log_level_gets_one_object(site: Site) -> None:
-    """LOG-4: nothing is sent, and so nothing streams."""
-    assert site.call("tell", texts=["one"]).kind == JSON
+    assert site.call("tell", texts=["one"]).kind == JSON, "it asks for no log messages"
 
 
 def test_a_missing_capability_is_400_unless_there_is_a_stream(site: Site) -> None:
