@@ -16,7 +16,6 @@ from typing import Annotated, Any
 from unittest.mock import patch
 
 import anyio
-import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,9 +30,9 @@ from tests import limited
 from tests.asking.conftest import accept
 from tests.kit import PATIENCE, ThreadGate, until
 from tests.kit import Gate as Held
-from tests.messages import MODERN, meta
-from tests.warm import python
-from tests.web import serving
+from tests.messages import announced
+from tests.transports.http.plain import Client
+from tests.web import reached_by, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -56,14 +55,8 @@ def in_use(app: MCPKit[Any], name: str) -> list[int]:
 
 @pytest.fixture(params=["memory", "stdio", "http"])
 def target(request: pytest.FixtureRequest) -> Iterator[Any]:
-    file = Path(limited.__file__)
-    if request.param == "memory":
-        yield limited.make_app()
-    elif request.param == "stdio":
-        yield [python(), "-m", "mcpkit", "run", str(file)]
-    else:
-        with serving(file) as url:
-            yield url
+    with reached_by(request.param, limited.make_app(), Path(limited.__file__)) as found:
+        yield found
 
 
 @pytest.mark.parametrize("revision", [REVISIONS[0], *REVISIONS[-2:]])
@@ -98,22 +91,15 @@ async def test_resources_and_prompts_are_rejected_with_an_error(revision: str) -
             assert (caught.value.code, caught.value.data) == (-32603, {"retryAfter": 3600})
 
 
-async def test_without_sessions_http_has_a_status_and_a_header_for_it() -> None:
+def test_without_sessions_http_has_a_status_and_a_header_for_it() -> None:
     """On 2026-07-28, where every response has a status of its own."""
     with serving(Path(limited.__file__)) as url:
-        params = {"uri": "limited://page", "_meta": meta()}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params}
-        headers = {
-            "Accept": "application/json, text/event-stream",
-            "MCP-Protocol-Version": MODERN,
-            "Mcp-Method": "resources/read",
-            "Mcp-Name": "limited://page",
-        }
-        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
-            first, second = [await client.post(url, json=body, headers=headers) for _ in "12"]
-    assert first.status_code == 200
-    assert second.status_code == 429
-    assert second.json()["error"]["data"] == {"retryAfter": int(second.headers["Retry-After"])}
+        client = Client(url, [])
+        first, second = [
+            client.post(announced(1, "resources/read", uri="limited://page")) for _ in "12"
+        ]
+    assert (first.status, second.status) == (200, 429)
+    assert second.last["error"]["data"] == {"retryAfter": int(second.header("Retry-After") or 0)}
 
 
 # --- concurrency ----------------------------------------------------------------------------------

@@ -35,8 +35,7 @@ from tests import keyed
 from tests.asking.conftest import accept
 from tests.kit import Gate, ThreadGate, until
 from tests.messages import MODERN
-from tests.warm import python
-from tests.web import serving
+from tests.web import reached_by
 
 pytestmark = pytest.mark.anyio
 
@@ -60,14 +59,8 @@ async def text_of(client: AsyncTestClient, tool: str, /, **arguments: Any) -> st
 
 @pytest.fixture(params=["memory", "stdio", "http"])
 def target(request: pytest.FixtureRequest) -> Iterator[Any]:
-    file = Path(keyed.__file__)
-    if request.param == "memory":
-        yield keyed.make_app()
-    elif request.param == "stdio":
-        yield [python(), "-m", "mcpkit", "run", str(file)]
-    else:
-        with serving(file) as url:
-            yield url
+    with reached_by(request.param, keyed.make_app(), Path(keyed.__file__)) as found:
+        yield found
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

@@ -38,6 +38,16 @@ def serving(server: Path, *arguments: str, log: Any = None) -> Iterator[str]:
 
 
 @contextmanager
+def reached_by(transport: str, app: Any, file: Path) -> Iterator[Any]:
+    """The target of a client: an app in memory, or a process that serves its file."""
+    if transport == "http":
+        with serving(file) as url:
+            yield url
+    else:
+        yield app if transport == "memory" else [python(), "-m", "mcpkit", "run", str(file)]
+
+
+@contextmanager
 def hosted_in(folder: Path, name: str, application: str) -> Iterator[str]:
     """The URL of an application that uvicorn serves."""
     with socket.create_server(("127.0.0.1", 0)) as listener:

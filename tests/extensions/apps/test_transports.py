@@ -13,8 +13,7 @@ from mcpkit._protocol.revisions import BY_VERSION
 from mcpkit.testing import REVISIONS, TestClient
 from tests.cli.commands import mcpkit
 from tests.extensions.apps.server import app
-from tests.warm import python
-from tests.web import serving
+from tests.web import reached_by
 
 SERVER = Path(__file__).with_name("server.py")
 UI = "io.modelcontextprotocol/ui"
@@ -31,11 +30,8 @@ OPTIONS = {
 
 @pytest.fixture(scope="module", params=["memory", "stdio", "http"])
 def target(request: pytest.FixtureRequest) -> Iterator[Any]:
-    if request.param == "http":
-        with serving(SERVER) as url:
-            yield url
-    else:
-        yield app if request.param == "memory" else [python(), "-m", "mcpkit", "run", str(SERVER)]
+    with reached_by(request.param, app, SERVER) as found:
+        yield found
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

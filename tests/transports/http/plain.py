@@ -54,7 +54,7 @@ class Client:
         params = message.get("params", {}) if isinstance(message, dict) else {}
         if "io.modelcontextprotocol/protocolVersion" in params.get("_meta", {}):
             sent |= {"MCP-Protocol-Version": MODERN, "Mcp-Method": message["method"]}
-            if named := params.get("name") or params.get("taskId"):
+            if named := params.get("name") or params.get("taskId") or params.get("uri"):
                 sent["Mcp-Name"] = named
         connection.request(verb, self._path, json.dumps(message) if message else None, sent)
 
