@@ -514,20 +514,8 @@ def routed(modern: FakeSite) -> FakeSite:
 
 
 @pytest.mark.parametrize("revision", [LAST_HANDSHAKE, MODERN])
-@pytest.mark.parametrize(
-    ("arguments", "header"),
-    [
-        ({"region": "eu", "n": 1}, "eu"),
-        ({"region": "Köln"}, "=?base64?S8O2bG4=?="),
-        ({"region": None}, None),
-    ],
-)
 async def test_arguments_are_repeated_in_headers(
-    routed: FakeSite,
-    revision: str,
-    arguments: dict[str, Any],
-    header: str | None,
-    caplog: pytest.LogCaptureFixture,
+    routed: FakeSite, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """HDR-3, HDR-4, HDR-6: only since 2026-07-28."""
     is_modern = revision == MODERN
@@ -535,11 +523,11 @@ async def test_arguments_are_repeated_in_headers(
         routed.legacy().on("tools/call")(lambda it: it.done())
     async with Client(routed.url, revision=revision) as client:
         listed = [each.name for each in await client.list_tools()]
-        await client.call_tool("route", arguments)
+        await client.call_tool("route", {"region": "Köln", "n": 1})
     sent = routed.of("tools/call")[0].headers
     assert listed == (["route"] if is_modern else ["route", "wrong"])
     assert ("'wrong' is left out" in caplog.text) is is_modern
-    assert sent.get("mcp-param-region") == (header if is_modern else None)
+    assert sent.get("mcp-param-region") == ("=?base64?S8O2bG4=?=" if is_modern else None)
     assert sent.get("mcp-name") == ("route" if is_modern else None)
     assert "mcp-param-n" not in sent
 
