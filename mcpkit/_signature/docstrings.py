@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
+from textwrap import dedent
 from typing import Any, Final, NamedTuple
 
 
@@ -171,7 +172,7 @@ class _Reader:
         kind = title.lower()
         if kind not in _DESCRIBING:
             if kind.startswith("example") or any(">>>" in each for each in body):
-                text = "\n".join(_dedented(body))
+                text = dedent("\n".join(body))
             elif underlined and kind in _NAMING:
                 items = [(item[0].strip(), _folded("", item[1:])) for item in _items(body)]
                 text = "\n".join(": ".join(filter(None, item)) for item in items)
@@ -189,7 +190,7 @@ class _Reader:
             # Text that follows parameters in the style of NumPy is not indented.
             (prose if underlined and match is None else others).extend(item)
         if others:
-            self._add(title, "\n".join(_dedented(_without_blanks(others))))
+            self._add(title, dedent("\n".join(_without_blanks(others))))
         self._plain += [*prose, ""] if prose else prose
 
     def _item(self, match: re.Match[str], more: Sequence[str], underlined: bool) -> bool:
@@ -272,11 +273,6 @@ def _without_blanks(lines: Sequence[str]) -> list[str]:
     return text.split("\n") if text else []
 
 
-def _dedented(lines: Sequence[str]) -> list[str]:
-    indent = min((_indent(each) for each in lines if each), default=0)
-    return [each[indent:] for each in lines]
-
-
 def _items(body: Sequence[str]) -> Iterator[list[str]]:
     """Yield the items of a section: a line that is indented as the first one, and what follows."""
     indent = _indent(body[0]) if body else 0
@@ -302,7 +298,7 @@ def _folded(first: str, more: Sequence[str]) -> str:
     """Return lines as text: a paragraph on one line, unless its lines have a meaning."""
     if not more:
         return first.strip()
-    text = "\n".join([first.strip(), *_dedented(more)]).strip("\n")
+    text = "\n".join([first.strip(), dedent("\n".join(more))]).strip("\n")
     if _FENCE.search(text) is not None:
         return text
     paragraphs = re.split(r"\n{2,}", text)
