@@ -103,8 +103,6 @@ class Server:
         default_factory=dict[tuple[str, str], Method]
     )
     """The methods of extensions, by name and version."""
-    extension_notices: set[str] = field(default_factory=set[str])
-    """The notifications of clients that extensions serve."""
     converters: Converters = field(default_factory=Converters)
     assumed_scopes: frozenset[str] | None = None
     """The scopes of a caller without HTTP; None: scopes do not apply to it."""
@@ -203,8 +201,6 @@ class Server:
         for name, method in extension.methods.items():
             for version in method.versions:
                 self.extension_methods[name, version] = method.known
-            if method.known.is_notification:
-                self.extension_notices.add(name)
         self.registry.additions = (*self.registry.additions, *extension.entry_metas)
         self.registry.offer([extension.identifier])
         if self.composed:
@@ -220,7 +216,6 @@ class Server:
         methods = {**other.extension_methods}
         self.extension_methods.clear()
         self.extension_methods.update(methods)
-        self.extension_notices.update(other.extension_notices)
         self.composed.update(self.replace(composed={}).handlers())
 
     def add_middleware(self, middleware: Middleware) -> None:

@@ -188,7 +188,8 @@ class LegacySessions:
     def _is_served_notice(self, message: object) -> bool:
         """Return True if a message is a notification that an extension serves."""
         method = message.get("method") if is_object(message) and "id" not in message else None
-        return isinstance(method, str) and method in self._server.extension_notices
+        known = self._server.extension_methods.items()
+        return any(name == method and each.is_notification for (name, _), each in known)
 
     def _is_taken(self, message: Mapping[str, Any], live: LiveSession | None) -> bool:
         """Take an answer or a notification that no session here waits for; False if one does."""
