@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 T = TypeVar("T")
 
@@ -29,6 +30,18 @@ async def until(condition: Callable[[], object]) -> None:
     with anyio.fail_after(PATIENCE):
         while not condition():
             await anyio.sleep(0.002)
+
+
+async def turns(count: int = 5) -> None:
+    """Let the event loop do what is due."""
+    for _ in range(count):
+        await anyio.lowlevel.checkpoint()
+
+
+def suspended_runs(app: Any) -> Any:
+    """The runs that wait, of an app that is served in one event loop."""
+    (services,) = app.server.all_services
+    return services.server.suspended
 
 
 class Gate:

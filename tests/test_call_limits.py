@@ -28,7 +28,7 @@ from mcpkit.errors import ConnectionClosed, MCPKitError, ProtocolError, Registra
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests import limited
 from tests.asking.conftest import accept
-from tests.kit import PATIENCE, ThreadGate, until
+from tests.kit import PATIENCE, ThreadGate, suspended_runs, until
 from tests.kit import Gate as Held
 from tests.messages import announced
 from tests.transports.http.plain import Client
@@ -345,7 +345,7 @@ async def test_a_run_that_is_evicted_leaves_no_place_behind(kind: str) -> None:
     add_asking(app, kind, concurrency=1)
 
     async def answer(_question: Any) -> Any:
-        app.server.all_suspended[0].evict_all()
+        suspended_runs(app).evict_all()
         return accept("yes")
 
     async with AsyncTestClient(app, elicitation=answer) as client:

@@ -33,7 +33,7 @@ from mcpkit.errors import Forbidden, ProtocolError, RegistrationError
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests import keyed
 from tests.asking.conftest import accept
-from tests.kit import Gate, ThreadGate, until
+from tests.kit import Gate, ThreadGate, suspended_runs, until
 from tests.messages import MODERN
 from tests.web import reached_by
 
@@ -393,7 +393,7 @@ async def test_the_retry_with_the_answers_is_the_same_call(how: str, is_declared
     async def answer(_question: Any) -> Any:
         meanwhile.append(await text_of(client, "ask", key="a"))
         if how == "replayed":
-            app.server.all_suspended[0].evict_all()
+            suspended_runs(app).evict_all()
         return accept("yes")
 
     async with AsyncTestClient(app, revision=MODERN, elicitation=answer) as client:

@@ -17,7 +17,7 @@ import anyio.lowlevel
 import pytest
 
 from mcpkit._concurrency.loop import AsyncioLoop, Loop, open_loop, run_loop
-from tests.kit import PATIENCE, until
+from tests.kit import PATIENCE, turns, until
 
 pytestmark = pytest.mark.anyio
 
@@ -34,12 +34,6 @@ async def loop(anyio_backend: str) -> AsyncIterator[Loop]:
 
 
 only_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], scope="module")
-
-
-async def turns(count: int = 5) -> None:
-    """Let the event loop do what it has to do."""
-    for _ in range(count):
-        await anyio.lowlevel.checkpoint()
 
 
 class Probe(list[Any]):

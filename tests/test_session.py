@@ -27,7 +27,7 @@ from mcpkit._server.session import Session
 from mcpkit.errors import InvalidParams, InvalidRequest, MethodNotFound
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from mcpkit.types import LogLevel
-from tests.kit import PATIENCE, Gate, Recorder, eventually, until
+from tests.kit import PATIENCE, Gate, Recorder, eventually, turns, until
 from tests.messages import Message, announced, cancelled, initialize, notification, request
 from tests.scenarios.tapped import HANDSHAKE, TappedClient
 
@@ -80,12 +80,6 @@ async def talking_to(app: MCPKit[Any]) -> AsyncIterator[Talk]:
         session = Session(app.server, ears, loop)
         yield Talk(session, ears)
         await session.aclose()
-
-
-async def turns(loop: int = 5) -> None:
-    """Let the event loop do what is due."""
-    for _ in range(loop):
-        await anyio.lowlevel.checkpoint()
 
 
 # --- capabilities ---------------------------------------------------------------------------------

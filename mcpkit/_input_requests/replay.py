@@ -254,7 +254,7 @@ class StatelessReplay(Replay):
         super().__init__(request)
         self._sealer = sealer
         self._steps = steps
-        self._owner = ANONYMOUS if request.origin is None else request.origin.owner
+        self.owner = ANONYMOUS if request.origin is None else request.origin.owner
         self._lifetime = lifetime
         self._now = time.time()
         self.used_input = "requestState" in request.params or "inputResponses" in request.params
@@ -353,7 +353,7 @@ class StatelessReplay(Replay):
     async def _end_step(self, key: str, result: Any) -> Any:
         if result is not UNSET:
             self._memory.steps[key] = result
-        self._steps.end((self.call, key), result, self._owner, self._lifetime)
+        self._steps.end((self.call, key), result, self.owner, self._lifetime)
         return result
 
     def input_required(self) -> InputRequired:

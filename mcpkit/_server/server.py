@@ -129,8 +129,6 @@ class Server:
     suspended: Any = None
     """The `mcpkit._server.suspended.SuspendedRuns` of this event loop, while the server is
     served."""
-    all_suspended: list[Any] = field(default_factory=list[Any])
-    """Those of all event loops of this process."""
     _sealers: dict[str, Sealer] = field(default_factory=dict[str, Sealer])
     info_texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
     """The texts that `info_meta` has encoded, by the versions of revisions."""

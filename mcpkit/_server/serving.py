@@ -25,7 +25,6 @@ async def serving(server: Server, loop: Loop) -> AsyncGenerator[tuple[Server, Se
     services = Services(server.replace(suspended=suspended), loop)
     stop_reading = server.observers.read(partial(_read, services))
     server.all_services.append(services)
-    server.all_suspended.append(suspended)
     try:
         for each in server.extensions:
             each.start(services)
@@ -33,7 +32,6 @@ async def serving(server: Server, loop: Loop) -> AsyncGenerator[tuple[Server, Se
     finally:
         stop_reading()
         server.all_services.remove(services)
-        server.all_suspended.remove(suspended)
         await suspended.aclose()
         await services.aclose()
 

@@ -30,7 +30,7 @@ from mcpkit._protocol.connection import Request
 from mcpkit._server.registry import uri_of
 from mcpkit._server.run import ABANDONED, Failed, Outcome, Run
 from mcpkit._utils.logs import log
-from mcpkit._utils.quota import ANONYMOUS, Quota, RateLimit
+from mcpkit._utils.quota import Quota, RateLimit
 from mcpkit._utils.text import single_line, truncate
 from mcpkit.context import Context, ContextBackend, RunHost, do_nothing
 from mcpkit.errors import InvalidArguments, InvalidParams, ResourceNotFound
@@ -66,8 +66,7 @@ class SuspendedRun(RunHost):
     """A run that has asked: its host from then on, whichever request carries it."""
 
     def __init__(self, runs: SuspendedRuns, run: Run, asker: StatelessReplay) -> None:
-        origin = run.request.origin
-        self.owner = ANONYMOUS if origin is None else origin.owner
+        self.owner = asker.owner
         self.call = asker.call
         self.run = run
         self.threads = run.session.threads

@@ -20,7 +20,7 @@ from mcpkit.types import Principal
 from tests.asking.conftest import Asked, Connect, accept
 from tests.asking.rounds import Round, request, send, tool
 from tests.asking.server import make_app
-from tests.kit import until
+from tests.kit import suspended_runs, until
 from tests.messages import cancelled
 from tests.scenarios.tapped import MODERN
 
@@ -40,8 +40,7 @@ def asking(tag: str, kind: str = "", number: int = 1) -> dict[str, Any]:
 
 def held(app: MCPKit[Any]) -> list[Any]:
     """The runs that wait, of an app that is served in this event loop."""
-    (runs,) = app.server.all_suspended
-    return [*runs.known.values()]
+    return [*suspended_runs(app).known.values()]
 
 
 # --- once -----------------------------------------------------------------------------------------
@@ -350,7 +349,7 @@ async def test_a_run_is_evicted_when_its_client_does_not_come_back(
     params = tool("ask" + kind)
     async with connect(app) as client:
         first = await send(client, params)
-        (runs,) = app.server.all_suspended
+        runs = suspended_runs(app)
         with patch.object(suspended, "monotonic", lambda: float("inf")):
             runs._evict_expired()
         await until(lambda: seen[-1] in ("exit", "asked False")[bool(kind) :])
@@ -400,7 +399,7 @@ async def test_large_answers_take_room(connect: Connect) -> None:
                 params = tool("ask", number=number)
                 first = await send(client, params)
                 await send(client, params, {"on": accept(large)}, first.state)
-            (runs,) = app.server.all_suspended
+            runs = suspended_runs(app)
             assert 0 < runs._bytes.used <= 50_000
             assert 0 < len(held(app)) < 4
     assert seen.count("start True") == 0
@@ -429,7 +428,7 @@ async def test_nothing_waits_when_the_server_has_ended(connect: Connect) -> None
         await send(client, tool("ask_sync"))
     assert seen.count("asked False") == 2
     assert "exit" in seen
-    assert not app.server.all_suspended
+    assert not app.server.all_services
 
 
 @pytest.mark.in_memory
@@ -446,7 +445,7 @@ async def test_a_handler_that_swallows_its_eviction_ends_in_silence(connect: Con
 
     async with connect(app) as client:
         first = await send(client, tool("stubborn"))
-        app.server.all_suspended[0].evict_all()
+        suspended_runs(app).evict_all()
         await until(lambda: seen)
         last = await send(client, tool("stubborn"), {"on": accept({})}, first.state)
         assert last.text == "unread"
@@ -458,7 +457,7 @@ async def test_a_handler_that_swallows_its_eviction_ends_in_silence(connect: Con
 
 def left(app: MCPKit[Any]) -> tuple[int, int, int]:
     """The runs, the places and the bytes that a server has in use."""
-    (runs,) = app.server.all_suspended
+    runs = suspended_runs(app)
     return len(runs.known), runs.count.used, runs._bytes.used
 
 
@@ -485,7 +484,7 @@ async def test_nothing_is_left_of_runs_that_did_not_wait(connect: Connect, tag: 
             # A state of null is none, so this is a first request.
             await client.exchange(request({**tool("counted", tag=tag), "requestState": None}))
         await until(lambda: all(each.run.is_over for each in held(app)))
-        app.server.all_suspended[0].evict_all()
+        suspended_runs(app).evict_all()
         await until(lambda: left(app) == (0, 0, 0))
 
 
@@ -535,7 +534,7 @@ async def test_a_handler_that_asks_in_a_task_of_its_own_is_evicted_as_well(
 
     async with connect(app) as client:
         await send(client, tool("work"))
-        app.server.all_suspended[0].evict_all()
+        suspended_runs(app).evict_all()
         await until(lambda: seen)
         await until(lambda: left(app) == (0, 0, 0))
 

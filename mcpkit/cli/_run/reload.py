@@ -79,7 +79,6 @@ class _Reloaded:
         self._version: _Version | None = None
         self._front: Server | None = None
         self._importing: anyio.Event | None = None
-        self._suspended: list[Any] = []
 
     @property
     def name(self) -> str:
@@ -128,7 +127,6 @@ class _Reloaded:
             assert self._version is not None
             front = self._front = copy(self._version.server)
             front.registry = front.catalog = self._registry
-            self._suspended = front.all_suspended
             front.middleware, front.composed = (self._forward,), {}
             front.extensions = [*front.extensions]
             front.extension_methods = {**front.extension_methods}
@@ -172,8 +170,8 @@ class _Reloaded:
 
     def _evict(self, runs: Container[ContextBackend] | None = None) -> None:
         """Do not hold runs any more: a retry replays them with the next version."""
-        for each in self._suspended:
-            each.evict_all("the server was reloaded", runs)
+        for each in [] if self._front is None else self._front.all_services:
+            each.server.suspended.evict_all("the server was reloaded", runs)
 
     async def _follow(self, versions: TaskGroup, front: Server) -> None:
         while True:
