@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, MCPKit, SyncContext, ToolError
+from mcpkit._server.suspended import SuspendedRuns
 from mcpkit.testing import REVISIONS, AsyncTestClient
 
 pytestmark = pytest.mark.anyio
@@ -73,8 +74,13 @@ def client_of(revision: str, logs: list[Any]) -> AsyncTestClient:
         ("stepping", ["before", "in the step"]),
     ],
 )
-async def test_each_message_arrives_once(revision: str, tool: str, logged: list[str]) -> None:
-    """MRTR-2: on 2026-07-28 the handler runs again from its start with each answer."""
+@pytest.mark.parametrize("is_held", [True, False])
+async def test_each_message_arrives_once(
+    revision: str, tool: str, logged: list[str], is_held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MRTR-2: also if the handler runs again from its start with each answer (2026-07-28)."""
+    if not is_held:
+        monkeypatch.setattr(SuspendedRuns, "hold", lambda *_: None)
     logs: list[Any] = []
     async with client_of(revision, logs) as client:
         await client.call_tool(tool, log_level="info")
