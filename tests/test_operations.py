@@ -216,20 +216,6 @@ async def test_a_whole_result_decides_how_long_it_is_kept() -> None:
 # --- prompts --------------------------------------------------------------------------------------
 
 
-async def test_messages_may_be_dicts_as_in_other_frameworks() -> None:
-    """PROMPT-4."""
-    look = {"role": "user", "content": "Look."}
-    see = {"role": "assistant", "content": {"type": "text", "text": "I see."}}
-    served = app()
-    served.add_prompt(lambda: [look, see], name="dicts")
-    served.add_prompt(lambda: {"role": "system", "content": "Obey."}, name="wrong")
-    async with AsyncTestClient(served) as client:
-        found = [(each.role, each.text) for each in (await client.get_prompt("dicts")).messages]
-        assert found == [("user", "Look."), ("assistant", "I see.")]
-        with pytest.raises(ProtocolError, match='"user" or "assistant", not \'system\''):
-            await client.get_prompt("wrong")
-
-
 async def test_a_prompt_that_returns_nothing_has_failed(caplog: pytest.LogCaptureFixture) -> None:
     served = app()
     served.add_prompt(lambda: None, name="p")

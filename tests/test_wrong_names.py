@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 import mcpkit.auth
-from mcpkit import Audio, Declined, Dismissed, File, Image, MCPKit
+from mcpkit import Audio, File, Image, MCPKit
 from mcpkit._signature.input_schema import schema_errors
 from mcpkit._utils.names import GUIDES, peer_names
 from mcpkit.context import Context, SyncContext
-from mcpkit.errors import RegistrationError, ToolError
+from mcpkit.errors import RegistrationError
 from mcpkit.testing import TestClient
 from mcpkit.transports import load
 from mcpkit.transports.http.options import HttpSettings
@@ -259,15 +259,6 @@ def test_a_lifespan_is_an_uncalled_context_manager_that_takes_the_app(
     lifespan: Any, said: str
 ) -> None:
     assert refusal(lambda: MCPKit("a", lifespan=lifespan), RegistrationError).endswith(said)
-
-
-# --- answers --------------------------------------------------------------------------------------
-
-
-def test_an_answer_without_data_has_none() -> None:
-    for answer, said in ((Declined(), "declined"), (Dismissed(), "dismissed the question")):
-        with pytest.raises(ToolError, match=f"The user {said}."):
-            _ = answer.data
 
 
 # --- schemas of one's own -------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from mcpkit._protocol.connection import (
     State,
 )
 from mcpkit._protocol.revisions import ClientProfile
-from mcpkit.errors import InternalError, InvalidParams, ProtocolError
+from mcpkit.errors import InternalError, InvalidParams
 from tests.messages import (
     BATCHES,
     CLIENT,
@@ -422,19 +422,6 @@ def test_a_request_to_the_client_is_answered_under_its_own_id(version: str) -> N
     answer = one(connection, {"jsonrpc": "2.0", "id": first, "result": {"roots": []}}, Response)
     assert answer == Response(first, {"roots": []}, None)
     assert connection.send_result(theirs, b"") is not None
-
-
-@pytest.mark.parametrize(
-    ("code", "kind"), [(-1, ProtocolError), (-32602, InvalidParams), (-32603, InternalError)]
-)
-def test_an_error_from_the_client_is_an_exception(code: int, kind: type[ProtocolError]) -> None:
-    body = {"code": code, "message": "User rejected", "data": [1]}
-    connection = opened(LAST_HANDSHAKE)
-    answer = one(connection, {"jsonrpc": "2.0", "id": 1, "error": body}, Response)
-    error = answer.error
-    assert answer.result is None
-    assert type(error) is kind
-    assert (error.code, str(error), error.data) == (code, "User rejected", [1])
 
 
 RESULT = {"jsonrpc": "2.0", "id": 1, "result": {}}
