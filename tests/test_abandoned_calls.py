@@ -13,8 +13,6 @@ from mcpkit import Depends, MCPKit, SyncContext
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.kit import PATIENCE, ThreadGate, until
 
-pytestmark = pytest.mark.anyio
-
 
 class Course:
     """What happens to one call, in its order."""

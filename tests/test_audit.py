@@ -16,8 +16,6 @@ from mcpkit.errors import ProtocolError
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.kit import until
 
-pytestmark = pytest.mark.anyio
-
 every_revision = pytest.mark.parametrize("revision", REVISIONS)
 
 

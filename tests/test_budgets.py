@@ -17,8 +17,6 @@ from mcpkit.tasks import budgets
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.kit import PATIENCE
 
-pytestmark = pytest.mark.anyio
-
 MODERN = REVISIONS[-1]
 BUDGET = 2000
 TEXT = "a line of the log\n" * 500

@@ -34,8 +34,6 @@ from tests.messages import announced
 from tests.transports.http.plain import Client
 from tests.web import reached_by, serving
 
-pytestmark = pytest.mark.anyio
-
 CALLERS = 64
 
 

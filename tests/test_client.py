@@ -30,8 +30,6 @@ from mcpkit.types import Implementation
 from tests.kit import PATIENCE, Recorder
 from tests.messages import LAST_HANDSHAKE, LEGACY, MODERN
 
-pytestmark = pytest.mark.anyio
-
 ROOT = Path(__file__).resolve().parents[1]
 
 PRELUDE = """

@@ -38,8 +38,6 @@ from tests.fakes import DONE, FakeHost, FakeSite, Handle, Incoming, hosting, wit
 from tests.kit import PATIENCE, Recorder, until
 from tests.messages import LAST_HANDSHAKE, LEGACY, MODERN, notification, request
 
-pytestmark = pytest.mark.anyio
-
 JSON_OR_EVENTS = "application/json, text/event-stream"
 
 

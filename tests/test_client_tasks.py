@@ -16,8 +16,6 @@ from mcpkit.errors import ConnectionClosed, InternalError, MethodNotFound, Proto
 from mcpkit.testing import AsyncTestClient
 from tests.messages import MODERN
 
-pytestmark = pytest.mark.anyio
-
 TEXT = {"content": [{"type": "text", "text": "done"}]}
 Answer = Mapping[str, Any] | Exception
 Scripted = Callable[..., TaskHandle]

@@ -19,8 +19,6 @@ from mcpkit.errors import (
 from mcpkit.errors import RegistrationError as Refused
 from mcpkit.testing import REVISIONS, AsyncTestClient, TestClient
 
-pytestmark = pytest.mark.anyio
-
 GEO = "com.example/geo"
 HANDSHAKE, MODERN = REVISIONS[-2], REVISIONS[-1]
 

@@ -407,7 +407,6 @@ class TestTraversal:
                 with pytest.raises(ResourceNotFound):
                     directory.read(relative)
 
-    @pytest.mark.anyio
     async def test_is_listed_off_the_event_loop(
         self, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

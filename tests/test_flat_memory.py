@@ -26,8 +26,6 @@ from mcpkit.metrics import metrics_of
 from mcpkit.telemetry import Telemetry
 from tests.messages import announced
 
-pytestmark = pytest.mark.anyio
-
 MIB = 1024 * 1024
 
 

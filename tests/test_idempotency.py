@@ -37,8 +37,6 @@ from tests.kit import Gate, ThreadGate, suspended_runs, until
 from tests.messages import MODERN
 from tests.web import reached_by
 
-pytestmark = pytest.mark.anyio
-
 Key = Annotated[str, Idempotent()]
 REPEATS = 1000
 OTHERS = "The arguments of the call with this key were others"

@@ -11,8 +11,6 @@ from mcpkit import Context, MCPKit, SyncContext, ToolError
 from mcpkit._server.suspended import SuspendedRuns
 from mcpkit.testing import REVISIONS, AsyncTestClient
 
-pytestmark = pytest.mark.anyio
-
 ASKING = REVISIONS[2:]
 """Those that have elicitation."""
 

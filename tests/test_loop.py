@@ -19,8 +19,6 @@ import pytest
 from mcpkit._concurrency.loop import AsyncioLoop, Loop, open_loop, run_loop
 from tests.kit import PATIENCE, turns, until
 
-pytestmark = pytest.mark.anyio
-
 EAGER = sys.version_info >= (3, 11)
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")

@@ -24,8 +24,6 @@ from mcpkit.testing import REVISIONS, AsyncTestClient, TestClient
 from tests.kit import until
 from tests.messages import MODERN, announced
 
-pytestmark = pytest.mark.anyio
-
 every_revision = pytest.mark.parametrize("revision", REVISIONS)
 
 

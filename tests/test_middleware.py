@@ -24,7 +24,6 @@ from mcpkit.errors import ProtocolError
 from mcpkit.middleware import compose
 from mcpkit.testing import AsyncTestClient
 
-pytestmark = pytest.mark.anyio
 every_version = pytest.mark.parametrize("version", [each.version for each in REVISIONS])
 
 

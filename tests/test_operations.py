@@ -25,8 +25,6 @@ from mcpkit.tasks.handlers import TASK_HANDLERS
 from mcpkit.testing import AsyncTestClient
 from tests.authoring import context_with
 
-pytestmark = pytest.mark.anyio
-
 MODERN = REVISIONS[-1]
 every_revision = pytest.mark.parametrize("revision", REVISIONS, ids=lambda each: each.version)
 

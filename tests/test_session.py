@@ -31,8 +31,6 @@ from tests.kit import PATIENCE, Gate, Recorder, eventually, turns, until
 from tests.messages import Message, announced, cancelled, initialize, notification, request
 from tests.scenarios.tapped import HANDSHAKE, TappedClient
 
-pytestmark = pytest.mark.anyio
-
 every_revision = pytest.mark.parametrize("revision", REVISIONS)
 every_handshake = pytest.mark.parametrize("revision", HANDSHAKE)
 

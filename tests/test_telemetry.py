@@ -24,8 +24,6 @@ from mcpkit.testing import REVISIONS, AsyncTestClient
 from mcpkit.tracing import CLIENT_OPERATION
 from tests.messages import MODERN, announced, initialize
 
-pytestmark = pytest.mark.anyio
-
 every_revision = pytest.mark.parametrize("revision", REVISIONS)
 asking_revisions = pytest.mark.parametrize("revision", REVISIONS[2:])
 

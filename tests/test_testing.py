@@ -138,7 +138,6 @@ def test_calls_are_those_of_a_principal(revision: str) -> None:
 # --- with await -----------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_the_real_exception_is_raised_on_demand(revision: str) -> None:
     """ERR-6: by default it is hidden, as from any client."""
@@ -156,7 +155,6 @@ async def test_the_real_exception_is_raised_on_demand(revision: str) -> None:
             await client.read_resource("note://sorry")
 
 
-@pytest.mark.anyio
 async def test_what_a_callback_raises_is_raised_on_demand() -> None:
     """A test whose own callback fails must not stay green."""
     logging: MCPKit = MCPKit("logging")

@@ -26,8 +26,6 @@ from mcpkit._concurrency.threads import ThreadCall, Threads
 from mcpkit.errors import ConnectionClosed
 from tests.kit import PATIENCE, ThreadGate, eventually, until
 
-pytestmark = pytest.mark.anyio
-
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
 

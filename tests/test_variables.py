@@ -10,8 +10,6 @@ from mcpkit import MCPKit
 from mcpkit.errors import ProtocolError, RegistrationError
 from mcpkit.testing import AsyncTestClient
 
-pytestmark = pytest.mark.anyio
-
 MISLEADING = {
     "a parent": "..",
     "a parent of a parent": "..%2F..%2Fetc%2Fpasswd",

@@ -11,7 +11,7 @@ from tests.asking.rounds import send, tool
 from tests.asking.server import make_app
 from tests.scenarios.tapped import MODERN
 
-pytestmark = [pytest.mark.anyio, pytest.mark.revisions(MODERN)]
+pytestmark = pytest.mark.revisions(MODERN)
 
 both = pytest.mark.parametrize("kind", ["", "_sync"], ids=["async", "sync"])
 

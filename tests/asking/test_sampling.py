@@ -244,7 +244,6 @@ def use(name: str, id: str = "1", **arguments: Any) -> dict[str, Any]:
     return {"type": "tool_use", "id": id, "name": name, "input": arguments}
 
 
-@pytest.mark.anyio
 @pytest.mark.in_memory
 @pytest.mark.revisions(*since("2025-11-25"))
 class TestTools:
@@ -314,7 +313,6 @@ async def city_of(client: Asked, *answers: str) -> Any:
     return await client.call_tool("city")
 
 
-@pytest.mark.anyio
 @pytest.mark.in_memory
 async def test_a_result_type(connect: Connect, tag: str) -> None:
     """The model sees once what was wrong with its answer."""

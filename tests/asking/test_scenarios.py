@@ -16,8 +16,6 @@ from tests.asking.conftest import Asked, Connect, accept, speak
 from tests.asking.server import make_app, question
 from tests.scenarios.tapped import HANDSHAKE, MODERN, PATIENCE, since, until
 
-pytestmark = pytest.mark.anyio
-
 both = pytest.mark.parametrize("kind", ["", "_sync"], ids=["async", "sync"])
 via_both = pytest.mark.parametrize(
     "via",

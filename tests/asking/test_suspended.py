@@ -24,7 +24,7 @@ from tests.kit import suspended_runs, until
 from tests.messages import cancelled
 from tests.scenarios.tapped import MODERN
 
-pytestmark = [pytest.mark.anyio, pytest.mark.revisions(MODERN)]
+pytestmark = pytest.mark.revisions(MODERN)
 
 both = pytest.mark.parametrize("kind", ["", "_sync"], ids=["async", "sync"])
 

@@ -17,8 +17,6 @@ from mcpkit.auth import jwt as jwt_module
 from tests.auth.forgeries import part
 from tests.auth.issuer import RESOURCE, Issuer, Key, issuing, verified_at_once
 
-pytestmark = pytest.mark.anyio
-
 
 def verifier(issuer: Issuer, **options: Any) -> JWT:
     if not {"keys", "jwks_url"} & options.keys():

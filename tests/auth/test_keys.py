@@ -13,8 +13,6 @@ from mcpkit import MCPKit, Principal
 from mcpkit.auth import JWT, Keys, ResourceServer, hash_key, new_key
 from mcpkit.auth.verifiers import resource_server
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_key_names_its_owner() -> None:
     """AUTH-16: its hash says nothing."""

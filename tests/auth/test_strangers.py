@@ -131,7 +131,6 @@ def test_the_log_of_requests_has_no_query() -> None:
     assert record.getMessage() == '127.0.0.1:1 "GET /authorize/login HTTP/1.1" 200'
 
 
-@pytest.mark.anyio
 async def test_names_of_strangers_are_looked_up_one_at_a_time_for_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

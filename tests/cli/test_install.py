@@ -272,7 +272,6 @@ def test_entries_with_uv(
 
 @pytest.mark.parametrize("target", ["weather.py", "weather", "package/inner.py", "package.inner"])
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-@pytest.mark.anyio
 async def test_the_entry_starts_from_any_folder(
     person: Person, tmp_path: Path, target: str
 ) -> None:

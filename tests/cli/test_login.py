@@ -391,7 +391,6 @@ def test_no_server_that_is_started_here_gets_them(person: Person, tmp_path: Path
     assert json.loads(said(ended)) == ["nothing", "nothing", "x"]
 
 
-@pytest.mark.anyio
 async def test_only_a_caller_without_a_token_and_a_header_is_anonymous(
     person: Person, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

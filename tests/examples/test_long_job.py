@@ -61,7 +61,6 @@ async def until(client: AsyncTestClient, id: str, *statuses: str) -> Mapping[str
             await anyio.sleep(0.05)
 
 
-@pytest.mark.anyio
 async def test_a_scan_continues_in_another_process(tmp_path: Path) -> None:
     folder = tmp_path / "files"
     folder.mkdir()
@@ -82,7 +81,6 @@ async def test_a_scan_continues_in_another_process(tmp_path: Path) -> None:
     assert len(report["duplicates"]) == 150
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("answer", "said", "left"),
     [(True, "2 copies were deleted.", 3), (False, "Nothing was deleted.", 5)],

@@ -87,7 +87,6 @@ def test_a_name_cannot_be_a_path(client: TestClient, name: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ERAS)
-@pytest.mark.anyio
 async def test_clients_are_notified_of_notes_they_watch_and_of_the_list(revision: str) -> None:
     heard: list[tuple[str, Any]] = []
 

@@ -61,7 +61,6 @@ def test_the_inspector_verifies_our_skills(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.anyio
 async def test_we_read_the_skills_of_fastmcp() -> None:
     """SKILL-18, SKILL-19; SKILL-H2"""
     require(FASTMCP)

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.scenarios.tapped import MODERN, TappedClient
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_what_may_be_kept_says_for_how_long(client: TappedClient) -> None:

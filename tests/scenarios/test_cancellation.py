@@ -10,8 +10,6 @@ import pytest
 from tests.messages import request
 from tests.scenarios.tapped import MODERN, MODERN_META, PATIENCE, TappedClient
 
-pytestmark = pytest.mark.anyio
-
 
 async def see_cancelled(client: TappedClient, gate: str) -> None:
     """Wait until a handler says that it was cancelled."""

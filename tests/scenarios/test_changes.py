@@ -7,8 +7,6 @@ import pytest
 from mcpkit.errors import InvalidParams, ProtocolError
 from tests.scenarios.tapped import MODERN, TappedClient
 
-pytestmark = pytest.mark.anyio
-
 
 async def names(client: TappedClient, kind: str) -> list[str]:
     if kind == "tool":

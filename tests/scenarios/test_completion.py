@@ -9,8 +9,6 @@ import pytest
 from mcpkit.errors import InvalidParams
 from tests.scenarios.tapped import TappedClient
 
-pytestmark = pytest.mark.anyio
-
 PROMPT = {"type": "ref/prompt", "name": "address"}
 
 

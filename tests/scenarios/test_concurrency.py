@@ -8,8 +8,6 @@ import pytest
 from tests.messages import called, request
 from tests.scenarios.tapped import HANDSHAKE, MODERN, PATIENCE, TappedClient
 
-pytestmark = pytest.mark.anyio
-
 both_eras = pytest.mark.revisions(HANDSHAKE[-1], MODERN)
 """What is much or large is so over every transport; of the revisions, there is one of a kind."""
 

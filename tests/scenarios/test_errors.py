@@ -10,8 +10,6 @@ from mcpkit.errors import InvalidParams, ProtocolError
 from tests.scenarios.server import SECRET
 from tests.scenarios.tapped import TappedClient
 
-pytestmark = pytest.mark.anyio
-
 
 def everything_sent(client: TappedClient) -> str:
     return json.dumps(client.received)

@@ -13,8 +13,6 @@ from tests.scenarios.conftest import Connect
 from tests.scenarios.server import SECRET
 from tests.scenarios.tapped import MODERN, TappedClient
 
-pytestmark = pytest.mark.anyio
-
 GEO = "com.example/geo"
 
 

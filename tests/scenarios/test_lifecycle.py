@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from mcpkit.testing import REVISIONS
 from tests.scenarios.tapped import TappedClient, modern
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_the_server_introduces_itself(client: TappedClient, revision: str) -> None:

@@ -10,8 +10,6 @@ from mcpkit.errors import InvalidParams
 from mcpkit.types import LOG_LEVELS, LogLevel
 from tests.scenarios.tapped import TappedClient, handshake, modern
 
-pytestmark = pytest.mark.anyio
-
 MESSAGE = "notifications/message"
 
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.scenarios.tapped import MODERN, TappedClient
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_the_pages_together_are_the_list(client: TappedClient) -> None:

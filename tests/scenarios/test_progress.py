@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mcpkit.client.results import Progress
 from tests.scenarios.tapped import TappedClient
-
-pytestmark = pytest.mark.anyio
 
 PROGRESS = "notifications/progress"
 

@@ -12,8 +12,6 @@ from mcpkit.types import AudioContent, EmbeddedResource, ImageContent, TextConte
 from tests.scenarios.tapped import TappedClient
 from tests.schemas import check_value
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_prompts_are_listed_with_their_arguments(client: TappedClient, revision: str) -> None:
     """PROMPT-1."""

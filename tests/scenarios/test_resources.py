@@ -11,8 +11,6 @@ from mcpkit.types import BlobResourceContents, ResourceContents, TextResourceCon
 from tests.scenarios.tapped import MODERN, TappedClient
 from tests.schemas import check_value
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_resources_and_templates_are_listed(client: TappedClient, revision: str) -> None:
     """RES-2, RES-8: apart, each resource with a URI that has a scheme; no hidden files (RES-9)."""

@@ -11,8 +11,6 @@ from mcpkit.errors import InvalidParams, ProtocolError
 from tests.kit import Recorder
 from tests.scenarios.tapped import MODERN, MODERN_META, TappedClient, handshake, modern
 
-pytestmark = pytest.mark.anyio
-
 UPDATED = "notifications/resources/updated"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 TAG = "io.modelcontextprotocol/subscriptionId"

@@ -23,8 +23,6 @@ from tests.scenarios.server import PNG, WAV
 from tests.scenarios.tapped import MODERN, TappedClient, since
 from tests.schemas import check_value
 
-pytestmark = pytest.mark.anyio
-
 
 async def listed(client: TappedClient, name: str) -> dict[str, Any]:
     return next(dict(each.raw) for each in await client.list_tools() if each.name == name)

@@ -198,7 +198,6 @@ def test_a_store_that_is_away_lets_no_call_run_and_loses_no_result(
 # --- in one process -------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 async def test_processes_share_their_keys_and_apps_do_not(store: str) -> None:
     """Two servers of one app, and one of another, with 100 calls at once each."""
     runs: Counter[str] = Counter()

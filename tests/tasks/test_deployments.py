@@ -20,7 +20,6 @@ from tests.tasks.test_serving import QUICK, connected
 from tests.tasks.test_stores import shared
 from tests.tasks.wire.conftest import text_of
 
-pytestmark = pytest.mark.anyio
 ON_ASYNCIO = True
 
 COUNT = 20

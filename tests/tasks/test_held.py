@@ -18,8 +18,6 @@ from tests.kit import until
 from tests.tasks.test_serving import QUICK, connected
 from tests.tasks.wire.conftest import text_of
 
-pytestmark = pytest.mark.anyio
-
 stores = pytest.mark.parametrize("kind", ["memory", "sqlite", "redis", "postgres"])
 shared_stores = pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
 both = pytest.mark.parametrize("tool", ["ask", "ask_sync"])

@@ -37,7 +37,6 @@ from tests.tasks.wire.conftest import text_of
 from tests.transports.http import plain
 from tests.uvicorns import listen, running
 
-pytestmark = pytest.mark.anyio
 ON_ASYNCIO = True
 
 PATIENCE = 20.0

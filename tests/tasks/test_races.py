@@ -33,8 +33,6 @@ from tests.tasks.test_serving import PATIENCE, QUICK, connected, make_app
 from tests.tasks.test_stores import MANY, new, opened
 from tests.tasks.wire.conftest import CORE, text_of
 
-pytestmark = pytest.mark.anyio
-
 
 def tasks_of(app: MCPKit[Any]) -> TaskService:
     """What looks after the tasks of an app that is served once."""

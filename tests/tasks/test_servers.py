@@ -27,7 +27,6 @@ from tests.tasks.conftest import present
 from tests.tasks.servers import Redis, Server, Servers, program_of
 from tests.tasks.test_stores import MANY, new, opened
 
-pytestmark = pytest.mark.anyio
 ON_ASYNCIO = True
 
 PATIENCE: Final = 20.0

@@ -34,8 +34,6 @@ from tests.tasks.conftest import present
 from tests.tasks.wire.conftest import CORE, EXTENSION, EXTENSIONS, Tasked, text_of
 from tests.uvicorns import listen, running
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE = 10.0
 QUICK: TaskOptions = {"poll_interval": 0.02}
 

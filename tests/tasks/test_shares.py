@@ -28,7 +28,6 @@ from tests.uvicorns import listen, running
 
 __all__ = ["kind", "store"]
 
-pytestmark = pytest.mark.anyio
 ON_ASYNCIO = True
 
 

@@ -31,8 +31,6 @@ from mcpkit.tasks.transitions import CODEC, TaskStore, add, claim, close, keep, 
 from tests.tasks.conftest import Place, Time
 from tests.tasks.servers import SERVERS, Servers, program_of
 
-pytestmark = pytest.mark.anyio
-
 
 def in_redis(place: Place, kind: str = "redis") -> TaskStore:
     url = place.servers.url(kind)

@@ -21,8 +21,6 @@ from mcpkit.transports.stdio.reader import ThreadReader, make_reader
 from mcpkit.transports.stdio.writer import Output
 from tests.messages import announced
 
-pytestmark = pytest.mark.anyio
-
 app = MCPKit("writing")
 
 

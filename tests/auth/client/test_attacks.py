@@ -24,8 +24,6 @@ from tests.auth.client.world import READ, Host, Routed, User, World, call
 from tests.auth.issuer import Reply
 from tests.kit import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 # The rest of a body that is not read to its end is httpx2's to close; trio tells if it does not.
 @pytest.mark.filterwarnings("ignore:Async generator 'httpcore2")

@@ -23,8 +23,6 @@ from tests.auth.client.world import OPENID, READ, RESOURCE, SERVER, WRITE, User,
 from tests.auth.issuer import Reply, Seen
 from tests.auth.server.conftest import MACHINE_SECRET, serving
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_user_logs_in_once_for_all_calls(world: World, user: User) -> None:
     """AUTH-3: the challenge leads to the metadata, and these to the issuer."""

@@ -25,8 +25,6 @@ from mcpkit.client.auth import (
 from tests.auth.client.world import READ, WRITE, World, call
 from tests.auth.issuer import Key, Reply
 
-pytestmark = pytest.mark.anyio
-
 JAG = "urn:ietf:params:oauth:token-type:id-jag"
 
 

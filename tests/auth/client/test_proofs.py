@@ -20,8 +20,6 @@ from mcpkit.client.auth import (
 from tests.auth.client.world import READ, User, World, call, kept, log_in
 from tests.auth.issuer import Reply
 
-pytestmark = pytest.mark.anyio
-
 
 def wants_proof(world: World, *, challenge: bool = True) -> None:
     """The server and its issuer take tokens with proofs alone."""

@@ -29,8 +29,6 @@ from tests.auth.client.world import READ, SERVER, WRITE, User, World, call, herd
 from tests.auth.issuer import Reply, Seen
 from tests.kit import PATIENCE, Recorder
 
-pytestmark = pytest.mark.anyio
-
 
 @asynccontextmanager
 async def connected(world: World, auth: OAuth, **options: Any) -> AsyncGenerator[Client, None]:

@@ -11,8 +11,6 @@ import pytest
 from mcpkit.client.auth import AuthorizationFailed
 from mcpkit.client.auth.browser import Callback, listening
 
-pytestmark = pytest.mark.anyio
-
 STATE = "the-state-of-this-login"
 GOOD = f"/callback?code=c&state={STATE}"
 

@@ -16,8 +16,6 @@ from mcpkit.errors import ConnectionClosed
 from tests.auth.client.world import READ, User, World, call
 from tests.auth.issuer import Reply, Seen
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize(
     "given",

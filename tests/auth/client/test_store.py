@@ -35,7 +35,6 @@ from tests.auth.client.killed import SERVER, credentials
 from tests.auth.client.world import READ, User, World, call, kept
 from tests.kit import PATIENCE
 
-pytestmark = pytest.mark.anyio
 posix = pytest.mark.skipif(sys.platform == "win32", reason="has neither modes nor SIGKILL")
 
 WHOLE = Credentials(

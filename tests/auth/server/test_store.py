@@ -12,8 +12,6 @@ from mcpkit._stores.base import StoreUnavailable
 from mcpkit.auth import AuthStore, MemoryAuthStore, SqliteAuthStore
 from tests.auth.server.conftest import Clock
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def time() -> Clock:

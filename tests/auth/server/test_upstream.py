@@ -361,7 +361,6 @@ def test_they_are_renewed_until_the_login_at_the_provider_ends(provider: Identit
         assert site.refresh(tokens["refresh_token"]).status == 400
 
 
-@pytest.mark.anyio
 async def test_two_processes_renew_them_once(provider: IdentityProvider, tmp_path: Path) -> None:
     """Refresh tokens that are used twice may end all; one whose caller leaves is stored, too."""
     clock = Clock()

@@ -74,7 +74,6 @@ async def status_of(users: Users, name: str, password: str, caller: str = "here"
     return getattr(found, "status", 0)
 
 
-@pytest.mark.anyio
 async def test_guesses_take_longer_each_time_up_to_a_minute() -> None:
     """AUTH-16: unknown names as well; others are not held up."""
     clock = Clock()
@@ -96,7 +95,6 @@ async def test_guesses_take_longer_each_time_up_to_a_minute() -> None:
     assert await status_of(users, "ada", "wrong password") == 403
 
 
-@pytest.mark.anyio
 async def test_guesses_from_elsewhere_keep_nobody_out() -> None:
     """SEC-17: those of one network make that network wait; very many make everybody wait."""
     clock = Clock()
@@ -112,7 +110,6 @@ async def test_guesses_from_elsewhere_keep_nobody_out() -> None:
     assert await status_of(users, "ada", "the password of ada") == 0
 
 
-@pytest.mark.anyio
 async def test_one_network_has_two_passwords_hashed_at_once() -> None:
     """SEC-17: the others of that network wait for their turn, and each is counted."""
     names = [f"user {number}" for number in range(30)]
@@ -132,7 +129,6 @@ async def test_one_network_has_two_passwords_hashed_at_once() -> None:
     assert sorted(found) == [0] * 30 + [403] * 5 + [429] * 25
 
 
-@pytest.mark.anyio
 async def test_nobody_learns_which_names_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     """AUTH-16: names are forgotten in their order, and unknown ones cost as much as any."""
     monkeypatch.setattr(users_module, "MAX_NAMES", 4)
@@ -174,7 +170,6 @@ def test_users_need_hashes(users: dict[str, str]) -> None:
     assert "itself" not in str(caught.value)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("id", "is_there"),
     [("ada", True), ("git:bob", True), ("ada-2", False), ("git:ada", False), ("hub:bob", False)],

@@ -14,8 +14,6 @@ from mcpkit._protocol.revisions import BY_VERSION
 from mcpkit.errors import RegistrationError
 from mcpkit.testing import REVISIONS, AsyncTestClient
 
-pytestmark = pytest.mark.anyio
-
 UI = "io.modelcontextprotocol/ui"
 TYPE = "text/html;profile=mcp-app"
 SHOWS: dict[str, Any] = {UI: {"mimeTypes": ["image/png", TYPE]}}

@@ -26,8 +26,6 @@ from tests.extensions.skills.test_served import (
 
 __all__ = ["folder"]
 
-pytestmark = pytest.mark.anyio
-
 TEA = "skill://tea/SKILL.md"
 TEXT = manifest("tea")
 

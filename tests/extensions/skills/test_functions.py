@@ -25,8 +25,6 @@ from tests.extensions.skills.test_served import (
 )
 from tests.kit import until
 
-pytestmark = pytest.mark.anyio
-
 BREWING = "skill://brewing-tea/SKILL.md"
 
 

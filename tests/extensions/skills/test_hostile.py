@@ -30,8 +30,6 @@ from tests.kit import until
 
 __all__ = ["folder"]
 
-pytestmark = pytest.mark.anyio
-
 LIMITS = "skill://invoices/references/limits.md"
 
 ODD = [

@@ -30,8 +30,6 @@ def greeting(ctx: Context) -> str:
     return f"Say hello to {{ctx.principal.id}}."
 """
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

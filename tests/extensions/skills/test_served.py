@@ -15,8 +15,6 @@ from mcpkit.errors import InvalidParams, ProtocolError, RegistrationError
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.kit import until
 
-pytestmark = pytest.mark.anyio
-
 SKILLS = "io.modelcontextprotocol/skills"
 HANDSHAKE, MODERN = REVISIONS[-2], REVISIONS[-1]
 INVOICES = "skill://invoices/SKILL.md"

@@ -18,8 +18,6 @@ from tests.kit import Recorder, until
 from tests.scenarios.tapped import PATIENCE
 from tests.tasks.wire.conftest import CORE, EXTENSION, Connect, Tasked
 
-pytestmark = pytest.mark.anyio
-
 
 async def outcome(task: TaskHandle) -> Any:
     return await task.result(timeout=PATIENCE)

@@ -25,8 +25,6 @@ from tests.tasks.wire.conftest import (
     without_extension,
 )
 
-pytestmark = pytest.mark.anyio
-
 RELATED = "io.modelcontextprotocol/related-task"
 
 

@@ -186,7 +186,6 @@ def test_more_requests_than_the_rate_allows_are_429(serve: Serve) -> None:
     assert 90 < int(answer.header("retry-after") or 0) <= 100
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("revision", [LEGACY[-1], MODERN])
 async def test_two_a_second_are_enough_for_a_call(serve: Serve, revision: str) -> None:
     """What comes before it does not count, and a client that came too early comes again."""
