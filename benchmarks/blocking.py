@@ -19,7 +19,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Json
 
-from benchmarks.traffic import JSON_HEADERS, announced, request
+from benchmarks.traffic import JSON_HEADERS, announced, post, request
 from mcpkit import Limits, MCPKit
 
 LONGEST: Final = 0.1
@@ -123,21 +123,15 @@ def listed(part: Callable[[int], str], most: int = VALUES) -> str:
     return "[" + ",".join(map(part, range(min(BODY // length, most)))) + "]"
 
 
-def keyed_by(name: Callable[[int], str]) -> str:
-    """An object of as many members as fit, with names that were chosen."""
-    count = min(BODY // (len(name(VALUES)) + 6), VALUES)
-    return "{" + ",".join(f'"{name(number)}":1' for number in range(count)) + "}"
-
-
 def nested(levels: int) -> str:
     """An object in an object, and so on; the innermost is wrong."""
     return '{"inner":' * levels + '{"end":"x"}' + "}" * levels
 
 
-def keyed(value: str, values: int = 1) -> str:
+def keyed(value: str, name: Callable[[int], str] = "k{}".format) -> str:
     """An object of as many members as fit, no two of one name."""
-    count = VALUES // values
-    return "{" + ",".join(f'"k{number}":{value}' for number in range(count)) + "}"
+    count = min(BODY // (len(name(VALUES)) + len(value) + 5), VALUES)
+    return "{" + ",".join(f'"{name(number)}":{value}' for number in range(count)) + "}"
 
 
 VALUES_BY_NAME: Final[Mapping[str, Callable[[], str]]] = {
@@ -156,8 +150,8 @@ VALUES_BY_NAME: Final[Mapping[str, Callable[[], str]]] = {
     "one text of escapes": lambda: '"' + "\\u00e9" * (BODY // 6) + '"',
     "one text of commas": lambda: '"' + "," * BODY + '"',
     "one text of quotes": lambda: '"' + '\\"' * (BODY // 2) + '"',
-    "long names": lambda: keyed_by(lambda number: f"{number:0150}"),
-    "colliding names": lambda: keyed_by(lambda number: str(number * COLLIDING)),
+    "long names": lambda: keyed("1", "{:0150}".format),
+    "colliding names": lambda: keyed("1", lambda number: str(number * COLLIDING)),
     "colliding numbers": lambda: listed(lambda number: str(number * COLLIDING)),
     "colliding ids": lambda: listed(lambda number: f'["{UUID(int=number * COLLIDING)}"]'),
     "groups of colliding ids": lambda: listed(
@@ -185,18 +179,9 @@ VALUES_BY_NAME: Final[Mapping[str, Callable[[], str]]] = {
 
 async def longest(asgi: Any, body: bytes, headers: Mapping[str, str]) -> tuple[float, int]:
     """The longest time for which the event loop did not turn, and the status of the answer."""
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/mcp",
-        "query_string": b"",
-        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
-        "client": ("127.0.0.1", 1),
-        "server": ("127.0.0.1", 80),
-    }
+    raw = {name.lower().encode(): value.encode() for name, value in headers.items()}
     # Processor time, so that what else the machine does is not counted.
     gaps = [0.0]
-    status: list[int] = []
     over = False
 
     async def probe() -> None:
@@ -207,19 +192,12 @@ async def longest(asgi: Any, body: bytes, headers: Mapping[str, str]) -> tuple[f
             gaps.append(now - last)
             last = now
 
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(message: Any) -> None:
-        if "status" in message:
-            status.append(message["status"])
-
     probing = asyncio.create_task(probe())
     await asyncio.sleep(0)
-    await asyncio.create_task(asgi(scope, receive, send))
+    status, _, _ = await asyncio.create_task(post(asgi, raw, body))
     over = True
     await probing
-    return max(gaps), status[0]
+    return max(gaps), status
 
 
 async def main() -> int:

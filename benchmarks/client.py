@@ -108,12 +108,7 @@ def initialize(revision: str) -> bytes:
 
 
 class Process:
-    """A child with pipes to its stdin and stdout.
-
-    Args:
-        command: Program and arguments.
-        revision: Of the protocol that it is spoken to in.
-    """
+    """A child with pipes to its stdin and stdout, to be spoken to in a revision."""
 
     def __init__(self, command: Sequence[str], revision: str = LEGACY) -> None:
         self.revision = revision

@@ -68,14 +68,7 @@ class Left(Exception):
 async def exchange(
     port: int, data: bytes, rng: random.Random, leaving: float = 0.0
 ) -> AsyncGenerator[Answer, None]:
-    """One request on a connection of its own.
-
-    Args:
-        port: Of the server.
-        data: The request.
-        rng: Decides.
-        leaving: How probable it is to leave before the answer.
-    """
+    """One request on a connection of its own; `leaving` is the chance to leave before it ends."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     vanish = rng.random() < 0.5
     try:

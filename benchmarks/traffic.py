@@ -1,4 +1,4 @@
-"""Servers under load, and raw HTTP to talk to them: what the soak and the siege share."""
+"""Messages, raw HTTP and ASGI to talk to servers with, and servers under load."""
 
 from __future__ import annotations
 
@@ -149,16 +149,53 @@ async def answer_from(reader: asyncio.StreamReader) -> Answer:
     return Answer(reader, status, found)
 
 
+# --- ASGI -----------------------------------------------------------------------------------------
+
+
+def scope_of(headers: Mapping[bytes, bytes], body: bytes) -> dict[str, Any]:
+    """The scope of a POST, as uvicorn makes it."""
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "server": ("127.0.0.1", 8000),
+        "client": ("127.0.0.1", 50000),
+        "scheme": "http",
+        "method": "POST",
+        "root_path": "",
+        "path": "/mcp",
+        "query_string": b"",
+        "headers": [*headers.items(), (b"content-length", b"%d" % len(body))],
+        "state": {},
+    }
+
+
+async def post(
+    application: Any, headers: Mapping[bytes, bytes], body: bytes
+) -> tuple[int, dict[bytes, bytes], bytes]:
+    """The status, the headers and the body of the answer of an ASGI application."""
+    arriving = [{"type": "http.request", "body": body, "more_body": False}]
+    answered: Message = {}
+    parts: list[bytes] = []
+
+    async def receive() -> dict[str, Any]:
+        if not arriving:
+            await asyncio.Event().wait()  # the client stays
+        return arriving.pop()
+
+    async def send(message: Mapping[str, Any]) -> None:
+        answered.update(message)
+        parts.append(message.get("body", b""))
+
+    await application(scope_of(headers, body), receive, send)
+    return answered["status"], dict(answered["headers"]), b"".join(parts)
+
+
 # --- the server -----------------------------------------------------------------------------------
 
 
 class Server:
-    """The server's process, and what the system knows of it.
-
-    Args:
-        command: Starts it, but for the port.
-        settings: Of its endpoint.
-    """
+    """The server's process, and what the system knows of it."""
 
     def __init__(self, command: list[str], settings: Mapping[str, Any]) -> None:
         with socket.socket() as free:

@@ -42,6 +42,7 @@ from benchmarks.client import (
 )
 from benchmarks.measure import columns
 from benchmarks.servers.mcpkit_kinds import make
+from benchmarks.traffic import post, scope_of
 from mcpkit._concurrency.loop import open_loop
 from mcpkit.transports.memory import MemoryLink
 
@@ -127,7 +128,7 @@ async def _asgi(call: Call, revision: str) -> AsyncGenerator[Ask, None]:
     headers = await _headers(application, call, revision)
 
     async def ask(text: bytes) -> bytes:
-        return (await _post(application, _scope(headers, text), text))[1]
+        return (await post(application, headers, text))[2]
 
     yield ask
 
@@ -140,11 +141,11 @@ async def _shortcut(call: Call, revision: str) -> AsyncGenerator[Ask, None]:
     first = request(1, "ping" if revision == LEGACY else "server/discover", {}, revision=revision)
     opening = {**headers, b"mcp-method": b"server/discover"}
     opening.pop(b"mcp-name", None)
-    await _post(application, _scope(opening, first), first)
+    await post(application, opening, first)
     begin = application.shortcuts[b"/mcp"]
 
     async def ask(text: bytes) -> bytes:
-        answered = begin(_scope(headers, text), text, asyncio.get_running_loop())
+        answered = begin(scope_of(headers, text), text, asyncio.get_running_loop())
         body: bytes = answered[2]
         return body
 
@@ -170,49 +171,10 @@ async def _headers(application: Any, call: Call, revision: str) -> dict[bytes, b
         repeated = {b"mcp-method": call.method.encode(), b"mcp-name": call.name.encode()}
         return headers | version | repeated
     text = initialize(revision)
-    found, _ = await _post(application, _scope(headers, text), text)
+    _, found, _ = await post(application, headers, text)
     headers |= version | {b"mcp-session-id": found[b"mcp-session-id"]}
-    await _post(application, _scope(headers, INITIALIZED), INITIALIZED)
+    await post(application, headers, INITIALIZED)
     return headers
-
-
-def _scope(headers: Mapping[bytes, bytes], body: bytes) -> dict[str, Any]:
-    """The scope of a POST, as uvicorn makes it."""
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": "1.1",
-        "server": ("127.0.0.1", 8000),
-        "client": ("127.0.0.1", 50000),
-        "scheme": "http",
-        "method": "POST",
-        "root_path": "",
-        "path": "/mcp",
-        "query_string": b"",
-        "headers": [*headers.items(), (b"content-length", b"%d" % len(body))],
-        "state": {},
-    }
-
-
-async def _post(
-    application: Any, scope: Mapping[str, Any], body: bytes
-) -> tuple[dict[bytes, bytes], bytes]:
-    """The headers and the body of the answer."""
-    arriving = [{"type": "http.request", "body": body, "more_body": False}]
-    headers: dict[bytes, bytes] = {}
-    parts: list[bytes] = []
-
-    async def receive() -> dict[str, Any]:
-        if not arriving:
-            await asyncio.Event().wait()  # the client stays
-        return arriving.pop()
-
-    async def send(message: Mapping[str, Any]) -> None:
-        headers.update(message.get("headers", ()))
-        parts.append(message.get("body", b""))
-
-    await application(scope, receive, send)
-    return headers, b"".join(parts)
 
 
 async def _walk(place: str, call: Call, revision: str) -> list[CodeType]:

@@ -14,7 +14,8 @@ from typing import Any, Literal
 import uvicorn
 from pydantic_core import from_json, to_json
 
-from benchmarks.servers.bare_server import MODERN_MARK, SERVER_INFO, VERSION_KEY, BareTool, add
+from benchmarks.servers.bare_server import MODERN_MARK, SERVER_INFO, VERSION_KEY, BareTool
+from benchmarks.servers.many import add
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

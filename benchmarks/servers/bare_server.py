@@ -20,6 +20,8 @@ from typing import Any
 
 from pydantic_core import SchemaValidator, core_schema, from_json, to_json
 
+from benchmarks.servers.many import add, register_all
+
 AsyncFunction = Callable[..., Awaitable[Any]]
 
 _READ_SIZE = 1 << 16
@@ -190,17 +192,10 @@ def main(arguments: list[str]) -> None:
         return run(int(port[0]))
     server = BareServer()
     if kind == "many":
-        from benchmarks.servers.many import register_all
-
         register_all(server.tool)
     else:
         server.tool(add)
     return server.run()
-
-
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 if __name__ == "__main__":

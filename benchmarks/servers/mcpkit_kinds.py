@@ -12,14 +12,10 @@ from collections.abc import Sequence
 from tempfile import mkdtemp
 from typing import Any
 
+from benchmarks.servers.many import add
 from mcpkit import Context, HttpOptions, HttpRequest, Limits, MCPKit
 
 OBSERVING = ("metrics", "audit", "traced", "observed")
-
-
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 async def add_ctx(a: int, b: int, ctx: Context) -> int:

@@ -15,6 +15,8 @@ from mcp.server.lowlevel import Server  # type: ignore[import-not-found, unused-
 from mcp.server.stdio import stdio_server  # type: ignore[import-not-found, unused-ignore]
 from pydantic_core import SchemaValidator, core_schema, to_json
 
+from benchmarks.servers.many import add
+
 _INTEGER = {"type": "integer"}
 _INPUT = {
     "type": "object",
@@ -28,11 +30,6 @@ _validate = SchemaValidator(
         extra_behavior="forbid",
     )
 ).validate_python
-
-
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 async def _list_tools(_context: Any, _params: Any) -> Any:

@@ -6,13 +6,7 @@ import sys
 
 from mcp.server import MCPServer  # type: ignore[import-not-found, unused-ignore]
 
-from benchmarks.servers.many import register_all
-
-
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
+from benchmarks.servers.many import add, register_all
 
 if __name__ == "__main__":
     kind, *port = sys.argv[1:]
