@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
@@ -22,7 +21,9 @@ from mcpkit.errors import ProtocolError
 from mcpkit.metrics import metrics_of
 from mcpkit.testing import REVISIONS, AsyncTestClient, TestClient
 from tests.kit import until
-from tests.messages import MODERN, announced
+from tests.messages import announced
+from tests.transports.http.wire import headers_of
+from tests.web import in_process
 
 every_revision = pytest.mark.parametrize("revision", REVISIONS)
 
@@ -61,13 +62,6 @@ class Measured:
         def greet(name: str) -> str:
             return f"Hello, {name}"
 
-    @asynccontextmanager
-    async def http(self) -> AsyncGenerator[httpx2.AsyncClient, None]:
-        transport = httpx2.ASGITransport(self.application)
-        client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1")
-        async with self.application.lifespans.hold(), client:
-            yield client
-
     def value(self, name: str, **labels: str) -> float:
         """The value of one series, or the sum of those with these labels."""
         text = metrics_of(self.app.server.observers).text()
@@ -90,8 +84,7 @@ async def call(
 ) -> httpx2.Response:
     """Call a tool without arguments."""
     body = announced(1, "tools/call", name=tool, _meta=meta)
-    headers = {"Accept": "application/json, text/event-stream", "Mcp-Method": "tools/call"}
-    headers |= {"Mcp-Name": tool, "MCP-Protocol-Version": MODERN}
+    headers = {"Accept": "application/json, text/event-stream", **headers_of(body)}
     return await http.post(path, json=body, headers=headers)
 
 
@@ -223,6 +216,16 @@ async def test_counters_begin_at_zero(measured: Measured) -> None:
 # --- gauges ---------------------------------------------------------------------------------------
 
 
+async def test_calls_that_wait_are_counted_once_for_all_event_loops(measured: Measured) -> None:
+    with TestClient(measured.app):
+        async with AsyncTestClient(measured.app) as client, anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(client.call_tool, "wait")
+            await until(lambda: measured.value("mcpkit_requests_in_flight") == 3)
+            await until(lambda: measured.value("mcpkit_queue_length", queue="call limits") == 2)
+            measured.release.set()
+
+
 async def test_what_runs_and_waits_is_shown(measured: Measured) -> None:
     async with AsyncTestClient(measured.app) as client, anyio.create_task_group() as group:
         for _ in range(3):
@@ -234,16 +237,6 @@ async def test_what_runs_and_waits_is_shown(measured: Measured) -> None:
         measured.release.set()
     assert measured.value("mcpkit_requests_in_flight") == 0
     assert measured.value("mcpkit_queue_length", queue="call limits") == 0
-
-
-async def test_calls_that_wait_are_counted_once_for_all_event_loops(measured: Measured) -> None:
-    with TestClient(measured.app):
-        async with AsyncTestClient(measured.app) as client, anyio.create_task_group() as group:
-            for _ in range(3):
-                group.start_soon(client.call_tool, "wait")
-            await until(lambda: measured.value("mcpkit_requests_in_flight") == 3)
-            await until(lambda: measured.value("mcpkit_queue_length", queue="call limits") == 2)
-            measured.release.set()
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -285,7 +278,7 @@ async def test_threads_are_counted_while_functions_use_them(measured: Measured) 
     def look() -> None:
         seen.append(measured.value("mcpkit_threads", state="busy"))
 
-    async with measured.http() as http:
+    async with in_process(measured.application) as http:
         assert (await call(http, "look")).is_success
         assert seen == [1]
         assert measured.value("mcpkit_threads", state="busy") == 0
@@ -300,7 +293,7 @@ async def test_dropped_notifications_are_counted_by_method(measured: Measured) -
         for _ in range(100):
             ctx.info("x" * 10_000)
 
-    async with measured.http() as http:
+    async with in_process(measured.application) as http:
         found = await call(http, "flood", **{"io.modelcontextprotocol/logLevel": "info"})
     arrived = found.text.count("notifications/message")
     name = "mcpkit_notifications_dropped_total"
@@ -312,7 +305,7 @@ async def test_dropped_notifications_are_counted_by_method(measured: Measured) -
 
 
 async def test_prometheus_parses_the_page(measured: Measured) -> None:
-    async with measured.http() as http:
+    async with in_process(measured.application) as http:
         found = await http.get("/metrics")
         assert found.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
         names = {each.name for each in text_string_to_metric_families(found.text)}
@@ -322,15 +315,8 @@ async def test_prometheus_parses_the_page(measured: Measured) -> None:
 
 
 async def test_values_that_need_escapes_survive(measured: Measured) -> None:
-    names = [
-        'a "b" \\ c\nd',
-        "\\n",
-        'x{y="z"} 1',
-        "carriage\rreturn",
-        "nul\0",
-        "☃\u2028",
-        "x" * 5000,
-    ]
+    names = ['a "b" \\ c\nd', "\\n", 'x{y="z"} 1', "carriage\rreturn", "nul\0", "☃\u2028"]
+    names.append("x" * 5000)
     for name in names:
         measured.app.prompt(name=name)(lambda: "")
     async with AsyncTestClient(measured.app) as client:
@@ -340,15 +326,10 @@ async def test_values_that_need_escapes_survive(measured: Measured) -> None:
 
 
 async def test_a_token_may_be_needed() -> None:
-    app: MCPKit[Any] = MCPKit("measured")
-    application = app.asgi(metrics="/numbers", metrics_token="s3cret")
-    transport = httpx2.ASGITransport(application)
-    async with (
-        application.lifespans.hold(),
-        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
-    ):
+    application = MCPKit("measured").asgi(metrics="/numbers", metrics_token="s3cret")
+    async with in_process(application) as http:
         for given in ("", "Bearer wrong", "Basic s3cret", "s3cret", "Bearer é"):
-            headers = {"Authorization": given.encode()} if given else {}
+            headers = {b"Authorization": given.encode()} if given else {}
             refused = await http.get("/numbers", headers=headers)
             assert refused.status_code == 401
             assert refused.headers["www-authenticate"] == "Bearer"
@@ -360,11 +341,7 @@ async def test_a_token_may_be_needed() -> None:
 async def test_endpoints_of_one_app_have_the_numbers_of_all(measured: Measured) -> None:
     paths = {"/a": measured.application, "/b": measured.app.asgi(metrics=True)}
     host = Starlette(routes=[Mount(path, each) for path, each in paths.items()])
-    transport = httpx2.ASGITransport(host)
-    async with (
-        measured.application.lifespans.hold(),
-        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
-    ):
+    async with in_process(measured.application, host) as http:
         for path in paths:
             assert (await call(http, "fail", f"{path}/mcp")).is_success
         assert measured.durations("tools/call", gen_ai_tool_name="fail") == 2
@@ -373,7 +350,6 @@ async def test_endpoints_of_one_app_have_the_numbers_of_all(measured: Measured) 
 
 async def test_the_page_is_below_the_path_where_the_app_is_mounted(measured: Measured) -> None:
     host = Starlette(routes=[Mount("/tools", measured.application)])
-    transport = httpx2.ASGITransport(host)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+    async with in_process(measured.application, host) as http:
         assert (await http.get("/tools/metrics")).is_success
         assert (await http.get("/metrics")).status_code == 404

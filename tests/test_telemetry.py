@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import httpx2
 import pytest
 from opentelemetry import context, trace
 from opentelemetry.sdk.metrics import MeterProvider
@@ -22,13 +21,16 @@ from mcpkit.errors import ProtocolError
 from mcpkit.telemetry import Telemetry
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from mcpkit.tracing import CLIENT_OPERATION
-from tests.messages import MODERN, announced, initialize
+from tests.messages import MODERN, announced, initialize, request
+from tests.transports.http.wire import headers_of
+from tests.web import in_process
 
 every_revision = pytest.mark.parametrize("revision", REVISIONS)
 asking_revisions = pytest.mark.parametrize("revision", REVISIONS[2:])
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
+ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 class Traced:
@@ -64,11 +66,12 @@ class Traced:
             return str(answer.data)
 
         @self.app.tool
-        async def step(ctx: Context) -> None:
+        async def step(ctx: Context) -> str | None:
             async def once() -> None:
                 self.seen.append(_current())
 
             await ctx.step("once", once)
+            return ctx.trace_id
 
         @self.app.tool(task="required")
         async def long(ctx: Context) -> str | None:
@@ -107,6 +110,10 @@ def _ids(span: ReadableSpan) -> tuple[str, str]:
     return f"{span.context.trace_id:032x}", f"{span.context.span_id:016x}"
 
 
+def _attributes(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
 def _parent(span: ReadableSpan) -> str | None:
     return None if span.parent is None else f"{span.parent.span_id:016x}"
 
@@ -126,7 +133,7 @@ async def test_a_call_is_one_span_in_the_trace_of_its_client(traced: Traced, rev
     (span,) = traced.spans("tools/call add")
     assert (_ids(span)[0], _parent(span)) == (TRACE, SPAN)
     assert traced.seen == [TRACE]
-    attributes = dict(span.attributes or {})
+    attributes = _attributes(span)
     assert attributes.pop("jsonrpc.request.id")
     assert attributes == {
         "mcp.method.name": "tools/call",
@@ -162,40 +169,27 @@ async def test_the_span_around_the_server_is_linked_or_the_parent(traced: Traced
 
 
 async def test_headers_of_http_are_the_parent_if_the_message_names_none(traced: Traced) -> None:
-    application = traced.app.asgi()
-    transport = httpx2.ASGITransport(application, client=("192.0.2.7", 4711))
-    headers = {"Accept": "application/json, text/event-stream", "Mcp-Method": "tools/list"}
-    headers |= {"MCP-Protocol-Version": MODERN, "traceparent": PARENT}
-    async with (
-        application.lifespans.hold(),
-        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
-    ):
-        assert (await http.post("/mcp", json=announced(1, "tools/list"), headers=headers)).text
+    message = announced(1, "tools/list")
+    headers = {**ACCEPT, **headers_of(message), "traceparent": PARENT}
+    async with in_process(traced.app.asgi(), client=("192.0.2.7", 4711)) as http:
+        assert (await http.post("/mcp", json=message, headers=headers)).text
     (span,) = traced.spans("tools/list")
     assert (_ids(span)[0], _parent(span)) == (TRACE, SPAN)
-    assert span.attributes is not None
-    assert span.attributes["network.transport"] == "tcp"
-    assert span.attributes["client.address"] == "192.0.2.7"
-    assert "mcp.session.id" not in span.attributes  # OTEL-4
+    attributes = _attributes(span)
+    assert attributes["network.transport"] == "tcp"
+    assert attributes["client.address"] == "192.0.2.7"
+    assert "mcp.session.id" not in attributes  # OTEL-4
 
 
 async def test_a_session_has_a_name_that_does_not_let_readers_continue_it(traced: Traced) -> None:
     """OTEL-4."""
-    application = traced.app.asgi()
-    transport = httpx2.ASGITransport(application)
-    headers = {"Accept": "application/json, text/event-stream"}
-    async with (
-        application.lifespans.hold(),
-        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
-    ):
-        begun = await http.post("/mcp", json=initialize("2025-11-25"), headers=headers)
+    async with in_process(traced.app.asgi()) as http:
+        begun = await http.post("/mcp", json=initialize("2025-11-25"), headers=ACCEPT)
         token = begun.headers["mcp-session-id"]
-        headers |= {"Mcp-Session-Id": token, "MCP-Protocol-Version": "2025-11-25"}
-        message = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-        assert (await http.post("/mcp", json=message, headers=headers)).is_success
+        headers = {**ACCEPT, "Mcp-Session-Id": token, "MCP-Protocol-Version": "2025-11-25"}
+        assert (await http.post("/mcp", json=request(2, "tools/list"), headers=headers)).is_success
     (span,) = traced.spans("tools/list")
-    assert span.attributes is not None
-    assert span.attributes["mcp.session.id"] not in (None, token)
+    assert _attributes(span)["mcp.session.id"] not in (None, token)
 
 
 async def test_failures_are_errors_of_spans(traced: Traced) -> None:
@@ -205,17 +199,16 @@ async def test_failures_are_errors_of_spans(traced: Traced) -> None:
         with pytest.raises(ProtocolError):
             await client.request("tools/call", {"name": "invented"})
     (failed,) = traced.spans("tools/call fail")
-    assert failed.attributes is not None
-    assert failed.attributes["error.type"] == "tool_error"
+    assert _attributes(failed)["error.type"] == "tool_error"
     assert failed.status.status_code.name == "ERROR"
     (event,) = failed.events
     assert event.attributes is not None
     assert event.attributes["exception.message"] == "no disk"
     (unknown,) = traced.spans("tools/call")
-    assert unknown.attributes is not None
-    assert unknown.attributes["gen_ai.tool.name"] == "_OTHER"
-    assert unknown.attributes["rpc.response.status_code"] == "-32602"
-    assert "error.type" not in unknown.attributes
+    attributes = _attributes(unknown)
+    assert attributes["gen_ai.tool.name"] == "_OTHER"
+    assert attributes["rpc.response.status_code"] == "-32602"
+    assert "error.type" not in attributes
     assert unknown.status.status_code.name == "UNSET"
 
 
@@ -228,12 +221,10 @@ async def test_what_is_sensitive_is_opt_in() -> None:
             await client.read_resource("notes://today")
         is_open = traced.spans("resources/read") == []
         (span,) = traced.spans("tools/call log_in")
-        assert span.attributes is not None
-        shown = span.attributes.get("gen_ai.tool.call.arguments")
+        shown = _attributes(span).get("gen_ai.tool.call.arguments")
         assert shown == ('{"user":"ada","password":"[secret]"}' if is_open else None)
         (read,) = traced.spans("resources/read notes://today" if is_open else "resources/read")
-        assert read.attributes is not None
-        assert read.attributes["mcp.resource.uri"] == "notes://today"
+        assert _attributes(read)["mcp.resource.uri"] == "notes://today"
 
 
 # --- what a trace goes through --------------------------------------------------------------------
@@ -270,17 +261,14 @@ async def test_a_request_to_a_client_carries_the_trace(traced: Traced) -> None:
     assert given.split("-")[1:3] == [*_ids(asked)]
 
 
+@pytest.mark.parametrize("tool", ["long", "step"])
 @pytest.mark.parametrize("revision", REVISIONS[3:])
-async def test_a_task_continues_the_trace_of_its_call(traced: Traced, revision: str) -> None:
+async def test_a_task_and_a_step_continue_the_trace(
+    traced: Traced, tool: str, revision: str
+) -> None:
     async with AsyncTestClient(traced.app, revision=revision) as client:
-        result = await client.call_tool("long", meta={"traceparent": PARENT})
+        result = await client.call_tool(tool, meta={"traceparent": PARENT})
     assert result.text == TRACE
-    assert traced.seen == [TRACE]
-
-
-async def test_a_step_belongs_to_the_trace(traced: Traced) -> None:
-    async with AsyncTestClient(traced.app) as client:
-        await client.call_tool("step", meta={"traceparent": PARENT})
     assert traced.seen == [TRACE]
 
 
@@ -304,15 +292,12 @@ async def test_a_client_traces_its_requests_into_the_server(traced: Traced, revi
             await client.call_tool("add", {"a": 1, "b": 2})
             with pytest.raises(ProtocolError):
                 await client.call_tool("invented")
-    called, failed = (
-        traced.spans("tools/call add", "CLIENT")[0],
-        traced.spans("tools/call invented", "CLIENT")[0],
-    )
+    (called,) = traced.spans("tools/call add", "CLIENT")
+    (failed,) = traced.spans("tools/call invented", "CLIENT")
     (served,) = traced.spans("tools/call add")
     assert called.parent == agent.get_span_context()
     assert _parent(served) == _ids(called)[1]
-    assert failed.attributes is not None
-    assert failed.attributes["error.type"] == "-32602"  # OTEL-6: on this side, it is one
+    assert _attributes(failed)["error.type"] == "-32602"  # OTEL-6: on this side, it is one
     assert failed.status.status_code.name == "ERROR"
 
 
@@ -320,8 +305,7 @@ async def test_the_result_of_a_tool_that_failed_is_an_error(traced: Traced) -> N
     async with Client(traced.app, telemetry=traced.telemetry) as client:
         assert (await client.call_tool("fail")).is_error
     (span,) = traced.spans("tools/call fail", "CLIENT")
-    assert span.attributes is not None
-    assert span.attributes["error.type"] == "tool_error"
+    assert _attributes(span)["error.type"] == "tool_error"
 
 
 @pytest.mark.parametrize("accepts", [False, True])

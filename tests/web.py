@@ -1,14 +1,16 @@
-"""Servers over HTTP as their users have them: by ``mcpkit run server.py --http``, or uvicorn."""
+"""Servers over HTTP: by ``mcpkit run server.py --http``, by uvicorn, or without a server."""
 
 from __future__ import annotations
 
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
+
+import httpx2
 
 from tests.transports.http import plain
 from tests.transports.processes import REPOSITORY
@@ -61,3 +63,14 @@ def hosted_in(folder: Path, name: str, application: str) -> Iterator[str]:
         finally:
             served.terminate()
             served.wait(20)
+
+
+@asynccontextmanager
+async def in_process(
+    endpoint: Any, host: Any = None, **options: Any
+) -> AsyncGenerator[httpx2.AsyncClient, None]:
+    """A client of an endpoint in this process, or of the application that it is a part of."""
+    transport = httpx2.ASGITransport(host or endpoint, **options)
+    client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+    async with endpoint.lifespans.hold(), client:
+        yield client
