@@ -127,8 +127,7 @@ class Load:
     def calls(self, calls: int) -> tuple[float, float | None]:
         """Make the call as all clients at once, as each again when the answer is there.
 
-        Returns:
-            Calls per second, and the server's processor seconds per call if known.
+        Return calls per second, and the server's processor seconds per call if known.
         """
         share = max(calls // len(self._sessions), 1)
         with self.server.connected(len(self._sessions)) as sockets:
@@ -163,8 +162,7 @@ def exchange(
 ) -> tuple[float, list[list[bytes]]]:
     """Send each connection its requests, each when the answer to the one before is there.
 
-    Returns:
-        The seconds from the first request to the last answer, and the answers.
+    Return the seconds from the first request to the last answer, and the answers.
     """
     with selectors.DefaultSelector() as selector:
         clients = [_Client(server, *each) for each in zip(sockets, requests, strict=True)]
