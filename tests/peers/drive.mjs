@@ -59,22 +59,23 @@ export const answers = {
   roots: () => ({ roots: [{ uri: "file:///tea" }] }),
 };
 
+let lines; // of stdin
+
 /** Waits for a line on stdin, which says that the server has been started anew. */
 async function restarted() {
-  console.log("connected");
-  for await (const _ of process.stdin) return;
+  console.log(JSON.stringify("connected"));
+  await lines.next();
 }
 
 /**
- * Prints a report as JSON: for the arguments, or, if there are none, for each line on stdin, a list of them in JSON.
+ * Prints a report as JSON for each line on stdin, a list of arguments in JSON.
  *
  * report: (...arguments) => an object.
  */
 export async function forAll(report) {
-  const given = process.argv.slice(2);
-  if (given.length > 0) return console.log(JSON.stringify(await report(...given)));
-  for await (const line of createInterface({ input: process.stdin })) {
-    console.log(JSON.stringify(await report(...JSON.parse(line))));
+  lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+  for (let next = await lines.next(); !next.done; next = await lines.next()) {
+    console.log(JSON.stringify(await report(...JSON.parse(next.value))));
   }
 }
 

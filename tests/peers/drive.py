@@ -19,10 +19,8 @@ WAIT = 20
 
 
 def for_all(report: Callable[..., Awaitable[dict[str, Any]]]) -> None:
-    """Print the report of the arguments, or else one for each line of stdin, in JSON."""
-    if len(sys.argv) > 1:
-        print(json.dumps(asyncio.run(report(*sys.argv[1:]))))
-    for line in sys.stdin if len(sys.argv) == 1 else ():
+    """Print the report of the arguments in each line of stdin, all in JSON."""
+    for line in sys.stdin:
         print(json.dumps(asyncio.run(report(*json.loads(line)))), flush=True)
 
 
@@ -227,7 +225,7 @@ class Driver:
 
     async def _come_back(self) -> dict[str, Any]:
         assert await self._hears()
-        print("connected", flush=True)
+        print(json.dumps("connected"), flush=True)
         await asyncio.to_thread(sys.stdin.readline)  # the server has been restarted
         added = await self.call("add", a=2, b=40)
         return {"answer": added["content"][0]["text"], "heard": await self._hears()}

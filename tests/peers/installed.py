@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -32,3 +34,16 @@ def require(*folders: Path) -> None:
         if os.environ.get("CI") == "true":
             pytest.fail(reason)
         pytest.skip(reason)
+
+
+def output_of(command: Sequence[str], timeout: float = 50, **options: Any) -> str:
+    """What a command prints; it must succeed."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def inspector(home: Path, *arguments: str) -> str:
+    """What the command line of the official Inspector prints."""
+    command = [*node(NODE / "node_modules" / ".bin" / "mcp-inspector"), "--cli", *arguments]
+    return output_of(command, env={**os.environ, "HOME": str(home)})

@@ -1,10 +1,8 @@
 """Drives a server with the last official Python client of the handshake era; prints JSON.
 
-Usage: official_python_1.py REVISION (URL | COMMAND [ARGUMENT ...])
+Each line of stdin is a list in JSON: REVISION, and a URL or a COMMAND with its ARGUMENTs.
 
 A URL that ends in /sse is spoken to over the transport of 2024-11-05.
-
-Without arguments they are read from stdin, a list in JSON on each line.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Drives a server with the official Python client of today; prints what it saw as JSON.
 
-Usage: official_python_2.py MODE (URL | COMMAND [ARGUMENT ...])
+Each line of stdin is a list in JSON: MODE, and a URL or a COMMAND with its ARGUMENTs.
 
 MODE is "auto" or a protocol revision.
-
-Without arguments they are read from stdin, a list in JSON on each line.
 """
 
 from __future__ import annotations

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 
-from tests.peers.installed import INSTALLED, NODE, ROOT, copy_scripts, node, require
+from tests.peers.installed import INSTALLED, NODE, ROOT, copy_scripts, node, output_of, require
 from tests.peers.test_peers import HERE
 from tests.transports.http.plain import RUN
 from tests.warm import python
@@ -29,12 +28,5 @@ def test_a_client_follows_a_list_that_begins_and_ends_empty(client: str, mode: s
     require(INSTALLED / "python-2", NODE)
     copy_scripts()
     command = node(NODE / "grow.mjs") if client == "typescript" else PYTHON
-    done = subprocess.run(
-        [*command, mode, python(), *RUN[1:], str(HERE / "growing.py")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=50,
-    )
-    assert done.stdout, done.stderr
-    assert json.loads(done.stdout) == [[], [], ["grown"], [], []]
+    printed = output_of([*command, mode, python(), *RUN[1:], str(HERE / "growing.py")], cwd=ROOT)
+    assert json.loads(printed) == [[], [], ["grown"], [], []]

@@ -6,8 +6,6 @@ It takes long to start, and does one thing at a time: all are tried over one tra
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.peers.installed import NODE, ROOT, node, require
+from tests.peers.installed import NODE, ROOT, inspector, require
 from tests.transports.http.plain import serving
 
 EXAMPLE = ROOT / "examples" / "quickstart.py"
-INSPECTOR = NODE / "node_modules" / ".bin" / "mcp-inspector"
 
 pytestmark = pytest.mark.peers
 
@@ -34,16 +31,7 @@ def serving_example(transport: str) -> Iterator[list[str]]:
 
 
 def inspect(target: list[str], home: Path, method: str, *arguments: str) -> Any:
-    """What the Inspector prints."""
-    done = subprocess.run(
-        [*node(INSPECTOR), "--cli", *target, "--method", method, *arguments],
-        env={**os.environ, "HOME": str(home)},
-        capture_output=True,
-        text=True,
-        timeout=50,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout)
+    return json.loads(inspector(home, *target, "--method", method, *arguments))
 
 
 def test_everything_is_used(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""Our client at authorization servers that others have made with Python.
+"""Our client, and our login, at authorization servers that others have made.
 
-They look for the client in the form of a request, also where its secret is in the header
-(`issuer_python.py`); the certified server of `test_walks.py` compares the two.
+Those made with Python look for the client in the form of a request, also where its secret is in the
+header (`issuer_python.py`); the certified server of `test_walks.py` compares the two.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import anyio
 import pytest
 
 from mcpkit import Context, MCPKit
-from mcpkit.auth import ResourceServer
+from mcpkit.auth import ResourceServer, UpstreamLogin
 from mcpkit.client.auth import JwtBearer, MemoryTokenStore, OAuth
 from mcpkit.types import Principal
+from tests.auth.browser import Browser
 from tests.auth.client.world import READ, User, call
+from tests.auth.server.conftest import serving
 from tests.kit import PATIENCE
-from tests.peers.installed import INSTALLED, require
+from tests.peers.installed import INSTALLED, NODE, require
+from tests.peers.test_walks import at_others
 from tests.uvicorns import listen, running
 
 pytestmark = pytest.mark.peers
@@ -100,3 +103,38 @@ def test_a_workload_logs_in_with_its_signed_identity() -> None:
             "robot", "who the robot is", client_secret="oil", scopes=[READ], issuer=issuer
         )
         assert anyio.run(call, url, auth, "who") == "ada"
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post", "none"])
+def test_users_of_another_provider_log_in(method: str) -> None:
+    """Discovery, PKCE, ID token and its keys, and the tokens of the provider for a handler."""
+    require(NODE)
+    with at_others() as issuer:
+        listener = listen()
+        origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        wish = {
+            "redirect_uris": [f"{origin}/authorize/login"],
+            "application_type": "native",
+            "token_endpoint_auth_method": method,
+            "grant_types": ["authorization_code", "refresh_token"],
+        }
+        request = Request(
+            f"{issuer}/reg", json.dumps(wish).encode(), {"Content-Type": "application/json"}
+        )
+        with urlopen(request, timeout=20) as response:
+            registered = json.loads(response.read())
+        login = UpstreamLogin(
+            issuer,
+            client_id=registered["client_id"],
+            client_secret=registered.get("client_secret"),
+            scopes=["offline_access"],
+            allow={f"{issuer.partition('//')[2]}:ada": ["notes:read"]},
+        )
+        with serving(login=login, listener=listener) as site:
+            browser = Browser(button="allow")
+            tokens = site.tokens(browser, scope="notes:read notes:write")
+            assert tokens["scope"] == "notes:read"
+            host = issuer.partition("//")[2]
+            assert site.said(tokens["access_token"]).startswith(f"{host}:ada ")
+            first = site.said(tokens["access_token"], "upstream")
+            assert site.call(first).status == 401

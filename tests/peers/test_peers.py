@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import threading
@@ -88,32 +89,32 @@ def command_of(client: str) -> list[str]:
 class Driver:
     """A client, which takes long to start, and so tries one server after the other."""
 
-    def __init__(self, client: str) -> None:
+    def __init__(self, client: str, **variables: str) -> None:
         self._popen = subprocess.Popen(
             command_of(client),
             cwd=ROOT,
+            env={**os.environ, **variables},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def report(self, mode: str, *server: str) -> dict[str, Any]:
-        """What it saw, when it tried everything once."""
+    def tell(self, *arguments: str) -> Any:
+        """Give it a line of arguments: a revision or ``auto``, and a server; return its report."""
         assert self._popen.stdin is not None
         assert self._popen.stdout is not None
         guard = threading.Timer(50, self._popen.kill)
         guard.start()
         try:
-            self._popen.stdin.write(json.dumps([mode, *server]) + "\n")
+            self._popen.stdin.write(json.dumps(arguments) + "\n")
             self._popen.stdin.flush()
             line = self._popen.stdout.readline()
         finally:
             guard.cancel()
         if not line:
             raise ChildProcessError(self.end())
-        report: dict[str, Any] = json.loads(line)
-        return report
+        return json.loads(line)
 
     def end(self) -> str:
         """End it; what it has complained about."""
@@ -131,7 +132,7 @@ def report_all(client: str, reports: dict[Peer, Future[dict[str, Any]]]) -> None
         try:
             driver = driver or Driver(client)
             with reachable(peer.transport) as server:
-                report.set_result(driver.report(peer.mode, *server))
+                report.set_result(driver.tell(peer.mode, *server))
         except BaseException as error:
             report.set_exception(error)
             if driver is not None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier, Event, Timer
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
 
 from tests.kit import eventually
 from tests.peers.installed import ROOT, copy_scripts, require
-from tests.peers.test_peers import FOLDERS, HANDSHAKES, MODES, SERVER, command_of
+from tests.peers.test_peers import FOLDERS, HANDSHAKES, MODES, SERVER, Driver
 from tests.transports.http.plain import serving
 
 pytestmark = pytest.mark.peers
@@ -29,27 +27,16 @@ def children_of(pid: int) -> set[str]:
 
 def come_back(client: str, url: str, connected: Barrier, restarted: Event) -> Any:
     """What a client reports that is connected before a restart and after it."""
-    with subprocess.Popen(
-        [*command_of(client), HANDSHAKES[-1], url],
-        env={**os.environ, "COME_BACK": "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as driver:
-        guard = Timer(50, driver.kill)
-        guard.start()
+    driver = Driver(client, COME_BACK="1")
+    try:
         try:
-            assert driver.stdout is not None
-            try:
-                assert driver.stdout.readline() == "connected\n"
-            finally:
-                connected.wait(50)
-            assert restarted.wait(50)
-            report, _ = driver.communicate("\n")
+            assert driver.tell(HANDSHAKES[-1], url) == "connected"
         finally:
-            guard.cancel()
-            driver.kill()
-    return json.loads(report)
+            connected.wait(50)
+        assert restarted.wait(50)
+        return driver.tell("go on")
+    finally:
+        driver.end()
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from mcpkit import Client
-from tests.peers.installed import INSTALLED, NODE, ROOT, node, require
+from tests.peers.installed import INSTALLED, NODE, ROOT, inspector, output_of, require
 from tests.transports.http.plain import serving
 
 FASTMCP = INSTALLED / "fastmcp"
@@ -25,11 +23,7 @@ def test_fastmcp_reads_our_skills() -> None:
     """SKILL-12, SKILL-17, SKILL-20, SKILL-21: of a folder, and of a function."""
     require(FASTMCP)
     with serving(str(SKILLED), "--http", cwd=ROOT) as server:
-        done = subprocess.run(
-            [*COMMAND, "read", server.url], capture_output=True, text=True, timeout=50
-        )
-    assert done.returncode == 0, done.stderr
-    skills = json.loads(done.stdout)
+        skills = json.loads(output_of([*COMMAND, "read", server.url]))
     assert list(skills) == ["skill://brewing/SKILL.md", "skill://tasting/SKILL.md"]
     brewing, tasting = skills.values()
     assert brewing["files"] == {
@@ -43,18 +37,10 @@ def test_fastmcp_reads_our_skills() -> None:
 def test_the_inspector_verifies_our_skills(tmp_path: Path) -> None:
     """SKILL-6, SKILL-12, SKILL-18…21"""
     require(NODE)
-    inspector = node(NODE / "node_modules" / ".bin" / "mcp-inspector")
     verify = ["--method", "skills/list", "--verify", "--require-digests"]
     with serving(str(SKILLED), "--http", cwd=ROOT) as server:
-        done = subprocess.run(
-            [*inspector, "--cli", server.url, "--transport", "http", *verify],
-            env={**os.environ, "HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            timeout=50,
-        )
-    assert done.returncode == 0, done.stderr
-    reports = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        printed = inspector(tmp_path, server.url, "--transport", "http", *verify)
+    reports = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
     assert [(each["name"], each["outcome"]) for each in reports] == [
         ("brewing", "verified"),
         ("tasting", "verified"),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from mcpkit.cli.new import project, write
-from tests.peers.installed import NODE, copy_scripts, node, require
+from tests.peers.installed import NODE, copy_scripts, node, output_of, require
 from tests.transports.http.plain import serving
 
 PEERS = Path(__file__).parent
@@ -29,8 +28,7 @@ def build(page: Path, into: Path, base: str) -> None:
     """Build the page in a folder with Vite."""
     vite = [*node(NODE / "node_modules" / "vite" / "bin" / "vite.js"), "build", str(page)]
     options = ["--outDir", str(into), "--base", base, "--logLevel", "error"]
-    done = subprocess.run([*vite, *options], capture_output=True, text=True, timeout=TIMEOUT)
-    assert done.returncode == 0, done.stdout + done.stderr
+    output_of([*vite, *options], TIMEOUT)
 
 
 @pytest.fixture(scope="module")
@@ -63,14 +61,7 @@ def shown(browser: str, url: str, shots: Path, tool: str, args: Any, *steps: Any
     """What the view of a tool shows after each step: a button to click, and a text to wait for."""
     plan = {"browser": browser, "url": url, "tool": tool, "args": args, "steps": steps}
     plan["shots"] = str(shots)
-    done = subprocess.run(
-        [*node(NODE / "drive_view.mjs"), json.dumps(plan)],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(output_of([*node(NODE / "drive_view.mjs"), json.dumps(plan)], TIMEOUT))
     assert found["faults"] == []  # nothing that the policy of the extension blocks
     assert found["extensions"] == {"io.modelcontextprotocol/ui": {}}
     assert found["hidden"] == ["load_year", "add_one"]  # from the model (APP-6)

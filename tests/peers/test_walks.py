@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -34,6 +33,7 @@ from mcpkit.auth import jwt as jwt_module
 from mcpkit.auth.server.keys import EXTRA_LIFETIME
 from tests.auth.browser import Browser
 from tests.peers.installed import INSTALLED, NODE, ROOT, copy_scripts, node, require
+from tests.transports.processes import started
 from tests.uvicorns import listen, running
 from tests.warm import run
 
@@ -127,20 +127,10 @@ def make_app(auth: Any) -> MCPKit[None]:
 @contextmanager
 def at_others() -> Iterator[str]:
     """The authorization server of others."""
-    command = [*node(NODE / "oidc_provider.mjs"), str(LIFETIME), READ, WRITE]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        try:
-            issuer = process.stdout.readline().strip()
-            assert issuer, process.stderr.read()
-            yield issuer
-        finally:
-            process.stdin.close()
-            process.wait(20)
+    with started([*node(NODE / "oidc_provider.mjs"), str(LIFETIME), READ, WRITE]) as process:
+        issuer = process.line()
+        assert issuer is not None, process.stderr
+        yield issuer.decode().strip()
 
 
 class Walked:

@@ -1,10 +1,8 @@
 // Drives a server with the official TypeScript client of the handshake era; prints JSON.
 //
-// Usage: typescript_1.mjs REVISION (URL | COMMAND [ARGUMENT ...])
+// Each line of stdin is a list in JSON: REVISION, and a URL or a COMMAND with its ARGUMENTs.
 //
 // A URL that ends in /sse is spoken to over the transport of 2024-11-05.
-//
-// Without arguments they are read from stdin, a list in JSON on each line.
 
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { SSEClientTransport } from "@modelcontextprotocol/sdk/client/sse.js";

@@ -1,10 +1,8 @@
 // Drives a server with the official TypeScript client of today; prints what it saw as JSON.
 //
-// Usage: typescript_2.mjs MODE (URL | COMMAND [ARGUMENT ...])
+// Each line of stdin is a list in JSON: MODE, and a URL or a COMMAND with its ARGUMENTs.
 //
 // MODE is "auto" or a protocol revision.
-//
-// Without arguments they are read from stdin, a list in JSON on each line.
 
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
