@@ -192,10 +192,15 @@ def wait(call: Callable[[], Awaitable[T]]) -> T:
 def module_from(path: Path, source: str) -> Any:
     """A module imported from a file that has this text."""
     path.write_text(textwrap.dedent(source), encoding="utf-8")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    return load(path, path.stem)
+
+
+def load(path: Path, name: str) -> Any:
+    """A module imported from a file, also if it was imported before."""
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module  # pydantic looks names up there
     spec.loader.exec_module(module)
     return module

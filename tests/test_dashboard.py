@@ -12,13 +12,12 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx2
-import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -28,9 +27,10 @@ from mcpkit.metrics import INSTRUMENTS, metrics_of
 from tests.docs.pages import DOCS, blocks_of, free_port
 from tests.kit import PATIENCE, eventually
 from tests.messages import LAST_HANDSHAKE, announced
-from tests.tasks.servers import UNPACKED
 from tests.transports.http.plain import Client, Server, serving
 from tests.transports.http.wire import TASKS
+from tests.transports.processes import started
+from tests.web import program
 
 DASHBOARD: Final = json.loads((DOCS / "assets/mcpkit-dashboard.json").read_text(encoding="utf-8"))
 ALERTS_FILE: Final = DOCS / "assets/mcpkit-alerts.yml"
@@ -88,15 +88,6 @@ async def flood(ctx: Context) -> None:
         await anyio.sleep(0)
     await anyio.sleep_forever()
 """
-
-
-def program(name: str) -> str:
-    """Return an executable of Prometheus; skip the test if it is missing."""
-    unpacked = UNPACKED / "usr" / "bin" / name
-    found = str(unpacked) if unpacked.exists() else shutil.which(name)
-    if found is None:
-        pytest.skip(f"there is no {name} here: .ci/databases")
-    return found
 
 
 # --- without Prometheus ---------------------------------------------------------------------------
@@ -192,27 +183,15 @@ def scraping(folder: Path, target: str) -> Iterator[Prometheus]:
     config = config.replace("global:", "global:\n  evaluation_interval: 200ms")
     (folder / "prometheus.yml").write_text(config.replace("127.0.0.1:8000", target))
     shutil.copy(ALERTS_FILE, folder)
-    log = folder / "log"
-    command = [
-        *(executable, f"--config.file={folder}/prometheus.yml", "--log.level=warn"),
-        *(f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}"),
-    ]
+    options = {"storage.tsdb.path": folder / "data", "web.listen-address": f"127.0.0.1:{port}"}
+    options["config.file"] = folder / "prometheus.yml"
+    command = [executable, *(f"--{name}={value}" for name, value in options.items())]
     base = f"http://127.0.0.1:{port}"
-    with ExitStack() as stack:
-        output = stack.enter_context(log.open("wb"))
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        stack.callback(process.wait, PATIENCE)
-        stack.callback(process.kill)
-        http = stack.enter_context(httpx2.Client(base_url=base, timeout=PATIENCE, trust_env=False))
-
-        def is_ready() -> bool:
-            assert process.poll() is None, log.read_text()
-            try:
-                return bool(http.get("/-/ready").is_success)
-            except httpx2.TransportError:
-                return False
-
-        eventually(is_ready)
+    with (
+        started(command) as process,
+        httpx2.Client(base_url=base, timeout=PATIENCE, trust_env=False) as http,
+    ):
+        process.wait_for_stderr("Server is ready")
         yield Prometheus(http)
 
 

@@ -11,9 +11,9 @@ import httpx2
 import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
-from tests.examples.host import EXAMPLES
-from tests.warm import python, run
-from tests.web import hosted_in
+from tests.examples.host import EXAMPLES, example
+from tests.warm import run
+from tests.web import calling, hosted_in
 
 ROOT = Path(__file__).parent.parent
 SERVERS = [
@@ -23,21 +23,17 @@ SERVERS = [
 ]
 
 
-def stdio(path: Path) -> list[str]:
-    return [python(), "-m", "mcpkit", "run", str(path)]
-
-
 @pytest.mark.parametrize("path", SERVERS, ids=lambda path: path.parent.name + "/" + path.stem)
 @pytest.mark.parametrize("revision", [REVISIONS[0], REVISIONS[-2], REVISIONS[-1]])
 def test_every_server_starts_and_describes_its_tools(path: Path, revision: str) -> None:
-    with TestClient(stdio(path), revision=revision) as client:
+    with TestClient(example(str(path)), revision=revision) as client:
         tools = client.list_tools()
     assert tools
     assert all(tool.description for tool in tools)
 
 
 def test_dice_are_shown_and_told() -> None:
-    with TestClient(stdio(EXAMPLES / "dice.py")) as client:
+    with TestClient(example("dice.py")) as client:
         result = client.call_tool("roll_dice", {"count": 3})
         [page] = client.list_resources()
         [contents] = client.read_resource(page.uri)
@@ -56,7 +52,7 @@ def test_the_quickstart_is_used_by_its_client() -> None:
     assert "add(2, 40) = 42" in done.stdout
     assert "Oslo, day 2: 13.0 °C" in done.stdout
     assert "days: expected less than or equal to 7, got 9" in done.stdout
-    with TestClient(stdio(EXAMPLES / "quickstart.py")) as client:
+    with TestClient(example("quickstart.py")) as client:
         (weather,) = client.read_resource("weather://Quito/now")
         prompt = client.get_prompt("pack", {"city": "Oslo", "days": "2"})
         suggested = client.complete("city", "o", prompt="pack")
@@ -74,7 +70,7 @@ def test_a_payment_is_made_once_on_every_revision_that_can_ask(revision: str) ->
         content = {"approve": True} if "Pay" in params["message"] else {"value": "mail"}
         return {"action": "accept", "content": content}
 
-    server = stdio(EXAMPLES / "payment.py")
+    server = example("payment.py")
     with TestClient(server, revision=revision, elicitation=answer) as client:
         first = client.call_tool("pay", {"account": "DE1", "cents": 1250})
         second = client.call_tool("pay", {"account": "DE1", "cents": 1250})
@@ -85,7 +81,7 @@ def test_a_payment_is_made_once_on_every_revision_that_can_ask(revision: str) ->
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 def test_no_payment_is_made_without_consent(action: str) -> None:
-    server = stdio(EXAMPLES / "payment.py")
+    server = example("payment.py")
     with TestClient(server, elicitation=lambda params: {"action": action}) as client:
         refused = client.call_tool("pay", {"account": "DE1", "cents": 1250})
         closed = client.call_tool("close", {"account": "DE1"})
@@ -98,19 +94,15 @@ def test_no_payment_is_made_without_consent(action: str) -> None:
 # --- parts of other applications ------------------------------------------------------------------
 
 
-def calling(url: str, **headers: str) -> TestClient:
-    return TestClient(f"{url}/mcp", headers=headers, timeout=30)
-
-
-def page(url: str, **headers: str) -> str:
-    return httpx2.get(url, headers=headers, timeout=30).text
+def page(url: str) -> str:
+    return httpx2.get(url, timeout=30).text
 
 
 def test_starlette_knows_its_users() -> None:
     with hosted_in(EXAMPLES, "mount_starlette", "host") as url:
-        with calling(url, **{"X-Name": "ada"}) as ada:
+        with calling(url, {"X-Name": "ada"}) as ada:
             assert ada.call_tool("note", {"text": "tea"}).text == "Noted for ada."
-        with calling(url, **{"X-Name": "bob"}) as bob:
+        with calling(url, {"X-Name": "bob"}) as bob:
             assert bob.call_tool("read").data == []
         assert page(url) == "Notes are taken at /mcp."
 
@@ -127,7 +119,7 @@ def test_fastapi_and_an_app_share_functions_and_a_lifespan() -> None:
 
 def test_the_guards_of_litestar_are_in_front_of_an_app() -> None:
     with hosted_in(EXAMPLES, "mount_litestar", "host") as url:
-        with calling(url, **{"X-Key": "k-ada"}) as client:
+        with calling(url, {"X-Key": "k-ada"}) as client:
             assert client.call_tool("greet").text == "Hello, Ada!"
         assert httpx2.post(f"{url}/mcp", json={}, timeout=30).status_code == 401
         assert page(url) == "Greetings are given at /mcp."

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
+from mcpkit.testing import TestClient
+from tests.tasks.servers import UNPACKED
 from tests.transports.http import plain
 from tests.transports.processes import REPOSITORY
 from tests.warm import python
 
 PATIENCE = 30.0
 """Seconds that a server may take to end."""
+
+
+def program(name: str) -> str:
+    """An executable of `.ci/databases` or of the system; the test is skipped if there is none."""
+    found = next(map(str, UNPACKED.glob(f"usr/*bin/{name}")), shutil.which(name))
+    if found is None:
+        pytest.skip(f"there is no {name} here: .ci/databases")
+    return found
 
 
 @contextmanager
@@ -63,6 +75,11 @@ def hosted_in(folder: Path, name: str, application: str) -> Iterator[str]:
         finally:
             served.terminate()
             served.wait(20)
+
+
+def calling(url: str, headers: Mapping[str, str] | None = None, **options: Any) -> TestClient:
+    """A client of the endpoint that an application has at ``/mcp``."""
+    return TestClient(f"{url}/mcp", headers=headers, timeout=PATIENCE, **options)
 
 
 @asynccontextmanager

@@ -139,7 +139,6 @@ class Page:
     folder: Path  # where its commands begin to run
     cold: bool = True  # use the installed programs, not the forked ones of `tests.warm`
     ports: dict[str, str] = field(default_factory=free_ports)
-    outputs: list[tuple[Block, str]] = field(default_factory=list[tuple[Block, str]])
     _served: list[Served] = field(default_factory=list)
 
     def follow(self, check: Callable[[Block, str], None]) -> None:
@@ -185,34 +184,31 @@ class Page:
             return self._serve(block, command)
         left_in = self.folder / ".pwd"
         script = f"set -eo pipefail\ntrap 'pwd > {left_in}' EXIT\n{command}"
-        done = subprocess.run(
+        with self._started(script) as process:
+            try:
+                printed, _ = process.communicate(timeout=_PATIENCE)
+            finally:
+                process.kill()
+        self._here = Path(left_in.read_text().strip())
+        failed = process.returncode != 0
+        assert failed == ("fails" in block.words), (
+            f"{self._at(block)} ended with {process.returncode}:\n{printed}"
+        )
+        return printed
+
+    def _started(self, script: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
             ["bash", "-c", script],
             cwd=self._here,
             env=environment(self.folder, cold=self.cold),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=_PATIENCE,
-            check=False,
             encoding="utf-8",
         )
-        self._here = Path(left_in.read_text().strip())
-        failed = done.returncode != 0
-        assert failed == ("fails" in block.words), (
-            f"{self._at(block)} ended with {done.returncode}:\n{done.stdout}"
-        )
-        return done.stdout
 
     def _serve(self, block: Block, command: str) -> str:
-        process = subprocess.Popen(
-            ["bash", "-c", f"exec {command}"],
-            cwd=self._here,
-            env=environment(self.folder, cold=self.cold),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-        )
+        process = self._started(f"exec {command}")
         lines: list[str] = []
         listens = threading.Event()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import importlib.util
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,8 +14,9 @@ import httpx2
 import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
+from tests.authoring import load
 from tests.docs.pages import DOCS, PAGES, README, Block, blocks_of
-from tests.web import hosted_in
+from tests.web import calling, hosted_in
 
 CODE: Final = DOCS / "code"
 SERVERS: Final = [
@@ -45,16 +45,7 @@ ENVIRONMENT: Final = {
 
 def app_of(name: str) -> Any:
     """The app of a file, loaded again, so that no test sees what another one did to it."""
-    spec = importlib.util.spec_from_file_location(f"docs_code_{name}", CODE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # pydantic looks names up there
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        del sys.modules[spec.name]
-    return module
+    return load(CODE / f"{name}.py", f"docs_code_{name}")
 
 
 @pytest.mark.parametrize("path", SERVERS, ids=lambda path: path.stem)
@@ -302,18 +293,18 @@ def test_the_model_calls_functions() -> None:
 # --- over HTTP ------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="passes a socket on")
+passes_a_socket = pytest.mark.skipif(sys.platform == "win32", reason="passes a socket on")
+
+
+@passes_a_socket
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_one_address_serves_every_revision(revision: str) -> None:
-    with (
-        hosted_in(CODE, "http_server", "app") as url,
-        TestClient(f"{url}/mcp", revision=revision, timeout=30) as client,
-    ):
+    with hosted_in(CODE, "http_server", "app") as url, calling(url, revision=revision) as client:
         assert "known as None" in client.call_tool("whoami").text
         assert client.call_tool("stock", {"item": "tea", "region": "us"}).text.endswith("in us.")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="passes a socket on")
+@passes_a_socket
 def test_a_key_decides_on_what_its_owner_may_do() -> None:
     with hosted_in(CODE, "principals", "app") as url:
         for key, text in (
@@ -321,22 +312,21 @@ def test_a_key_decides_on_what_its_owner_may_do() -> None:
             ("k-bob", "You may not delete notes."),
             ("", "You may not delete notes."),
         ):
-            with TestClient(f"{url}/mcp", headers={"X-Key": key}, timeout=30) as client:
+            with calling(url, {"X-Key": key}) as client:
                 assert client.call_tool("delete_note", {"title": "plan"}).text == text
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="passes a socket on")
+@passes_a_socket
 def test_a_dependency_of_fastapi_runs_first() -> None:
     with hosted_in(CODE, "mount_depends", "api") as url:
-        headers = {"X-Tenant": "acme"}
-        with TestClient(f"{url}/mcp", headers=headers, timeout=30) as client:
+        with calling(url, {"X-Tenant": "acme"}) as client:
             assert client.call_tool("tenant_name").text == "acme"
         assert httpx2.post(f"{url}/mcp", json={}, timeout=30).status_code == 401
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="passes a socket on")
+@passes_a_socket
 def test_an_app_beside_quart() -> None:
     with hosted_in(CODE, "mount_quart", "host") as url:
-        with TestClient(f"{url}/mcp", timeout=30) as client:
+        with calling(url) as client:
             assert client.call_tool("hello").text == "Hello!"
         assert httpx2.get(url, timeout=30).text == "Quart is here."

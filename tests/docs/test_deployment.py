@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -17,10 +16,9 @@ from mcpkit.testing import REVISIONS, TestClient
 from tests.docs.pages import DOCS, blocks_of, free_port
 from tests.kit import eventually
 from tests.transports.http.plain import serving
+from tests.web import program
 
 PAGE: Final = (DOCS / "deployment.md").read_text(encoding="utf-8")
-
-needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 
 
 def block_of(title: str) -> str:
@@ -34,32 +32,35 @@ def is_open(port: int) -> bool:
     return False
 
 
-@contextmanager
-def proxied(folder: Path) -> Iterator[str]:
-    """The URL of a server behind nginx."""
-    front = free_port()
-    temporary = "\n".join(
+def nginx(executable: str, folder: Path, server: str) -> list[str]:
+    """The command of nginx with one block ``server``."""
+    places = "".join(
         f"{name}_temp_path {folder}/{name};"
         for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
+    (folder / "nginx.conf").write_text(
+        f"pid {folder}/pid; daemon off; error_log stderr; events {{}}\n"
+        f"http {{ access_log off; {places}\n{server} }}"
+    )
+    return [executable, "-c", str(folder / "nginx.conf"), "-p", str(folder), "-e", "stderr"]
+
+
+@contextmanager
+def proxied(folder: Path) -> Iterator[str]:
+    """The URL of a server behind nginx."""
+    executable, front = program("nginx"), free_port()
     options = ["--http", "--allow-host", "trips.example.com"]
     with serving(str(DOCS / "code" / "context.py"), *options, cwd=folder) as server:
         location = block_of("trips.conf").replace("8000", str(urlsplit(server.url).port))
-        (folder / "nginx.conf").write_text(
-            f"pid {folder}/pid; daemon off; error_log stderr; events {{}}\n"
-            f"http {{ access_log off; {temporary}\n"
-            f"server {{ listen 127.0.0.1:{front};\n{location} }} }}"
-        )
-        nginx = subprocess.Popen(
-            ["nginx", "-c", str(folder / "nginx.conf"), "-p", str(folder), "-e", "stderr"],
-            stderr=subprocess.DEVNULL,
-        )
+        server_block = f"server {{ listen 127.0.0.1:{front};\n{location} }}"
+        command = nginx(executable, folder, server_block)
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
             eventually(lambda: is_open(front))
             yield f"http://127.0.0.1:{front}/mcp"
         finally:
-            nginx.terminate()
-            nginx.wait(20)
+            process.terminate()
+            process.wait(20)
 
 
 def test_the_proxy_replaces_addresses_that_clients_claim() -> None:
@@ -67,7 +68,6 @@ def test_the_proxy_replaces_addresses_that_clients_claim() -> None:
     assert "proxy_set_header X-Forwarded-For $remote_addr;" in block_of("trips.conf")
 
 
-@needs_nginx
 @pytest.mark.parametrize("revision", [REVISIONS[-2], REVISIONS[-1]])
 def test_calls_and_streams_pass_the_proxy(revision: str, tmp_path: Path) -> None:
     seen: list[float] = []

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,33 +12,23 @@ import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
 from tests.examples.host import call, example, refused
+from tests.examples.repositories import begin, commit, git, needs_git, refuses_options
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs the program git")
+pytestmark = needs_git
 
 SERVER = example("git_repository.py")
-AUTHOR = ["-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgSign=false"]
 
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two commits on main, a third on topic, which is checked out."""
     folder = tmp_path_factory.mktemp("repository")
-
-    def git(*arguments: str) -> None:
-        subprocess.run(["git", "-C", str(folder), *AUTHOR, *arguments], check=True, timeout=20)
-
-    def commit(subject: str, **files: str) -> None:
-        for name, text in files.items():
-            (folder / f"{name}.txt").write_text(text, encoding="utf-8")
-        git("add", "--all")
-        git("commit", "--quiet", "--message", subject)
-
-    git("-c", "init.defaultBranch=main", "init", "--quiet")
-    commit("Begin", poem="roses\nviolets\n")
-    commit("Add a song", song="la la\n")
-    git("checkout", "--quiet", "-b", "topic")
-    commit("Grüße ändern", poem="roses\nlilies\n")
-    git("tag", "v1")
+    begin(folder)
+    commit(folder, "Begin", poem="roses\nviolets\n")
+    commit(folder, "Add a song", song="la la\n")
+    git(folder, "checkout", "--quiet", "-b", "topic")
+    commit(folder, "Grüße ändern", poem="roses\nlilies\n")
+    git(folder, "tag", "v1")
     return folder
 
 
@@ -83,13 +73,7 @@ def test_files_are_compared_shown_and_blamed(client: TestClient) -> None:
 def test_options_are_no_arguments(
     client: TestClient, tmp_path: Path, tool: str, arguments: dict[str, Any]
 ) -> None:
-    file = tmp_path / "written"
-    filled = {
-        name: value.format(file=file) if isinstance(value, str) else value
-        for name, value in arguments.items()
-    }
-    assert "must not begin with a dash" in refused(client, tool, **filled)
-    assert not file.exists()
+    refuses_options(partial(refused, client), tool, arguments, tmp_path)
 
 
 def test_no_shell_reads_the_arguments_and_paths_stay_inside(

@@ -16,7 +16,6 @@ from tests.examples.host import data_of, example, refused
 from tests.kit import PATIENCE
 
 SERVER = example("long_job.py")
-TASKS: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {}}
 
 
 @pytest.fixture
@@ -47,36 +46,23 @@ def test_files_with_the_same_content_are_found(client: TestClient, folder: Path)
     assert said.endswith("is not a directory; pass an absolute path.")
 
 
-async def started(client: AsyncTestClient, tool: str, arguments: Mapping[str, Any]) -> str:
-    found = await client.request("tools/call", {"name": tool, "arguments": arguments})
-    return str(found["taskId"])
-
-
-async def until(client: AsyncTestClient, id: str, *statuses: str) -> Mapping[str, Any]:
-    with anyio.fail_after(PATIENCE):
-        while True:
-            found = await client.request("tasks/get", {"taskId": id})
-            if found["status"] in statuses:
-                return found
-            await anyio.sleep(0.05)
-
-
 async def test_a_scan_continues_in_another_process(tmp_path: Path) -> None:
     folder = tmp_path / "files"
     folder.mkdir()
     for number in range(300):  # so much to hash that it can be cut off; it takes no room
         with (folder / f"{number:03}").open("wb") as file:
             file.truncate(8_000_000 + number // 2)
-    own: dict[str, Any] = {"env": {STORE: str(tmp_path / "tasks.db")}, "capabilities": TASKS}
-    async with AsyncTestClient(SERVER, **own) as client:
-        id = await started(client, "scan", {"directory": str(folder)})
+    env = {STORE: str(tmp_path / "tasks.db")}
+    async with AsyncTestClient(SERVER, env=env) as client:
+        task = await client.start("scan", {"directory": str(folder)})
+        assert task.id is not None
         with anyio.fail_after(PATIENCE):
-            while not (await client.request("tasks/get", {"taskId": id})).get("statusMessage"):
+            while not (await task.look()).message:
                 await anyio.sleep(0.05)
     for number, path in enumerate(sorted(folder.iterdir())):
         os.truncate(path, number // 2)  # what is left goes fast
-    async with AsyncTestClient(SERVER, **own) as client:
-        report = (await until(client, id, "completed"))["result"]["structuredContent"]
+    async with AsyncTestClient(SERVER, env=env) as client:
+        report = data_of(await client.task(task.id).result(timeout=PATIENCE))
     assert report["files"] == 300
     assert len(report["duplicates"]) == 150
 
@@ -85,16 +71,18 @@ async def test_a_scan_continues_in_another_process(tmp_path: Path) -> None:
     ("answer", "said", "left"),
     [(True, "2 copies were deleted.", 3), (False, "Nothing was deleted.", 5)],
 )
-async def test_copies_are_deleted_when_the_user_agrees(
+def test_copies_are_deleted_when_the_user_agrees(
     folder: Path, answer: bool, said: str, left: int
 ) -> None:
-    async with AsyncTestClient(SERVER, capabilities=TASKS) as client:
+    asked: list[str] = []
+
+    def reply(question: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked.append(question["message"])
+        return {"action": "accept", "content": {"value": answer}}
+
+    with TestClient(SERVER, elicitation=reply) as client:
         duplicates = [["a", "sub/c"], ["b", "sub/d"]]
-        id = await started(client, "tidy", {"directory": str(folder), "duplicates": duplicates})
-        ((key, asked),) = (await until(client, id, "input_required"))["inputRequests"].items()
-        assert asked["params"]["message"] == f"Delete 2 copies in {folder}?"
-        reply = {key: {"action": "accept", "content": {"value": answer}}}
-        await client.request("tasks/update", {"taskId": id, "inputResponses": reply})
-        done = await until(client, id, "completed")
-    assert done["result"]["content"][0]["text"] == said
+        task = client.start("tidy", {"directory": str(folder), "duplicates": duplicates})
+        assert task.result(timeout=PATIENCE).text == said
+    assert asked == [f"Delete 2 copies in {folder}?"]
     assert sum(each.is_file() for each in folder.rglob("*")) == left

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx2
@@ -12,7 +11,7 @@ import pytest
 from mcpkit.errors import ConnectionClosed
 from mcpkit.testing import REVISIONS, TestClient
 from tests.examples.host import EXAMPLES, call, example, refused
-from tests.web import hosted_in
+from tests.web import calling, hosted_in
 
 
 @pytest.fixture(scope="module")
@@ -24,14 +23,6 @@ def url() -> Iterator[str]:
 
 def bearer(user: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {user}-secret"}
-
-
-@contextmanager
-def customer(url: str, user: str, revision: str = REVISIONS[-1]) -> Iterator[TestClient]:
-    """A host that acts for a user."""
-    options: dict[str, Any] = {"headers": bearer(user), "timeout": 30}
-    with TestClient(f"{url}/mcp", revision=revision, **options) as client:
-        yield client
 
 
 def get(url: str, user: str) -> Any:
@@ -47,7 +38,7 @@ def stock_of(url: str, product: str) -> int:
 @pytest.mark.parametrize("revision", REVISIONS[1:])
 def test_what_a_model_buys_is_in_the_api(url: str, revision: str) -> None:
     before = stock_of(url, "tea")
-    with customer(url, "ada", revision) as ada:
+    with calling(url, bearer("ada"), revision=revision) as ada:
         bought = call(ada, "order", product="tea", quantity=2)
     assert {**bought, "number": 0} == {"number": 0, "product": "tea", "quantity": 2, "cents": 900}
     assert get(f"{url}/orders", "ada")[-1] == bought
@@ -57,7 +48,7 @@ def test_what_a_model_buys_is_in_the_api(url: str, revision: str) -> None:
 def test_customers_see_their_own_orders_whatever_they_were_made_with(url: str) -> None:
     made = httpx2.post(f"{url}/orders", json={"product": "mug"}, headers=bearer("bob"), timeout=30)
     assert made.status_code == 201
-    with customer(url, "ada") as ada, customer(url, "bob") as bob:
+    with calling(url, bearer("ada")) as ada, calling(url, bearer("bob")) as bob:
         bought = call(ada, "order", product="mug")
         assert bought in call(ada, "my_orders")
         assert call(bob, "my_orders")[-1] == made.json()
@@ -75,7 +66,7 @@ def test_customers_see_their_own_orders_whatever_they_were_made_with(url: str) -
 def test_both_refuse_the_same_orders(
     url: str, wish: dict[str, Any], said: str, status: int
 ) -> None:
-    with customer(url, "ada") as ada:
+    with calling(url, bearer("ada")) as ada:
         assert refused(ada, "order", **wish).startswith(said)
     answered = httpx2.post(f"{url}/orders", json=wish, headers=bearer("ada"), timeout=30)
     assert answered.status_code == status
@@ -89,7 +80,7 @@ def test_there_is_no_access_without_a_token(url: str, headers: dict[str, str]) -
         assert answered.headers["www-authenticate"] == "Bearer"
     with (
         pytest.raises(ConnectionClosed, match="401"),
-        TestClient(f"{url}/mcp", headers=headers),
+        calling(url, headers),
     ):
         pass
 

@@ -8,10 +8,11 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import httpx2
 import pytest
 
 from mcpkit import MCPKit
@@ -20,6 +21,7 @@ from tests.docs.pages import DOCS, blocks_of, free_port
 from tests.transports.http.plain import Client
 from tests.transports.processes import REPOSITORY, Process, started
 from tests.warm import put_programs
+from tests.web import calling
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
 
@@ -32,14 +34,14 @@ _BLOCKS: Final = {each.title: each.body for each in blocks_of(_PAGE) if each.tit
 
 
 @pytest.fixture(scope="module")
-def cloud_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, int]]:
-    with container(tmp_path_factory.mktemp("programs")) as found:
-        yield found
+def cloud_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with container(tmp_path_factory.mktemp("programs")) as (_, url):
+        yield url
 
 
 @contextmanager
-def container(programs: Path) -> Iterator[tuple[Process, int]]:
-    """A process of Cloud Run, started by the command of the guide, and its port."""
+def container(programs: Path) -> Iterator[tuple[Process, str]]:
+    """A process of Cloud Run, started by the command of the guide, and its URL."""
     pytest.importorskip("mangum")
     put_programs(programs)
     port = free_port()
@@ -59,21 +61,14 @@ def container(programs: Path) -> Iterator[tuple[Process, int]]:
     }
     with started(["/bin/sh", "-c", command], cwd=REPOSITORY, env=env) as process:
         process.wait_for_stderr("(Ctrl-C stops it)")
-        yield process, port
-
-
-def address(port: int) -> str:
-    return f"http://127.0.0.1:{port}/mcp"
+        yield process, f"http://127.0.0.1:{port}/mcp"
 
 
 # --- Cloud Run ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_cloud_run_serves_a_hundred_warm_calls(
-    cloud_run: tuple[Process, int], revision: str
-) -> None:
-    _, port = cloud_run
+def test_cloud_run_serves_a_hundred_warm_calls(cloud_run: str, revision: str) -> None:
     headers = {
         "Host": "trips-ab12cd34ef-lz.a.run.app",
         "X-Forwarded-For": "203.0.113.7",
@@ -82,7 +77,7 @@ def test_cloud_run_serves_a_hundred_warm_calls(
     }
     seen: list[float] = []
     with TestClient(
-        address(port),
+        cloud_run,
         revision=revision,
         headers=headers,
         elicitation=lambda question: {"action": "accept", "content": {"confirm": True}},
@@ -97,9 +92,9 @@ def test_cloud_run_serves_a_hundred_warm_calls(
 
 
 def test_cloud_run_stops_in_time_and_a_running_call_is_answered(tmp_path: Path) -> None:
-    with container(tmp_path) as (process, port):
+    with container(tmp_path) as (process, url):
         connections: list[http.client.HTTPConnection] = []
-        client = Client(address(port), connections)
+        client = Client(url, connections)
         client.shake_hands(REVISIONS[-2])
         idle = client.stream(Accept="text/event-stream")
         assert idle.status == 200
@@ -117,8 +112,8 @@ def test_cloud_run_stops_in_time_and_a_running_call_is_answered(tmp_path: Path) 
 
 
 @pytest.fixture(scope="module")
-def azure() -> Iterator[int]:
-    """The port of a custom handler, started as the host.json of the guide says."""
+def azure() -> Iterator[str]:
+    """The origin of a custom handler, started as the host.json of the guide says."""
     port = free_port()
     [file] = json.loads(_BLOCKS["host.json"])["customHandler"]["description"]["arguments"]
     assert f'title="{file}"' in _PAGE
@@ -130,25 +125,24 @@ def azure() -> Iterator[int]:
     server = str(DOCS / "code" / "serverless_azure.py")
     with started([sys.executable, server], cwd=REPOSITORY, env=env) as process:
         process.wait_for_stderr("(Ctrl-C stops it)")
-        yield port
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.mark.parametrize("host", ["trips.azurewebsites.net", "127.0.0.1"])
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_azure_serves_a_hundred_warm_calls(azure: int, revision: str, host: str) -> None:
+def test_azure_serves_a_hundred_warm_calls(azure: str, revision: str, host: str) -> None:
     headers = {"Host": host, "X-Forwarded-For": "203.0.113.7:50123", "X-ARR-SSL": "2048|256|CN=x"}
-    with TestClient(address(azure), revision=revision, headers=headers) as client:
+    with calling(azure, headers, revision=revision) as client:
         for _ in range(WARM):
             assert client.call_tool("distance", {"start": "a", "end": "b"}).text == "12.5"
         assert client.server_capabilities["tools"] == {}
 
 
 @pytest.mark.parametrize(("path", "status"), [("/", 404), ("/mcp", 405)])
-def test_azure_gets_a_response_to_every_get(azure: int, path: str, status: int) -> None:
+def test_azure_gets_a_response_to_every_get(azure: str, path: str, status: int) -> None:
     """The Functions host takes any response to a GET as a sign that the handler is ready."""
-    with closing(http.client.HTTPConnection("127.0.0.1", azure, timeout=20)) as connection:
-        connection.request("GET", path, headers={"Accept": "text/event-stream"})
-        assert connection.getresponse().status == status
+    answer = httpx2.get(f"{azure}{path}", headers={"Accept": "text/event-stream"}, timeout=20)
+    assert answer.status_code == status
 
 
 def test_the_function_of_azure_takes_the_methods_of_the_endpoint() -> None:

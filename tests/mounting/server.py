@@ -1,4 +1,4 @@
-"""The app that the tests of servers start; it tells on stdout what a client cannot see."""
+"""The app that the tests of servers start; it tells on stderr what a client cannot see."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ import sniffio
 
 from mcpkit import Context, MCPKit
 
+MARK = "app: "
+"""Begins each line of the app among those of its server."""
+
 
 def tell(text: str) -> None:
-    os.write(1, f"{text}\n".encode())
+    os.write(2, f"{MARK}{text}\n".encode())
 
 
 @asynccontextmanager

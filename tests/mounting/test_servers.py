@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from tests.docs.pages import free_port
+from tests.docs.test_deployment import is_open
 from tests.kit import PATIENCE, eventually
+from tests.mounting.server import MARK
 from tests.mounting.serving import Address
 from tests.transports.http.wire import EVENTS, JSON, Exchange, Site
 from tests.transports.processes import REPOSITORY, Process, started
-from tests.uvicorns import listen
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
 
@@ -64,31 +66,21 @@ SOON = 2.0 if not os.environ.get("CI") else PATIENCE
 """Seconds; a machine that does much else at once may take longer."""
 
 
-class Server:
+class Server(NamedTuple):
     """A server in a process of its own."""
 
-    def __init__(self, process: Process, site: Site) -> None:
-        self.process = process
-        self.site = site
-        self._lines: list[str] = []
+    process: Process
+    site: Site
 
-    def _read(self) -> bool:
-        line = self.process.line()
-        self._lines.append((line or b"").decode().rstrip())
-        return line is not None
-
-    def expect(self, line: str) -> None:
-        """Wait until the app has written a line."""
-        while line not in self._lines:
-            assert self._read(), self._lines
+    def expect(self, text: str) -> None:
+        """Wait until the app has written something."""
+        self.process.wait_for_stderr(f"{MARK}{text}\n")
 
     def written(self) -> list[str]:
         """All that the app has written; waits until it has ended."""
         self.process.exit_code(PATIENCE)
-        while self._read():
-            pass
-        own = ("entered", "begun", "cancelled", "done", "left")
-        return [line for line in self._lines if line.startswith(own)]
+        lines = self.process.stderr.splitlines()
+        return [line.removeprefix(MARK) for line in lines if line.startswith(MARK)]
 
 
 @contextmanager
@@ -99,22 +91,16 @@ def running(
     cold: bool = False,
 ) -> Iterator[Server]:
     """Start a server; ``command`` names it, with options, and `cold` is as in `tests.warm`."""
-    with listen() as found:
-        port = found.getsockname()[1]
+    port = free_port()
     name, *options = command
     where = ["-b", f"127.0.0.1:{port}"] if name == "hypercorn" else ["--port", str(port)]
     kind = ["--interface", "asgi"] if name == "granian" else []
     whole = [sys.executable, "-m", name, target, *where, *kind, *options, *more]
     address = Address(port)
-
-    def is_listening() -> bool:
-        with socket.socket() as made:
-            return made.connect_ex(("127.0.0.1", port)) == 0
-
     env = {"MCPKIT_SECRET": "the-secret-of-the-tests"}
     with started(whole, cwd=REPOSITORY, env=env, cold=cold) as process:
         try:
-            eventually(is_listening)
+            eventually(lambda: is_open(port))
             yield Server(process, address.site("/mcp"))
         finally:
             address.close_all()

@@ -15,6 +15,7 @@ import pytest
 
 from mcpkit.testing import TestClient
 from mcpkit.types import ImageContent
+from tests.docs.pages import free_port
 from tests.examples.host import data_of, refused
 from tests.examples.ported.serving import OVER, arguments_of, ported
 from tests.kit import PATIENCE
@@ -215,8 +216,7 @@ def test_a_connection_serves_many_commands_until_blender_leaves(
 
 
 def test_blender_that_does_not_run_is_explained_and_code_can_be_left_out() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = str(listener.getsockname()[1])
+    port = str(free_port())
     flags = ("--host", "127.0.0.1", "--port", port, "--no-code")
     with ported("blender_server.py", "stdio", *flags) as client:
         assert "execute_blender_code" not in arguments_of(client)

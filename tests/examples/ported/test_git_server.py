@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,24 +13,9 @@ import pytest
 from mcpkit.testing import REVISIONS
 from tests.examples.host import refused
 from tests.examples.ported.serving import OVER, Host, arguments_of, ported
+from tests.examples.repositories import AUTHOR, begin, commit, git, needs_git, refuses_options
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs the program git")
-
-AUTHOR = {
-    **{f"GIT_{who}_NAME": "Ada" for who in ("AUTHOR", "COMMITTER")},
-    **{f"GIT_{who}_EMAIL": "ada@example.com" for who in ("AUTHOR", "COMMITTER")},
-}
-
-
-AUTHOR_ENV = {**AUTHOR, "PATH": os.environ["PATH"]}
-
-
-def git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), "-c", "commit.gpgSign=false", *arguments]
-    done = subprocess.run(
-        command, check=True, timeout=20, capture_output=True, text=True, env=AUTHOR_ENV
-    )
-    return done.stdout
+pytestmark = needs_git
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +28,9 @@ def grounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two commits on main, a branch at the first of them, and a change that is not staged."""
     folder = tmp_path_factory.mktemp("original")
-    git(folder, "-c", "init.defaultBranch=main", "init", "--quiet")
-    for subject, text in (("Begin", "roses\nviolets\n"), ("Go on", "roses\nlilies\n")):
-        (folder / "poem.txt").write_text(text)
-        git(folder, "add", "--all")
-        git(folder, "commit", "--quiet", "--message", subject)
+    begin(folder)
+    commit(folder, "Begin", poem="roses\nviolets\n")
+    commit(folder, "Go on", poem="roses\nlilies\n")
     git(folder, "branch", "old", "HEAD~1")
     (folder / "poem.txt").write_text("roses\ntulips\n")
     return folder
@@ -159,13 +140,7 @@ def test_a_user_is_asked_before_everything_is_unstaged(host: Host) -> None:
 def test_options_are_no_arguments(
     host: Host, tmp_path: Path, tool: str, arguments: dict[str, Any]
 ) -> None:
-    file = tmp_path / "written"
-    filled = {
-        name: value.format(file=file) if isinstance(value, str) else value
-        for name, value in arguments.items()
-    }
-    assert "must not begin with a dash" in host.refused(tool, **filled)
-    assert not file.exists()
+    refuses_options(host.refused, tool, arguments, tmp_path)
 
 
 def test_other_repositories_are_out_of_reach(host: Host, repository: Path, tmp_path: Path) -> None:

@@ -140,8 +140,3 @@ def test_insights_are_in_the_memo_and_the_prompt_is_about_a_topic(host: Host) ->
     assert memo.text == "Insights\n\n- Sencha is dear."
     (message,) = host.client.get_prompt("mcp-demo", {"topic": "a bakery"}).messages
     assert "The topic: a bakery." in message.text
-
-
-def test_a_bad_argument_is_refused(host: Host) -> None:
-    assert "query: required" in host.refused("read_query")
-    assert "sql: unknown argument" in host.refused("read_query", query="SELECT 1", sql="")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 import threading
@@ -16,11 +15,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.docs.pages import free_port
-from tests.docs.test_deployment import block_of, is_open
+from tests.docs.test_deployment import block_of, is_open, nginx
 from tests.kit import eventually
-from tests.tasks.servers import UNPACKED
 from tests.transports.http.plain import Client, Server, serving
 from tests.transports.processes import call
+from tests.web import program
 
 CALLERS = 8
 SOURCE = """
@@ -37,7 +36,7 @@ async def double(number: int) -> int:
 """
 
 
-def haproxy(folder: Path, program: str, front: int, ports: list[str]) -> list[str]:
+def haproxy(executable: str, folder: Path, front: int, ports: list[str]) -> list[str]:
     backend = block_of("haproxy.cfg")
     for known, port in zip(("8001", "8002"), ports, strict=True):
         backend = backend.replace(known, port)
@@ -45,34 +44,23 @@ def haproxy(folder: Path, program: str, front: int, ports: list[str]) -> list[st
         "defaults\n  mode http\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n"
         f"frontend all\n  bind 127.0.0.1:{front}\n  default_backend trips\n{backend}\n"
     )
-    return [program, "-f", str(folder / "haproxy.cfg")]
+    return [executable, "-f", str(folder / "haproxy.cfg")]
 
 
-def nginx(folder: Path, program: str, front: int, ports: list[str]) -> list[str]:
+def balancing_nginx(executable: str, folder: Path, front: int, ports: list[str]) -> list[str]:
     server = block_of("balanced.conf").replace("listen 80", f"listen 127.0.0.1:{front}")
     for known, port in zip(("8001", "8002"), ports, strict=True):
         server = server.replace(known, port)
-    places = "".join(
-        f"{name}_temp_path {folder}/{name};"
-        for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    (folder / "nginx.conf").write_text(
-        f"pid {folder}/pid; daemon off; error_log stderr; events {{}}\n"
-        f"http {{ access_log off; {places}\n{server} }}"
-    )
-    return [program, "-c", str(folder / "nginx.conf"), "-p", str(folder), "-e", "stderr"]
+    return nginx(executable, folder, server)
 
 
-BALANCERS = {"haproxy": haproxy, "nginx": nginx}
+BALANCERS = {"haproxy": haproxy, "nginx": balancing_nginx}
 
 
 @contextmanager
 def balanced(folder: Path, name: str) -> Iterator[tuple[str, list[Server]]]:
     """The URL of a load balancer in front of two servers, and these."""
-    unpacked = UNPACKED / "usr" / "sbin" / name
-    program = str(unpacked) if unpacked.exists() else shutil.which(name)
-    if program is None:
-        pytest.skip(f"there is no {name} here: .ci/databases")
+    executable = program(name)
     (folder / "server.py").write_text(SOURCE)
     front = free_port()
     with ExitStack() as stack:
@@ -80,7 +68,7 @@ def balanced(folder: Path, name: str) -> Iterator[tuple[str, list[Server]]]:
             stack.enter_context(serving("server.py", "--http", cwd=folder)) for _ in range(2)
         ]
         ports = [str(urlsplit(each.url).port) for each in servers]
-        command = BALANCERS[name](folder, program, front, ports)
+        command = BALANCERS[name](executable, folder, front, ports)
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         stack.callback(process.wait, 20)
         stack.callback(process.terminate)
