@@ -29,11 +29,6 @@ from tests.messages import announced
 MIB = 1024 * 1024
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Exporter(SpanExporter):
     """Counts spans, and keeps none."""
 
@@ -51,6 +46,7 @@ def resident() -> int:
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_memory_is_flat_with_everything_on(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -247,15 +247,6 @@ def needs_an_answer(answer: Annotated[Any, Depends(asks)]) -> None: ...
         (needs_an_answer, "ctx.elicit()", "asks()"),
         (partial(asks_and_goes_on, "x"), "ctx.sample()", "asks_and_goes_on()"),
     ],
-    ids=[
-        "discarded",
-        "in a branch",
-        "a member",
-        "never read",
-        "a member later",
-        "a dependency",
-        "a partial",
-    ],
 )
 def test_a_plain_function_that_would_never_be_answered_is_refused(
     fn: Callable[..., Any], call: str, at: str

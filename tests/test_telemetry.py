@@ -26,7 +26,6 @@ from tests.transports.http.wire import headers_of
 from tests.web import in_process
 
 every_revision = pytest.mark.parametrize("revision", REVISIONS)
-asking_revisions = pytest.mark.parametrize("revision", REVISIONS[2:])
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -230,7 +229,7 @@ async def test_what_is_sensitive_is_opt_in() -> None:
 # --- what a trace goes through --------------------------------------------------------------------
 
 
-@asking_revisions
+@pytest.mark.parametrize("revision", REVISIONS[2:])
 async def test_a_question_belongs_to_the_trace(traced: Traced, revision: str) -> None:
     """One span for each request; the one that continues a handler is linked to the first."""
     async with AsyncTestClient(traced.app, revision=revision, elicitation=agree) as client:

@@ -31,15 +31,15 @@ class Complaint(NamedTuple):
     message: str
 
 
-def output_of(checker: str, *options: str) -> str:
-    """What a checker prints about the samples; fails if it did not get as far as checking."""
+def output_of(checker: str, *arguments: str | Path, cwd: Path = ROOT) -> str:
+    """What a checker prints; fails if it did not get as far as checking."""
     if importlib.util.find_spec(checker) is None:
         if os.environ.get("CI") == "true":
             pytest.fail(f"{checker} is not installed, and CI must run it")
         pytest.skip(f"{checker} is not installed: pip install {checker}")
-    command = [sys.executable, "-m", checker, *options, str(ACCEPTED), str(REFUSED)]
+    command = [sys.executable, "-m", checker, *arguments]
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False
+        command, cwd=cwd, capture_output=True, text=True, timeout=LIMIT, check=False
     )
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return done.stdout
@@ -47,7 +47,7 @@ def output_of(checker: str, *options: str) -> str:
 
 @functools.cache
 def complaints_of_mypy() -> list[Complaint]:
-    text = output_of("mypy", "--strict", "--output=json")
+    text = output_of("mypy", "--strict", "--output=json", ACCEPTED, REFUSED)
     found: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
     return [
         Complaint(ROOT / each["file"], each["line"], each["message"])
@@ -59,12 +59,17 @@ def complaints_of_mypy() -> list[Complaint]:
 @functools.cache
 def complaints_of_pyright() -> list[Complaint]:
     # The project's own configuration says strict.
-    found = json.loads(output_of("pyright", "--outputjson", "--pythonpath", sys.executable))
+    found = report_of_pyright(ACCEPTED, REFUSED)["generalDiagnostics"]
     return [
         Complaint(Path(each["file"]), each["range"]["start"]["line"] + 1, each["message"])
-        for each in found["generalDiagnostics"]
+        for each in found
         if each["severity"] == "error"
     ]
+
+
+def report_of_pyright(*files: Path, cwd: Path = ROOT) -> Any:
+    options = ("--outputjson", "--pythonpath", sys.executable)
+    return json.loads(output_of("pyright", *options, *files, cwd=cwd))
 
 
 @pytest.fixture(params=[complaints_of_mypy, complaints_of_pyright], ids=["mypy", "pyright"])
@@ -116,8 +121,6 @@ def put_together(folder: Path) -> None:
 
 
 def test_what_we_show_is_strictly_typed(tmp_path: Path) -> None:
-    if importlib.util.find_spec("pyright") is None:
-        pytest.skip("pyright is not installed: pip install pyright")
     put_together(tmp_path)
     roots = [*PAGES, "migration", *(f"{name}-server" for name in TEMPLATES), "."]
     settings = {
@@ -128,15 +131,7 @@ def test_what_we_show_is_strictly_typed(tmp_path: Path) -> None:
         ],
     }
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
-    done = subprocess.run(
-        [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    found = json.loads(done.stdout)
+    found = report_of_pyright(cwd=tmp_path)
     assert found["summary"]["filesAnalyzed"] > 40
     assert [
         f"{each['file']}:{each['range']['start']['line'] + 1}: {each['message']}"

@@ -8,7 +8,6 @@ exit code is that of the suite.
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import threading
@@ -17,16 +16,11 @@ from typing import Final
 from mcpkit import MCPKit
 from mcpkit.auth import AuthorizationServer, RegisteredClient, Users, hash_password
 from tests.auth.browser import Browser
+from tests.docs.pages import free_port
 from tests.uvicorns import listen, running
 
 PASSWORD: Final = "the password of Ada"
 LONGEST_S: Final = 60
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def main(folder: str) -> int:

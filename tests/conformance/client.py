@@ -178,11 +178,6 @@ def auth_for(name: str, url: str) -> HttpAuth | None:
     )
 
 
-async def use_what_is_there(client: Client) -> None:
-    for tool in await client.list_tools():
-        await client.call_tool(tool.name)
-
-
 async def main(url: str) -> None:
     name = os.environ["MCP_CONFORMANCE_SCENARIO"]
     async with Client(
@@ -194,7 +189,7 @@ async def main(url: str) -> None:
         roots=["file:///test/root"],
         auth=auth_for(name, url),
     ) as client:
-        await SCENARIOS.get(name, use_what_is_there)(client)
+        await SCENARIOS.get(name, call_what_is_listed)(client)
 
 
 if __name__ == "__main__":

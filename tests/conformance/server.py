@@ -111,22 +111,18 @@ def test_error_handling() -> str:
 @app.tool
 async def test_tool_with_progress(ctx: Context) -> str:
     """Report progress, if it was asked for."""
-    await ctx.progress(0, 100)
-    await anyio.sleep(SHORT_WORK)
-    await ctx.progress(50, 100)
-    await anyio.sleep(SHORT_WORK)
-    await ctx.progress(100, 100)
+    for done in (0, 50, 100):
+        await ctx.progress(done, 100)
+        await anyio.sleep(SHORT_WORK)
     return "Tool with progress completed"
 
 
 @app.tool
 async def test_tool_with_logging(ctx: Context) -> str:
     """Log what happens."""
-    await ctx.info("Tool execution started")
-    await anyio.sleep(SHORT_WORK)
-    await ctx.info("Tool processing data")
-    await anyio.sleep(SHORT_WORK)
-    await ctx.info("Tool execution completed")
+    for text in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        await ctx.info(text)
+        await anyio.sleep(SHORT_WORK)
     return "Tool with logging completed"
 
 

@@ -41,15 +41,14 @@ def two(question: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"action": "accept", "content": {field: 2}}
 
 
-@pytest.fixture(params=["mcpkit", "fastmcp", "official"])
-def side(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+sides = pytest.mark.parametrize("side", ["mcpkit", "fastmcp", "official"])
 
 
 def connected(side: str, revision: str = "2025-11-25") -> TestClient:
     return TestClient(command(side), revision=revision, timeout=50, elicitation=two)
 
 
+@sides
 def test_both_sides_answer_alike(side: str) -> None:
     with connected(side) as client:
         known = client.call_tool("trip", {"start": "Lisbon", "end": "Porto"})
@@ -65,6 +64,7 @@ def test_both_sides_answer_alike(side: str) -> None:
     assert [each.text for each in planned.messages] == ["Plan 3 days in Porto.", "Gladly."]
 
 
+@sides
 def test_what_the_guide_says_of_asking_on_the_newest_revision(side: str) -> None:
     with connected(side, "2026-07-28") as client:
         booked = client.call_tool("book", {"city": "Lisbon"})

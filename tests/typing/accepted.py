@@ -1,4 +1,7 @@
-"""What type checkers must accept, with the types they must see. Checked, never run."""
+"""What type checkers must accept, with the types they must see. Checked, never run.
+
+What the documentation and the examples use is checked where it stands (`tests/test_typing.py`).
+"""
 
 from __future__ import annotations
 
@@ -61,13 +64,8 @@ assert_type(stateful, MCPKit[State])
 
 everything = MCPKit(
     "everything",
-    version="1.2.3",
-    title="Everything",
-    instructions="Use it well.",
-    description="Every option",
     website_url="https://example.org",
     icons=[Icon("https://example.org/icon.png", sizes=["48x48"])],
-    page_size=50,
     cache_ttl={"tools": 1.5, "resources": 60},
     cache_scope="public",
     log_level="warning",
@@ -89,16 +87,9 @@ async def async_called(city: str, *, ctx: Context) -> int:
 
 
 @app.tool(
-    name="search",
-    title="Search",
-    description="Search it",
     icons=[],
     meta={"a": 1},
     tags=["web"],
-    inline=True,
-    read_only=True,
-    destructive=False,
-    idempotent=True,
     open_world=None,
     structured_output=None,
     input_schema={"type": "object"},
@@ -109,7 +100,6 @@ async def async_called(city: str, *, ctx: Context) -> int:
         permissions=["camera"],
         domain=lambda ctx: ctx.revision,
     ),
-    visibility="app",
     always_load=True,
     host_max_result=1000,
 )
