@@ -286,10 +286,8 @@ class _Claim(_Held):
 
     async def _add(self, store: TaskStore) -> None:
         tasks, call, settings = self._tasks, self._call, self._tasks.settings
-        if not await tasks.kept_calls.make_room(self._task.caller):
-            tasks.kept_calls.forget(time())
-            if not await tasks.kept_calls.make_room(self._task.caller):
-                raise TooManyRecords
+        if not tasks.kept_calls.has_room(self._task.caller):
+            raise TooManyRecords
         about = to_json([call.digest, self._run_id, call.rules.lifetime])
         task = replace(self._task, attempt=self.number, call=tasks.seal(self._task, about, "call"))
         await store.add(

@@ -25,7 +25,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from time import monotonic, time
+from time import monotonic
 from typing import Any, Final, NamedTuple, Protocol
 
 import anyio
@@ -154,7 +154,7 @@ class TaskService:
         self._inject = server.observers.inject
         self.is_closing = False
         self._bytes = StoredBytes(settings.max_stored or 64 * settings.max_bytes, self.change)
-        self.kept_calls = StoredBytes(settings.max_stored or 64 * settings.max_bytes, _never)
+        self.kept_calls = StoredBytes(settings.max_stored or 64 * settings.max_bytes, self.change)
         """The bytes of calls that have ended, which do not make room for others."""
         choice = Choice(settings.max_running, unfit, lambda: server.registry.version)
         self.runs = Runs(settings, loop, run_task, choice, self._note_reached)
@@ -614,8 +614,8 @@ class TaskService:
             except Exception:
                 log.exception("expired tasks could not be deleted")
             self.runs.choice.forget()
-            self._bytes.forget(time())
-            self.kept_calls.forget(time())
+            self._bytes.forget()
+            self.kept_calls.forget()
 
 
 def _make_store(server: Server) -> TaskStore:
@@ -629,10 +629,6 @@ def _make_store(server: Server) -> TaskStore:
 
     table: Table[Task] = server.memory.setdefault(TASKS_EXTENSION, Table[Task]())
     return MemoryStore(table)
-
-
-async def _never(id: str, edit: Change) -> Task | None:
-    return None
 
 
 def _is_news(task: Task, known: Task | None) -> bool:

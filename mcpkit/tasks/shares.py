@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Collection
-from time import monotonic
+from time import monotonic, time
 from typing import Final, NamedTuple
 
 from mcpkit._utils.quota import Quota, largest_share
@@ -162,6 +162,12 @@ class StoredBytes:
             self._quota.add(task.caller, size - tasks.get(task.id, (0,))[0])
             tasks[task.id] = size, math.inf if task.expires is None else task.expires
 
+    def has_room(self, caller: str) -> bool:
+        """Return True if a caller may store more, without what has expired."""
+        if not self._quota.has_room(caller):
+            self.forget()
+        return self._quota.has_room(caller)
+
     async def make_room(self, caller: str, size: int = 0) -> bool:
         """Return True if a caller may store more, after its oldest finished tasks have expired.
 
@@ -193,8 +199,9 @@ class StoredBytes:
         if not self._of[caller]:
             del self._of[caller]
 
-    def forget(self, now: float) -> None:
+    def forget(self) -> None:
         """Forget tasks that have expired."""
+        now = time()
         for caller, tasks in [*self._of.items()]:
             for id in [id for id, (_, expires) in tasks.items() if expires <= now]:
                 self._drop(caller, id)
