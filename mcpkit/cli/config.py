@@ -49,7 +49,7 @@ def config(target: str = APP, as_json: bool = AS_JSON) -> None:
         put_json({"settings": members})
         return
     cells = [
-        (each.path, single_line(_written(value)), Path(source).name) for each, value, source in rows
+        (each.path, single_line(as_text(value)), Path(source).name) for each, value, source in rows
     ]
     names, values = (max(len(row[column]) for row in cells) for column in (0, 1))
     put("\n".join(f"{row[0]:{names}}  {row[1]:{min(values, 40)}}  {row[2]}" for row in cells))
@@ -72,7 +72,7 @@ def _rows(app: MCPKit[Any]) -> Iterator[tuple[Setting, Any, str]]:
         yield setting, without_password(value), source
 
 
-def _written(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Return a value as a variable would have it."""
     if value is None or value == ():
         return "none"

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 from mcpkit import MCPKit
 from mcpkit._settings import Setting, table
+from mcpkit.cli.config import as_text
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "settings.md"
 START: Final = "## Every setting\n"
@@ -47,11 +48,7 @@ def written() -> str:
 
 def _row(setting: Setting) -> str:
     key = setting.path.rpartition(".")[2].replace("_", "-")
-    value = setting.default
-    default = "none" if value is None or value == () else str(value)
-    if isinstance(value, bool):
-        default = default.lower()
-    kind = _described(setting.kind)
+    default, kind = as_text(setting.default), _described(setting.kind)
     if setting.path == "secret":
         key, kind = "–", "texts, separated by blanks"
     else:
