@@ -339,10 +339,10 @@ def readiness(server: Server) -> int:
     return connection.getresponse().status
 
 
-SERVING = {"alone": [], "workers": ["--workers", "2"]}
+SERVING = pytest.mark.parametrize("how", [HOW["alone"], HOW["workers"]], ids=["alone", "workers"])
 
 
-@pytest.mark.parametrize("how", SERVING.values(), ids=SERVING)
+@SERVING
 def test_sigterm_fails_readiness_first_and_serves_for_the_delay(
     folder: Path, how: list[str]
 ) -> None:
@@ -358,7 +358,7 @@ def test_sigterm_fails_readiness_first_and_serves_for_the_delay(
         assert events.messages() == []
 
 
-@pytest.mark.parametrize("how", SERVING.values(), ids=SERVING)
+@SERVING
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_skips_the_delay_and_lets_calls_finish(
     folder: Path, how: list[str], first: signal.Signals

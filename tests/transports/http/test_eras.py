@@ -21,10 +21,6 @@ from tests.transports.http.wire import JSON, Site
 UNKNOWN = ["2099-01-01", "DRAFT-2026-v1", "1.0", ""]
 
 
-def with_meta(method: str, **meta: Any) -> dict[str, Any]:
-    return request(1, method, {"_meta": meta})
-
-
 # --- the rows of the table, first match wins ------------------------------------------------------
 
 
@@ -43,7 +39,7 @@ def test_row_1_a_request_with_either_key_is_modern(
     site: Site, method: str, meta: dict[str, Any]
 ) -> None:
     """META-1: so what is missing beside it is missed."""
-    answer = site.modern(with_meta(method, **meta))
+    answer = site.modern(request(1, method, {"_meta": meta}))
     assert answer.refusal == (400, -32602)
     assert answer.header("mcp-session-id") is None
 

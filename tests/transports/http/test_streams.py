@@ -10,7 +10,6 @@ from tests.messages import LEGACY, called
 from tests.transports.http.conftest import Serve
 from tests.transports.http.wire import EVENTS, JSON, Site, Talk
 
-FAST = {"stream_after": 0.1, "keep_alive": 0.02}
 CHANGED = "notifications/tools/list_changed"
 UPDATED = "notifications/resources/updated"
 
@@ -57,7 +56,7 @@ def test_log_messages_below_the_level_do_not(site: Site) -> None:
 @pytest.mark.parametrize("version", LEGACY)
 def test_a_long_wait_makes_a_stream_that_comments_keep(serve: Serve, version: str) -> None:
     """§6 of the design: no proxy gives up on a connection that says something."""
-    site = serve(**FAST)
+    site = serve(stream_after=0.1, keep_alive=0.02)
     answer = site.begin(version).call("hold", name="long")
     assert (answer.status, answer.kind) == (200, EVENTS)
     blocks = answer.blocks()

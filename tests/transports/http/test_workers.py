@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from http.client import HTTPConnection
-from pathlib import Path
 
 import pytest
 
@@ -38,15 +37,10 @@ def shared() -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Four workers. The first one is announced; the others take as long as the machine needs."""
     folder = tmp_path_factory.mktemp("workers")
     (folder / "server.py").write_text(SOURCE)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def four(folder: Path) -> Iterator[Server]:
-    """Four workers. The first one is announced; the others take as long as the machine needs."""
     with serving("server.py", "--http", "--workers", "4", cwd=folder, within=True) as server:
         client, found = server.client(LEGACY[-1]), set[str]()
 
