@@ -41,7 +41,7 @@ from mcpkit._signature.signature import (
     is_context_type,
 )
 from mcpkit._utils.json import UNSET
-from mcpkit._utils.logs import get_logger
+from mcpkit._utils.logs import log
 from mcpkit._utils.names import caller
 from mcpkit.context import Context, SyncContext
 from mcpkit.dependencies import Claim, Depends
@@ -62,8 +62,6 @@ Around: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 """Does something around the run of a handler."""
 
 CONTEXTS: Final = (Context, SyncContext)
-
-_log: Final = get_logger("mcpkit")
 
 
 def inspect_handler(fn: Callable[..., Any], *, allows_open: bool = False) -> Signature:
@@ -474,7 +472,7 @@ async def _exit(kept: AsyncExitStack) -> None:
         if is_interrupt(found):
             raise
         if found is not error:
-            _log.exception("a dependency failed to exit")
+            log.exception("a dependency failed to exit")
 
 
 def _exit_in_thread(manager: Any, entered: ThreadCall[Any]) -> None:
@@ -483,7 +481,7 @@ def _exit_in_thread(manager: Any, entered: ThreadCall[Any]) -> None:
         if entered.returned:
             manager.__exit__(None, None, None)
     except Exception:
-        _log.exception("a dependency failed to exit")
+        log.exception("a dependency failed to exit")
 
 
 def _is_async_manager(made: Any, promised: bool) -> bool:

@@ -25,9 +25,7 @@ from typing import Any, Final, Generic, TypeVar
 import anyio
 
 from mcpkit._stores.base import StoreUnavailable
-from mcpkit._utils.logs import get_logger
-
-_log: Final = get_logger("mcpkit")
+from mcpkit._utils.logs import log
 
 C = TypeVar("C")
 W = TypeVar("W")
@@ -238,7 +236,7 @@ class Connections(Generic[C, W]):
                     opened.set_exception(self._unavailable(error))
                     return
                 if connection is not None and not isinstance(error, self.lost):
-                    _log.exception("%s: reconnecting", self.server)
+                    log.exception("%s: reconnecting", self.server)
             finally:
                 if connection is not None:
                     await self.disconnect(connection)

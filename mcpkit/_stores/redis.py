@@ -34,7 +34,7 @@ from mcpkit._stores.base import (
     TooManyRecords,
 )
 from mcpkit._stores.connections import Connections
-from mcpkit._utils.logs import get_logger
+from mcpkit._utils.logs import log
 
 try:
     from redis import exceptions
@@ -46,7 +46,6 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError('Tasks in Redis need the redis extra: pip install "mcpkit[redis]"') from None
 
-_log: Final = get_logger("mcpkit")
 
 _VERSION: Final = 1
 """The version of the keys."""
@@ -375,7 +374,7 @@ class RedisStore(RecordStore[R]):
             with suppress(StoreUnavailable):  # many servers do not permit the question
                 found: list[bytes] = await self._ask("CONFIG", "GET", name)
                 if found and found[1] != wanted:
-                    _log.warning(
+                    log.warning(
                         "%s may lose tasks: %s is %s and should be %s",
                         *(self._connections.server, name, found[1].decode(), wanted.decode()),
                     )
