@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any, Literal, TypeAlias
 
 import anyio
@@ -85,6 +85,12 @@ async def count_async(tag: str) -> int:
 
 class FromTheUserError(Exception):
     """Raised by a handler of its own accord."""
+
+
+def fail_once(tag: str) -> int:
+    if count(tag) == 1:
+        raise FromTheUserError
+    return COUNTS[tag]
 
 
 async def wanted_name(ctx: Context, via: Via) -> str:
@@ -274,15 +280,8 @@ def _add_steps(app: MCPKit[None]) -> None:
 
     @app.tool
     async def failing_step(via: Via, tag: str, ctx: Context) -> int:
-        def fail_once() -> int:
-            if count(tag) == 1:
-                raise FromTheUserError
-            return COUNTS[tag]
-
-        try:
-            await ctx.step("fails", fail_once)
-        except FromTheUserError:
-            pass
+        with suppress(FromTheUserError):
+            await ctx.step("fails", fail_once, tag)
         await put(ctx, via, "On?")
         return COUNTS[tag]
 
@@ -297,15 +296,8 @@ def _add_steps(app: MCPKit[None]) -> None:
 
     @app.tool
     def failing_step_sync(via: Via, tag: str, ctx: SyncContext) -> int:
-        def fail_once() -> int:
-            if count(tag) == 1:
-                raise FromTheUserError
-            return COUNTS[tag]
-
-        try:
-            ctx.step("fails", fail_once)
-        except FromTheUserError:
-            pass
+        with suppress(FromTheUserError):
+            ctx.step("fails", fail_once, tag)
         put_sync(ctx, via, "On?")
         return COUNTS[tag]
 
