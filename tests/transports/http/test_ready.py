@@ -23,8 +23,6 @@ from mcpkit.errors import RegistrationError
 from mcpkit.transports.http import readiness
 from tests.transports.http.plain import serving
 
-pytestmark = pytest.mark.anyio
-
 OK = (200, {"status": "ok"})
 
 
