@@ -105,10 +105,7 @@ registration = ClientRegistrationOptions(enabled=True, valid_scopes=["notes:read
 if find_spec("fastmcp") is not None:
     from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
 
-    provider = InMemoryOAuthProvider(
-        base_url=ORIGIN,
-        client_registration_options=registration,
-    )
+    provider = InMemoryOAuthProvider(base_url=ORIGIN, client_registration_options=registration)
     routes = provider.get_routes()
 else:
     provider = Memory()

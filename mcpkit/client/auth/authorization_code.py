@@ -138,12 +138,7 @@ class OAuth(TokenSource):
         return self.credentials_in(response, client, scopes)
 
     async def _code(
-        self,
-        issuer: Issuer,
-        client: Credentials,
-        callback: Callback,
-        verifier: str,
-        scopes: Scopes,
+        self, issuer: Issuer, client: Credentials, callback: Callback, verifier: str, scopes: Scopes
     ) -> str:
         """Send the user to the issuer, and return the code from the redirect."""
         callback.state = secrets.token_urlsafe(32)
