@@ -7,13 +7,12 @@ each is killed at random moments and started again.
 from __future__ import annotations
 
 import random
-import socket
-import subprocess
+import signal
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
@@ -21,17 +20,13 @@ from urllib.request import OpenerDirector, Request
 
 import pytest
 
-from tests import warm
 from tests.auth import browser
 from tests.auth.browser import Browser, Page, sent
-from tests.auth.server import conftest
+from tests.auth.server import conftest, killed
 from tests.auth.server.conftest import Asked, Clock, Site
-from tests.auth.server.killed import CLIENT
-from tests.kit import eventually
-from tests.uvicorns import listen
-
-BASE: Final = "http://127.0.0.1:9"
-"""Where both say that they are: a proxy would pass on to either of them."""
+from tests.auth.server.killed import BASE, CLIENT
+from tests.transports.http import plain
+from tests.transports.http.plain import Server
 
 PATIENCE: Final = 30.0
 CLIENTS: Final = 4
@@ -40,44 +35,27 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL"
 
 
 class Processes:
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        with listen() as one, listen() as other:
-            self.ports = [each.getsockname()[1] for each in (one, other)]
-        self._running = [self._start(each) for each in self.ports]
-        for number in range(2):
-            self._wait(number)
+    def __init__(self, stack: ExitStack, file: Path) -> None:
+        self._stack = stack
+        self._env = {"LOGINS": str(file)}
+        self._running = [self._start() for _ in range(2)]
 
-    def _start(self, port: int) -> subprocess.Popen[bytes]:
-        arguments = [str(port), BASE, str(self._file)]
-        return warm.Popen([sys.executable, "-m", "tests.auth.server.killed", *arguments])
+    def _start(self) -> Server:
+        program = Path(killed.__file__)
+        serving = plain.serving(str(program), "--http", cwd=program.parents[3], env=self._env)
+        return self._stack.enter_context(serving)
 
-    def _wait(self, number: int) -> None:
-        def listens() -> bool:
-            assert self._running[number].poll() is None, "a process has ended by itself"
-            with suppress(OSError):
-                socket.create_connection(("127.0.0.1", self.ports[number]), 1).close()
-                return True
-            return False
-
-        eventually(listens)
-
-    def kill(self, number: int) -> None:
+    def kill(self) -> None:
         """Kill one of them, and start it again."""
-        self._running[number].kill()
-        self._running[number].wait(PATIENCE)
-        self._running[number] = self._start(self.ports[number])
-        self._wait(number)
-
-    def end(self) -> None:
-        for each in self._running:
-            each.kill()
-            each.wait(PATIENCE)
+        number = random.randrange(2)
+        self._running[number].process.signal(signal.SIGKILL)
+        self._running[number].process.exit_code(PATIENCE)
+        self._running[number] = self._start()
 
     def pass_on(self, request: Request, opener: OpenerDirector | None = None) -> Page:
         """Send a request to either of them, as a proxy would."""
-        url = request.full_url
-        request.full_url = url.replace(BASE, f"http://127.0.0.1:{random.choice(self.ports)}", 1)
+        url, place = request.full_url, random.choice(self._running).url.removesuffix("/mcp")
+        request.full_url = url.replace(BASE, place, 1)
         page = sent(request, opener)
         page.url = url
         return page
@@ -161,26 +139,23 @@ def test_what_was_answered_holds(
     """AUTH-16: codes once, refresh tokens rotate, and what was revoked stays so."""
     kills = 100 if request.config.getoption("--deep") else 3
     file = tmp_path / "auth.db"
-    processes = Processes(file)
-    for module in (browser, conftest):
-        monkeypatch.setattr(module, "sent", processes.pass_on)
     enough = threading.Event()
-    try:
+    with ExitStack() as stack:
+        processes = Processes(stack, file)
+        for module in (browser, conftest):
+            monkeypatch.setattr(module, "sent", processes.pass_on)
         walks = [Walks(enough) for _ in range(CLIENTS)]
         with ThreadPoolExecutor(CLIENTS) as pool:
             going = [pool.submit(each.go_on) for each in walks]
             try:
                 for _ in range(kills):
                     time.sleep(random.random() * 0.3)
-                    processes.kill(random.randrange(2))
+                    processes.kill()
                     if any(each.done() for each in going):
                         break
             finally:
                 enough.set()
             for each in going:
                 each.result(3 * PATIENCE)
-    finally:
-        enough.set()
-        processes.end()
     assert sum(each.finished for each in walks) > 0
     assert file.stat().st_mode & 0o777 == 0o600
