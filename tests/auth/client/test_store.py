@@ -6,7 +6,6 @@ import json
 import os
 import random
 import stat
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -30,10 +29,10 @@ from mcpkit.client.auth import (
 )
 from mcpkit.client.auth import storage as credentials_module
 from mcpkit.client.auth.storage import default_store
-from tests import warm
 from tests.auth.client.killed import SERVER, credentials
 from tests.auth.client.world import READ, User, World, call, kept
 from tests.kit import PATIENCE
+from tests.transports.processes import Process, started
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="has neither modes nor SIGKILL")
 
@@ -186,16 +185,12 @@ async def test_a_folder_that_cannot_be_used_is_reported(tmp_path: Path) -> None:
 
 
 @contextmanager
-def running(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(*arguments: str) -> Iterator[Process]:
+    """A process that is killed at the end of the block."""
     command = [sys.executable, "-m", "tests.auth.client.killed", *arguments]
-    process = warm.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
+    with started(command) as process:
+        assert process.line() == b"ready\n"
         yield process
-    finally:
-        process.kill()
-        process.communicate(timeout=PATIENCE)
 
 
 @posix
@@ -214,12 +209,10 @@ def test_credentials_are_whole_when_a_process_is_killed(
         assert found == credentials(int(found.client_id))
 
     for _ in range(kills):
-        with running("write", str(tmp_path)) as process:
+        with running("write", str(tmp_path)):
             deadline = time.monotonic() + random.uniform(0, 0.05)
             while time.monotonic() < deadline:
                 check()
-            process.kill()
-            process.wait(PATIENCE)
         check()
     # Nor does what they have left stay for ever.
     monkeypatch.setattr(credentials_module, "_LEFT_S", -1.0)
@@ -236,7 +229,7 @@ def test_the_lock_of_a_dead_process(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         async with store.lock(SERVER):
             pass
 
-    with running("hold", str(tmp_path), SERVER) as process:
+    with running("hold", str(tmp_path), SERVER):
         old = time.time() - 3600
         for each in tmp_path.iterdir():
             os.utime(each, (old, old))
@@ -244,8 +237,6 @@ def test_the_lock_of_a_dead_process(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             patch.setattr(credentials_module, "_LOCKED_S", 0.1)
             with pytest.raises(AuthorizationFailed, match="another process"):
                 anyio.run(take)
-        process.kill()
-        process.wait(PATIENCE)
     assert len(list(tmp_path.iterdir())) == 1, "the file is still there"
     anyio.run(take)
 
@@ -267,12 +258,10 @@ async def test_processes_that_renew_at_once_use_a_refresh_token_once(
             running("renew", str(tmp_path), world.url, "2") as other,
         ):
             for each in (one, other):
-                assert each.stdin is not None
-                each.stdin.write(b"\n")
-                each.stdin.flush()
+                each.send_bytes(b"\n")
             for each in (one, other):
-                output = await anyio.to_thread.run_sync(each.communicate)
-                assert output[0].decode().split() == [READ, READ]
+                lines = await anyio.to_thread.run_sync(list, iter(each.line, None))
+                assert lines == [f"{READ}\n".encode()] * 2
         assert world.grants() == ["authorization_code", *["refresh_token"] * number]
     assert world.faults == []
     assert {each.suffix for each in tmp_path.iterdir()} == {".json", ".lock"}
