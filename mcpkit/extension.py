@@ -170,12 +170,6 @@ class Extension:
         """True if its settings are a function, so that they may differ between callers (EXT-19)."""
         return callable(self._settings)
 
-    def settings_for(self, context: Context[Any]) -> Settings:
-        """Return the settings to declare to the client of a request."""
-        if not callable(self._settings):
-            return self._settings
-        return _check_settings(self._settings(context), self.identifier)
-
     def check_client(self, context: Context[Any]) -> None:
         """Raise `MissingClientCapability` unless the client has what requests need (EXT-10)."""
         missing: dict[str, Any] = {}
@@ -212,7 +206,10 @@ class Extension:
             advertised: The names of the capabilities of the server.
             context: The context of the request.
         """
-        return {"extensions": {self.identifier: self.settings_for(context)}}
+        settings = self._settings
+        if callable(settings):
+            settings = _check_settings(settings(context), self.identifier)
+        return {"extensions": {self.identifier: settings}}
 
     # --- serving ----------------------------------------------------------------------------------
 

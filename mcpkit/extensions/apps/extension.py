@@ -20,7 +20,6 @@ from mcpkit.context import Context
 from mcpkit.errors import RegistrationError
 from mcpkit.extension import Extension, ExtensionMethod, Settings
 from mcpkit.extensions.apps.inline import inlined
-from mcpkit.middleware import Params
 from mcpkit.resources import Resource, make_resource
 from mcpkit.tools import Tool
 from mcpkit.types import ResourceResult
@@ -36,16 +35,12 @@ class _Apps(Extension):
         # Hosts with views ping on every revision, and hide a view if that fails (ext-apps#671).
         versions = frozenset(each.version for each in PER_REQUEST)
         known = Method("ping", APPS_EXTENSION)
-        self.methods["ping"] = ExtensionMethod("ping", (), known, _ping, versions)
+        self.methods["ping"] = ExtensionMethod("ping", (), known, lambda *_: {}, versions)
 
     def declared_in(self, capabilities: Mapping[str, Any], /) -> Settings | None:
         """Return the settings of a client that shows pages of our type (APP-2)."""
         profile = ClientProfile(capabilities, None)
         return super().declared_in(capabilities) if profile.shows_views else None
-
-
-def _ping(_server: object, _params: Params, _context: Context[Any]) -> Mapping[str, Any]:
-    return {}
 
 
 Apps: Final = _Apps()

@@ -24,7 +24,6 @@ PAGE = "<!doctype html>\n<title>Chart</title>"
 CSP: Any = {"connectDomains": ["https://api.example.com"]}
 
 every_revision = pytest.mark.parametrize("revision", REVISIONS)
-with_views = pytest.mark.parametrize("extensions", [None, SHOWS], ids=["text", "views"])
 
 
 def chart(year: int, ctx: SyncContext) -> ToolResult:
@@ -145,7 +144,7 @@ def page_after(after: int = 0) -> str:
 
 
 @every_revision
-@with_views
+@pytest.mark.parametrize("extensions", [None, SHOWS], ids=["text", "views"])
 @pytest.mark.parametrize("page_size", [None, 1])
 async def test_tools_of_views_are_hidden_from_clients_without_views(
     revision: str, extensions: Any, page_size: int | None

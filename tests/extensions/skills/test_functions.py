@@ -33,11 +33,6 @@ def brewing_tea() -> str:
     return "1. Heat the water.\n"
 
 
-async def listed(app: MCPKit[Any], **options: Any) -> list[Any]:
-    async with AsyncTestClient(app, **options) as client:
-        return await everything(client, "skills/list", "skills")
-
-
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_function_returns_the_text_of_a_skill(revision: str) -> None:
     """SKILL-6, SKILL-12, SKILL-17…21"""
@@ -230,7 +225,8 @@ async def test_a_skill_that_cannot_be_published_is_left_out(
             raise result
         return result
 
-    assert [each["uri"] for each in await listed(app)] == [BREWING]
+    async with AsyncTestClient(app) as client:
+        assert [each.uri for each in await client.skills()] == [BREWING]
     [record] = caplog.records
     message = f"{record.getMessage()} {record.exc_info}"
     assert re.search(reason, message)
@@ -242,11 +238,7 @@ def without_description() -> str:
 
 
 def with_argument(tea: str) -> str:
-    """Brew.
-
-    Args:
-        tea: The tea.
-    """
+    """Brew."""
     return tea
 
 
