@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from mcpkit.tasks.service import TaskService
 
 
-def _lost_call(tasks: TaskService, task: Task) -> RunningTask:
-    from mcpkit.tasks.calls import LostCall  # loaded only if used
-
-    return LostCall(tasks, task)
-
-
 class Tasks(Extension):
     """Tasks: in 2025-11-25 a capability of the protocol, in 2026-07-28 an extension.
 
@@ -89,9 +83,22 @@ class Tasks(Extension):
 
     def make_service(self, services: Services) -> TaskService:
         """Return the tasks of an event loop."""
-        from mcpkit.tasks.task_runs import make_service
+        from mcpkit.tasks.service import TaskService
+        from mcpkit.tasks.task_runs import TaskRun, unfit
 
-        return make_service(services, _lost_call)
+        server = services.server
+
+        def run_task(task: Task, refused: str | None) -> RunningTask:
+            if task.is_call:
+                from mcpkit.tasks.calls import LostCall  # loaded only if used
+
+                return LostCall(tasks, task)
+            return TaskRun(server, tasks, task, refused)
+
+        tasks = TaskService(
+            server, services.loop, run_task, lambda task: unfit(server, tasks, task)
+        )
+        return tasks
 
     def follow(self, subscriptions: Subscriptions) -> SessionTasks | None:
         """Return the tasks that a client follows."""

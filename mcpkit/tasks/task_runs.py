@@ -33,7 +33,6 @@ from mcpkit.errors import InternalError, InvalidArguments, ProtocolError
 from mcpkit.tasks import record
 from mcpkit.tasks.protocol import outcome_field, related
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.runs import RunningTask
 from mcpkit.tasks.service import StoredSource, TaskService
 from mcpkit.tasks.shares import OtherSecret
 from mcpkit.tasks.transitions import remember
@@ -405,7 +404,7 @@ def _call_of(tasks: TaskService, task: Task) -> tuple[Mapping[str, Any], Request
         raise OtherSecret from None
 
 
-def _unfit(server: Server, tasks: TaskService, task: Task) -> str | None:
+def unfit(server: Server, tasks: TaskService, task: Task) -> str | None:
     """Return why a task cannot be run by a server; None if it can."""
     if task.is_call:
         return None
@@ -446,19 +445,6 @@ def _request_of(call: Mapping[str, Any]) -> Request:
         call["log_level"],
         origin=StoredSource(principal, call["holder"]),
     )
-
-
-def make_service(
-    services: Services, lost_call: Callable[[TaskService, Task], RunningTask]
-) -> TaskService:
-    """Return the tasks of an event loop; `lost_call` ends a call whose process has ended."""
-    server = services.server
-
-    def run_task(task: Task, refused: str | None) -> RunningTask:
-        return lost_call(tasks, task) if task.is_call else TaskRun(server, tasks, task, refused)
-
-    tasks = TaskService(server, services.loop, run_task, lambda task: _unfit(server, tasks, task))
-    return tasks
 
 
 def start_stored(services: Services) -> None:
