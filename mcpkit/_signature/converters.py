@@ -403,6 +403,9 @@ def _figure(value: Any) -> Image:
     return Image(file.getvalue(), "image/png")
 
 
+def _to_none(_: object) -> None: ...
+
+
 _Rows = list[dict[str, Any]]
 
 BUILT_IN_CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = {
@@ -426,8 +429,8 @@ BUILT_IN_CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = {
     ("pandas", "DataFrame"): Converter(_frame, _Rows),
     ("pandas", "Index"): Converter(operator.methodcaller("tolist"), list[Any]),
     ("pandas", "Interval"): Converter(str, str),
-    ("pandas", "NAType"): Converter(lambda _: None, None),
-    ("pandas", "NaTType"): Converter(lambda _: None, None),
+    ("pandas", "NAType"): Converter(_to_none, None),
+    ("pandas", "NaTType"): Converter(_to_none, None),
     ("pandas", "Period"): Converter(str, str),
     ("pandas", "Series"): Converter(_series, list[Any] | dict[str, Any]),
     ("PIL", "Image"): Converter(_picture, Image),

@@ -18,9 +18,9 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
 from mcpkit._stores.base import (
@@ -112,8 +112,18 @@ _NOT_IN: Final = (  # hashed, unlike `<> ALL`
 T = TypeVar("T")
 
 
-_Connection: TypeAlias = Any
-"""A connection of asyncpg, which has no types."""
+class _Connection(Protocol):
+    """The methods of an asyncpg connection that are used here; asyncpg has no types."""
+
+    async def execute(self, query: str, *values: object) -> str: ...
+    async def executemany(self, query: str, values: Sequence[Sequence[object]]) -> None: ...
+    async def fetch(self, query: str, *values: object) -> Sequence[Mapping[str, Any]]: ...
+    async def fetchval(self, query: str, *values: object) -> Any: ...
+    def is_closed(self) -> bool: ...
+    def transaction(self) -> AbstractAsyncContextManager[object]: ...
+    def add_termination_listener(self, callback: Callable[[object], object]) -> None: ...
+    async def add_listener(self, channel: str, callback: Callable[..., object]) -> None: ...
+    async def close(self, *, timeout: float) -> None: ...
 
 
 class _Row(NamedTuple):
@@ -202,8 +212,9 @@ class PostgresStore(RecordStore[R]):
         connection: _Connection | None = None
         try:
             untyped: Any = asyncpg
-            connection = await untyped.connect(
-                self._dsn, timeout=_ANSWER_S, command_timeout=_ANSWER_S
+            connection = cast(
+                "_Connection",
+                await untyped.connect(self._dsn, timeout=_ANSWER_S, command_timeout=_ANSWER_S),
             )
             # Or a process that is stopped within a transaction would block all others.
             await connection.execute(

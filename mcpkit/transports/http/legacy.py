@@ -139,11 +139,12 @@ class LegacySessions:
 
     def _late_answer(self, message: Mapping[str, Any], id: SessionId) -> AnswerToTask | None:
         """Return the answer in a message, if an extension has asked in any session."""
-        found = (
-            each.answer_to(self._server, message, id.revision, id.principal)
-            for each in self._server.extensions
-        )
-        return next(filter(None, found), None)
+        for each in self._server.extensions:
+            found: AnswerToTask | None
+            found = each.answer_to(self._server, message, id.revision, id.principal)
+            if found is not None:
+                return found
+        return None
 
     def _take_answer(
         self,
