@@ -62,10 +62,10 @@ def install(
     try:
         host = _host(client)
         file = _file(host, project=project, config=config)
-        if remove and file is None:
-            raise Unsupported("json is printed, not stored; --config FILE names a file")
         is_usual = not project and config is None
-        if remove and file is not None:
+        if remove:
+            if file is None:
+                raise Unsupported("json is printed, not stored; --config FILE names a file")
             opened = _open(host, file, is_usual, project)
             return _remove(opened, target, name, dry_run=dry_run)
         variables, headers = variables_from(env), headers_from(header)

@@ -26,23 +26,17 @@ def page() -> str:
 
 SAID = {
     "the server": "offering 1.2  All there is\n",
-    "the revision": "  speaks 2026-07-28\n",
     "capabilities": "  capabilities: tools (listChanged), resources (subscribe, listChanged), ",
-    "instructions": "Instructions  about 5 tokens\n  Ask before you book.\n",
     "how many tools": "\nTools  18, together about ",
     "a tool": " tokens  read-only\n    Search for a place to stay.\n",
     "a destructive tool": " tokens  destructive\n    Book a room, after asking.\n",
-    "a required argument": "    city    string                                   Where to stay.\n",
     "limits and default": "    nights  integer, 1 to 30, default 2              How many nights.\n",
     "a list": "    tags    list of strings, default []              What the place must have.\n",
     "a choice": '    kind    "hotel" | "flat", default "hotel"        What sort of place.\n',
     "an object": "    guest   {name: string, age?: integer}, optional  Who travels.\n",
     "what a tool gives": "    gives {city: string, nights: integer, guest?: {name: string, age?: ",
-    "a resource": "  offering://text  text  text/plain\n    Words.\n",
     "a template": "  offering://{city}/weather  weather  text/plain\n    The weather in a city.\n",
     "what would steer a terminal": r"    Steer the \x1b[31mterminal.",
-    "a prompt": "  plan\n    Plan a trip.\n",
-    "its arguments": "    city  required  Where to go.\n    days  optional  How long.\n",
 }
 
 

@@ -59,7 +59,7 @@ def choose(select: Sequence[str], ignore: Sequence[str]) -> list[Rule]:
         rule
         for rule in RULES
         if (not select or rule.id.startswith(tuple(select)))
-        and not (ignore and rule.id.startswith(tuple(ignore)))
+        and not rule.id.startswith(tuple(ignore))
     ]
 
 
@@ -86,5 +86,4 @@ def _finding(rule: Rule, match: Match) -> Finding:
 
 def _is_silenced(finding: Finding) -> bool:
     ignored = tuple(each for each in finding.subject.ignored if each)
-    rule = finding.rule
-    return bool(ignored) and rule.theme != "SAFE" and rule.id.startswith(ignored)
+    return finding.rule.theme != "SAFE" and finding.rule.id.startswith(ignored)

@@ -63,7 +63,7 @@ def _closed(value: cst.BaseExpression) -> str:
 
 def _set_transport(args: Args, value: cst.BaseExpression) -> None:
     if "transport" in args.keywords:
-        args.replace("transport", value)
+        args.change("transport", value=value)
     else:
         args.all[0] = args.all[0].with_changes(value=value)
 
@@ -114,7 +114,7 @@ class Calls(Names, cst.CSTTransformer):
 
     def _option(self, row: PeerName, args: Args) -> None:
         if row.how == "rename":
-            args.rename(row.theirs, row.ours)
+            args.change(row.theirs, keyword=cst.Name(row.ours))
         elif row.how == "keep" or row.theirs == "enabled":  # what is off is not to be offered
             self._mark(f"{row.theirs}=", row.advice)
         else:
@@ -365,7 +365,7 @@ class Calls(Names, cst.CSTTransformer):
         args.positional_as(["prefix"])
         for each in args.keywords:
             if each == "namespace":
-                args.rename(each, "prefix")
+                args.change(each, keyword=cst.Name("prefix"))
             elif each == "server":
                 args.lead(each)
             elif each != "prefix":
@@ -474,8 +474,8 @@ class Calls(Names, cst.CSTTransformer):
                 continue
             value = args.get(each)
             if each == "output_schema" and text_of(value) == "None":
-                args.rename(each, "structured_output")
-                args.replace("structured_output", expression("False"))
+                ours = cst.Name("structured_output")
+                args.change(each, keyword=ours, value=expression("False"))
             elif text_of(value) == "None" or (each == "enabled" and text_of(value) == "True"):
                 args.take(each)
             else:
@@ -495,7 +495,7 @@ class Calls(Names, cst.CSTTransformer):
         if mode == "forbidden":
             args.take("task")
         elif mode:
-            args.replace("task", expression(f'"{mode}"'))
+            args.change("task", value=expression(f'"{mode}"'))
         elif value is not None:
             say = 'write task="optional", "required" or "forbidden"'
             self._mark("task=", say)

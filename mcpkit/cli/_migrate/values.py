@@ -60,13 +60,8 @@ class Args:
             self._without_last = self._without_last or found is self._call.args[-1]
         return None if found is None else found.value
 
-    def rename(self, name: str, ours: str) -> None:
-        self._change(name, keyword=cst.Name(ours))
-
-    def replace(self, name: str, value: cst.BaseExpression) -> None:
-        self._change(name, value=value)
-
-    def _change(self, name: str, **changes: cst.CSTNode) -> None:
+    def change(self, name: str, **changes: cst.CSTNode) -> None:
+        """Change the ``keyword`` or the ``value`` of a keyword, if it is there."""
         found = self._find(name)
         if found is not None:
             self.all[self.all.index(found)] = found.with_changes(**changes)
@@ -168,7 +163,7 @@ def content(theirs: str, args: Args, needed: set[tuple[str, str]]) -> cst.BaseEx
     names = {**_WIRE, **(_HINTS if theirs == "ToolAnnotations" else {})}
     for name in args.keywords:
         if name in names:
-            args.rename(name, names[name])
+            args.change(name, keyword=cst.Name(names[name]))
     if theirs == "ToolAnnotations":
         own = [name for name in args.keywords if name not in {"title", *_HINTS.values()}]
         named = ", ".join(
@@ -180,10 +175,10 @@ def content(theirs: str, args: Args, needed: set[tuple[str, str]]) -> cst.BaseEx
     for name in ("data", "blob"):
         value = args.get(name)
         if theirs in ("ImageContent", "AudioContent", "BlobResourceContents") and value:
-            args.replace(name, _bytes(value, needed))
+            args.change(name, value=_bytes(value, needed))
     uri = args.get("uri")
     if isinstance(uri, cst.Call) and text_of(uri.func) == "AnyUrl" and len(uri.args) == 1:
-        args.replace("uri", uri.args[0].value)
+        args.change("uri", value=uri.args[0].value)
     return args.call()
 
 
