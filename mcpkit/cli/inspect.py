@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from rich.text import Text
 
@@ -17,6 +17,7 @@ from mcpkit._protocol.wire import implementation_to_wire
 from mcpkit._utils.json import is_object, value_at
 from mcpkit._utils.targets import TargetError
 from mcpkit._utils.text import escape_control, single_line, summarize
+from mcpkit.app import MCPKit
 from mcpkit.cli import _options as options
 from mcpkit.cli._arguments import suggest
 from mcpkit.cli._connection import ConnectionOptions, is_python, run_async
@@ -30,9 +31,6 @@ from mcpkit.client.client import Client
 from mcpkit.client.results import ListedPrompt, ListedResource, ListedTemplate, ListedTool
 from mcpkit.client.skills import ListedSkill
 from mcpkit.errors import MethodNotFound
-
-if TYPE_CHECKING:
-    from mcpkit.app import MCPKit
 
 _AS: Final = "Show the view of a caller with these scopes, separated by commas; none is ''"
 _MAX_COLUMNS: Final = 120

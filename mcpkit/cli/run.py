@@ -16,7 +16,9 @@ import typer
 from mcpkit._utils.logs import LEVELS, log_to_stderr
 from mcpkit._utils.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit._utils.targets import TargetError, module_at, split
+from mcpkit.app import MCPKit
 from mcpkit.cli._options import APP, argument, flag, option
+from mcpkit.cli._run.files import FileWatcher
 from mcpkit.cli._target import load_app
 from mcpkit.cli._terminal import fail, say
 from mcpkit.errors import MissingEnvironment
@@ -25,7 +27,6 @@ from mcpkit.transports import TRANSPORTS
 from mcpkit.transports.stdio.redirect import never_block, take_over
 
 if TYPE_CHECKING:
-    from mcpkit.app import MCPKit
     from mcpkit.cli._run.workers import Order
 
 _HTTP: Final = "Over HTTP"
@@ -151,7 +152,6 @@ def _greet(message: str) -> None:
 
 
 def _reload_on_stdio(target: str, load: Callable[[], MCPKit[Any]], debug: bool) -> int:
-    from mcpkit.cli._run.files import FileWatcher
     from mcpkit.cli._run.reload import serve_with_reload
 
     source, _ = split(target)
@@ -167,7 +167,6 @@ def _reload_on_stdio(target: str, load: Callable[[], MCPKit[Any]], debug: bool) 
 def _supervise(app: MCPKit[Any], target: str, workers: int, order: Order) -> int:
     """Serve in several processes, or in one that is restarted when a file changes."""
     from mcpkit.auth.verifiers import LOGINS, EmbeddedServer, resource_server
-    from mcpkit.cli._run.files import FileWatcher
     from mcpkit.cli._run.workers import Supervisor
     from mcpkit.transports.http.server import MARGIN, bind, is_loopback, warn_if_open, where
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pydantic import BaseModel
 
@@ -22,11 +22,9 @@ from mcpkit._signature.docstrings import parse_docstring
 from mcpkit._signature.hints import syntax_of, underlying
 from mcpkit._utils.names import peer_name
 from mcpkit._utils.targets import is_remote
+from mcpkit.app import MCPKit
 from mcpkit.cli._check.listing import READING, Entry, Kind, Listing, Location, words_of
 from mcpkit.cli._deprecated import deprecated_in, owners_in
-
-if TYPE_CHECKING:
-    from mcpkit.app import MCPKit
 
 
 def add_source(listing: Listing, app: MCPKit[Any], *, workers: bool = False) -> Listing:

@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Container
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 from anyio import to_thread
@@ -26,16 +26,14 @@ from mcpkit._server.registry import Registry
 from mcpkit._server.server import Server
 from mcpkit._utils.sealing import SECRET, new_secret, secrets_from_environment
 from mcpkit._utils.targets import TargetError
+from mcpkit.app import MCPKit
+from mcpkit.cli._run.files import FileWatcher
 from mcpkit.cli._terminal import in_daemon, note
 from mcpkit.context import CallNext, Context, ContextBackend, ListKind
 from mcpkit.errors import MethodNotFound, MissingEnvironment
 from mcpkit.transports import load
 from mcpkit.transports.stdio.reader import is_deserted
 from mcpkit.transports.stdio.redirect import take_over
-
-if TYPE_CHECKING:
-    from mcpkit.app import MCPKit
-    from mcpkit.cli._run.files import FileWatcher
 
 _HOLD_S: Final = 4.0
 """Seconds that a request waits for a new version. Some hosts time out after five."""

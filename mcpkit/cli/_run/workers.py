@@ -18,17 +18,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mcpkit._utils.targets import TargetError
 from mcpkit._utils.text import exit_reason
+from mcpkit.app import MCPKit
+from mcpkit.cli._run.files import FileWatcher
 from mcpkit.cli._terminal import note
 from mcpkit.transports import stop_signals
 from mcpkit.transports.stdio.redirect import never_block
-
-if TYPE_CHECKING:
-    from mcpkit.app import MCPKit
-    from mcpkit.cli._run.files import FileWatcher
 
 _START_PAUSE_S: Final = 1.0
 """Seconds before another attempt to start a worker."""
