@@ -110,40 +110,13 @@ class TestDirectory:
 
 
 OUTSIDE = [
-    "../secret.txt",
-    "..%2fsecret.txt",
-    "%2e%2e%2fsecret.txt",
-    "%2E%2E/secret.txt",
-    "%252e%252e%252fsecret.txt",
-    "../docs-private/plan.txt",
-    "deep/../../secret.txt",
-    "deep/%2e%2e/%2e%2e/secret.txt",
-    "..\\secret.txt",
-    "..%5csecret.txt",
-    "deep\\..\\..\\secret.txt",
-    "{absolute}",
-    "/{absolute}",
-    "%2f{absolute}",
-    "file://{absolute}",
-    "a.txt%00",
-    "a.txt%00.png",
-    "%00",
-    "~/secret.txt",
-    "./a.txt",
-    "deep//er/b.json",
-    "deep/",
-    "deep",
-    "",
-    ".",
-    "..",
-    ".env",
-    "%2eenv",
-    ".git/config",
-    "deep/.hidden",
-    "a.txt/",
-    "a.txt/../a.txt",
-    "no-such-file",
-    "x" * 5000,
+    *("../secret.txt", "..%2fsecret.txt", "%2e%2e%2fsecret.txt", "%2E%2E/secret.txt"),
+    *("%252e%252e%252fsecret.txt", "../docs-private/plan.txt", "deep/../../secret.txt"),
+    *("deep/%2e%2e/%2e%2e/secret.txt", "..\\secret.txt", "..%5csecret.txt"),
+    *("deep\\..\\..\\secret.txt", "{absolute}", "/{absolute}", "%2f{absolute}"),
+    *("file://{absolute}", "a.txt%00", "a.txt%00.png", "%00", "~/secret.txt", "./a.txt"),
+    *("deep//er/b.json", "deep/", "deep", "", ".", "..", ".env", "%2eenv", ".git/config"),
+    *("deep/.hidden", "a.txt/", "a.txt/../a.txt", "no-such-file", "x" * 5000),
 ]
 
 
@@ -382,17 +355,7 @@ class TestTraversal:
 
     @pytest.mark.parametrize(
         "pattern",
-        [
-            "**/*",
-            "*",
-            "*.txt",
-            "**/*.json",
-            "deep/**/*",
-            "deep/*/b.*",
-            "?.txt",
-            "[ab].*",
-            "**",
-        ],
+        ["**/*", "*", "*.txt", "**/*.json", "deep/**/*", "deep/*/b.*", "?.txt", "[ab].*", "**"],
     )
     def test_reads_what_its_pattern_finds_and_nothing_else(self, root: Path, pattern: str) -> None:
         directory = Directory(root, "d://x", pattern=pattern, hidden=True)
