@@ -10,6 +10,7 @@ from typing import Final
 
 from starlette.responses import HTMLResponse, Response
 
+from mcpkit.auth.server.clients import origin_of
 from mcpkit.auth.server.grants import LoginState
 from mcpkit.auth.server.login import LoginAttempt
 
@@ -90,15 +91,11 @@ def error(problem: str, status: int = 400, back: str = "", target: str = "") -> 
     return page("Something went wrong", body, status)
 
 
-def consent(
-    id: str, state: LoginState, server: str, target: str, meanings: Mapping[str, str]
-) -> Response:
-    """Return the page that asks whether a client may act for a user.
-
-    `target` is the origin of the client's redirect URI.
-    """
+def consent(id: str, state: LoginState, server: str, meanings: Mapping[str, str]) -> Response:
+    """Return the page that asks whether a client may act for a user."""
     wanted, user = state.wanted, state.user
     assert user is not None
+    target = origin_of(wanted.redirect_uri)
     name = escape(wanted.client_name or "A program without a name")
     known = f"<dt>Name</dt><dd>{name} (chosen by the program itself, and not verified)</dd>"
     if wanted.client_host:

@@ -382,8 +382,7 @@ class AuthorizationServer(EmbeddedServer):
         if user is None:
             raise OAuthError("invalid_request", "The login is not complete")
         if not request.is_post:
-            target = origin_of(wanted.redirect_uri)
-            return pages.consent(id, state, urls.name, target, self._scopes)
+            return pages.consent(id, state, urls.name, self._scopes)
         try:
             if request.fields.get("answer") != "allow":
                 raise OAuthError("access_denied", "The user has not allowed it")
