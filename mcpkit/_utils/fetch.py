@@ -66,9 +66,8 @@ class Response:
 
     status: int
     document: dict[str, Any] = field(repr=False)  # empty if the body is not a JSON object
-    # By name in lower case.
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    is_json: bool = True
+    headers: Mapping[str, str] = field(repr=False)  # by name in lower case
+    is_json: bool
 
     @property
     def is_temporary(self) -> bool:
