@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -44,6 +44,19 @@ def suspended_runs(app: Any) -> Any:
     return services.server.suspended
 
 
+async def at_once(count: int, call: Callable[[], Awaitable[T]]) -> list[T]:
+    """The results of as many calls at the same time."""
+    found: list[T] = []
+
+    async def one() -> None:
+        found.append(await call())
+
+    async with anyio.create_task_group() as group:
+        for _ in range(count):
+            group.start_soon(one)
+    return found
+
+
 class Gate:
     """Holds calls of `pass_through`, a handler, until it is opened."""
 
@@ -62,6 +75,12 @@ class Gate:
 
     def open(self) -> None:
         self._opened.set()
+
+    async def open_at(self, running: int) -> None:
+        """Open as soon as this many calls are held, and all others wait for something as well."""
+        await self.wait_for(running)
+        await anyio.wait_all_tasks_blocked()
+        self.open()
 
     async def wait_for(self, running: int) -> None:
         """Wait until this many calls are held."""

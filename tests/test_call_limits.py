@@ -28,7 +28,7 @@ from mcpkit.errors import ConnectionClosed, MCPKitError, ProtocolError, Registra
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests import limited
 from tests.asking.conftest import accept
-from tests.kit import PATIENCE, ThreadGate, suspended_runs, until
+from tests.kit import PATIENCE, ThreadGate, at_once, suspended_runs, until
 from tests.kit import Gate as Held
 from tests.messages import announced
 from tests.transports.http.plain import Client
@@ -60,20 +60,11 @@ def target(request: pytest.FixtureRequest) -> Iterator[Any]:
 @pytest.mark.parametrize("revision", [REVISIONS[0], *REVISIONS[-2:]])
 async def test_a_limit_holds_and_a_rejection_says_when_to_retry(target: Any, revision: str) -> None:
     """TOOL-7, with 64 callers: a model reads it in the result, a program in the error."""
-    texts: list[str] = []
     async with AsyncTestClient(target, revision=revision) as client:
-
-        async def call() -> None:
-            result = await client.call_tool("rated")
-            texts.append(result.text if result.is_error else "done")
-
-        async with anyio.create_task_group() as group:
-            for _ in range(CALLERS):
-                group.start_soon(call)
-        assert texts.count("done") == 20
-        rejected = {text for text in texts if text != "done"}
-        assert all(text.startswith("Too many calls of rated; try again in 3") for text in rejected)
-
+        results = await at_once(CALLERS, partial(client.call_tool, "rated"))
+        rejected = [each.text for each in results if each.is_error]
+        assert len(rejected) == CALLERS - 20
+        assert all(each.startswith("Too many calls of rated; try again in 3") for each in rejected)
         slow = await client.call_tool("endless")
         assert (slow.is_error, slow.text) == (True, "The call took longer than 0.2 seconds")
 
@@ -322,18 +313,11 @@ async def test_64_calls_that_ask_take_their_places_again_without_deadlock(
 ) -> None:
     app: MCPKit[None] = MCPKit("a", call_limits=CallLimits(concurrency=3, max_wait=PATIENCE))
     add_asking(app, kind, concurrency=2)
-    texts: list[str] = []
     async with AsyncTestClient(
         app, revision=revision, elicitation=lambda _: accept("yes")
     ) as client:
-
-        async def call() -> None:
-            texts.append((await client.call_tool("ask")).text)
-
-        async with anyio.create_task_group() as group:
-            for _ in range(CALLERS):
-                group.start_soon(call)
-    assert texts == ["yes"] * CALLERS
+        results = await at_once(CALLERS, partial(client.call_tool, "ask"))
+    assert [each.text for each in results] == ["yes"] * CALLERS
     assert set(in_use(app, "ask")) == {0}
 
 

@@ -33,7 +33,7 @@ from mcpkit.errors import Forbidden, ProtocolError, RegistrationError
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests import keyed
 from tests.asking.conftest import accept
-from tests.kit import Gate, ThreadGate, suspended_runs, until
+from tests.kit import Gate, ThreadGate, at_once, suspended_runs, until
 from tests.messages import MODERN
 from tests.web import reached_by
 
@@ -270,7 +270,7 @@ async def test_more_calls_than_there_is_room_for_are_rejected_and_none_is_forgot
 
 async def test_a_call_that_needs_a_page_first_is_not_recorded() -> None:
     """ELIC-10: it is called again when the user has opened it."""
-    app, pages, gate, texts = make_app(), ["https://example.com/pay"], Gate(), list[str]()
+    app, pages, gate = make_app(), ["https://example.com/pay"], Gate()
 
     @app.tool
     async def pay(key: Key) -> str:
@@ -281,41 +281,27 @@ async def test_a_call_that_needs_a_page_first_is_not_recorded() -> None:
         return "paid"
 
     async with AsyncTestClient(app, revision=REVISIONS[-2]) as client:
-
-        async def call() -> None:
-            texts.append(await text_of(client, "pay", key="a"))
-
+        call = partial(text_of, client, "pay", key="a")
         async with anyio.create_task_group() as group:
-            for _ in range(5):
-                group.start_soon(call)
-            await gate.wait_for(1)
-            await anyio.wait_all_tasks_blocked()
-            gate.open()
-        await call()
-    assert "Log in" in texts.pop(0)
-    assert texts == ["paid"] * 5
+            group.start_soon(gate.open_at, 1)
+            texts = await at_once(5, call)
+        assert "Log in" in texts[0]
+        assert [*texts[1:], await call()] == ["paid"] * 5
 
 
 # --- at the same time -----------------------------------------------------------------------------
 
 
 async def test_repeats_wait_for_the_first_call() -> None:
-    app, gate, texts = make_app(max_in_flight=2 * REPEATS), Gate(), list[str]()
+    app, gate = make_app(max_in_flight=2 * REPEATS), Gate()
 
     @app.tool
     async def work(key: Key) -> str:
         return await gate.pass_through()
 
     async with AsyncTestClient(app) as client, anyio.create_task_group() as group:
-
-        async def call() -> None:
-            texts.append(await text_of(client, "work", key="a"))
-
-        for _ in range(REPEATS):
-            group.start_soon(call)
-        await gate.wait_for(1)
-        await anyio.wait_all_tasks_blocked()
-        gate.open()
+        group.start_soon(gate.open_at, 1)
+        texts = await at_once(REPEATS, partial(text_of, client, "work", key="a"))
     assert texts == ["through"] * REPEATS
     assert gate.most == 1
 
@@ -487,9 +473,7 @@ async def test_equal_calls_of_a_principal_share_a_run(revision: str) -> None:
             for name in ("a", "b", "fails"):
                 for _ in range(10):
                     group.start_soon(shared.call, client, name)
-        await shared.gate.wait_for(6)
-        await anyio.wait_all_tasks_blocked()
-        shared.gate.open()
+        await shared.gate.open_at(6)
     assert sorted(shared.texts) == ["a False"] * 20 + ["b False"] * 20 + ["no"] * 20
     assert shared.gate.most == 6
 

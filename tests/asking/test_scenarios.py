@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any
 
 import anyio
@@ -572,15 +573,8 @@ async def test_calls_at_the_same_time_do_not_mix_up_their_answers(
             return speak(answer) if via == "sample" else accept(answer)
 
         client._handlers[method] = slow
-        results: list[str] = []
-
-        async def one() -> None:
-            results.append(await text(client, "asks" + kind, via=via, number=3))
-
         with anyio.fail_after(PATIENCE):
-            async with anyio.create_task_group() as group:
-                for _ in range(5):
-                    group.start_soon(one)
+            results = await kit.at_once(5, partial(text, client, "asks" + kind, via=via, number=3))
         used = [each for result in results for each in result.split(",")]
         assert sorted(used) == sorted(given)
 

@@ -21,6 +21,7 @@ from mcpkit.auth.server.server import AuthorizationServer
 from mcpkit.auth.server.store import MemoryAuthStore
 from mcpkit.errors import RegistrationError
 from mcpkit.transports.http import readiness
+from tests.kit import at_once
 from tests.transports.http.plain import serving
 
 OK = (200, {"status": "ok"})
@@ -192,9 +193,8 @@ async def test_many_callers_share_one_run_of_the_checks(monkeypatch: pytest.Monk
         runs.append(1)
         await anyio.sleep(0.01)
 
-    async with probing(app) as probe, anyio.create_task_group() as group:
-        for _ in range(20):
-            group.start_soon(probe.look)
+    async with probing(app) as probe:
+        await at_once(20, probe.look)
     assert runs == [1]
 
 
