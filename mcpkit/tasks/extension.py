@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mcpkit._protocol.connection import TASKS_EXTENSION
 from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.converters import Converters
+from mcpkit._stores import scheme_of
 from mcpkit.context import Context
 from mcpkit.errors import InternalError
 from mcpkit.extension import Extension
@@ -39,12 +41,17 @@ class Tasks(Extension):
 
     def capabilities(self, advertised: Collection[str], context: Context[Any]) -> dict[str, Any]:
         """Return the capability, or the extension, if the server has tools with tasks."""
-        from mcpkit.tasks.protocol import may_list_tasks, task_capabilities
+        from mcpkit.tasks.protocol import may_list_tasks
 
-        request = context.request
-        if "tasks" not in advertised or request.revision.tasks == "none":  # TASKL-2
+        shape = context.request.revision.tasks
+        if "tasks" not in advertised or shape == "none":  # TASKL-2
             return {}
-        return task_capabilities(request.revision, lists=may_list_tasks(request))
+        if shape == "extension":  # TASKX-1
+            return {"extensions": {TASKS_EXTENSION: {}}}
+        found: dict[str, Any] = {"cancel": {}, "requests": {"tools": {"call": {}}}}  # TASKL-1
+        if may_list_tasks(context.request):
+            found["list"] = {}
+        return {"tasks": found}
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of the methods that the revisions have for tasks."""
@@ -76,10 +83,17 @@ class Tasks(Extension):
         return await call_once(tasks, call, context, run)
 
     def start(self, services: Services) -> None:
-        """Run the tasks in the store, if there is one."""
-        from mcpkit.tasks.task_runs import start_stored
-
-        start_stored(services)
+        """Run the tasks that are in the store already."""
+        server = services.server
+        location = server.settings.tasks.store
+        # Tools may have been removed whose tasks are still in a store, but hardly in a new file.
+        is_new = (
+            isinstance(location, str)
+            and scheme_of(location) == "sqlite"
+            and not os.path.exists(location.removeprefix("sqlite:///"))
+        )
+        if location is not None and ("tasks" in server.catalog.advertised or not is_new):
+            services.get(TASKS_EXTENSION).serve()
 
     def make_service(self, services: Services) -> TaskService:
         """Return the tasks of an event loop."""
@@ -89,11 +103,11 @@ class Tasks(Extension):
         server = services.server
 
         def run_task(task: Task, refused: str | None) -> RunningTask:
-            if task.is_call:
-                from mcpkit.tasks.calls import LostCall  # loaded only if used
+            if not task.is_call:
+                return TaskRun(server, tasks, task, refused)
+            from mcpkit.tasks.calls import LostCall  # loaded only if used
 
-                return LostCall(tasks, task)
-            return TaskRun(server, tasks, task, refused)
+            return LostCall(tasks, task)
 
         tasks = TaskService(
             server, services.loop, run_task, lambda task: unfit(server, tasks, task)
@@ -112,6 +126,13 @@ class Tasks(Extension):
         self, server: Server, message: Mapping[str, Any], revision: Revision, principal: str | None
     ) -> AnswerToTask | None:
         """Return the answer in a message to a question of a task."""
-        from mcpkit.tasks.handlers import answer_in
+        from mcpkit.tasks.handlers import AnswerToTask
+        from mcpkit.tasks.protocol import owner_name, read_answer
+        from mcpkit.tasks.service import service_of
 
-        return answer_in(server, message, revision, principal)
+        found, tasks = read_answer(message), service_of(server)
+        if found is None or tasks is None:
+            return None
+        return AnswerToTask(
+            server, tasks, found[0], owner_name(revision.tasks, principal), found[1]
+        )

@@ -14,7 +14,6 @@ from mcpkit._input_requests.replay import StatelessReplay
 from mcpkit._input_requests.task_replay import RelayedRequest
 from mcpkit._protocol.connection import TASKS_EXTENSION, Request, RequestSource
 from mcpkit._protocol.messages import Encoded, members
-from mcpkit._protocol.revisions import Revision
 from mcpkit._server.failures import error_result
 from mcpkit._server.registry import read_cursor, write_cursor
 from mcpkit._server.server import Server
@@ -29,18 +28,16 @@ from mcpkit.errors import (
     InvalidParams,
     InvalidRequest,
     MethodNotFound,
-    MissingClientCapability,
     ProtocolError,
 )
 from mcpkit.middleware import Handler, Params
 from mcpkit.tasks.protocol import (
+    check_declared,
     declares,
     detailed,
     may_list_tasks,
     outcome_field,
-    owner_name,
     question_id,
-    read_answer,
     refusal,
     related,
     reply,
@@ -93,7 +90,7 @@ def _create_task_if_requested(
         if declares(request.client):
             return _create_when_answered(tool, arguments, server, context)
         if support == "required":
-            raise MissingClientCapability({"extensions": {TASKS_EXTENSION: {}}})
+            check_declared(request.client)
         return None  # TASKX-2
     if way == "client" and "task" in params:
         if support == "forbidden":
@@ -159,8 +156,8 @@ def _followed_by(context: Context[Any], server: Server) -> Any:
 
 def _tasks_of(server: Server, request: Request) -> TaskService:
     """Return the tasks, if the client knows them (TASKX-4)."""
-    if request.revision.tasks == "extension" and not declares(request.client):
-        raise MissingClientCapability({"extensions": {TASKS_EXTENSION: {}}})
+    if request.revision.tasks == "extension":
+        check_declared(request.client)
     tasks = service_of(server)
     if tasks is None:
         raise InvalidRequest("Tasks are not available on this server")
@@ -351,13 +348,3 @@ class AnswerToTask(NamedTuple):
 
         store = self.tasks.answer_at_last if at_last else self.tasks.answer
         await store(self.id, self.owner, self.answers, admit)
-
-
-def answer_in(
-    server: Server, message: Mapping[str, Any], revision: Revision, principal: str | None
-) -> AnswerToTask | None:
-    """Return the answer in a message to a question of a task; None if it is something else."""
-    found, tasks = read_answer(message), service_of(server)
-    if found is None or tasks is None:
-        return None
-    return AnswerToTask(server, tasks, found[0], owner_name(revision.tasks, principal), found[1])

@@ -8,21 +8,16 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from mcpkit._protocol.connection import TASKS_EXTENSION, Request
+from mcpkit._protocol.connection import Request
 from mcpkit._server.subscriptions import Subscriptions, tag_of
 from mcpkit._utils.logs import log
-from mcpkit.errors import (
-    Forbidden,
-    InvalidParams,
-    MissingClientCapability,
-    ProtocolError,
-)
-from mcpkit.tasks.protocol import declares, detailed, task_members
+from mcpkit.errors import Forbidden, InvalidParams, ProtocolError
+from mcpkit.tasks.protocol import check_declared, detailed, task_members
 from mcpkit.tasks.record import Task
-from mcpkit.tasks.service import TaskService
+from mcpkit.tasks.service import TaskListener, TaskService
 
 
-class SessionTasks:
+class SessionTasks(TaskListener):
     """The tasks that the client of one session follows; see `mcpkit.extension.Extension.follow`."""
 
     def __init__(self, tasks: TaskService, subscriptions: Subscriptions) -> None:
@@ -40,8 +35,7 @@ class SessionTasks:
         """Return the ids of the tasks to follow."""
         if "taskIds" not in wanted:
             return {}
-        if not declares(request.client):  # SUB-10
-            raise MissingClientCapability({"extensions": {TASKS_EXTENSION: {}}})
+        check_declared(request.client)  # SUB-10
         ids = list(dict.fromkeys(self._subscriptions.strings(wanted, "taskIds")))
         return {"taskIds": ids} if ids else {}
 

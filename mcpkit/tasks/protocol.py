@@ -19,8 +19,13 @@ from pydantic_core import from_json, to_json
 from mcpkit._protocol.connection import RELATED_TASK_KEY, TASKS_EXTENSION, Request
 from mcpkit._protocol.messages import members
 from mcpkit._protocol.revisions import ClientProfile, Revision
-from mcpkit._utils.json import is_object
-from mcpkit.errors import InputRequestRefused, InvalidParams, ProtocolError
+from mcpkit._utils.json import is_object, value_at
+from mcpkit.errors import (
+    InputRequestRefused,
+    InvalidParams,
+    MissingClientCapability,
+    ProtocolError,
+)
 from mcpkit.tasks.record import Task
 
 MAX_TTL_MS: Final = 10**15
@@ -47,18 +52,13 @@ def related(id: str) -> dict[str, Any]:
 
 def declares(client: ClientProfile) -> bool:
     """Return True if a client declares the extension."""
-    extensions = client.capabilities.get("extensions")
-    return is_object(extensions) and is_object(extensions.get(TASKS_EXTENSION))
+    return is_object(value_at(client.capabilities, "extensions", TASKS_EXTENSION))
 
 
-def task_capabilities(revision: Revision, *, lists: bool) -> dict[str, Any]:
-    """Return the capabilities of a server whose client may list its tasks (TASKL-1, TASKX-1)."""
-    if revision.tasks == "extension":
-        return {"extensions": {TASKS_EXTENSION: {}}}
-    found: dict[str, Any] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
-    if lists:
-        found["list"] = {}
-    return {"tasks": found}
+def check_declared(client: ClientProfile) -> None:
+    """Raise `MissingClientCapability` unless a client declares the extension (TASKX-4)."""
+    if not declares(client):
+        raise MissingClientCapability({"extensions": {TASKS_EXTENSION: {}}})
 
 
 def may_list_tasks(request: Request) -> bool:

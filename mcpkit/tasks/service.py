@@ -26,7 +26,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import anyio
 from pydantic_core import from_json, to_json, to_jsonable_python
@@ -89,8 +89,8 @@ class Unavailable(InternalError):
     """The store cannot be read or written at the moment."""
 
 
-class TaskListener(Protocol):
-    """Notifies a client of tasks."""
+class TaskListener:
+    """Is notified of tasks."""
 
     def task_changed(self, task: Task) -> None:
         """A task has changed."""
@@ -99,7 +99,7 @@ class TaskListener(Protocol):
         """The handler of a task sends a notification."""
 
 
-class TaskWaiter:
+class TaskWaiter(TaskListener):
     """Waits for changes of one task. A change since the last wait ends the next one at once."""
 
     def __init__(self) -> None:
@@ -112,9 +112,6 @@ class TaskWaiter:
     def wake(self) -> None:
         """End the wait: the task may have changed, or is gone."""
         self._changed.set()
-
-    def task_notifies(self, id: str, method: str, params: Mapping[str, Any]) -> None:
-        """Ignore the notification."""
 
     async def wait(self) -> None:
         """Wait until the task may have changed."""

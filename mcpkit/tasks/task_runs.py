@@ -1,11 +1,10 @@
-"""One run of a task: from the start of its handler to the end, or to an input request.
+"""One run of a task, from the start of its handler to the end or to an input request.
 
-Also here: the tasks of an event loop, and ``app.tasks``.
+Also here: ``app.tasks``.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -21,9 +20,8 @@ from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import BY_VERSION, PER_REQUEST, UNKNOWN_CLIENT, ClientProfile
 from mcpkit._server.encoding import encode_result
 from mcpkit._server.run import ABANDONED, Failed, Outcome, Run
-from mcpkit._server.server import Server, Services
+from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
-from mcpkit._stores import scheme_of
 from mcpkit._stores.base import StoreUnavailable
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import ANONYMOUS, Reservation, principal_owner
@@ -445,20 +443,6 @@ def _request_of(call: Mapping[str, Any]) -> Request:
         call["log_level"],
         origin=StoredSource(principal, call["holder"]),
     )
-
-
-def start_stored(services: Services) -> None:
-    """Run the tasks that are in the store already."""
-    server = services.server
-    location = server.settings.tasks.store
-    # Tools may have been removed whose tasks are still in a store, but hardly in a new file.
-    is_new = (
-        isinstance(location, str)
-        and scheme_of(location) == "sqlite"
-        and not os.path.exists(location.removeprefix("sqlite:///"))
-    )
-    if location is not None and ("tasks" in server.catalog.advertised or not is_new):
-        services.get(TASKS_EXTENSION).serve()
 
 
 class AppTasks:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from mcpkit._stores.base import Codec, RecordExists, RecordStore
+from mcpkit._stores.base import Codec, Edit, RecordExists, RecordStore
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
 
@@ -17,9 +17,7 @@ CODEC: Final = Codec(record.dump, record.load)
 
 TaskStore: TypeAlias = RecordStore[Task]
 
-Change: TypeAlias = Callable[[Task, float], "Task | None"]
-"""From a task and the time to the next state of the task; None if the change does not apply. It
-may be called several times, so it must have no side effects."""
+Change: TypeAlias = Edit[Task]
 
 
 async def add(store: TaskStore, task: Task, *, limit: int, limit_per_holder: int) -> Task:
