@@ -6,7 +6,8 @@ They are in memory, on pipes and over HTTP. A package that uses these fixtures s
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,3 +95,22 @@ async def client(shared: Any) -> AsyncIterator[Any]:
     shared.violations.clear()
     yield shared
     assert not shared.violations
+
+
+@pytest.fixture
+async def connect(
+    anyio_backend: str, revision: str, place: Place, served: Served
+) -> AsyncIterator[Callable[..., Awaitable[Any]]]:
+    """Opens connections of a scenario's own, with options of `mcpkit.Client`."""
+    made: list[Any] = []
+    async with AsyncExitStack() as stack:
+
+        async def open_one(**options: Any) -> Any:
+            client = served.client(
+                place.find(), **{"revision": revision, **place.options, **options}
+            )
+            made.append(client)
+            return await stack.enter_async_context(client)
+
+        yield open_one
+    assert not [each.violations for each in made if each.violations]

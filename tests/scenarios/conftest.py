@@ -7,19 +7,17 @@ official schema when the scenario ends.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mcpkit.testing import REVISIONS
 from tests.combinations import (
-    Place,
     Served,
     anyio_backend,
     client,
+    connect,
     place,
     revision,
     shared,
@@ -29,7 +27,7 @@ from tests.scenarios.server import make_app
 from tests.scenarios.tapped import HANDSHAKE, MODERN, TappedClient
 from tests.selection import Case
 
-__all__ = ["anyio_backend", "client", "place", "revision", "shared", "stderr"]
+__all__ = ["anyio_backend", "client", "connect", "place", "revision", "shared", "stderr"]
 
 Connect = Callable[..., Awaitable[TappedClient]]
 
@@ -53,20 +51,3 @@ def case(request: pytest.FixtureRequest) -> Case:
 @pytest.fixture(scope="package")
 def served() -> Served:
     return Served(Path(__file__).with_name("server.py"), make_app, TappedClient)
-
-
-@pytest.fixture
-async def connect(anyio_backend: str, revision: str, place: Place) -> AsyncIterator[Connect]:
-    """Opens connections of a scenario's own, with options of `mcpkit.Client`."""
-    made: list[TappedClient] = []
-    async with AsyncExitStack() as stack:
-
-        async def open_one(**options: Any) -> TappedClient:
-            client = TappedClient(
-                place.find(), **{"revision": revision, **place.options, **options}
-            )
-            made.append(client)
-            return await stack.enter_async_context(client)
-
-        yield open_one
-    assert not [each.violations for each in made if each.violations]

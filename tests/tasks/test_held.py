@@ -11,10 +11,10 @@ import anyio
 import pytest
 
 from mcpkit import Context, Depends, MCPKit, SyncContext
-from mcpkit._protocol.connection import TASKS_EXTENSION
 from mcpkit._server import suspended
 from tests.asking.conftest import accept
 from tests.kit import until
+from tests.tasks.test_races import tasks_of
 from tests.tasks.test_serving import QUICK, connected
 from tests.tasks.wire.conftest import text_of
 
@@ -180,8 +180,7 @@ async def test_a_task_is_not_held_for_ever(tool: str) -> None:
     async with connected(app) as client:
         id = await client.begin(tool, times=1)
         await client.until(id, "input_required")
-        service = app.server.all_services[0].get(TASKS_EXTENSION)
-        await until(lambda: not service.runs.running)
+        await until(lambda: not tasks_of(app).runs.running)
         await client.reply(id, accept("a"))
         assert text_of(await client.result(id)) == "a"
     assert without_place(seen) == ["before 0", "before 0", "after"]

@@ -17,7 +17,6 @@ import anyio
 import pytest
 
 from mcpkit import Context, MCPKit, TaskSupport
-from mcpkit._protocol.connection import TASKS_EXTENSION
 from mcpkit._stores import connections, redis
 from mcpkit._stores.base import StoreUnavailable
 from mcpkit._stores.memory import MemoryStore, Table
@@ -27,7 +26,7 @@ from mcpkit.tasks import runs
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.transitions import CODEC, add, claim, keep, release_lost
 from tests.asking.conftest import accepted
-from tests.kit import until
+from tests.kit import PATIENCE, until
 from tests.tasks.conftest import Place, Time
 from tests.tasks.servers import Servers
 from tests.tasks.test_races import tasks_of
@@ -38,8 +37,6 @@ from tests.transports.http import plain
 from tests.uvicorns import listen, running
 
 ON_ASYNCIO = True
-
-PATIENCE = 20.0
 
 
 # --- stores ---------------------------------------------------------------------------------------
@@ -369,7 +366,7 @@ async def test_a_change_whose_answer_was_lost_cancels() -> None:
     app = make_app()
     async with connected(app, "2025-11-25") as client:
         id = await client.begin("wait")
-        tasks = app.server.all_services[0].get(TASKS_EXTENSION)
+        tasks: Any = tasks_of(app)
         change = tasks.change
 
         async def lose(id: str, edit: Any) -> Any:

@@ -27,9 +27,9 @@ from mcpkit.tasks.record import Task
 from mcpkit.tasks.service import TaskService, TaskWaiter
 from mcpkit.tasks.transitions import CODEC, add, claim, close
 from tests.asking.conftest import accept
-from tests.kit import until
+from tests.kit import PATIENCE, until
 from tests.tasks.conftest import Time, present
-from tests.tasks.test_serving import PATIENCE, QUICK, connected, make_app
+from tests.tasks.test_serving import QUICK, connected, make_app
 from tests.tasks.test_stores import MANY, new, opened
 from tests.tasks.wire.conftest import CORE, text_of
 

@@ -22,14 +22,13 @@ from mcpkit._stores.redis import RedisStore
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.transitions import CODEC, add, claim, close, keep, remember
-from tests.kit import until
+from tests.kit import PATIENCE, until
 from tests.tasks.conftest import present
 from tests.tasks.servers import Redis, Server, Servers, program_of
 from tests.tasks.test_stores import MANY, new, opened
 
 ON_ASYNCIO = True
 
-PATIENCE: Final = 20.0
 KINDS: Final = ["redis", "postgres"]
 
 

@@ -28,13 +28,12 @@ from mcpkit.tasks.record import Task
 from mcpkit.tasks.transitions import CODEC
 from tests.asking.conftest import accept
 from tests.asking.test_sealing import EarlierSealer
-from tests.kit import until
+from tests.kit import PATIENCE, until
 from tests.messages import announced
 from tests.tasks.conftest import present
 from tests.tasks.wire.conftest import CORE, EXTENSION, EXTENSIONS, Tasked, text_of
 from tests.uvicorns import listen, running
 
-PATIENCE = 10.0
 QUICK: TaskOptions = {"poll_interval": 0.02}
 
 
@@ -316,21 +315,6 @@ async def test_a_step_may_have_any_name(location: Any) -> None:
 
 
 # --- limits ---------------------------------------------------------------------------------------
-
-
-async def test_unfinished_and_running_tasks_have_a_limit() -> None:
-    """TASKL-15, SEC-17: nothing is lost. Connections share tasks."""
-    app = make_app(max_tasks_each=3, max_running=2)
-    async with connected(app) as client, connected(app) as other:
-        ids = [await client.begin("wait") for _ in range(2)]
-        later = await client.begin("give", size=1)
-        assert (await client.state(later))["status"] == "working"
-        with pytest.raises(InternalError, match="Too many tasks are unfinished"):
-            await client.begin("wait")
-        await other.request("tasks/cancel", {"taskId": ids[1]})
-        assert (await client.state(ids[1]))["status"] == "cancelled"
-        assert text_of(await client.result(later)) == "x"
-        await client.begin("wait")
 
 
 @pytest.mark.parametrize("revision", [CORE, EXTENSION])

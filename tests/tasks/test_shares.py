@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -112,20 +112,16 @@ async def test_a_sweep_reads_what_has_expired_only(monkeypatch: pytest.MonkeyPat
 # --- servers --------------------------------------------------------------------------------------
 
 
-@contextmanager
-def served(app: MCPKit[Any]) -> Iterator[Callable[[str], Tasked]]:
-    """Yield a function that returns the client at an address. There is no login."""
-    listener = listen()
-    with running(app.asgi(), listener):
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-        yield lambda address: connected(url, headers={"X-Forwarded-For": address})
-
-
 @asynccontextmanager
 async def two(app: MCPKit[Any]) -> AsyncGenerator[tuple[Tasked, Tasked], None]:
-    """Clients in two networks."""
-    with served(app) as client:
-        async with client("192.0.2.1") as one, client("192.0.2.2") as other:
+    """Clients in two networks, without a login."""
+    listener = listen()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    here, there = (
+        connected(url, headers={"X-Forwarded-For": f"192.0.2.{number}"}) for number in (1, 2)
+    )
+    with running(app.asgi(), listener):
+        async with here as one, there as other:
             yield one, other
 
 

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,14 +17,23 @@ import pytest
 from mcpkit._protocol.connection import CAPABILITIES_KEY
 from mcpkit.tasks.options import STORE
 from tests.asking.conftest import Asked
-from tests.combinations import Place, Served, anyio_backend, client, revision, shared, stderr
+from tests.combinations import (
+    Place,
+    Served,
+    anyio_backend,
+    client,
+    connect,
+    revision,
+    shared,
+    stderr,
+)
 from tests.combinations import place as found_place
 from tests.scenarios.tapped import PATIENCE
 from tests.selection import Case
 from tests.tasks.servers import SERVERS
 from tests.tasks.wire.server import make_app
 
-__all__ = ["anyio_backend", "client", "revision", "shared", "stderr"]
+__all__ = ["anyio_backend", "client", "connect", "revision", "shared", "stderr"]
 
 CORE = "2025-11-25"
 EXTENSION = "2026-07-28"
@@ -164,18 +173,6 @@ __all__ += ["found_place"]
 
 
 Connect = Callable[..., Awaitable[Tasked]]
-
-
-@pytest.fixture
-async def connect(anyio_backend: str, revision: str, place: Place) -> AsyncIterator[Connect]:
-    """Opens connections of a scenario's own."""
-    async with AsyncExitStack() as stack:
-
-        async def open_one(**options: Any) -> Tasked:
-            merged = {"revision": revision, **place.options, **options}
-            return await stack.enter_async_context(Tasked(place.find(), **merged))
-
-        yield open_one
 
 
 @pytest.fixture
